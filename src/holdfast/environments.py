@@ -1,0 +1,212 @@
+"""Environments, partitions and groups: rows by number, and every check of what users say about environments.
+
+A partition cuts one environment (`judged`) by whether another one's classifier (`judge`) predicts its rows correctly.
+A group is any set of rows, with or without weights, whose risk enters a maximum or a report. Groups may overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.exceptions import EnvironmentsError, LabelsError
+
+Rows = NDArray[np.intp]
+Weights = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Environment:
+    """Rows that were collected under the same circumstances."""
+
+    label: Hashable  # as the user wrote it
+    rows: Rows  # (n_rows,) ascending row numbers
+
+    @property
+    def name(self) -> str:
+        """The label as text."""
+        return str(self.label)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Rows of `judged` that `judge`'s classifier gets right and wrong.
+
+    Hard halves are disjoint and carry no weights. Soft halves hold every row of the judged environment twice, with the
+    probability that the judge is right and (up to a factor) that it is wrong as weights.
+    """
+
+    judge: str
+    judged: str
+    correct: Rows  # (n_correct,) row numbers
+    mistaken: Rows  # (n_mistaken,) row numbers
+    correct_weights: Weights | None = None  # (n_correct,) soft halves only
+    mistaken_weights: Weights | None = None  # (n_mistaken,) soft halves only
+    accuracy: float = float("nan")  # alpha: (weighted) share of the judged rows that are correct
+
+    def groups(self) -> tuple[Group, Group]:
+        """Return the two halves as groups, the correct one first."""
+        return (
+            Group(f"{self.judged} judged by {self.judge}: correct", self.correct, self.correct_weights),
+            Group(f"{self.judged} judged by {self.judge}: mistaken", self.mistaken, self.mistaken_weights),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Rows whose (weighted) mean loss is one risk."""
+
+    name: str
+    rows: Rows  # (n_rows,) row numbers
+    weights: Weights | None = None  # (n_rows,) not normalised; None: all equal
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def effective_size(self) -> float:
+        """Return the number of equally weighted rows that would be as informative (Kish)."""
+        if self.weights is None:
+            return float(len(self.rows))
+        total = float(self.weights.sum())
+        return total**2 / float((self.weights**2).sum()) if total > 0 else 0.0
+
+    def probabilities(self) -> Weights:
+        """Return the weights scaled to sum one."""
+        if self.weights is None:
+            return np.full(len(self.rows), 1.0 / max(len(self.rows), 1))
+        return self.weights / self.weights.sum()
+
+    def weighted(self, sample_weight: Weights | None) -> Group:
+        """Return the group with its rows also weighted by `sample_weight` (one number for each row of X)."""
+        if sample_weight is None:
+            return self
+        weights = sample_weight[self.rows]
+        return Group(self.name, self.rows, weights if self.weights is None else weights * self.weights)
+
+
+def split_environments(environments: Any, n_rows: int) -> tuple[Environment, ...]:
+    """Turn one label for each row into environments, ordered by label.
+
+    Parameters
+    ----------
+    environments : array-like of shape (n_rows,) or (n_rows, n_columns), or None
+        Strings, integers, categories, booleans or dates; several columns are crossed. None: one environment with all rows.
+    n_rows : int
+        Number of rows that the labels must match.
+
+    Examples
+    --------
+    >>> [(e.name, e.rows.tolist()) for e in split_environments(["b", "a", "b"], 3)]
+    [('a', [1]), ('b', [0, 2])]
+    """
+    if environments is None:
+        return (Environment("all", np.arange(n_rows)),)
+    labels = label_array(environments, n_rows, what="environments", error=EnvironmentsError, example="frame['site']")
+    values, codes = unique_labels(labels, what="environments", error=EnvironmentsError)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.cumsum(np.bincount(codes, minlength=len(values)))[:-1]
+    rows = np.split(order, bounds)
+    result = tuple(Environment(value, part) for value, part in zip(values, rows, strict=True))
+    if len({environment.name for environment in result}) < len(result):
+        raise EnvironmentsError(
+            "environments holds different labels that read the same as text (for example 1 and '1'). "
+            "Convert them to one type, for example environments=frame['site'].astype(str)."
+        )
+    return result
+
+
+def label_array(
+    values: Any, n_rows: int, *, what: str, error: type[EnvironmentsError] | type[LabelsError], example: str
+) -> NDArray[Any]:
+    """Return one label for each row as a 1-d array; several columns are crossed into tuples written as text."""
+    labels = np.asarray(values)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim not in (1, 2):
+        raise error(
+            f"{what} has shape {labels.shape}, but one label for each row was asked for. "
+            f"Pass a column, for example {what}={example}."
+        )
+    if len(labels) != n_rows:
+        raise error(
+            f"{what} has {len(labels)} labels for {n_rows} rows. Pass one label for each row, for example {what}={example}."
+        )
+    n_missing = int(missing_labels(labels).sum())
+    if n_missing:
+        raise error(
+            f"{what} is missing (NaN or None) in {n_missing} of {n_rows} rows. "
+            "Drop those rows, or give them a label of their own such as 'unknown'."
+        )
+    if labels.ndim == 2:
+        labels = np.array([" × ".join(map(str, row)) for row in labels], dtype=object)
+    return labels
+
+
+def missing_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which rows hold None, NaN or NaT in any column."""
+    if labels.dtype.kind in "fc":
+        missing = np.isnan(labels)
+    elif labels.dtype.kind in "mM":
+        missing = np.isnat(labels)
+    elif labels.dtype.kind == "O":
+        flat = [_is_missing(value) for value in labels.ravel()]
+        missing = np.array(flat, dtype=bool).reshape(labels.shape)
+    else:
+        missing = np.zeros(labels.shape, dtype=bool)
+    return missing.any(axis=1) if missing.ndim == 2 else missing
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def unique_labels(
+    labels: NDArray[Any], *, what: str, error: type[EnvironmentsError] | type[LabelsError]
+) -> tuple[NDArray[Any], Rows]:
+    """Return the sorted distinct labels and each row's code."""
+    try:
+        values, codes = np.unique(labels, return_inverse=True)
+    except TypeError as problem:
+        types = sorted({type(value).__name__ for value in labels})
+        raise error(
+            f"{what} mixes labels of types {', '.join(types)}, which have no common order. "
+            f"Convert them to one type, for example {what}=frame['column'].astype(str)."
+        ) from problem
+    return values, codes.astype(np.intp).ravel()
+
+
+def cross_groups(names: Sequence[str], codes: Sequence[Rows], values: Sequence[Sequence[str]]) -> tuple[Group, ...]:
+    """Return the non-empty groups of a cross of label columns, named `column=value, …`.
+
+    Examples
+    --------
+    >>> groups = cross_groups(["site", "y"], [np.array([0, 0, 1]), np.array([0, 1, 1])], [["A", "B"], ["no", "yes"]])
+    >>> [(g.name, g.rows.tolist()) for g in groups]
+    [('site=A, y=no', [0]), ('site=A, y=yes', [1]), ('site=B, y=yes', [2])]
+    """
+    stacked = np.stack(list(codes), axis=1)  # (n_rows, n_columns)
+    cells, cell_of_row = np.unique(stacked, axis=0, return_inverse=True)
+    order = np.argsort(cell_of_row.ravel(), kind="stable")
+    bounds = np.cumsum(np.bincount(cell_of_row.ravel(), minlength=len(cells)))[:-1]
+    return tuple(
+        Group(", ".join(f"{name}={value[code]}" for name, value, code in zip(names, values, cell, strict=True)), rows)
+        for cell, rows in zip(cells, np.split(order, bounds), strict=True)
+    )
+
+
+def take_rows(X: Any, rows: Rows) -> Any:
+    """Return the rows of X, whatever holds them: array, memory map, sparse matrix, frame or list of texts."""
+    from sklearn.utils import _safe_indexing
+
+    if isinstance(X, np.ndarray):
+        return X[rows]
+    return _safe_indexing(X, rows)

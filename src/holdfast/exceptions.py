@@ -1,0 +1,141 @@
+"""The tree of errors and warnings.
+
+HoldfastError
+├── InputError (ValueError)            what the caller handed over does not fit
+│   ├── EnvironmentsError              environment labels
+│   ├── LabelsError                    class labels or targets
+│   ├── FeaturesError                  rows and columns of X
+│   ├── ParameterError                 a constructor or function parameter
+│   ├── TableError                     a CSV or Parquet file, or its columns
+│   ├── DatasetError                   a data set's files: missing, truncated, of another format
+│   └── ConfigError                    an experiment's TOML
+├── InputTypeError (TypeError)         of a type nobody can use here
+├── DivergedError (ValueError)         a risk became NaN or infinite during training
+├── SavedModelError (ValueError)       a saved model, checkpoint or record
+│   ├── CorruptFileError               its bytes are not those that were written
+│   └── UntrustedFileError             it holds what we refuse to load
+└── StorageError (OSError)             writing failed: full disk, read-only folder
+
+HoldfastWarning (UserWarning)
+├── SingleEnvironmentWarning           nothing to compare: plain ERM
+├── ConstantJudgeWarning               a judge predicts one class only: its halves are label groups
+├── EmptyPartitionWarning              nobody mistaken (alpha = 1): the half is dropped
+├── AllMistakenWarning                 everybody mistaken (alpha = 0): the environments themselves interpolate
+├── SingleClassEnvironmentWarning      an environment with one class only
+├── UnseenLabelWarning                 a label that some environment never shows
+├── SmallGroupWarning                  a half or environment below the minimum size
+├── IdenticalEnvironmentsWarning       no evidence that anything changes between the environments
+├── PrevalenceWarning                  label frequencies differ much between environments
+├── CollapseWarning                    the trained classifier predicts one class only
+└── SolverWarning                      a solver stopped before its certificate was reached
+"""
+
+from __future__ import annotations
+
+
+class HoldfastError(Exception):
+    """Every error that holdfast raises on purpose."""
+
+
+class InputError(HoldfastError, ValueError):
+    """What the caller handed over does not fit."""
+
+
+class EnvironmentsError(InputError):
+    """Environment labels that cannot be used."""
+
+
+class LabelsError(InputError):
+    """Class labels or targets that cannot be used."""
+
+
+class FeaturesError(InputError):
+    """Rows or columns of X that cannot be used."""
+
+
+class ParameterError(InputError):
+    """A parameter outside the values it may take."""
+
+
+class TableError(InputError):
+    """A table file, or a column of it, that cannot be used."""
+
+
+class DatasetError(InputError):
+    """Files of a data set that are missing, broken or of another format."""
+
+
+class ConfigError(InputError):
+    """An experiment file that cannot be used."""
+
+
+class InputTypeError(HoldfastError, TypeError):
+    """An argument of a type that cannot be used."""
+
+
+class DivergedError(HoldfastError, ValueError):
+    """A risk became NaN or infinite during training."""
+
+
+class SavedModelError(HoldfastError, ValueError):
+    """A saved model, checkpoint or record that cannot be used."""
+
+
+class CorruptFileError(SavedModelError):
+    """Bytes on disk are not those that were written."""
+
+
+class UntrustedFileError(SavedModelError):
+    """A file holds something that holdfast refuses to load."""
+
+
+class StorageError(HoldfastError, OSError):
+    """Writing failed; nothing older was touched."""
+
+
+class HoldfastWarning(UserWarning):
+    """Every warning that holdfast gives."""
+
+
+class SingleEnvironmentWarning(HoldfastWarning):
+    """There is nothing to compare: plain ERM is fitted."""
+
+
+class ConstantJudgeWarning(HoldfastWarning):
+    """A judge predicts one class only, so its halves are the label groups."""
+
+
+class EmptyPartitionWarning(HoldfastWarning):
+    """Nobody is mistaken (alpha = 1): the empty half is dropped."""
+
+
+class AllMistakenWarning(HoldfastWarning):
+    """Everybody is mistaken (alpha = 0): interpolating the environments themselves is the oracle."""
+
+
+class SingleClassEnvironmentWarning(HoldfastWarning):
+    """An environment shows one class only; its classifier is that constant."""
+
+
+class UnseenLabelWarning(HoldfastWarning):
+    """Some environment never shows some label, so its judge is always mistaken there."""
+
+
+class SmallGroupWarning(HoldfastWarning):
+    """A half or an environment is below the minimum size."""
+
+
+class IdenticalEnvironmentsWarning(HoldfastWarning):
+    """There is no evidence that anything changes between the environments."""
+
+
+class PrevalenceWarning(HoldfastWarning):
+    """Label frequencies differ much between environments; the theory assumes them equal."""
+
+
+class CollapseWarning(HoldfastWarning):
+    """The trained classifier predicts one class only."""
+
+
+class SolverWarning(HoldfastWarning):
+    """A solver stopped before its certificate was reached."""

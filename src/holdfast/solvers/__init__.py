@@ -1,0 +1,26 @@
+"""Stage 3's min–max problem, min over classifiers of the max over groups of the group risk, with its three solvers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What a solver found, and how far from the optimum it can be."""
+
+    estimator: Any  # fitted; predicts codes 0..n_classes-1
+    group_risks: NDArray[np.float64]  # (n_groups,) out of fold where the estimator can memorise
+    gap: float  # convex: duality gap; reweight: regret gap; gradient: nan, no certificate is known
+    group_weights: NDArray[np.float64]  # (n_groups,) the mixture, on the simplex
+    solver: str
+    history: list[dict[str, Any]] = field(default_factory=list)  # an entry for each iteration, round or epoch
+
+    @property
+    def worst_case_risk(self) -> float:
+        """The largest group risk."""
+        return float(self.group_risks.max())
