@@ -1,0 +1,98 @@
+"""One way to fit any scikit-learn estimator on weighted rows, and to read its answers over class codes.
+
+Codes are 0..n_classes-1. An estimator that was fitted on rows that miss some class answers with probability zero there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+from sklearn.base import clone, is_regressor
+from sklearn.dummy import DummyClassifier
+from sklearn.pipeline import Pipeline
+
+from holdfast.environments import Rows, Weights, take_rows
+from holdfast.exceptions import ParameterError
+from holdfast.seeding import Seeding
+
+
+def seeded_clone(estimator: Any, seeding: Seeding, *names: object) -> Any:
+    """Return an unfitted copy whose unset `random_state` parameters, nested ones too, come from the stream `names`."""
+    copy = clone(estimator)
+    unset = {
+        key: seeding.integer("random_state", key, *names)
+        for key, value in copy.get_params(deep=True).items()
+        if (key == "random_state" or key.endswith("__random_state")) and value is None
+    }
+    return copy.set_params(**dict(sorted(unset.items()))) if unset else copy
+
+
+def sample_weight_name(estimator: Any) -> str | None:
+    """Return the keyword under which `estimator.fit` takes row weights, None when it takes none.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> sample_weight_name(make_pipeline(LogisticRegression()))
+    'logisticregression__sample_weight'
+    """
+    if isinstance(estimator, Pipeline):
+        name, last = estimator.steps[-1]
+        inner = sample_weight_name(last) if hasattr(last, "fit") else None
+        return None if inner is None else f"{name}__{inner}"
+    parameters = inspect.signature(estimator.fit).parameters
+    if "sample_weight" in parameters:
+        return "sample_weight"
+    passes_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    inside = getattr(estimator, "estimator", None)
+    return sample_weight_name(inside) if passes_on and hasattr(inside, "fit") else None
+
+
+def require_sample_weight(estimator: Any, *, asked_by: str) -> None:
+    """Refuse an estimator that cannot weight its rows."""
+    if sample_weight_name(estimator) is None:
+        raise ParameterError(
+            f"{asked_by} needs an estimator whose fit takes sample_weight (or a Pipeline that ends in one). "
+            f"Got {type(estimator).__name__} instead. Use for example LogisticRegression, "
+            "HistGradientBoostingClassifier or RandomForestClassifier."
+        )
+
+
+def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weights | None = None) -> Any:
+    """Fit `estimator` itself on the rows, `weights` one for each of them; rows of weight zero stay out.
+
+    A classifier that sees one class only becomes that constant, because most refuse such rows.
+    """
+    if weights is not None:
+        rows, weights = rows[weights > 0], weights[weights > 0]
+    targets = y[rows]
+    features = take_rows(X, rows)
+    if not is_regressor(estimator) and (targets == targets[0]).all():
+        return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(rows), 1)), targets)
+    keywords = {} if weights is None else {str(sample_weight_name(estimator)): weights / weights.mean()}
+    # Outside of metadata routing a keyword goes straight to the step it names, whatever the caller's global setting is.
+    with sklearn.config_context(enable_metadata_routing=False):
+        return estimator.fit(features, targets, **keywords)
+
+
+def has_probabilities(estimator: Any) -> bool:
+    """Return whether a fitted classifier gives probabilities."""
+    return hasattr(estimator, "predict_proba")
+
+
+def code_probabilities(estimator: Any, X: Any, n_classes: int) -> NDArray[np.float64]:
+    """Return (n_rows, n_classes) probabilities over the codes; a vote of 0 or 1 from classifiers without them."""
+    if has_probabilities(estimator):
+        answers = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+        if answers.shape[1] == n_classes:
+            return answers
+        probabilities = np.zeros((len(answers), n_classes))
+        probabilities[:, np.asarray(estimator.classes_, dtype=np.intp)] = answers
+        return probabilities
+    votes = np.asarray(estimator.predict(X), dtype=np.intp)
+    return np.eye(n_classes)[votes]
