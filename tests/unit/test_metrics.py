@@ -1,0 +1,259 @@
+import numpy as np
+import pytest
+from sklearn.metrics import brier_score_loss, roc_auc_score
+from sklearn.metrics import log_loss as sklearn_log_loss
+
+from holdfast.environments import Group
+from holdfast.exceptions import InputError, LabelsError
+from holdfast.metrics import (
+    accuracy_by_group,
+    auroc,
+    average_group_accuracy,
+    brier_score,
+    calibration_error,
+    correlation,
+    difference_interval,
+    group_correlation,
+    label_attribute_groups,
+    log_loss,
+    natural_test_score,
+    prevalence,
+    score_groups,
+    sensitivity_specificity,
+    wilson_interval,
+    worst_group_accuracy,
+)
+
+
+def by_counts(hits, sizes):
+    """Return truth, predictions and groups with `hits` of `sizes` rows correct."""
+    truth = np.ones(sum(sizes), dtype=int)
+    predicted = np.concatenate([np.arange(n) < k for k, n in zip(hits, sizes, strict=True)]).astype(int)
+    bounds = np.cumsum([0, *sizes])
+    return truth, predicted, [Group(f"g{i}", np.arange(bounds[i], bounds[i + 1])) for i in range(len(sizes))]
+
+
+def test_accuracy_by_group_uses_weights_and_is_nan_without_rows():
+    """Rows count by their weights, overlap is allowed, and an empty group has no accuracy."""
+    groups = [
+        Group("half", np.array([0, 1])),
+        Group("weighted", np.array([0, 1]), np.array([3.0, 1.0])),
+        Group("empty", np.array([], dtype=int)),
+    ]
+    np.testing.assert_allclose(accuracy_by_group(["a", "b"], ["a", "a"], groups), [0.5, 0.75, np.nan])
+
+
+def test_label_attribute_groups_are_the_nonempty_cells():
+    """Only cells that hold a row become groups, with names that say which cell."""
+    groups = label_attribute_groups([0, 0, 1], ["f", "m", "m"], name="gender")
+    assert [(g.name, g.rows.tolist()) for g in groups] == [
+        ("label=0, gender=f", [0]),
+        ("label=0, gender=m", [1]),
+        ("label=1, gender=m", [2]),
+    ]
+
+
+def test_worst_and_average_group_accuracy_hand_worked():
+    """Groups (0,f) 1/2, (0,m) 1/1, (1,m) 2/3: worst 1/2, average 13/18."""
+    y_true = [0, 0, 0, 1, 1, 1]
+    attribute = ["f", "f", "m", "m", "m", "m"]
+    y_pred = [0, 1, 0, 1, 1, 0]
+    assert worst_group_accuracy(y_true, y_pred, attribute) == 0.5
+    assert average_group_accuracy(y_true, y_pred, attribute) == pytest.approx(13 / 18)
+
+
+def test_natural_test_score_averages_worst_and_mean_over_attributes():
+    """Attribute a has groups 1/2 and 1, attribute b has groups 0, 1 and 1: worst (1/2+0)/2, mean (3/4+2/3)/2."""
+    y_true, y_pred = [0, 0, 1], [0, 1, 1]
+    worst, average = natural_test_score(y_true, y_pred, {"a": [1, 1, 1], "b": [0, 1, 0]})
+    assert worst == pytest.approx(0.25)
+    assert average == pytest.approx((0.75 + 2 / 3) / 2)
+
+
+def test_natural_test_score_refuses_no_attribute():
+    """A score over no attribute is not a number."""
+    with pytest.raises(InputError, match="attributes is empty. Pass at least one column"):
+        natural_test_score([0], [0], {})
+
+
+def test_wilson_interval_known_values():
+    """0/10, 5/10 and 10/10 at 95 % as printed in textbooks."""
+    low, high = wilson_interval([0, 5, 10], [10, 10, 10])
+    np.testing.assert_allclose(low, [0.0, 0.2366, 0.7225], atol=5e-5)
+    np.testing.assert_allclose(high, [0.2775, 0.7634, 1.0], atol=5e-5)
+
+
+def test_score_groups_values_names_and_sizes():
+    """The worst score is the lowest group's, the average weighs groups alike, empty groups are left out."""
+    truth, predicted, groups = by_counts([9, 1], [10, 4])
+    scores = score_groups(truth, predicted, [*groups, Group("empty", np.array([], dtype=int))])
+    assert [(s.name, s.value, s.n_rows) for s in scores.groups] == [("g0", 0.9, 10), ("g1", 0.25, 4)]
+    assert (scores.worst.name, scores.worst.value, scores.worst.n_rows) == ("g1", 0.25, 4)
+    assert scores.average.value == pytest.approx(0.575)
+    assert scores.average.low < 0.575 < scores.average.high
+
+
+def test_score_groups_have_width_when_every_group_is_perfect():
+    """Three rows, all correct, do not prove an accuracy of one."""
+    scores = score_groups(*by_counts([3, 2], [3, 2]))
+    assert scores.worst.value == 1.0
+    assert scores.worst.low == pytest.approx(0.342, abs=1e-3)  # Wilson for 2 of 2
+    assert scores.worst.high == 1.0
+    assert scores.average.low < 0.7
+    assert scores.average.high == 1.0
+
+
+def test_score_groups_bounds_one_group_like_wilson():
+    """With one group the worst group is that group."""
+    scores = score_groups(*by_counts([7], [10]))
+    low, high = wilson_interval([7], [10])
+    assert (scores.worst.low, scores.worst.high) == (float(low[0]), float(high[0]))
+
+
+def test_score_groups_is_repeatable():
+    """The same rows give the same interval."""
+    assert score_groups(*by_counts([7, 3], [10, 5])) == score_groups(*by_counts([7, 3], [10, 5]))
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "sizes"), [((0.9,) * 4, (30,) * 4), ((0.95, 0.9, 0.6), (200, 50, 12)), ((0.98,) * 2, (40, 12))]
+)
+def test_intervals_cover_the_truth(accuracies, sizes):
+    """Over 200 draws both intervals hold the true value at least 90 % of the time; a plain bootstrap falls to 50 %."""
+    generator = np.random.default_rng(3)
+    held = np.zeros(2)
+    for _ in range(200):
+        scores = score_groups(*by_counts(generator.binomial(sizes, accuracies), sizes), n_draws=400)
+        held[0] += scores.worst.low <= min(accuracies) <= scores.worst.high
+        held[1] += scores.average.low <= np.mean(accuracies) <= scores.average.high
+    assert (held / 200 >= 0.9).all()
+
+
+def test_score_groups_refuses_no_rows():
+    """Nothing to score is an error, not a nan."""
+    with pytest.raises(InputError, match="groups has no row at all"):
+        score_groups([1], [1], [])
+
+
+def test_difference_interval_pairs_the_rows():
+    """40 rows gained and 10 lost among 1,000 are a clear gain of 0.03, though each accuracy alone is uncertain."""
+    truth = np.ones(1000, dtype=int)
+    first = np.r_[np.ones(840), np.zeros(160)]
+    second = np.r_[np.zeros(40), np.ones(800), np.ones(10), np.zeros(150)]
+    value, low, high = difference_interval(truth, first, second)
+    assert value == pytest.approx(0.03)
+    assert 0.01 < low < 0.03 < high < 0.05
+
+
+def test_difference_interval_has_width_when_two_classifiers_agree():
+    """Five rows on which two classifiers agree do not prove them equal."""
+    value, low, high = difference_interval([1] * 5, [1] * 5, [1] * 5)
+    assert value == 0.0
+    assert low < -0.05
+    assert high > 0.05
+
+
+def test_correlation_matches_numpy_and_repeated_rows():
+    """Without weights it is numpy's; an integer weight counts as that many rows."""
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(2, 50))
+    weights = generator.integers(1, 4, size=50)
+    assert correlation(x, y) == pytest.approx(np.corrcoef(x, y)[0, 1])
+    assert correlation(x, y, weights) == pytest.approx(correlation(np.repeat(x, weights), np.repeat(y, weights)))
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"), [([0.1] * 6, np.nan), ([0.0] * 6, np.nan), ([1e200, 0, 1e200, 0, 1e200, 0], 1.0)]
+)
+def test_correlation_of_constants_and_huge_numbers(x, expected):
+    """A constant has no correlation, not a rounding error's; large numbers do not overflow."""
+    np.testing.assert_allclose(correlation(x, [1, 0, 1, 0, 1, 0]), expected)
+
+
+def test_correlation_without_weight_is_nan():
+    """Weights that sum to zero describe no rows."""
+    assert np.isnan(correlation([0, 1], [0, 1], [0.0, 0.0]))
+
+
+def test_correlation_refuses_different_lengths():
+    """Lengths that differ are named."""
+    with pytest.raises(InputError, match="given 2, 3 and 2 values"):
+        correlation([0, 1], [0, 1, 2])
+
+
+def test_group_correlation_flips_between_halves():
+    """In the correct half x equals y (+1), in the mistaken half it is the opposite (−1)."""
+    x, y = np.array([0, 1, 0, 1]), np.array([0, 1, 1, 0])
+    assert group_correlation(x, y, Group("correct", np.array([0, 1]))) == pytest.approx(1.0)
+    assert group_correlation(x, y, Group("mistaken", np.array([2, 3]))) == pytest.approx(-1.0)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_probability_scores_match_scikit_learn(n_classes):
+    """AUROC (with ties), log loss and Brier agree with independent implementations."""
+    generator = np.random.default_rng(1)
+    codes = generator.integers(n_classes, size=200)
+    probabilities = generator.integers(1, 5, size=(200, n_classes)).astype(float)
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    scores = probabilities[:, 1] if n_classes == 2 else probabilities
+    assert auroc(codes, probabilities) == pytest.approx(roc_auc_score(codes, scores, multi_class="ovr"))
+    assert log_loss(codes, probabilities) == pytest.approx(sklearn_log_loss(codes, probabilities))
+    assert brier_score(codes, probabilities) == pytest.approx(
+        brier_score_loss(codes, probabilities, scale_by_half=True, labels=range(n_classes))
+    )
+
+
+def test_auroc_without_two_classes_is_nan():
+    """One class alone has no order to judge; with three columns the absent class is left out."""
+    assert np.isnan(auroc([1, 1], [[0.5, 0.5], [0.1, 0.9]]))
+    assert auroc([0, 1], [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]]) == 1.0
+
+
+def test_log_loss_of_a_certain_mistake_is_finite():
+    """Probability zero for the true class is clipped at 1e-15."""
+    assert log_loss([0], [[0.0, 1.0]]) == pytest.approx(-np.log(1e-15))
+
+
+def test_sensitivity_and_specificity_hand_worked():
+    """Two of three ill found, three of four well left alone; nan without such rows."""
+    y_true = ["ill"] * 3 + ["well"] * 4
+    y_pred = ["ill", "ill", "well", "well", "well", "well", "ill"]
+    assert sensitivity_specificity(y_true, y_pred, "ill") == (pytest.approx(2 / 3), 0.75)
+    np.testing.assert_equal(sensitivity_specificity(["well"], ["well"], "ill"), (np.nan, 1.0))
+    np.testing.assert_equal(sensitivity_specificity(["ill"], ["well"], "ill"), (0.0, np.nan))
+
+
+def test_calibration_error_hand_worked():
+    """Bins of ten rows at 0.9 with 8 right and ten at 0.6 with 6 right: (10 × 0.1 + 10 × 0) / 20."""
+    probabilities = np.repeat([[0.1, 0.9], [0.4, 0.6]], 10, axis=0)
+    codes = np.r_[np.arange(10) < 8, np.arange(10) < 6].astype(int)
+    assert calibration_error(codes, probabilities) == pytest.approx(0.05)
+    assert calibration_error([1], [[0.0, 1.0]]) == 0.0
+
+
+def test_prevalence_counts_and_names_unlike_environments():
+    """Shares by environment; an environment is unlike when it is off by more than threshold and noise."""
+    y = ["no"] * 90 + ["yes"] * 10 + ["no"] * 50 + ["yes"] * 50 + ["yes"]
+    environments = ["a"] * 100 + ["b"] * 100 + ["c"]
+    table = prevalence(y, environments)
+    assert table.classes == ("no", "yes")
+    np.testing.assert_array_equal(table.counts, [[90, 10], [50, 50], [0, 1]])
+    np.testing.assert_allclose(table.shares[:, 1], [0.1, 0.5, 1.0])
+    assert table.unlike() == ("a", "b")  # c is further off, but one row says nothing
+    assert table.unlike(threshold=0.3) == ()
+
+
+def test_labels_and_predictions_must_match():
+    """Lengths that differ are named with what to pass."""
+    with pytest.raises(
+        LabelsError, match=r"y_true has shape \(2,\) and y_pred \(1,\). Pass one true and one predicted"
+    ):
+        accuracy_by_group([0, 1], [0], [])
+
+
+def test_codes_must_number_the_columns():
+    """A code beyond the columns, or no rows at all, is refused."""
+    with pytest.raises(LabelsError, match="codes run from 0 to 2, but probabilities has 2 columns"):
+        log_loss([0, 2], [[0.5, 0.5], [0.5, 0.5]])
+    with pytest.raises(InputError, match="one column for each class"):
+        log_loss([], np.empty((0, 2)))
