@@ -1,0 +1,20 @@
+"""Networks by name: one registry, one module for each family.
+
+Importing a module below registers its networks; a new family needs one import line here, or `register_network` in
+the user's own code.
+"""
+
+from holdfast.networks.registry import (
+    NETWORKS,
+    Factory,
+    Network,
+    build_network,
+    has_batch_statistics,
+    register_network,
+)
+
+# isort: split
+# The families register themselves, so they come after the registry.
+from holdfast.networks import cnn, linear, mlp  # noqa: F401
+
+__all__ = ["NETWORKS", "Factory", "Network", "build_network", "has_batch_statistics", "register_network"]
