@@ -6,6 +6,7 @@ A group is any set of rows, with or without weights, whose risk enters a maximum
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.exceptions import EnvironmentsError, LabelsError
+from holdfast.exceptions import EnvironmentsError, LabelsError, SmallGroupWarning
 
 Rows = NDArray[np.intp]
 Weights = NDArray[np.float64]
+
+MAX_ENVIRONMENTS = 300  # 89,700 pairs of judge and judged
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +100,7 @@ def split_environments(environments: Any, n_rows: int) -> tuple[Environment, ...
     Parameters
     ----------
     environments : array-like of shape (n_rows,) or (n_rows, n_columns), or None
-        Strings, integers, categories, booleans or dates; several columns are crossed. None: one environment with all rows.
+        Strings, integers, categories, booleans or dates; several columns are crossed. None: all rows are one.
     n_rows : int
         Number of rows that the labels must match.
 
@@ -136,7 +139,8 @@ def label_array(
         )
     if len(labels) != n_rows:
         raise error(
-            f"{what} has {len(labels)} labels for {n_rows} rows. Pass one label for each row, for example {what}={example}."
+            f"{what} has {len(labels)} labels for {n_rows} rows. "
+            f"Pass one label for each row, for example {what}={example}."
         )
     n_missing = int(missing_labels(labels).sum())
     if n_missing:
@@ -203,6 +207,11 @@ def cross_groups(names: Sequence[str], codes: Sequence[Rows], values: Sequence[S
     )
 
 
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Join names for a message, cutting a long list."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def take_rows(X: Any, rows: Rows) -> Any:
     """Return the rows of X, whatever holds them: array, memory map, sparse matrix, frame or list of texts."""
     from sklearn.utils import _safe_indexing
@@ -210,3 +219,36 @@ def take_rows(X: Any, rows: Rows) -> Any:
     if isinstance(X, np.ndarray):
         return X[rows]
     return _safe_indexing(X, rows)
+
+
+def merge_small_environments(environments: tuple[Environment, ...], min_size: int) -> tuple[Environment, ...]:
+    """Merge every environment with fewer than `min_size` rows into one, with a warning; few enough pairs must remain.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     merged = merge_small_environments(split_environments(list("aaabc"), 5), 2)
+    >>> [(e.name, e.rows.tolist()) for e in merged]
+    [('a', [0, 1, 2]), ('(2 small environments)', [3, 4])]
+    """
+    if len(environments) > 1:
+        small = [environment for environment in environments if len(environment) < min_size]
+        if small:
+            warnings.warn(
+                f"{len(small)} of {len(environments)} environments have fewer than {min_size} rows and are merged into "
+                f"one: {listed([environment.name for environment in small])}.",
+                SmallGroupWarning,
+                stacklevel=4,
+            )
+            rows = np.sort(np.concatenate([environment.rows for environment in small]))
+            kept = tuple(environment for environment in environments if len(environment) >= min_size)
+            environments = (*kept, Environment(f"({len(small)} small environments)", rows))
+    if len(environments) > MAX_ENVIRONMENTS:
+        raise EnvironmentsError(
+            f"environments has {len(environments)} different labels; every pair of them is judged, and at most "
+            f"{MAX_ENVIRONMENTS} are supported. Use a coarser label (region instead of site, month instead of day), "
+            "or raise min_group_size so that small ones are merged."
+        )
+    return environments

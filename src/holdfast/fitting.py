@@ -16,7 +16,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 
 from holdfast.environments import Rows, Weights, take_rows
-from holdfast.exceptions import ParameterError
+from holdfast.exceptions import FeaturesError, HoldfastError, ParameterError
 from holdfast.seeding import Seeding
 
 
@@ -24,11 +24,18 @@ def seeded_clone(estimator: Any, seeding: Seeding, *names: object) -> Any:
     """Return an unfitted copy whose unset `random_state` parameters, nested ones too, come from the stream `names`."""
     copy = clone(estimator)
     unset = {
-        key: seeding.integer("random_state", key, *names)
+        key: seeding.integer("random_state", key, *names) % 2**31
         for key, value in copy.get_params(deep=True).items()
         if (key == "random_state" or key.endswith("__random_state")) and value is None
     }
     return copy.set_params(**dict(sorted(unset.items()))) if unset else copy
+
+
+def last_step(estimator: Any) -> Any:
+    """Return the estimator at the end of a pipeline, or the estimator itself."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return estimator
 
 
 def sample_weight_name(estimator: Any) -> str | None:
@@ -74,10 +81,26 @@ def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weigh
     features = take_rows(X, rows)
     if not is_regressor(estimator) and (targets == targets[0]).all():
         return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(rows), 1)), targets)
-    keywords = {} if weights is None else {str(sample_weight_name(estimator)): weights / weights.mean()}
-    # Outside of metadata routing a keyword goes straight to the step it names, whatever the caller's global setting is.
-    with sklearn.config_context(enable_metadata_routing=False):
-        return estimator.fit(features, targets, **keywords)
+    if weights is not None:
+        require_sample_weight(estimator, asked_by="weighting rows")
+    keywords = {} if weights is None else dict.fromkeys(_weighted_steps(estimator), weights)
+    try:
+        # Outside of metadata routing a keyword goes straight to the step it names, whatever the global setting is.
+        with sklearn.config_context(enable_metadata_routing=False):
+            return estimator.fit(features, targets, **keywords)
+    except HoldfastError:
+        raise
+    except (ValueError, TypeError) as problem:
+        name = type(last_step(estimator)).__name__
+        raise FeaturesError(f"{name} could not be fitted on these rows: {problem}") from problem
+
+
+def _weighted_steps(estimator: Any) -> list[str]:
+    """Return the keywords for the weights of every step that takes them: a scaler sees what the classifier sees."""
+    if not isinstance(estimator, Pipeline):
+        name = sample_weight_name(estimator) if hasattr(estimator, "fit") else None
+        return [] if name is None else [name]
+    return [f"{name}__{inner}" for name, step in estimator.steps for inner in _weighted_steps(step)]
 
 
 def has_probabilities(estimator: Any) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+SOLVERS = ("convex", "gradient", "reweight")
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:

@@ -165,7 +165,7 @@ def solve_reweight(
     history: list[dict[str, Any]] = []
     with Parallel(n_jobs=n_jobs) as parallel:
         for t in range(1, rounds + 1):
-            row_weights = np.asarray(masses @ q)
+            row_weights = np.asarray(masses @ q) * len(used)  # mean one: the estimator's penalty keeps its strength
             fitted = parallel(
                 delayed(_fit_fold)(
                     seeded_clone(estimator, seeding, t, fold),

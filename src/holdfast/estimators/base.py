@@ -1,0 +1,325 @@
+"""What all stable classifiers share: reading what `fit` was handed, predicting, scikit-learn's rules."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import Tags, column_or_1d, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
+
+from holdfast.environments import (
+    Environment,
+    Weights,
+    label_array,
+    merge_small_environments,
+    missing_labels,
+    split_environments,
+    unique_labels,
+)
+from holdfast.exceptions import (
+    EnvironmentsError,
+    FeaturesError,
+    HoldfastError,
+    InputTypeError,
+    LabelsError,
+    ParameterError,
+    SingleEnvironmentWarning,
+)
+from holdfast.fitting import last_step
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """All that `fit` was handed, checked, with labels as codes."""
+
+    X: Any
+    y: NDArray[Any]  # (n_rows,) class codes
+    environments: tuple[Environment, ...]
+    sample_weight: Weights | None
+    group_labels: tuple[NDArray[np.intp], tuple[str, ...]] | None  # codes (n_rows,) and their names
+    folds: NDArray[np.intp] | None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+
+def _estimator_has(name: str) -> Any:
+    def check(self: Any) -> bool:
+        inner = getattr(self, "estimator_", None)
+        return hasattr(self.estimator if inner is None else inner, name) or (inner is None and self.estimator is None)
+
+    return check
+
+
+class StableClassifier(ClassifierMixin, BaseEstimator):
+    """Base of the classifiers that learn from several environments."""
+
+    estimator: Any
+    min_group_size: int = 5
+
+    # -- reading what fit was handed ---------------------------------------------------------------------------------
+
+    def _read_training(
+        self,
+        X: Any,
+        y: Any,
+        environments: Any = None,
+        *,
+        sample_weight: Any = None,
+        group_labels: Any = None,
+        folds: Any = None,
+    ) -> TrainingRows:
+        """Check everything that `fit` was handed, and set what scikit-learn expects to be set."""
+        if y is None:
+            raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
+        X = self._check_rows(X, reset=True)
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        codes = self._read_labels(y, n_rows)
+        split = merge_small_environments(split_environments(environments, n_rows), self.min_group_size)
+        self.environments_ = np.array([environment.label for environment in split])
+        return TrainingRows(
+            X,
+            codes,
+            split,
+            _read_weights(sample_weight, n_rows),
+            _read_groups(group_labels, n_rows),
+            _read_folds(folds, n_rows),
+        )
+
+    def _read_validation(self, validation: Any) -> tuple[Any, NDArray[Any], Any] | None:
+        """Return validation rows with class codes and group labels (or None), checked like the training rows."""
+        if validation is None:
+            return None
+        if not isinstance(validation, tuple | list) or len(validation) not in (2, 3):
+            raise InputTypeError(
+                f"validation must be (X, y) or (X, y, group_labels). Got {type(validation).__name__} instead."
+            )
+        X, y = self._check_rows(validation[0], reset=False), np.asarray(validation[1])
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise LabelsError(f"validation has labels that training has not: {', '.join(map(str, unknown[:5]))}.")
+        groups = validation[2] if len(validation) == 3 else None
+        return X, np.searchsorted(self.classes_, y), None if groups is None else np.asarray(groups)
+
+    def _read_labels(self, y: Any, n_rows: int) -> NDArray[Any]:
+        """Set `classes_` and return the class codes."""
+        with _as_ours(LabelsError):
+            labels = column_or_1d(y, warn=True)
+        if len(labels) != n_rows:
+            raise LabelsError(f"y has {len(labels)} labels for {n_rows} rows. Pass one label for each row of X.")
+        n_missing = int(missing_labels(labels).sum())
+        if n_missing:
+            raise LabelsError(
+                f"y is missing in {n_missing} of {n_rows} rows: Input y contains NaN or None. "
+                "Drop those rows before fitting."
+            )
+        with _as_ours(LabelsError):
+            check_classification_targets(labels)
+        self.classes_, codes = unique_labels(labels, what="y", error=LabelsError)
+        if len(self.classes_) < 2:
+            raise LabelsError(
+                f"y has one class only ({self.classes_[0]!r}), but a classifier needs at least two classes. "
+                "Check that the label column is the right one."
+            )
+        return codes
+
+    def _check_rows(self, X: Any, *, reset: bool) -> Any:
+        """Return X checked: texts and the frames of pipelines as they are, all else as array or sparse matrix."""
+        inner = self.estimator if self.estimator is not None else default_estimator(X)
+        if is_text(X):
+            if len(X) == 0:
+                raise FeaturesError("X has 0 texts, but at least one is needed.")
+            return list(X)
+        if hasattr(X, "columns") and isinstance(inner, Pipeline):
+            return self._check_frame(X, reset=reset)
+        with _as_ours(FeaturesError):
+            return validate_data(
+                self,
+                X,
+                reset=reset,
+                accept_sparse="csr",
+                dtype="numeric",
+                allow_nd=hasattr(last_step(inner), "fit_groups"),
+                ensure_all_finite="allow-nan" if _allows_nan(inner) else True,
+            )
+
+    def _check_frame(self, X: Any, *, reset: bool) -> Any:
+        """Check the columns of a frame that goes to a pipeline as it is."""
+        if len(X) == 0:
+            raise FeaturesError("Found array with 0 sample(s): X has no rows, but at least one is needed.")
+        names = [str(name) for name in X.columns]
+        if len(set(names)) < len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise FeaturesError(
+                f"X has several columns named {', '.join(twice)}. Rename them so that names are unique."
+            )
+        with _as_ours(FeaturesError):
+            _check_feature_names(self, X, reset=reset)
+            _check_n_features(self, X, reset=reset)
+        for name in X.columns:
+            values = np.asarray(X[name]) if _is_float(X[name].dtype) else None
+            if values is not None and np.isinf(values).any():
+                raise FeaturesError(
+                    f"column {name!r} of X contains infinity in {int(np.isinf(values).sum())} rows. "
+                    "Replace infinite values, for example by missing ones."
+                )
+        return X
+
+    def _base_estimator(self, X: Any) -> Any:
+        """Return the estimator to clone for the fits: the user's, or the default for tabular rows."""
+        if self.estimator is None:
+            return default_estimator(X)
+        if not hasattr(self.estimator, "fit"):
+            raise ParameterError(
+                f"The 'estimator' parameter of {type(self).__name__} must be a scikit-learn classifier, a "
+                f"NeuralClassifier or None. Got {self.estimator!r} instead."
+            )
+        return self.estimator
+
+    # -- predicting ----------------------------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable label of each row."""
+        check_is_fitted(self)
+        X = self._check_rows(X, reset=False)
+        codes = np.asarray(self.estimator_.predict(X)).astype(np.intp, copy=False)
+        return self.classes_[codes]  # type: ignore[no-any-return]
+
+    @available_if(_estimator_has("predict_proba"))
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each label, columns in the order of `classes_`."""
+        check_is_fitted(self)
+        X = self._check_rows(X, reset=False)
+        return np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
+
+    @available_if(_estimator_has("decision_function"))
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the final estimator's confidence scores."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.decision_function(self._check_rows(X, reset=False)))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        inner = self.estimator if self.estimator is not None else default_estimator(None)
+        tags.input_tags.sparse = get_tags(inner).input_tags.sparse
+        tags.input_tags.allow_nan = _allows_nan(inner)
+        return tags
+
+
+def default_estimator(X: Any) -> Pipeline:
+    """Return the classifier used when none is given: columns to unit variance, then a logistic regression."""
+    return Pipeline(
+        [
+            ("scale", StandardScaler(with_mean=not sp.issparse(X))),
+            ("logistic", LogisticRegression(max_iter=1000)),
+        ]
+    )
+
+
+def check_choice(estimator: Any, parameter: str, choices: tuple[str, ...]) -> None:
+    """Refuse a parameter that is none of the choices."""
+    value = getattr(estimator, parameter)
+    if value not in choices:
+        raise ParameterError(
+            f"The {parameter!r} parameter of {type(estimator).__name__} must be one of "
+            f"{', '.join(map(repr, choices))}. Got {value!r} instead."
+        )
+
+
+def warn_single_environment(n_environments: int, method: str, *, stacklevel: int = 3) -> bool:
+    """Warn and return True when there are not two environments to compare."""
+    if n_environments >= 2:
+        return False
+    warnings.warn(
+        f"{method} compares environments, but only one is there: plain ERM is fitted. "
+        "Pass environments= with at least two different labels, for example environments=frame['site'].",
+        SingleEnvironmentWarning,
+        stacklevel=stacklevel,
+    )
+    return True
+
+
+def is_text(X: Any) -> bool:
+    """Return whether X is a sequence of texts, one for each row."""
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and isinstance(X[0], str)
+    if getattr(X, "ndim", 2) == 1 or type(X).__name__ == "Series":
+        return len(X) > 0 and isinstance(next(iter(X)), str)
+    return False
+
+
+def _read_weights(sample_weight: Any, n_rows: int) -> Weights | None:
+    if sample_weight is None:
+        return None
+    with _as_ours(FeaturesError):
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_rows,):
+        raise FeaturesError(
+            f"sample_weight.shape == {weights.shape}, expected {(n_rows,)}! Pass one weight for each row of X."
+        )
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise FeaturesError(
+            "sample_weight holds negative, NaN or infinite values. Weights must be finite and at least 0."
+        )
+    if weights.sum() <= 0:
+        raise FeaturesError("sample_weight is zero in every row. Give at least some rows a positive weight.")
+    return weights
+
+
+def _read_groups(group_labels: Any, n_rows: int) -> tuple[NDArray[np.intp], tuple[str, ...]] | None:
+    if group_labels is None:
+        return None
+    labels = label_array(group_labels, n_rows, what="group_labels", error=EnvironmentsError, example="frame['scanner']")
+    values, codes = unique_labels(labels, what="group_labels", error=EnvironmentsError)
+    return codes, tuple(f"group {value}" for value in values)
+
+
+def _read_folds(folds: Any, n_rows: int) -> NDArray[np.intp] | None:
+    if folds is None:
+        return None
+    labels = label_array(folds, n_rows, what="folds", error=EnvironmentsError, example="frame['patient'] % 3")
+    values, codes = unique_labels(labels, what="folds", error=EnvironmentsError)
+    if len(values) < 2:
+        raise EnvironmentsError("folds puts every row into one fold. Pass at least two different fold numbers.")
+    return codes
+
+
+def _allows_nan(estimator: Any) -> bool:
+    """Return whether NaN may reach the estimator; a pipeline's own steps decide."""
+    return (
+        isinstance(estimator, Pipeline)
+        and not isinstance(estimator.steps[0][1], StandardScaler)
+        or bool(get_tags(estimator).input_tags.allow_nan)
+    )
+
+
+def _is_float(dtype: Any) -> bool:
+    return str(dtype).lower().startswith(("float", "double"))
+
+
+@contextlib.contextmanager
+def _as_ours(error: type[HoldfastError]) -> Iterator[None]:
+    """Turn scikit-learn's complaints about input into ours, with the same words."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except TypeError as problem:
+        raise InputTypeError(str(problem)) from problem
+    except ValueError as problem:
+        raise error(str(problem)) from problem

@@ -1,0 +1,112 @@
+"""Empirical risk minimization: the ordinary fit on all rows, the baseline beside every stable classifier."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from holdfast.environments import Group
+from holdfast.estimators.base import StableClassifier, TrainingRows, check_choice
+from holdfast.fitting import fit_rows, last_step, seeded_clone
+from holdfast.seeding import RandomState, Seeding
+
+
+class ERMClassifier(StableClassifier):
+    """Fit one estimator on the rows of all environments together.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier, NeuralClassifier or None
+        None: columns scaled to unit variance, then a logistic regression.
+    weighting : "pooled" or "environments"
+        Every row counts the same, or every environment does (the paper's code averages the environments' losses).
+    selection : str or None
+        For networks: the rule that selects the epoch.
+    random_state : int or None
+        Seeds the estimator where its own `random_state` is unset.
+
+    Attributes
+    ----------
+    estimator_ : fitted estimator over class codes
+    classes_ : labels
+    environments_ : environment labels
+    history_ : list of dict, one for each epoch of a network
+    """
+
+    __metadata_request__fit = {"environments": True}  # noqa: RUF012 - scikit-learn reads this class attribute
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        weighting: Literal["pooled", "environments"] = "pooled",
+        selection: str | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.estimator = estimator
+        self.weighting = weighting
+        self.selection = selection
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, *, environments: Any = None, sample_weight: Any = None, validation: Any = None
+    ) -> ERMClassifier:
+        """Fit on all rows.
+
+        Parameters
+        ----------
+        X : rows
+        y : labels of shape (n_rows,)
+        environments : labels of shape (n_rows,), optional
+            Only `weighting="environments"` uses them.
+        sample_weight : array of shape (n_rows,), optional
+        validation : (X, y) or (X, y, group_labels), optional
+            For networks: rows to select the epoch by.
+        """
+        check_choice(self, "weighting", ("pooled", "environments"))
+        training = self._read_training(X, y, environments, sample_weight=sample_weight)
+        self.estimator_ = fit_erm(
+            self._base_estimator(training.X),
+            training,
+            Seeding(self.random_state),
+            weighting=self.weighting,
+            validation=self._read_validation(validation),
+            selection=self.selection,
+        )
+        self.history_ = getattr(self.estimator_, "history_", [])
+        return self
+
+
+def fit_erm(
+    estimator: Any,
+    training: TrainingRows,
+    seeding: Seeding,
+    *,
+    weighting: str = "pooled",
+    validation: Any = None,
+    selection: str | None = None,
+) -> Any:
+    """Return the estimator fitted on all rows, over class codes."""
+    estimator = seeded_clone(estimator, seeding, "erm")
+    rows = np.arange(training.n_rows)
+    if hasattr(last_step(estimator), "fit_groups"):
+        groups = [Group(environment.name, environment.rows) for environment in training.environments]
+        if weighting == "pooled":
+            groups = [Group("all rows", rows)]
+        return estimator.fit_groups(
+            training.X,
+            training.y,
+            [group.weighted(training.sample_weight) for group in groups],
+            objective="erm",
+            validation=validation,
+            selection=selection,
+        )
+    weights = training.sample_weight
+    if weighting == "environments":
+        weights = np.ones(training.n_rows) if weights is None else weights.copy()
+        for environment in training.environments:
+            weights[environment.rows] *= training.n_rows / (
+                len(training.environments) * weights[environment.rows].sum()
+            )
+    return fit_rows(estimator, training.X, training.y, rows, weights)

@@ -1,0 +1,244 @@
+"""Predict then interpolate: the mistakes that environments' classifiers make about each other tell what is unstable."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from holdfast.environments import Group
+from holdfast.estimators.base import StableClassifier, TrainingRows, check_choice, warn_single_environment
+from holdfast.estimators.erm import fit_erm
+from holdfast.seeding import RandomState, Seeding
+from holdfast.solvers import Solution
+from holdfast.stages.interpolate import choose_solver, minimize_worst_case_risk
+from holdfast.stages.partition import (
+    accuracy_matrix,
+    halves_as_groups,
+    partition_by_correctness,
+    partition_by_probability,
+    warn_of_constant_judges,
+)
+from holdfast.stages.predict import cross_predict, cross_probabilities, fit_environment_classifiers
+
+
+class PIClassifier(StableClassifier):
+    """Train a classifier that is best in its worst half.
+
+    One classifier is fitted on each environment; each judges the other environments, cutting them into correct and
+    mistaken rows; the final classifier minimizes the largest risk over all these halves.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier, NeuralClassifier or None
+        Fitted on each environment and, in the end, on the groups. None: columns scaled to unit variance, then a
+        logistic regression. A Pipeline works; its last step must take `sample_weight`.
+    solver : "auto", "convex", "gradient" or "reweight"
+        How the min–max problem is solved: exactly for logistic regression, by gradients for networks, by reweighted
+        fits for everything else.
+    halves : "hard" or "soft"
+        Rows cut by whether the judge is right, or every row in both halves, weighted by the judge's probability.
+    rounds : int
+        How often stages 1 and 2 are repeated with the halves as the new environments.
+    reweight_rounds : int
+        Largest number of fits of each fold by the reweighting solver.
+    objective : "max" or "online"
+        For networks: differentiate the worst group alone, or weight the groups by exponentiated risks.
+    selection : str or None
+        For networks: the rule that selects the epoch.
+    min_group_size : int
+        Environments with fewer rows are merged; halves with fewer (effective) rows are dropped; both with a warning.
+    n_folds : int
+        Folds for predicting rows out of fold: a judge's own rows, and the groups of the reweighting solver. With 0 a
+        judge's accuracy on its own environment stays unknown (NaN).
+    n_jobs : int or None
+        Fits that run at the same time.
+    random_state : int or None
+
+    Attributes
+    ----------
+    environments_ : array of shape (n_environments,)
+        Environment labels.
+    environment_classifiers_ : dict of label to fitted estimator
+        Stage 1; they predict class codes.
+    partitions_ : tuple of Partition
+        Stage 2: judge, judged, and the row numbers of both halves.
+    accuracies_ : array of shape (n_environments, n_environments)
+        Accuracy of each judge (row) in each environment (column); the diagonal is out of fold.
+    groups_ : tuple of Group
+        The halves that entered stage 3.
+    group_risks_, worst_case_risk_, gap_ : array, float, float
+        Risk of each group under the final classifier, the largest one, and how far from the optimum it can be (the
+        duality gap of the convex solver, the regret gap of reweighting, NaN for networks).
+    estimator_ : fitted estimator over class codes
+    solver_ : str
+    history_ : list of dict, one for each iteration, round or epoch
+    classes_, n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from holdfast.datasets import load_dataset
+    >>> toy = load_dataset("toy", exact=True)
+    >>> model = PIClassifier().fit(toy.train.X, toy.train.y, environments=toy.train.environments)
+    >>> float(model.score(toy.test.X, toy.test.y))
+    0.8
+    """
+
+    __metadata_request__fit = {"environments": True, "group_labels": True}  # noqa: RUF012 - scikit-learn reads it
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        solver: Literal["auto", "convex", "gradient", "reweight"] = "auto",
+        halves: Literal["hard", "soft"] = "hard",
+        rounds: int = 1,
+        reweight_rounds: int = 20,
+        objective: Literal["max", "online"] = "max",
+        selection: str | None = None,
+        min_group_size: int = 5,
+        n_folds: int = 2,
+        n_jobs: int | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.estimator = estimator
+        self.solver = solver
+        self.halves = halves
+        self.rounds = rounds
+        self.reweight_rounds = reweight_rounds
+        self.objective = objective
+        self.selection = selection
+        self.min_group_size = min_group_size
+        self.n_folds = n_folds
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        environments: Any = None,
+        group_labels: Any = None,
+        sample_weight: Any = None,
+        validation: Any = None,
+        folds: Any = None,
+    ) -> PIClassifier:
+        """Fit in three stages.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, frame, images of shape (n_rows, …) or list of texts
+        y : labels of shape (n_rows,)
+        environments : labels of shape (n_rows,)
+            Which environment each row came from. None, or one label only: plain ERM, with a warning.
+        group_labels : labels of shape (n_rows,), optional
+            A bias that is known; it refines the halves.
+        sample_weight : array of shape (n_rows,), optional
+            Reaches every stage.
+        validation : (X, y) or (X, y, group_labels), optional
+            For networks: rows to select the epoch by.
+        folds : labels of shape (n_rows,), optional
+            Fold of each row, so that rows of one patient stay together.
+        """
+        self._check_parameters()
+        training = self._read_training(
+            X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
+        )
+        validation = self._read_validation(validation)
+        seeding = Seeding(self.random_state)
+        if warn_single_environment(len(training.environments), type(self).__name__):
+            return self._fit_alone(training, seeding, validation)
+        estimator = self._base_estimator(training.X)
+        # Before any work: an estimator that no solver fits is refused now, not after stage 1.
+        self.solver_ = choose_solver(estimator, self.solver)
+        weights = training.sample_weight
+
+        # Stage 1: one classifier for each environment, then ask each about the rows it was not fitted on.
+        classifiers = fit_environment_classifiers(
+            estimator,
+            training.X,
+            training.y,
+            training.environments,
+            classes=self.classes_,
+            seeding=seeding,
+            sample_weight=weights,
+            n_folds=self.n_folds,
+            folds=training.folds,
+            n_jobs=self.n_jobs,
+        )
+        predictions = cross_predict(classifiers, training.X, training.n_rows)
+        warn_of_constant_judges(predictions, training.environments, self.classes_)
+
+        # Stage 2: cut every judged environment by correctness.
+        if self.halves == "hard":
+            partitions = partition_by_correctness(predictions, training.y, training.environments, sample_weight=weights)
+        else:
+            probabilities = cross_probabilities(classifiers, training.X, training.n_rows, len(self.classes_))
+            partitions = partition_by_probability(
+                probabilities, training.y, training.environments, sample_weight=weights
+            )
+        groups = halves_as_groups(
+            partitions,
+            min_group_size=self.min_group_size,
+            sample_weight=weights,
+            group_labels=training.group_labels,
+        )
+
+        # Stage 3: the least worst-case risk over all interpolations of the halves.
+        solution = minimize_worst_case_risk(
+            estimator,
+            training.X,
+            training.y,
+            groups or _environment_groups(training),
+            n_classes=len(self.classes_),
+            seeding=seeding,
+            solver=self.solver_,
+            objective=self.objective,
+            reweight_rounds=self.reweight_rounds,
+            folds=max(self.n_folds, 2) if training.folds is None else training.folds,
+            validation=validation,
+            selection=self.selection,
+            n_jobs=self.n_jobs,
+        )
+        self.environment_classifiers_ = {c.environment.label: c.estimator for c in classifiers}
+        self.partitions_ = partitions
+        self.accuracies_ = accuracy_matrix(predictions, training.y, training.environments, weights)
+        self._keep(groups or _environment_groups(training), solution)
+        return self
+
+    def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: Any) -> PIClassifier:
+        """Fit plain ERM: with one environment there is nothing to compare."""
+        estimator = self._base_estimator(training.X)
+        self.estimator_ = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
+        self.environment_classifiers_ = {training.environments[0].label: self.estimator_}
+        self.partitions_, self.groups_ = (), ()
+        self.accuracies_ = np.full((1, 1), np.nan)
+        self.group_risks_ = np.empty(0)
+        self.worst_case_risk_ = self.gap_ = float("nan")
+        self.solver_ = "erm"
+        self.history_ = getattr(self.estimator_, "history_", [])
+        return self
+
+    def _keep(self, groups: tuple[Group, ...], solution: Solution) -> None:
+        """Store what stage 3 found."""
+        self.estimator_ = solution.estimator
+        self.groups_ = groups
+        self.group_risks_ = solution.group_risks
+        self.group_weights_ = solution.group_weights
+        self.worst_case_risk_ = solution.worst_case_risk
+        self.gap_ = solution.gap
+        self.history_ = solution.history
+
+    def _check_parameters(self) -> None:
+        """Refuse values outside of what the parameters may be."""
+        check_choice(self, "halves", ("hard", "soft"))
+        check_choice(self, "objective", ("max", "online"))
+
+
+def _environment_groups(training: TrainingRows) -> tuple[Group, ...]:
+    """Return the environments themselves as groups, for when no half is left."""
+    return tuple(
+        Group(environment.name, environment.rows).weighted(training.sample_weight)
+        for environment in training.environments
+    )

@@ -1,0 +1,256 @@
+"""Stage 2, partition: cut every judged environment by what every other environment's classifier gets right.
+
+Hard halves are what the paper runs: rows predicted correctly, rows predicted wrongly. Soft halves are its
+Proposition 1 as stated: each row lies in both, weighted by the judge's probability of being right and of being wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.environments import Environment, Group, Partition, Weights, listed, split_environments
+from holdfast.exceptions import (
+    AllMistakenWarning,
+    ConstantJudgeWarning,
+    EmptyPartitionWarning,
+    InputError,
+    SmallGroupWarning,
+)
+
+log = logging.getLogger(__name__)
+
+PROBABILITY_FLOOR = 1e-3  # a soft half's weight 1/P must stay bounded
+
+
+def partition_by_correctness(
+    predictions: Mapping[str, Any] | NDArray[Any],
+    y: Any,
+    environments: Sequence[Environment] | Any,
+    *,
+    sample_weight: Weights | None = None,
+) -> tuple[Partition, ...]:
+    """Cut each environment into the rows that each other environment's classifier gets right and wrong.
+
+    Parameters
+    ----------
+    predictions : mapping of environment name to array of shape (n_rows,), or array of shape (n_judges, n_rows)
+        What each judge predicts for every row; its own rows are never looked at. An array's judges are in the
+        environments' order.
+    y : array-like of shape (n_rows,)
+        True labels, in the predictions' coding.
+    environments : sequence of Environment, or array-like of shape (n_rows,) with labels
+    sample_weight : array of shape (n_rows,), optional
+        Weights of the rows in `Partition.accuracy`.
+
+    Returns
+    -------
+    tuple of Partition
+        One for each ordered pair (judge, judged), judges in the environments' order.
+
+    Examples
+    --------
+    Six rows, two sites. A's classifier predicts 1 for everything, B's predicts the truth but for row 0.
+
+    >>> y, sites = [0, 1, 1, 0, 1, 0], ["A", "A", "A", "B", "B", "B"]
+    >>> by_A, by_B = partition_by_correctness({"A": [1, 1, 1, 1, 1, 1], "B": [1, 1, 1, 0, 1, 0]}, y, sites)
+    >>> by_A.judge, by_A.judged, by_A.correct.tolist(), by_A.mistaken.tolist()
+    ('A', 'B', [4], [3, 5])
+    >>> by_B.judged, by_B.correct.tolist(), by_B.mistaken.tolist(), round(by_B.accuracy, 3)
+    ('A', [1, 2], [0], 0.667)
+    """
+    y = np.asarray(y)
+    environments = _as_environments(environments, len(y))
+    by_judge = _by_judge(predictions, environments, len(y))
+    partitions = []
+    for judge, judged in itertools.permutations(environments, 2):
+        rows = judged.rows
+        right = by_judge[judge.name][rows] == y[rows]
+        weights = np.ones(len(rows)) if sample_weight is None else sample_weight[rows]
+        accuracy = float(weights[right].sum() / weights.sum()) if weights.sum() > 0 else float("nan")
+        partitions.append(Partition(judge.name, judged.name, rows[right], rows[~right], accuracy=accuracy))
+    log.info("stage 2: %d partitions of %d environments", len(partitions), len(environments))
+    return tuple(partitions)
+
+
+def partition_by_probability(
+    probabilities: NDArray[np.float64],
+    y: NDArray[np.intp],
+    environments: Sequence[Environment],
+    *,
+    sample_weight: Weights | None = None,
+) -> tuple[Partition, ...]:
+    """Cut each environment softly: every row in both halves, with the weights of Proposition 1.
+
+    The correct half weights a row by P_i(y|x), the mistaken half by h(x) / P_i(y|x) with h(x) = 1 / sum_c 1/P_i(c|x),
+    which is 1 - P_i(y|x) for two classes and keeps, for any number, that the mistaken half's log-odds are those of
+    the judged environment minus those of the judge's.
+
+    Parameters
+    ----------
+    probabilities : array of shape (n_judges, n_rows, n_classes)
+        Calibrated, and for each judge about rows that it was not fitted on.
+    y : array of shape (n_rows,)
+        Class codes.
+    environments : sequence of Environment
+    sample_weight : array of shape (n_rows,), optional
+
+    Examples
+    --------
+    >>> p = np.array([[[0.5, 0.5], [0.2, 0.8]], [[0.9, 0.1], [0.5, 0.5]]])
+    >>> by_a, by_b = partition_by_probability(p, np.array([0, 1]), split_environments(["a", "b"], 2))
+    >>> by_a.judged, by_a.correct_weights.round(3).tolist(), by_a.mistaken_weights.round(3).tolist()
+    ('b', [0.8], [0.2])
+    """
+    partitions = []
+    for (index, judge), judged in itertools.product(enumerate(environments), environments):
+        if judge is judged:
+            continue
+        rows = judged.rows
+        clipped = np.clip(probabilities[index, rows], PROBABILITY_FLOOR, None)  # (n_rows, n_classes)
+        clipped /= clipped.sum(axis=1, keepdims=True)
+        right = clipped[np.arange(len(rows)), y[rows]]
+        wrong = 1.0 / (right * (1.0 / clipped).sum(axis=1))
+        weights = np.ones(len(rows)) if sample_weight is None else sample_weight[rows]
+        accuracy = float((weights * right).sum() / weights.sum()) if weights.sum() > 0 else float("nan")
+        partitions.append(Partition(judge.name, judged.name, rows, rows, right, wrong, accuracy))
+    return tuple(partitions)
+
+
+def halves_as_groups(
+    partitions: Sequence[Partition],
+    *,
+    min_group_size: int,
+    sample_weight: Weights | None = None,
+    group_labels: tuple[NDArray[np.intp], Sequence[str]] | None = None,
+) -> tuple[Group, ...]:
+    """Return every half that is large enough as a group, refined by a known bias where one is given.
+
+    Empty and small halves are dropped with a warning. `group_labels` are codes of shape (n_rows,) and their names.
+    """
+    groups, empty, all_mistaken, small = [], [], [], []
+    for partition in partitions:
+        correct, mistaken = partition.groups()
+        if not len(mistaken):
+            empty.append(f"{partition.judged} judged by {partition.judge}")
+        if not len(correct):
+            all_mistaken.append(f"{partition.judged} judged by {partition.judge}")
+        for half in (correct, mistaken):
+            for group in _refine(half.weighted(sample_weight), group_labels):
+                if 0 < group.effective_size() < min_group_size:
+                    small.append(f"{group.name} ({group.effective_size():.0f})")
+                elif group.effective_size() > 0:
+                    groups.append(group)
+    _warn_of_halves(empty, all_mistaken, small, min_group_size)
+    return tuple(groups)
+
+
+def warn_of_constant_judges(
+    predictions: NDArray[np.intp], environments: Sequence[Environment], classes: Sequence[Any]
+) -> None:
+    """Say which judges give every row of the other environments one class: their halves are the label groups."""
+    constant = []
+    for judge, environment in enumerate(environments):
+        others = np.ones(predictions.shape[1], dtype=bool)
+        others[environment.rows] = False
+        said = np.unique(predictions[judge, others])
+        if len(said) == 1:
+            constant.append(f"{environment.name} (always {classes[said[0]]})")
+    if constant:
+        warnings.warn(
+            f"the classifier of {listed(constant)} predicts one class only in the other environments; the halves that "
+            "it cuts are the label groups.",
+            ConstantJudgeWarning,
+            stacklevel=3,
+        )
+
+
+def accuracy_matrix(
+    predictions: NDArray[np.intp],
+    y: NDArray[np.intp],
+    environments: Sequence[Environment],
+    sample_weight: Weights | None,
+) -> NDArray[np.float64]:
+    """Return alpha, the accuracy of each judge (row) in each judged environment (column), its own out of fold."""
+    weights = np.ones(len(y)) if sample_weight is None else sample_weight
+    matrix = np.full((len(environments), len(environments)), np.nan)
+    for column, judged in enumerate(environments):
+        rows = judged.rows
+        right = predictions[:, rows] == y[rows]  # (n_judges, n_rows)
+        known = (predictions[:, rows] >= 0) * weights[rows]
+        total = known.sum(axis=1)
+        np.divide((right * known).sum(axis=1), total, out=matrix[:, column], where=total > 0)
+    return matrix
+
+
+def _refine(half: Group, group_labels: tuple[NDArray[np.intp], Sequence[str]] | None) -> list[Group]:
+    """Cross a half with the known bias."""
+    if group_labels is None:
+        return [half]
+    codes, names = group_labels
+    refined = []
+    for code in np.unique(codes[half.rows]):
+        inside = codes[half.rows] == code
+        weights = None if half.weights is None else half.weights[inside]
+        refined.append(Group(f"{half.name}, {names[code]}", half.rows[inside], weights))
+    return refined
+
+
+def _warn_of_halves(empty: list[str], all_mistaken: list[str], small: list[str], min_group_size: int) -> None:
+    """Give one warning for each kind of degenerate half."""
+    if empty:
+        warnings.warn(
+            f"nobody is mistaken (alpha = 1) in {listed(empty)}: the conditional is the same there, and the empty half "
+            "is dropped.",
+            EmptyPartitionWarning,
+            stacklevel=4,
+        )
+    if all_mistaken:
+        warnings.warn(
+            f"everybody is mistaken (alpha = 0) in {listed(all_mistaken)}: the correlation is reversed between them, "
+            "and the environments themselves are interpolated.",
+            AllMistakenWarning,
+            stacklevel=4,
+        )
+    if small:
+        warnings.warn(
+            f"{len(small)} half or halves are below min_group_size={min_group_size} (effective) rows and are dropped: "
+            f"{listed(small)}. Lower min_group_size to keep them.",
+            SmallGroupWarning,
+            stacklevel=4,
+        )
+
+
+def _as_environments(environments: Any, n_rows: int) -> tuple[Environment, ...]:
+    if isinstance(environments, Sequence) and environments and isinstance(environments[0], Environment):
+        return tuple(environments)
+    return split_environments(environments, n_rows)
+
+
+def _by_judge(
+    predictions: Mapping[str, Any] | NDArray[Any], environments: Sequence[Environment], n_rows: int
+) -> dict[str, NDArray[Any]]:
+    """Return the predictions of each judge by its environment's name."""
+    names = [environment.name for environment in environments]
+    if isinstance(predictions, Mapping):
+        given = {str(name): np.asarray(values) for name, values in predictions.items()}
+        if set(given) != set(names):
+            raise InputError(
+                f"predictions has judges {sorted(given)}, but the environments are {sorted(names)}. "
+                "Pass the predictions of one classifier for each environment, under its name."
+            )
+    else:
+        given = dict(zip(names, np.asarray(predictions), strict=True))
+    for name, values in given.items():
+        if values.shape != (n_rows,):
+            raise InputError(
+                f"the predictions of judge {name!r} have shape {values.shape}, but there are {n_rows} rows. "
+                "Pass one prediction for each row; those of the judge's own rows are not looked at."
+            )
+    return given

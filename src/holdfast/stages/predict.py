@@ -1,0 +1,170 @@
+"""Stage 1, predict: one classifier for each environment, and what each says about every row it was not fitted on."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.parallel import Parallel, delayed
+
+from holdfast.environments import Environment, Rows, Weights, listed, take_rows
+from holdfast.exceptions import SingleClassEnvironmentWarning, UnseenLabelWarning
+from holdfast.fitting import code_probabilities, fit_rows, seeded_clone
+from holdfast.seeding import Seeding
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class EnvironmentClassifier:
+    """A classifier fitted on one environment alone, and the folds that judge its own rows."""
+
+    environment: Environment
+    estimator: Any  # fitted on all rows of the environment
+    fold_estimators: tuple[Any, ...] = ()  # each fitted on the rows outside its fold
+    fold_rows: tuple[Rows, ...] = ()  # rows of each fold
+
+
+def fit_environment_classifiers(
+    estimator: Any,
+    X: Any,
+    y: NDArray[np.intp],
+    environments: Sequence[Environment],
+    *,
+    classes: Sequence[Any],
+    seeding: Seeding,
+    sample_weight: Weights | None = None,
+    n_folds: int = 0,
+    folds: NDArray[np.intp] | None = None,
+    n_jobs: int | None = None,
+) -> tuple[EnvironmentClassifier, ...]:
+    """Fit one copy of `estimator` on each environment.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier
+        Unfitted; it is cloned.
+    X, y : rows and class codes of shape (n_rows,)
+    environments : sequence of Environment
+    classes : sequence
+        The labels behind the codes, for messages.
+    seeding : Seeding
+        Every fit draws from a stream named after its environment, so that adding an environment changes no other's.
+    sample_weight : array of shape (n_rows,), optional
+    n_folds : int
+        With at least 2, each environment is also fitted that many times without a fold of its own rows, so that its
+        own rows can be predicted out of fold.
+    folds : array of shape (n_rows,), optional
+        Fold number of each row (rows of one patient stay together); overrides how rows are dealt to the folds.
+    n_jobs : int, optional
+        Fits that run at the same time.
+    """
+    _warn_of_missing_labels(y, environments, classes)
+    tasks: list[tuple[Rows, tuple[object, ...]]] = []
+    fold_rows: list[tuple[Rows, ...]] = []
+    for environment in environments:
+        tasks.append((environment.rows, (environment.name,)))
+        held_out = deal_folds(environment.rows, y, n_folds, folds, seeding.generator("folds", environment.name))
+        fold_rows.append(held_out)
+        tasks.extend(
+            (np.setdiff1d(environment.rows, rows, assume_unique=True), (environment.name, "fold", number))
+            for number, rows in enumerate(held_out)
+        )
+    fitted = iter(
+        Parallel(n_jobs=n_jobs)(
+            delayed(fit_rows)(
+                seeded_clone(estimator, seeding, "stage 1", *names),
+                X,
+                y,
+                rows,
+                None if sample_weight is None else sample_weight[rows],
+            )
+            for rows, names in tasks
+        )
+    )
+    log.info("stage 1: %d fits for %d environments", len(tasks), len(environments))
+    return tuple(
+        EnvironmentClassifier(environment, next(fitted), tuple(next(fitted) for _ in held_out), held_out)
+        for environment, held_out in zip(environments, fold_rows, strict=True)
+    )
+
+
+def deal_folds(
+    rows: Rows, y: NDArray[np.intp], n_folds: int, folds: NDArray[np.intp] | None, generator: np.random.Generator
+) -> tuple[Rows, ...]:
+    """Return disjoint folds of `rows`: as given, or dealt at random with every label spread evenly."""
+    if n_folds < 2 or len(rows) < 2:
+        return ()
+    if folds is None:
+        shuffled = generator.permutation(rows)
+        by_label = shuffled[np.argsort(y[shuffled], kind="stable")]
+        number = np.arange(len(rows)) % min(n_folds, len(rows))
+        parts = [np.sort(by_label[number == fold]) for fold in range(number.max() + 1)]
+    else:
+        parts = [rows[folds[rows] == fold] for fold in np.unique(folds[rows])]
+    return tuple(parts) if len(parts) > 1 else ()
+
+
+def cross_predict(classifiers: Sequence[EnvironmentClassifier], X: Any, n_rows: int) -> NDArray[np.intp]:
+    """Return the code that each judge predicts for each row, shape (n_judges, n_rows).
+
+    A judge's own rows are predicted out of fold, or -1 where it has no folds.
+    """
+    predictions = np.full((len(classifiers), n_rows), -1, dtype=np.intp)
+    for judge, classifier in enumerate(classifiers):
+        for estimator, rows in _unseen_rows(classifier, n_rows):
+            predictions[judge, rows] = np.asarray(estimator.predict(take_rows(X, rows)))
+    return predictions
+
+
+def cross_probabilities(
+    classifiers: Sequence[EnvironmentClassifier], X: Any, n_rows: int, n_classes: int
+) -> NDArray[np.float64]:
+    """Return each judge's class probabilities for each row, shape (n_judges, n_rows, n_classes).
+
+    A judge's own rows are predicted out of fold, or NaN where it has no folds.
+    """
+    probabilities = np.full((len(classifiers), n_rows, n_classes), np.nan)
+    for judge, classifier in enumerate(classifiers):
+        for estimator, rows in _unseen_rows(classifier, n_rows):
+            probabilities[judge, rows] = code_probabilities(estimator, take_rows(X, rows), n_classes)
+    return probabilities
+
+
+def _unseen_rows(classifier: EnvironmentClassifier, n_rows: int) -> list[tuple[Any, Rows]]:
+    """Return which fitted estimator of a judge may speak about which rows."""
+    others = np.ones(n_rows, dtype=bool)
+    others[classifier.environment.rows] = False
+    pairs = [(classifier.estimator, np.flatnonzero(others))]
+    pairs.extend(zip(classifier.fold_estimators, classifier.fold_rows, strict=True))
+    return [(estimator, rows) for estimator, rows in pairs if len(rows)]
+
+
+def _warn_of_missing_labels(y: NDArray[np.intp], environments: Sequence[Environment], classes: Sequence[Any]) -> None:
+    """Say which environments cannot teach their judge every label."""
+    single, partial = [], []
+    for environment in environments:
+        seen = np.unique(y[environment.rows])
+        if len(seen) == 1:
+            single.append(f"{environment.name} (only {classes[seen[0]]})")
+        elif len(seen) < len(classes):
+            unseen = ", ".join(str(classes[code]) for code in np.setdiff1d(np.arange(len(classes)), seen))
+            partial.append(f"{environment.name} (never {unseen})")
+    if single:
+        warnings.warn(
+            f"{listed(single)}: one class only, so the classifier of such an environment is that constant and its "
+            "halves are the label groups. Merge the environment with another one if that is not what you want.",
+            SingleClassEnvironmentWarning,
+            stacklevel=4,
+        )
+    if partial:
+        warnings.warn(
+            f"{listed(partial)}: some labels are unseen there, so the judge is always mistaken about them.",
+            UnseenLabelWarning,
+            stacklevel=4,
+        )
