@@ -1,0 +1,155 @@
+"""The two halves of a judged environment, exactly: Proposition 1, its hard form, and what the soft halves isolate."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from holdfast.exceptions import ParameterError
+from holdfast.theory.joints import Floats, Joint, log_odds
+
+Halves = Literal["soft", "hard", "inverse"]
+
+
+def partition(judge: Joint, judged: Joint, *, halves: Halves = "soft") -> tuple[Floats, Joint, Joint]:
+    """Cut `judged` by what `judge`'s ideal classifier P_i(y | x) gets right and wrong.
+
+    Parameters
+    ----------
+    judge, judged : Joint
+        Two environments over the same values.
+    halves : {"soft", "hard", "inverse"}
+        "soft" is Proposition 1: a row is correct with probability P_i(y | x). "hard" predicts the most probable label
+        (equally probable ones share). "inverse" has the correct half of "soft" and, as mistaken half, the weights
+        h(x)/P_i(y | x) of `inverse_weights`: the same thing for two classes, and for more the one that keeps the
+        cancellation of log-odds, at the price of α·correct + (1 − α)·mistaken = judged.
+
+    Returns
+    -------
+    alpha : float64 (or one for each distribution)
+        Share of the judged environment that is correct.
+    correct, mistaken : Joint
+        The halves. A half that holds nothing is all zero.
+
+    Examples
+    --------
+    >>> from holdfast.theory import toy
+    >>> alpha, correct, mistaken = partition(toy(0.0), toy(0.1))
+    >>> alpha.round(3), correct.correlation().round(3), mistaken.correlation().round(3)
+    (np.float64(0.9), np.float64(1.0), np.float64(-1.0))
+    """
+    if halves not in get_args(Halves):
+        raise ParameterError(f"The 'halves' parameter of partition must be one of {get_args(Halves)}. Got {halves!r}.")
+    if judge.array.shape[-3:] != judged.array.shape[-3:]:
+        raise ParameterError(
+            f"judge and judged must be distributions over the same values. "
+            f"Got shapes {judge.array.shape[-3:]} and {judged.array.shape[-3:]}."
+        )
+    right = judge.conditional()
+    if halves == "hard":
+        best = np.isclose(right, right.max(axis=-1, keepdims=True), rtol=0, atol=1e-12)
+        right = best / best.sum(axis=-1, keepdims=True)
+    alpha, correct = judged.reweighted(right)
+    _, mistaken = judged.reweighted(inverse_weights(right) if halves == "inverse" else 1.0 - right)
+    return alpha, correct, mistaken
+
+
+def inverse_weights(chances: ArrayLike) -> Floats:
+    """Return h(x)/P(y | x) with h(x) = 1/Σ_c 1/P(c | x), along the last axis; for two classes this is 1 − P(y | x).
+
+    A label of probability 0 takes all the weight (several share it), which is the limit.
+
+    Examples
+    --------
+    >>> inverse_weights([0.2, 0.8])
+    array([0.8, 0.2])
+    >>> inverse_weights([0.5, 0.25, 0.25])
+    array([0.2, 0.4, 0.4])
+    >>> inverse_weights([1.0, 0.0, 0.0])
+    array([0. , 0.5, 0.5])
+    """
+    given = np.asarray(chances, dtype=np.float64)
+    impossible = given == 0
+    reciprocal = np.where(impossible.any(axis=-1, keepdims=True), impossible, 1.0 / np.where(impossible, 1.0, given))
+    weights: Floats = reciprocal / reciprocal.sum(axis=-1, keepdims=True)
+    return weights
+
+
+def mistaken_log_odds(judge: Joint, judged: Joint, label: int = 1, against: int = 0) -> Floats:
+    """Return the log-odds inside the mistaken half without building it: those of judged minus those of judge.
+
+    Whatever the two environments share cancels. If x1 and x2 are independent given y and P(x1, y) is shared, what is
+    left depends on x2 alone; if P(y | x) is shared, it is 0 everywhere and every covariance in the half is 0.
+    """
+    difference: Floats = log_odds(judged, label, against) - log_odds(judge, label, against)
+    return difference
+
+
+def extrapolate(judge: Joint, judged: Joint, strength: float) -> Floats:
+    """Return the classifier f_a(y | x) ∝ P_j(y | x)·(P_j(y | x)/P_i(y | x))^a, (..., n_x1, n_x2, n_classes).
+
+    Stage 1 is all it needs: a = 0 is the judged environment's own classifier, and growing a walks from it away from
+    the judge's. Both conditionals must be positive.
+    """
+    ours, theirs = judged.conditional(), judge.conditional()
+    if (ours == 0).any() or (theirs == 0).any():
+        raise ParameterError(
+            "extrapolate needs P(y | x) > 0 in both environments, but some label is impossible for some x."
+        )
+    scores = (1 + strength) * np.log(ours) - strength * np.log(theirs)
+    odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    classifier: Floats = odds / odds.sum(axis=-1, keepdims=True)
+    return classifier
+
+
+def log_odds_ratio(joint: Joint) -> Floats:
+    """Return log P(x2=1|y=1)P(x2=0|y=0) / P(x2=0|y=1)P(x2=1|y=0), for a binary x2 and two classes."""
+    table = joint.array.sum(axis=-3)  # (..., x2, y)
+    if table.shape[-2:] != (2, 2):
+        raise ParameterError(f"log_odds_ratio needs a binary x2 and two classes. Got a table of {table.shape[-2:]}.")
+    with np.errstate(divide="ignore"):
+        logs = np.log(table)
+    ratio: Floats = logs[..., 1, 1] + logs[..., 0, 0] - logs[..., 0, 1] - logs[..., 1, 0]
+    return ratio
+
+
+def vanishing_strength(judge: Joint, judged: Joint) -> Floats:
+    """Return the a at which `extrapolate` no longer depends on x2: a = ω_j/(ω_i − ω_j), ω the log odds ratio of x2.
+
+    For a binary x2, two classes, and x1 independent of x2 given y. It is not negative exactly when the judge has the
+    stronger correlation of the same sign; NaN when both have the same one (there is nothing to extrapolate).
+    """
+    judge_ratio, judged_ratio = log_odds_ratio(judge), log_odds_ratio(judged)
+    difference = judge_ratio - judged_ratio
+    strength: Floats = np.where(difference != 0, judged_ratio / np.where(difference != 0, difference, 1.0), np.nan)[()]
+    return strength
+
+
+def oracle_weight(correct: Joint, mistaken: Joint, label: int = 1) -> Floats:
+    """Return the λ in [0, 1] at which λ·correct + (1 − λ)·mistaken has no correlation between x2 and the label.
+
+    The covariance of the interpolation is a quadratic in λ, linear when both halves have the same label marginal; its
+    root is found to the last bit. NaN where both halves have the same sign: they do not enclose the oracle.
+    """
+    at_mistaken, at_correct = mistaken.covariance(label), correct.covariance(label)
+    means = [np.einsum("...xzy,z->...", half.array, half.values) for half in (correct, mistaken)]
+    shares = [half.label_marginal()[..., label] for half in (correct, mistaken)]
+    # Cov(λ) = λ·Cov✓ + (1 − λ)·Cov× + λ(1 − λ)·bend: the two halves' centers differ.
+    bend = (means[0] - means[1]) * (shares[0] - shares[1])
+    low, high = np.zeros(np.shape(at_correct)), np.ones(np.shape(at_correct))
+
+    def covariance(weight: Floats) -> Floats:
+        value: Floats = weight * at_correct + (1 - weight) * at_mistaken + weight * (1 - weight) * bend
+        return value
+
+    with np.errstate(invalid="ignore"):
+        bracketed = at_correct * at_mistaken <= 0
+        rising = at_correct >= at_mistaken
+        for _ in range(60):  # bisection to the last bit, for all distributions at once
+            middle = (low + high) / 2
+            left = (covariance(middle) >= 0) == rising
+            low, high = np.where(left, low, middle), np.where(left, middle, high)
+    weight: Floats = np.where(bracketed, (low + high) / 2, np.nan)[()]
+    return weight
