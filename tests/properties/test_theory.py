@@ -49,10 +49,10 @@ def independent_pair(generator: np.random.Generator, n: int, n_x2: int) -> tuple
 @settings(max_examples=30, deadline=None)
 @given(seed=SEEDS, n_x1=st.integers(1, 4), n_x2=st.integers(1, 4), n_classes=st.integers(2, 5))
 def test_halves_mix_to_the_environment(seed: int, n_x1: int, n_x2: int, n_classes: int) -> None:
-    """Proposition 1, soft and hard: α·correct + (1 − α)·mistaken is the judged environment to 1e-12."""
+    """Proposition 1, complement and hard: α·correct + (1 − α)·mistaken is the judged environment to 1e-12."""
     generator = np.random.default_rng(seed)
     judge, judged = (random_joints(generator, 500, n_x1, n_x2, n_classes) for _ in range(2))
-    for halves in ("soft", "hard"):
+    for halves in ("complement", "hard", *(["soft"] if n_classes == 2 else [])):
         alpha, correct, mistaken = theory.partition(judge, judged, halves=halves)
         share = alpha[:, None, None, None]
         assert np.abs(share * correct.array + (1 - share) * mistaken.array - judged.array).max() < 1e-12
@@ -64,7 +64,7 @@ def test_mistaken_log_odds_are_the_difference(seed: int, n_x1: int, n_x2: int, n
     """With the weights h/P_i, log-odds in the mistaken half are judged minus judge, for any number of classes."""
     generator = np.random.default_rng(seed)
     judge, judged = (random_joints(generator, 500, n_x1, n_x2, n_classes) for _ in range(2))
-    _, _, mistaken = theory.partition(judge, judged, halves="inverse")
+    _, _, mistaken = theory.partition(judge, judged, halves="soft")
     for label in range(1, n_classes):
         expected = theory.mistaken_log_odds(judge, judged, label)
         assert np.allclose(theory.log_odds(mistaken, label), expected, atol=1e-8)
@@ -84,7 +84,7 @@ def test_soft_mistaken_half_depends_on_x2_alone(seed: int, n_classes: int) -> No
         )
         for _ in range(2)
     )
-    _, _, mistaken = theory.partition(judge, judged, halves="inverse")
+    _, _, mistaken = theory.partition(judge, judged, halves="soft")
     conditional = mistaken.conditional()
     assert np.ptp(conditional, axis=1).max() < 1e-10
 
@@ -97,7 +97,7 @@ def test_shared_conditional_has_no_covariance_among_mistakes(seed: int, n_classe
     judge = random_joints(generator, 500, 2, 3, n_classes)
     inputs = generator.dirichlet(np.ones(6), size=500).reshape(500, 2, 3, 1)
     judged = theory.Joint(judge.conditional() * inputs)
-    _, _, mistaken = theory.partition(judge, judged, halves="inverse")
+    _, _, mistaken = theory.partition(judge, judged, halves="soft")
     for label in range(n_classes):
         assert np.abs(mistaken.covariance(label)).max() < 1e-12
 
@@ -117,7 +117,7 @@ def test_theorem1_fails_for_four_values_now_and_then() -> None:
 
 
 def test_sign_among_mistakes_is_that_of_the_odds_ratios() -> None:
-    """For a binary x2, independent of x1 given y, Cov(P_j^{i×}) has the sign of ω_j − ω_i, whatever the label balance."""
+    """For a binary x2, independent of x1 given y, Cov(P_j^{i×}) has the sign of ω_j − ω_i for any label balance."""
     generator = np.random.default_rng(3)
     stable = generator.dirichlet(np.ones(6), size=PAIRS).reshape(PAIRS, 3, 2) * 0.99 + 0.01 / 6
     columns = generator.uniform(0.02, 0.98, size=(2, PAIRS, 2))

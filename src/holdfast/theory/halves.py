@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from holdfast.exceptions import ParameterError
 from holdfast.theory.joints import Floats, Joint, log_odds
 
-Halves = Literal["soft", "hard", "inverse"]
+Halves = Literal["soft", "hard", "complement"]
 
 
 def partition(judge: Joint, judged: Joint, *, halves: Halves = "soft") -> tuple[Floats, Joint, Joint]:
@@ -20,11 +20,12 @@ def partition(judge: Joint, judged: Joint, *, halves: Halves = "soft") -> tuple[
     ----------
     judge, judged : Joint
         Two environments over the same values.
-    halves : {"soft", "hard", "inverse"}
-        "soft" is Proposition 1: a row is correct with probability P_i(y | x). "hard" predicts the most probable label
-        (equally probable ones share). "inverse" has the correct half of "soft" and, as mistaken half, the weights
-        h(x)/P_i(y | x) of `inverse_weights`: the same thing for two classes, and for more the one that keeps the
-        cancellation of log-odds, at the price of α·correct + (1 − α)·mistaken = judged.
+    halves : {"soft", "hard", "complement"}
+        "soft" is Proposition 1: a row is correct with weight P_i(y | x) and mistaken with weight 1 − P_i(y | x); for
+        more than two classes the mistaken weight is h(x)/P_i(y | x) (`inverse_weights`), as in stage 2, which keeps
+        the cancellation of log-odds. "complement" has 1 − P_i(y | x) for any number of classes, which keeps
+        α·correct + (1 − α)·mistaken = judged instead. "hard" predicts the most probable label (equally probable ones
+        share).
 
     Returns
     -------
@@ -52,7 +53,8 @@ def partition(judge: Joint, judged: Joint, *, halves: Halves = "soft") -> tuple[
         best = np.isclose(right, right.max(axis=-1, keepdims=True), rtol=0, atol=1e-12)
         right = best / best.sum(axis=-1, keepdims=True)
     alpha, correct = judged.reweighted(right)
-    _, mistaken = judged.reweighted(inverse_weights(right) if halves == "inverse" else 1.0 - right)
+    several = halves == "soft" and judged.n_classes > 2
+    _, mistaken = judged.reweighted(inverse_weights(right) if several else 1.0 - right)
     return alpha, correct, mistaken
 
 
