@@ -1,0 +1,50 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from holdfast.datasets import DATASETS, Split, load_dataset
+from holdfast.exceptions import DatasetError, ParameterError
+
+
+def test_unknown_name_is_guessed():
+    """A misspelt name gets the nearest one and the whole list."""
+    with pytest.raises(DatasetError, match="There is no data set 'colored_digts'; did you mean 'colored_digits'?"):
+        load_dataset("colored_digts")
+
+
+def test_unknown_option_is_guessed():
+    """A misspelt option gets the nearest one and the whole list."""
+    with pytest.raises(
+        ParameterError, match=r"Data set 'toy' has no option 'eta'; did you mean 'etas'\? Its options are"
+    ):
+        load_dataset("toy", eta=0.1)
+
+
+def test_every_entry_has_a_loader():
+    """Each registered loader can be imported and takes folder and seed."""
+    for name, entry in DATASETS.items():
+        assert callable(entry.load_function()), name
+        assert entry.summary.endswith(".")
+
+
+def test_split_refuses_columns_of_different_lengths():
+    """A split with three rows and two labels is an error that counts both."""
+    with pytest.raises(DatasetError, match="Got X 3, y 2, environments 3."):
+        Split(np.zeros((3, 1)), np.zeros(2, dtype=int), np.zeros(3))
+
+
+def test_split_takes_rows_in_order():
+    """Taking rows takes everything that belongs to them."""
+    split = Split(["a", "b", "c"], np.array([0, 1, 2]), np.array(["x", "y", "z"]), {"t": np.array([5, 6, 7])})
+    taken = split.take(np.array([2, 0]))
+    assert (taken.X, taken.y.tolist(), taken.environments.tolist()) == (["c", "a"], [2, 0], ["z", "x"])
+    assert taken.attributes["t"].tolist() == [7, 5]
+    assert len(taken) == 2
+
+
+def test_loading_needs_no_torch():
+    """Data sets are read without torch."""
+    code = "import sys; import holdfast.datasets as d; d.load_dataset('toy'); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
