@@ -1,0 +1,1 @@
+"""The estimators: PI and what it is compared with, each in one file."""

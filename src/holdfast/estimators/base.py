@@ -39,6 +39,7 @@ from holdfast.exceptions import (
     SingleEnvironmentWarning,
 )
 from holdfast.fitting import last_step
+from holdfast.solvers import Solution
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,6 +191,16 @@ class StableClassifier(ClassifierMixin, BaseEstimator):
                 f"NeuralClassifier or None. Got {self.estimator!r} instead."
             )
         return self.estimator
+
+    def _keep(self, solution: Solution) -> None:
+        """Store what stage 3 found."""
+        self.estimator_ = solution.estimator
+        self.solver_ = solution.solver
+        self.group_risks_ = solution.group_risks
+        self.group_weights_ = solution.group_weights
+        self.worst_case_risk_ = solution.worst_case_risk
+        self.gap_ = solution.gap
+        self.history_ = solution.history
 
     # -- predicting ----------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class ERMClassifier(StableClassifier):
     history_ : list of dict, one for each epoch of a network
     """
 
-    __metadata_request__fit = {"environments": True}  # noqa: RUF012 - scikit-learn reads this class attribute
+    __metadata_request__fit = {"environments": True}  # scikit-learn reads this
 
     def __init__(
         self,

@@ -1,15 +1,13 @@
-"""Group DRO: the least worst-case risk over groups that somebody defined, environment × label by default."""
+"""Group DRO: the least worst-case risk over known groups; and the oracle, which knows the unstable attribute."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal
 
-import numpy as np
-
-from holdfast.environments import Group, cross_groups, listed
+from holdfast.environments import Group
 from holdfast.estimators.base import StableClassifier, TrainingRows, check_choice
-from holdfast.exceptions import SmallGroupWarning
+from holdfast.estimators.known_groups import agreement_groups, attribute_groups, known_groups, large_groups
+from holdfast.exceptions import EnvironmentsError
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stages.interpolate import minimize_worst_case_risk
 
@@ -26,9 +24,10 @@ class GroupDROClassifier(StableClassifier):
     Attributes
     ----------
     groups_, group_risks_, group_weights_, worst_case_risk_, gap_, solver_, history_, estimator_, environments_
+        As for `PIClassifier`.
     """
 
-    __metadata_request__fit = {"environments": True, "group_labels": True}  # noqa: RUF012 - scikit-learn reads it
+    __metadata_request__fit = {"environments": True, "group_labels": True}  # scikit-learn reads this
 
     def __init__(
         self,
@@ -79,58 +78,104 @@ class GroupDROClassifier(StableClassifier):
         folds : labels of shape (n_rows,), optional
             Fold of each row for the reweighting solver.
         """
-        check_choice(self, "objective", ("max", "online"))
         training = self._read_training(
             X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
         )
-        self._solve(training, self._known_groups(training), self._read_validation(validation))
+        self._solve(training, known_groups(training, self.classes_), validation)
         return self
-
-    def _known_groups(self, training: TrainingRows) -> tuple[Group, ...]:
-        """Return the groups given by the caller, or environment × label."""
-        if training.group_labels is not None:
-            codes, names = training.group_labels
-            return cross_groups(["group"], [codes], [[name.removeprefix("group ") for name in names]])
-        environment_of_row = np.empty(training.n_rows, dtype=np.intp)
-        for number, environment in enumerate(training.environments):
-            environment_of_row[environment.rows] = number
-        names = [environment.name for environment in training.environments]
-        return cross_groups(
-            ["environment", "label"], [environment_of_row, training.y], [names, [str(label) for label in self.classes_]]
-        )
 
     def _solve(self, training: TrainingRows, groups: tuple[Group, ...], validation: Any) -> None:
         """Minimize the worst-case risk over the groups and keep what was found."""
-        groups = drop_small_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
+        check_choice(self, "objective", ("max", "online"))
+        self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
         solution = minimize_worst_case_risk(
             self._base_estimator(training.X),
             training.X,
             training.y,
-            groups,
+            self.groups_,
             n_classes=len(self.classes_),
             seeding=Seeding(self.random_state),
             solver=self.solver,
             objective=self.objective,
             reweight_rounds=self.reweight_rounds,
             folds=max(self.n_folds, 2) if training.folds is None else training.folds,
-            validation=validation,
+            validation=self._read_validation(validation),
             selection=self.selection,
             n_jobs=self.n_jobs,
         )
-        self.estimator_, self.solver_ = solution.estimator, solution.solver
-        self.groups_, self.group_risks_, self.group_weights_ = groups, solution.group_risks, solution.group_weights
-        self.worst_case_risk_, self.gap_, self.history_ = solution.worst_case_risk, solution.gap, solution.history
+        self._keep(solution)
 
 
-def drop_small_groups(groups: list[Group], min_group_size: int) -> tuple[Group, ...]:
-    """Return the groups that are large enough, saying which are not; all of them when none is."""
-    kept = tuple(group for group in groups if group.effective_size() >= min_group_size)
-    small = [f"{g.name} ({g.effective_size():.0f})" for g in groups if g.effective_size() < min_group_size]
-    if small and kept:
-        warnings.warn(
-            f"{len(small)} of {len(groups)} groups are below min_group_size={min_group_size} (effective) rows and are "
-            f"dropped: {listed(small)}. Lower min_group_size to keep them.",
-            SmallGroupWarning,
-            stacklevel=4,
+class OracleClassifier(GroupDROClassifier):
+    """Group DRO on the unstable attribute itself: what could be reached if the bias were known.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier, NeuralClassifier or None
+    form : "agreement" or "label_attribute"
+        Groups are environment × (attribute equals the label), as in the authors' code, or label × attribute, as in the
+        paper's text.
+    solver, reweight_rounds, objective, selection, min_group_size, n_folds, n_jobs, random_state
+        As for `PIClassifier`.
+    """
+
+    __metadata_request__fit = {"environments": True, "attribute": True}  # scikit-learn reads this
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        form: Literal["agreement", "label_attribute"] = "agreement",
+        solver: Literal["auto", "convex", "gradient", "reweight"] = "auto",
+        reweight_rounds: int = 20,
+        objective: Literal["max", "online"] = "max",
+        selection: str | None = None,
+        min_group_size: int = 5,
+        n_folds: int = 2,
+        n_jobs: int | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        super().__init__(
+            estimator,
+            solver=solver,
+            reweight_rounds=reweight_rounds,
+            objective=objective,
+            selection=selection,
+            min_group_size=min_group_size,
+            n_folds=n_folds,
+            n_jobs=n_jobs,
+            random_state=random_state,
         )
-    return kept or tuple(groups)
+        self.form = form
+
+    def fit(  # type: ignore[override] # the oracle is told the attribute, not the groups
+        self,
+        X: Any,
+        y: Any,
+        *,
+        attribute: Any = None,
+        environments: Any = None,
+        sample_weight: Any = None,
+        validation: Any = None,
+        folds: Any = None,
+    ) -> OracleClassifier:
+        """Fit on groups made from the unstable attribute.
+
+        Parameters
+        ----------
+        X, y : rows and labels
+        attribute : values of shape (n_rows,)
+            The unstable attribute; coded like the labels for `form="agreement"`.
+        environments, sample_weight, validation, folds
+            As for `GroupDROClassifier`.
+        """
+        check_choice(self, "form", ("agreement", "label_attribute"))
+        if attribute is None:
+            raise EnvironmentsError(
+                "OracleClassifier was not told the unstable attribute. Pass attribute=, for example "
+                "attribute=frame['color']; without such a column use PIClassifier, which needs none."
+            )
+        training = self._read_training(X, y, environments, sample_weight=sample_weight, folds=folds)
+        groups = agreement_groups if self.form == "agreement" else attribute_groups
+        self._solve(training, groups(training, self.classes_, attribute), validation)
+        return self

@@ -10,7 +10,6 @@ from holdfast.environments import Group
 from holdfast.estimators.base import StableClassifier, TrainingRows, check_choice, warn_single_environment
 from holdfast.estimators.erm import fit_erm
 from holdfast.seeding import RandomState, Seeding
-from holdfast.solvers import Solution
 from holdfast.stages.interpolate import choose_solver, minimize_worst_case_risk
 from holdfast.stages.partition import (
     accuracy_matrix,
@@ -84,7 +83,7 @@ class PIClassifier(StableClassifier):
     0.8
     """
 
-    __metadata_request__fit = {"environments": True, "group_labels": True}  # noqa: RUF012 - scikit-learn reads it
+    __metadata_request__fit = {"environments": True, "group_labels": True}  # scikit-learn reads this
 
     def __init__(
         self,
@@ -178,19 +177,19 @@ class PIClassifier(StableClassifier):
             partitions = partition_by_probability(
                 probabilities, training.y, training.environments, sample_weight=weights
             )
-        groups = halves_as_groups(
+        self.groups_ = halves_as_groups(
             partitions,
             min_group_size=self.min_group_size,
             sample_weight=weights,
             group_labels=training.group_labels,
-        )
+        ) or _environment_groups(training)
 
         # Stage 3: the least worst-case risk over all interpolations of the halves.
         solution = minimize_worst_case_risk(
             estimator,
             training.X,
             training.y,
-            groups or _environment_groups(training),
+            self.groups_,
             n_classes=len(self.classes_),
             seeding=seeding,
             solver=self.solver_,
@@ -204,7 +203,7 @@ class PIClassifier(StableClassifier):
         self.environment_classifiers_ = {c.environment.label: c.estimator for c in classifiers}
         self.partitions_ = partitions
         self.accuracies_ = accuracy_matrix(predictions, training.y, training.environments, weights)
-        self._keep(groups or _environment_groups(training), solution)
+        self._keep(solution)
         return self
 
     def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: Any) -> PIClassifier:
@@ -219,16 +218,6 @@ class PIClassifier(StableClassifier):
         self.solver_ = "erm"
         self.history_ = getattr(self.estimator_, "history_", [])
         return self
-
-    def _keep(self, groups: tuple[Group, ...], solution: Solution) -> None:
-        """Store what stage 3 found."""
-        self.estimator_ = solution.estimator
-        self.groups_ = groups
-        self.group_risks_ = solution.group_risks
-        self.group_weights_ = solution.group_weights
-        self.worst_case_risk_ = solution.worst_case_risk
-        self.gap_ = solution.gap
-        self.history_ = solution.history
 
     def _check_parameters(self) -> None:
         """Refuse values outside of what the parameters may be."""

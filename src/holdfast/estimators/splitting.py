@@ -31,7 +31,7 @@ class LeaveOneEnvironmentOut(BaseCrossValidator):
     [0 1 2] [3]
     """
 
-    __metadata_request__split = {"environments": True}  # noqa: RUF012 - scikit-learn reads this class attribute
+    __metadata_request__split = {"environments": True}  # scikit-learn reads this
 
     def __init__(self, environments: Any = None) -> None:
         self.environments = environments

@@ -1,0 +1,1 @@
+"""The three stages: predict, partition, interpolate; they do not know one another."""

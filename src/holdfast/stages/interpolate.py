@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Group
 from holdfast.exceptions import ParameterError
-from holdfast.fitting import last_step, sample_weight_name, seeded_clone
+from holdfast.fitting import fit_rows, last_step, sample_weight_name, seeded_clone
 from holdfast.seeding import Seeding
 from holdfast.solvers import SOLVERS, Solution
 
@@ -117,3 +117,29 @@ def minimize_worst_case_risk(
     worst = groups[int(np.argmax(solution.group_risks))].name
     log.info("stage 3: %s, worst-case risk %.4f in %s, gap %.2g", chosen, solution.worst_case_risk, worst, solution.gap)
     return solution
+
+
+def minimize_mixture_risk(
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    groups: Sequence[Group],
+    mixture: NDArray[np.float64],
+    *,
+    seeding: Seeding,
+    validation: Any = None,
+    selection: str | None = None,
+) -> Any:
+    """Return the estimator with the least risk in one mixture of the groups, sum_g q_g R_g.
+
+    `mixture` are the weights q_g on the simplex; networks take equal ones.
+    """
+    estimator = seeded_clone(estimator, seeding, "mixture")
+    if hasattr(last_step(estimator), "fit_groups"):
+        return estimator.fit_groups(X, y, groups, objective="balanced", validation=validation, selection=selection)
+    weights = np.zeros(len(y))
+    for group, share in zip(groups, mixture, strict=True):
+        np.add.at(weights, group.rows, share * group.probabilities())
+    used = np.flatnonzero(weights > 0)
+    # Mean one: the strength of the estimator's own penalty stays what it is without weights.
+    return fit_rows(estimator, X, y, used, weights[used] * len(used))

@@ -1,0 +1,72 @@
+"""Group-balanced ERM: every group counts the same and nothing is maximized, to ask whether resampling is enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from holdfast.estimators.base import StableClassifier
+from holdfast.estimators.known_groups import known_groups, large_groups
+from holdfast.seeding import RandomState, Seeding
+from holdfast.stages.interpolate import minimize_mixture_risk
+
+
+class BalancedClassifier(StableClassifier):
+    """Fit one estimator with every group given the same weight.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier, NeuralClassifier or None
+    selection : str or None
+        For networks: the rule that selects the epoch.
+    min_group_size : int
+        Smaller groups are dropped, with a warning.
+    random_state : int or None
+
+    Attributes
+    ----------
+    estimator_, groups_, classes_, environments_, history_
+    """
+
+    __metadata_request__fit = {"environments": True, "group_labels": True}  # scikit-learn reads this
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        selection: str | None = None,
+        min_group_size: int = 5,
+        random_state: RandomState = None,
+    ) -> None:
+        self.estimator = estimator
+        self.selection = selection
+        self.min_group_size = min_group_size
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        environments: Any = None,
+        group_labels: Any = None,
+        sample_weight: Any = None,
+        validation: Any = None,
+    ) -> BalancedClassifier:
+        """Fit on the groups, environment × label or as given by `group_labels`."""
+        training = self._read_training(X, y, environments, sample_weight=sample_weight, group_labels=group_labels)
+        groups = known_groups(training, self.classes_)
+        self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
+        self.estimator_ = minimize_mixture_risk(
+            self._base_estimator(training.X),
+            training.X,
+            training.y,
+            self.groups_,
+            np.full(len(self.groups_), 1.0 / len(self.groups_)),
+            seeding=Seeding(self.random_state),
+            validation=self._read_validation(validation),
+            selection=self.selection,
+        )
+        self.history_ = getattr(self.estimator_, "history_", [])
+        return self

@@ -1,0 +1,119 @@
+"""scikit-learn's own checks, and its tools with environments routed."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from holdfast import ERMClassifier, GroupDROClassifier, LeaveOneEnvironmentOut, PIClassifier
+from holdfast.exceptions import EnvironmentsError
+
+CHECKED = [
+    PIClassifier(),
+    PIClassifier(DecisionTreeClassifier(max_depth=4), reweight_rounds=3),
+    ERMClassifier(),
+    GroupDROClassifier(),
+    GroupDROClassifier(DecisionTreeClassifier(max_depth=4), reweight_rounds=3),
+]
+
+
+REWEIGHTED = "risks are judged out of fold, and a row that is repeated need not fall into one fold with its copy"
+
+
+def expected_failures(estimator):
+    """Return the checks that an estimator need not pass, each with the reason."""
+    if isinstance(estimator, GroupDROClassifier) and isinstance(estimator.estimator, DecisionTreeClassifier):
+        return {
+            "check_sample_weight_equivalence_on_dense_data": REWEIGHTED,
+            "check_sample_weight_equivalence_on_sparse_data": REWEIGHTED,
+        }
+    return {}
+
+
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks(CHECKED, expected_failed_checks=expected_failures)
+def test_estimator_checks(estimator, check):
+    """Every check of scikit-learn passes."""
+    check(estimator)
+
+
+@pytest.fixture
+def rows():
+    """Three sites with a stable and an unstable column."""
+    generator = np.random.default_rng(0)
+    y = generator.integers(2, size=900)
+    sites = np.repeat(["a", "b", "c"], 300)
+    agreement = np.repeat([0.95, 0.85, 0.75], 300)
+    X = np.stack(
+        [
+            np.where(generator.random(900) < 0.8, y, 1 - y) + generator.normal(scale=0.1, size=900),
+            np.where(generator.random(900) < agreement, y, 1 - y) + generator.normal(scale=0.1, size=900),
+        ],
+        axis=1,
+    )
+    return X, y, sites
+
+
+def test_pipeline_passes_environments_to_its_step(rows):
+    """Without routing, step__environments reaches PI."""
+    X, y, sites = rows
+    pipeline = Pipeline([("scale", StandardScaler()), ("pi", PIClassifier(LogisticRegression()))])
+    pipeline.fit(X, y, pi__environments=sites)
+    assert pipeline["pi"].environments_.tolist() == ["a", "b", "c"]
+
+
+def test_grid_search_slices_environments(rows):
+    """Without routing, GridSearchCV hands each fold its own rows' environments, through a pipeline too."""
+    X, y, sites = rows
+    order = np.random.default_rng(1).permutation(len(y))
+    pipeline = Pipeline([("scale", StandardScaler()), ("pi", PIClassifier(LogisticRegression()))])
+    search = GridSearchCV(pipeline, {"pi__estimator__C": [0.1, 1.0]}, cv=3)
+    search.fit(X[order], y[order], pi__environments=sites[order])
+    assert len(search.best_estimator_["pi"].environments_) == 3
+
+
+def test_routing_needs_no_request(rows):
+    """With routing enabled environments reach PI through search, pipeline and splitter without further settings."""
+    X, y, sites = rows
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = Pipeline([("scale", StandardScaler()), ("pi", PIClassifier(LogisticRegression()))])
+        search = GridSearchCV(pipeline, {"pi__estimator__C": [0.1, 1.0]}, cv=LeaveOneEnvironmentOut())
+        search.fit(X, y, environments=sites)
+        assert search.n_splits_ == 3
+        scores = cross_validate(pipeline, X, y, params={"environments": sites}, cv=LeaveOneEnvironmentOut())
+    assert len(scores["test_score"]) == 3
+
+
+def test_leave_one_environment_out(rows):
+    """Each environment is the test set once; environments may be given to the splitter."""
+    X, y, sites = rows
+    splitter = LeaveOneEnvironmentOut(sites)
+    assert splitter.get_n_splits() == 3
+    for (train, test), site in zip(splitter.split(X, y), ["a", "b", "c"], strict=True):
+        assert set(sites[test]) == {site}
+        assert site not in sites[train]
+    assert len(cross_val_score(ERMClassifier(), X, y, cv=splitter)) == 3
+    assert LeaveOneEnvironmentOut().get_n_splits(X, y, groups=sites) == 3
+
+
+def test_leave_one_environment_out_needs_environments(rows):
+    """Without labels, or with one only, the splitter says what to pass."""
+    X, y, _ = rows
+    with pytest.raises(EnvironmentsError, match="LeaveOneEnvironmentOut needs the environment of each row"):
+        next(LeaveOneEnvironmentOut().split(X, y))
+    with pytest.raises(EnvironmentsError, match="leaving one environment out needs at least two environments"):
+        next(LeaveOneEnvironmentOut(np.zeros(len(y))).split(X, y))
+
+
+@pytest.mark.parametrize("estimator", CHECKED, ids=str)
+def test_clone_keeps_parameters(estimator):
+    """A clone has the same parameters and nothing learned."""
+    copy = clone(estimator)
+    assert str(copy.get_params()) == str(estimator.get_params())
+    assert not hasattr(copy, "classes_")

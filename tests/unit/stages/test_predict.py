@@ -1,0 +1,115 @@
+"""Stage 1."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+
+from holdfast.environments import split_environments
+from holdfast.exceptions import ParameterError, SingleClassEnvironmentWarning, UnseenLabelWarning
+from holdfast.seeding import Seeding
+from holdfast.stages.predict import cross_predict, cross_probabilities, deal_folds, fit_environment_classifiers
+
+
+def fit(estimator, X, y, labels, **options):
+    """Fit with the settings that most tests share."""
+    environments = split_environments(labels, len(y))
+    return fit_environment_classifiers(
+        estimator, X, y, environments, classes=np.unique(y), seeding=Seeding(0), **options
+    )
+
+
+@pytest.fixture
+def two_sites():
+    """Two sites with opposite rules: y = x at a, y = 1 - x at b."""
+    X = np.tile([[0.0], [1.0]], (20, 1))
+    labels = np.repeat(["a", "b"], 20)
+    y = np.where(labels == "a", X[:, 0], 1 - X[:, 0]).astype(int)
+    return X, y, labels
+
+
+def test_each_environment_gets_its_own_classifier(two_sites):
+    """A classifier knows its own environment's rule and applies it to the other one."""
+    X, y, labels = two_sites
+    predictions = cross_predict(fit(LogisticRegression(C=100), X, y, labels), X, len(y))
+    assert (predictions[0, 20:] == X[20:, 0]).all()
+    assert (predictions[1, :20] == 1 - X[:20, 0]).all()
+
+
+def test_own_rows_are_unknown_without_folds(two_sites):
+    """A judge never predicts rows that it was fitted on."""
+    X, y, labels = two_sites
+    classifiers = fit(LogisticRegression(), X, y, labels)
+    assert (cross_predict(classifiers, X, len(y))[0, :20] == -1).all()
+    assert np.isnan(cross_probabilities(classifiers, X, len(y), 2)[0, :20]).all()
+
+
+def test_own_rows_are_predicted_out_of_fold():
+    """A forest that memorizes noise is at chance on its own environment, because its folds are held out."""
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(400, 5)), generator.integers(2, size=400)
+    classifiers = fit(RandomForestClassifier(20), X, y, np.repeat([0, 1], 200), n_folds=2)
+    own = (cross_predict(classifiers, X, 400)[0, :200] == y[:200]).mean()
+    assert 0.35 < own < 0.65
+    assert (classifiers[0].estimator.predict(X[:200]) == y[:200]).mean() > 0.95
+
+
+def test_given_folds_are_kept():
+    """Rows with one fold number are held out together."""
+    folds = np.array([0, 0, 1, 1, 0, 1])
+    parts = deal_folds(np.array([0, 1, 2, 3]), np.zeros(6, dtype=int), 2, folds, np.random.default_rng(0))
+    assert [part.tolist() for part in parts] == [[0, 1], [2, 3]]
+
+
+def test_dealt_folds_cover_every_row_once_with_labels_spread():
+    """Folds are disjoint, cover the environment and hold each label equally."""
+    y = np.array([0] * 6 + [1] * 4)
+    parts = deal_folds(np.arange(10), y, 2, None, np.random.default_rng(0))
+    assert sorted(np.concatenate(parts).tolist()) == list(range(10))
+    assert [y[part].sum() for part in parts] == [2, 2]
+
+
+def test_probabilities_cover_labels_that_an_environment_lacks():
+    """A label unseen at a judge's site has probability zero, and the site is named."""
+    X = np.arange(12.0).reshape(-1, 1)
+    y = np.array([0, 1, 0, 1, 0, 1, 0, 1, 2, 0, 1, 2])
+    with pytest.warns(UnseenLabelWarning, match=r"a \(never 2\): some labels are unseen there"):
+        classifiers = fit(LogisticRegression(), X, y, np.repeat(["a", "b"], 6))
+    probabilities = cross_probabilities(classifiers, X, 12, 3)
+    assert (probabilities[0, 6:, 2] == 0).all()
+    np.testing.assert_allclose(probabilities[0, 6:].sum(axis=1), 1.0)
+
+
+def test_single_class_environment_becomes_a_constant():
+    """One class needs no fit; the judge says that class."""
+    X, y = np.arange(8.0).reshape(-1, 1), np.array([1, 1, 1, 1, 0, 1, 0, 1])
+    with pytest.warns(SingleClassEnvironmentWarning, match=r"a \(only 1\): one class only"):
+        classifiers = fit(LogisticRegression(), X, y, np.repeat(["a", "b"], 4))
+    assert (cross_predict(classifiers, X, 8)[0, 4:] == 1).all()
+
+
+def test_sample_weight_reaches_the_fit(two_sites):
+    """Rows of weight zero do not teach."""
+    X, y, labels = two_sites
+    wrong = np.concatenate([X, X]), np.concatenate([y, 1 - y]), np.concatenate([labels, labels])
+    weights = np.repeat([1.0, 0.0], len(y))
+    classifiers = fit(LogisticRegression(C=100), *wrong, sample_weight=weights)
+    assert (classifiers[0].estimator.predict([[0.0], [1.0]]) == [0, 1]).all()
+
+
+def test_weights_need_an_estimator_that_takes_them(two_sites):
+    """An estimator without sample_weight is refused with a suggestion."""
+    X, y, labels = two_sites
+    with pytest.raises(ParameterError, match="weighting rows needs an estimator whose fit takes sample_weight"):
+        fit(KNeighborsClassifier(), X, y, labels, sample_weight=np.ones(len(y)))
+
+
+def test_streams_belong_to_environments():
+    """Adding an environment does not change the other ones' random fits."""
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(90, 4)), generator.integers(2, size=90)
+    labels = np.repeat(["a", "b", "c"], 30)
+    two = fit(RandomForestClassifier(3), X[:60], y[:60], labels[:60])
+    three = fit(RandomForestClassifier(3), X, y, labels)
+    np.testing.assert_array_equal(two[0].estimator.predict_proba(X), three[0].estimator.predict_proba(X))
