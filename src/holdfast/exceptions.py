@@ -27,7 +27,8 @@ HoldfastWarning (UserWarning)
 ├── IdenticalEnvironmentsWarning       no evidence that anything changes between the environments
 ├── PrevalenceWarning                  label frequencies differ much between environments
 ├── CollapseWarning                    the trained classifier predicts one class only
-└── SolverWarning                      a solver stopped before its certificate was reached
+├── SolverWarning                      a solver stopped before its certificate was reached
+└── MismatchWarning                    saved under another version, CPU type, number of threads or precision
 """
 
 from __future__ import annotations
@@ -139,3 +140,7 @@ class CollapseWarning(HoldfastWarning):
 
 class SolverWarning(HoldfastWarning):
     """A solver stopped before its certificate was reached."""
+
+
+class MismatchWarning(HoldfastWarning):
+    """A file was saved under another version, CPU type, number of threads or precision."""
