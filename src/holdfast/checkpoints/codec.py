@@ -1,0 +1,296 @@
+"""Walks an estimator's attributes into JSON, arrays and scikit-learn parts, and back; no pickle anywhere.
+
+Text, numbers, booleans, None and lists stand for themselves. Everything else is a node `{"$": tag, …}` with a tag from
+the table at the end of this file: dictionaries keep their order and the type of their keys, tuples stay tuples, arrays
+and tensors go to safetensors files, scikit-learn estimators to one skops file each, random generators are their state.
+An object of ours is its class's name (see `holdfast.checkpoints.classes`) and its attributes; a class that knows
+better gives `get_state() -> (json, arrays)` and `from_state(json, arrays)`. What is on no list is refused when saving.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import math
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from holdfast.checkpoints.arrays import ArrayReader, ArrayWriter
+from holdfast.checkpoints.classes import saved_class, saved_name
+from holdfast.exceptions import CorruptFileError, HoldfastError, UntrustedFileError
+
+Node = Any  # what JSON can say
+_DATES: dict[str, Any] = {"date": datetime.date, "datetime": datetime.datetime, "time": datetime.time}
+
+
+class Encoder:
+    """Turns values into nodes, and collects the files that they refer to."""
+
+    def __init__(self) -> None:
+        self._arrays = ArrayWriter()
+        self._sklearn: dict[str, bytes] = {}
+        self._numbers: dict[int, int] = {}  # id of an object of ours -> its number in the file
+        self._parts: dict[int, Node] = {}  # id of a scikit-learn estimator -> its node
+        self._alive: list[Any] = []
+
+    def files(self) -> dict[str, bytes]:
+        """Return the files beside the tree."""
+        return {**self._arrays.files(), **self._sklearn}
+
+    def encode(self, value: Any, where: str) -> Node:
+        """Return the node of a value; `where` names it in errors."""
+        try:
+            return self._encode(value, where)
+        except RecursionError:
+            raise UntrustedFileError(f"{where} is nested too deeply, or holds itself. It cannot be saved.") from None
+
+    def _encode(self, value: Any, where: str) -> Node:
+        kind = type(value)
+        if value is None or kind in (bool, int, str):
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"$": "float", "value": repr(value)}
+        if kind is list:
+            return [self._encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        if kind is tuple:
+            return {"$": "tuple", "items": [self._encode(item, f"{where}[{i}]") for i, item in enumerate(value)]}
+        if kind in (dict, OrderedDict):
+            items = [
+                [self._encode(key, f"a key of {where}"), self._encode(item, f"{where}[{key!r}]")]
+                for key, item in value.items()
+            ]
+            return {"$": "dict" if kind is dict else "ordered_dict", "items": items}
+        if isinstance(value, np.ndarray | np.generic | np.dtype | np.random.Generator | np.random.RandomState):
+            return self._encode_numpy(value, where)
+        if kind in _DATES.values():
+            return {"$": "date", "kind": kind.__name__, "value": value.isoformat()}
+        if kind is datetime.timedelta:
+            return {"$": "timedelta", "value": [value.days, value.seconds, value.microseconds]}
+        name = saved_name(kind)
+        if name is not None:
+            return self._encode_ours(value, name, where)
+        return self._encode_foreign(value, where)
+
+    def _encode_numpy(self, value: Any, where: str) -> Node:
+        if isinstance(value, np.random.Generator):
+            return {"$": "generator", "state": self._encode(value.bit_generator.state, where)}
+        if isinstance(value, np.random.RandomState):
+            return {"$": "random_state", "state": self._encode(value.get_state(legacy=False), where)}
+        if isinstance(value, np.dtype):
+            if value.kind in "OV":
+                raise _refused(value, where, "Only types of numbers, text and dates can be saved.")
+            return {"$": "dtype", "value": value.str}
+        if value.dtype.kind in "biufcmMSU":
+            if isinstance(value, np.generic):
+                return {"$": "scalar", "dtype": value.dtype.str, "hex": value.tobytes().hex()}
+            if type(value) in (np.ndarray, np.memmap):
+                return self._arrays.add_array(value)
+        if value.dtype.kind == "O" and type(value) is np.ndarray:
+            items = [self._encode(item, f"{where}[{i}]") for i, item in enumerate(value.ravel())]
+            return {"$": "objects", "shape": list(value.shape), "items": items}
+        raise _refused(value, where, "Convert it to a plain array of numbers, text or dates.")
+
+    def _encode_ours(self, value: Any, name: str, where: str) -> Node:
+        if id(value) in self._numbers:
+            return {"$": "same", "number": self._numbers[id(value)]}
+        number = self._numbers[id(value)] = len(self._numbers)
+        self._alive.append(value)
+        node = {"$": "object", "class": name, "number": number}
+        if hasattr(value, "get_state") and hasattr(value, "from_state"):
+            state, arrays = value.get_state()
+            return node | {"state": self._encode(state, where), "arrays": self._encode(dict(arrays), where)}
+        return node | {"attributes": self._encode_attributes(value, where)}
+
+    def _encode_attributes(self, value: Any, where: str) -> Node:
+        return [[name, self._encode(item, f"{where}.{name}")] for name, item in _attributes(value).items()]
+
+    def _encode_foreign(self, value: Any, where: str) -> Node:
+        torch, pandas = sys.modules.get("torch"), sys.modules.get("pandas")
+        if torch is not None and isinstance(value, torch.Tensor):
+            return self._arrays.add_tensor(value)
+        if torch is not None and isinstance(value, torch.Generator):
+            return {"$": "torch_generator", "state": self._arrays.add_tensor(value.get_state())}
+        if pandas is not None and type(value) is pandas.Timestamp and value.tzinfo is None:
+            return {"$": "timestamp", "value": value.asm8.astype(np.int64).item(), "unit": value.unit}
+        base = sys.modules.get("sklearn.base")
+        if base is not None and isinstance(value, base.BaseEstimator):
+            return self._encode_sklearn(value, where)
+        raise _refused(value, where, "Use text, numbers, arrays, lists, dictionaries and scikit-learn estimators.")
+
+    def _encode_sklearn(self, value: Any, where: str) -> Node:
+        from holdfast.checkpoints.sklearn_parts import holds_ours, pack_estimator
+        from holdfast.checkpoints.sklearn_types import public_name
+
+        if id(value) not in self._parts:
+            name = public_name(value, where)
+            if holds_ours(value):
+                node = {"$": "estimator", "class": name, "attributes": self._encode_attributes(value, where)}
+            else:
+                file = f"sklearn-{len(self._sklearn):04d}.skops"
+                self._sklearn[file] = b""  # takes the name
+                self._sklearn[file] = pack_estimator(value, where)
+                node = {"$": "skops", "class": name, "file": file}
+            self._parts[id(value)] = node
+            self._alive.append(value)
+        return self._parts[id(value)]
+
+
+class Decoder:
+    """Turns nodes back into values, with the files that they refer to."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self._files = {name: data for name, data in files.items() if name.endswith(".skops")}
+        self._arrays = ArrayReader({name: data for name, data in files.items() if name.endswith(".safetensors")})
+        self._objects: dict[int, Any] = {}
+        self._parts: dict[str, Any] = {}
+
+    def decode(self, node: Node) -> Any:
+        """Return the value of a node."""
+        try:
+            return self._decode(node)
+        except HoldfastError:
+            raise
+        except (LookupError, TypeError, ValueError, OverflowError, AttributeError, RecursionError) as problem:
+            raise CorruptFileError(f"tree.json does not describe what holdfast saves: {problem!r}.") from problem
+
+    def check_all_used(self) -> None:
+        """Refuse files with more in them than the tree asks for."""
+        self._arrays.check_all_used()
+        unused = sorted(set(self._files) - set(self._parts))
+        if unused:
+            raise UntrustedFileError(f"{', '.join(unused[:5])}: tree.json does not refer to it. It was not loaded.")
+
+    def _decode(self, node: Node) -> Any:
+        if isinstance(node, list):
+            return [self._decode(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        return _DECODERS[node["$"]](self, node)
+
+    def _dict(self, node: Node) -> Any:
+        result: dict[Any, Any] = {} if node["$"] == "dict" else OrderedDict()
+        for key, item in node["items"]:
+            result[self._decode(key)] = self._decode(item)
+        return result
+
+    def _scalar(self, node: Node) -> Any:
+        dtype = _dtype(node["dtype"])
+        return np.frombuffer(bytes.fromhex(node["hex"]), dtype, count=1)[0] if dtype.itemsize else dtype.type()
+
+    def _object_array(self, node: Node) -> Any:
+        array = np.empty(len(node["items"]), dtype=object)
+        for i, item in enumerate(node["items"]):
+            array[i] = self._decode(item)
+        return array.reshape(tuple(node["shape"]))
+
+    def _generator(self, node: Node) -> Any:
+        state = self._decode(node["state"])
+        if state["bit_generator"] not in ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"):
+            raise UntrustedFileError(f"tree.json asks for an unknown random generator {state['bit_generator']!r}.")
+        if node["$"] == "random_state":
+            result = np.random.RandomState()
+            result.set_state(state)
+            return result
+        bits = getattr(np.random, state["bit_generator"])()
+        bits.state = state
+        return np.random.Generator(bits)
+
+    def _torch_generator(self, node: Node) -> Any:
+        import torch
+
+        generator = torch.Generator()
+        generator.set_state(self._decode(node["state"]))
+        return generator
+
+    def _timestamp(self, node: Node) -> Any:
+        import pandas as pd
+
+        return pd.Timestamp(np.datetime64(node["value"], node["unit"])).as_unit(node["unit"])
+
+    def _object(self, node: Node) -> Any:
+        cls: Any = saved_class(node["class"])
+        if "state" in node:
+            value = cls.from_state(self._decode(node["state"]), self._decode(node["arrays"]))
+            self._objects[node["number"]] = value
+            return value
+        value = self._objects[node["number"]] = cls.__new__(cls)
+        self._set_attributes(value, node["attributes"])
+        return value
+
+    def _estimator(self, node: Node) -> Any:
+        from holdfast.checkpoints.sklearn_types import public_class
+
+        cls: Any = public_class(node["class"])
+        value = cls.__new__(cls)
+        self._set_attributes(value, node["attributes"])
+        return value
+
+    def _set_attributes(self, value: Any, attributes: Node) -> None:
+        state = {str(name): self._decode(item) for name, item in attributes}
+        if dataclasses.is_dataclass(value):
+            if set(state) != {field.name for field in dataclasses.fields(value)}:
+                raise CorruptFileError(f"tree.json gives other attributes than {type(value).__name__} has.")
+            for name, item in state.items():
+                object.__setattr__(value, name, item)
+        else:
+            vars(value).update(state)
+
+    def _skops(self, node: Node) -> Any:
+        from holdfast.checkpoints.sklearn_parts import unpack_estimator
+
+        file = node["file"]
+        if file not in self._parts:
+            if file not in self._files:
+                raise CorruptFileError(f"tree.json asks for {file!r}, which is not there.")
+            self._parts[file] = unpack_estimator(self._files[file], node["class"], file)
+        return self._parts[file]
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return dict(vars(value))
+
+
+def _dtype(text: str) -> np.dtype[Any]:
+    dtype = np.dtype(text)
+    if dtype.kind not in "biufcmMSU" or dtype.itemsize > 1 << 20:
+        raise UntrustedFileError(f"tree.json asks for values of type {text!r:.40}, which holdfast does not save.")
+    return dtype
+
+
+def _refused(value: Any, where: str, advice: str) -> UntrustedFileError:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if callable(value) and hasattr(value, "__qualname__"):
+        kind, advice = (
+            f"the function or class {value.__qualname__}",
+            "Code is not saved: pass a registered name instead.",
+        )
+    return UntrustedFileError(f"{where} holds {kind}, which cannot be saved so that loading it is safe. {advice}")
+
+
+_DECODERS: dict[str, Callable[[Decoder, Node], Any]] = {
+    "array": lambda decoder, node: decoder._arrays.array(node),
+    "date": lambda _, node: _DATES[node["kind"]].fromisoformat(node["value"]),
+    "dict": Decoder._dict,
+    "dtype": lambda _, node: _dtype(node["value"]),
+    "estimator": Decoder._estimator,
+    "float": lambda _, node: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[node["value"]],
+    "generator": Decoder._generator,
+    "object": Decoder._object,
+    "objects": Decoder._object_array,
+    "ordered_dict": Decoder._dict,
+    "random_state": Decoder._generator,
+    "same": lambda decoder, node: decoder._objects[node["number"]],
+    "scalar": Decoder._scalar,
+    "skops": Decoder._skops,
+    "tensor": lambda decoder, node: decoder._arrays.tensor(node),
+    "timedelta": lambda _, node: datetime.timedelta(*node["value"]),
+    "timestamp": Decoder._timestamp,
+    "torch_generator": Decoder._torch_generator,
+    "tuple": lambda decoder, node: tuple(decoder._decode(item) for item in node["items"]),
+}
