@@ -84,7 +84,7 @@ class Group:
         """Return the weights scaled to sum one."""
         if self.weights is None:
             return np.full(len(self.rows), 1.0 / max(len(self.rows), 1))
-        return self.weights / self.weights.sum()
+        return np.asarray(self.weights / self.weights.sum())
 
     def weighted(self, sample_weight: Weights | None) -> Group:
         """Return the group with its rows also weighted by `sample_weight` (one number for each row of X)."""
@@ -164,7 +164,7 @@ def missing_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
         missing = np.array(flat, dtype=bool).reshape(labels.shape)
     else:
         missing = np.zeros(labels.shape, dtype=bool)
-    return missing.any(axis=1) if missing.ndim == 2 else missing
+    return np.asarray(missing.any(axis=1) if missing.ndim == 2 else missing)
 
 
 def _is_missing(value: Any) -> bool:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.linear_model import LogisticRegression
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Tags, column_or_1d, get_tags
@@ -21,18 +18,24 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
 
 from holdfast.environments import (
-    Environment,
-    Weights,
-    label_array,
+    listed,
     merge_small_environments,
     missing_labels,
     split_environments,
     unique_labels,
 )
+from holdfast.estimators.reading import (
+    TrainingRows,
+    allows_nan,
+    as_ours,
+    is_float,
+    is_text,
+    read_folds,
+    read_groups,
+    read_weights,
+)
 from holdfast.exceptions import (
-    EnvironmentsError,
     FeaturesError,
-    HoldfastError,
     InputTypeError,
     LabelsError,
     ParameterError,
@@ -40,23 +43,6 @@ from holdfast.exceptions import (
 )
 from holdfast.fitting import last_step
 from holdfast.solvers import Solution
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingRows:
-    """All that `fit` was handed, checked, with labels as codes."""
-
-    X: Any
-    y: NDArray[Any]  # (n_rows,) class codes
-    environments: tuple[Environment, ...]
-    sample_weight: Weights | None
-    group_labels: tuple[NDArray[np.intp], tuple[str, ...]] | None  # codes (n_rows,) and their names
-    folds: NDArray[np.intp] | None
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return len(self.y)
 
 
 def _estimator_has(name: str) -> Any:
@@ -67,13 +53,23 @@ def _estimator_has(name: str) -> Any:
     return check
 
 
-class StableClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the classifiers that learn from several environments."""
+class StableEstimator(BaseEstimator):
+    """Base of the estimators that learn from several environments."""
 
     estimator: Any
     min_group_size: int = 5
 
-    # -- reading what fit was handed ---------------------------------------------------------------------------------
+    def _default_estimator(self, X: Any) -> Pipeline:
+        """Return the estimator used when none is given."""
+        raise NotImplementedError
+
+    def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+        """Return the targets as the stages want them."""
+        raise NotImplementedError
+
+    def _read_validation_targets(self, y: Any) -> NDArray[Any]:
+        """Return the targets of validation rows as the stages want them."""
+        raise NotImplementedError
 
     def _read_training(
         self,
@@ -90,16 +86,16 @@ class StableClassifier(ClassifierMixin, BaseEstimator):
             raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
         X = self._check_rows(X, reset=True)
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        codes = self._read_labels(y, n_rows)
+        targets = self._read_targets(y, n_rows)
         split = merge_small_environments(split_environments(environments, n_rows), self.min_group_size)
         self.environments_ = np.array([environment.label for environment in split])
         return TrainingRows(
             X,
-            codes,
+            targets,
             split,
-            _read_weights(sample_weight, n_rows),
-            _read_groups(group_labels, n_rows),
-            _read_folds(folds, n_rows),
+            read_weights(sample_weight, n_rows),
+            read_groups(group_labels, n_rows),
+            read_folds(folds, n_rows),
         )
 
     def _read_validation(self, validation: Any) -> tuple[Any, NDArray[Any], Any] | None:
@@ -110,45 +106,21 @@ class StableClassifier(ClassifierMixin, BaseEstimator):
             raise InputTypeError(
                 f"validation must be (X, y) or (X, y, group_labels). Got {type(validation).__name__} instead."
             )
-        X, y = self._check_rows(validation[0], reset=False), np.asarray(validation[1])
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise LabelsError(f"validation has labels that training has not: {', '.join(map(str, unknown[:5]))}.")
+        X = self._check_rows(validation[0], reset=False)
+        y = self._read_validation_targets(validation[1])
         groups = validation[2] if len(validation) == 3 else None
-        return X, np.searchsorted(self.classes_, y), None if groups is None else np.asarray(groups)
-
-    def _read_labels(self, y: Any, n_rows: int) -> NDArray[Any]:
-        """Set `classes_` and return the class codes."""
-        with _as_ours(LabelsError):
-            labels = column_or_1d(y, warn=True)
-        if len(labels) != n_rows:
-            raise LabelsError(f"y has {len(labels)} labels for {n_rows} rows. Pass one label for each row of X.")
-        n_missing = int(missing_labels(labels).sum())
-        if n_missing:
-            raise LabelsError(
-                f"y is missing in {n_missing} of {n_rows} rows: Input y contains NaN or None. "
-                "Drop those rows before fitting."
-            )
-        with _as_ours(LabelsError):
-            check_classification_targets(labels)
-        self.classes_, codes = unique_labels(labels, what="y", error=LabelsError)
-        if len(self.classes_) < 2:
-            raise LabelsError(
-                f"y has one class only ({self.classes_[0]!r}), but a classifier needs at least two classes. "
-                "Check that the label column is the right one."
-            )
-        return codes
+        return X, y, None if groups is None else np.asarray(groups)
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X checked: texts and the frames of pipelines as they are, all else as array or sparse matrix."""
-        inner = self.estimator if self.estimator is not None else default_estimator(X)
+        inner = self.estimator if self.estimator is not None else self._default_estimator(X)
         if is_text(X):
             if len(X) == 0:
                 raise FeaturesError("X has 0 texts, but at least one is needed.")
             return list(X)
         if hasattr(X, "columns") and isinstance(inner, Pipeline):
             return self._check_frame(X, reset=reset)
-        with _as_ours(FeaturesError):
+        with as_ours(FeaturesError):
             return validate_data(
                 self,
                 X,
@@ -156,7 +128,7 @@ class StableClassifier(ClassifierMixin, BaseEstimator):
                 accept_sparse="csr",
                 dtype="numeric",
                 allow_nd=hasattr(last_step(inner), "fit_groups"),
-                ensure_all_finite="allow-nan" if _allows_nan(inner) else True,
+                ensure_all_finite="allow-nan" if allows_nan(inner) else True,
             )
 
     def _check_frame(self, X: Any, *, reset: bool) -> Any:
@@ -169,11 +141,11 @@ class StableClassifier(ClassifierMixin, BaseEstimator):
             raise FeaturesError(
                 f"X has several columns named {', '.join(twice)}. Rename them so that names are unique."
             )
-        with _as_ours(FeaturesError):
+        with as_ours(FeaturesError):
             _check_feature_names(self, X, reset=reset)
             _check_n_features(self, X, reset=reset)
         for name in X.columns:
-            values = np.asarray(X[name]) if _is_float(X[name].dtype) else None
+            values = np.asarray(X[name]) if is_float(X[name].dtype) else None
             if values is not None and np.isinf(values).any():
                 raise FeaturesError(
                     f"column {name!r} of X contains infinity in {int(np.isinf(values).sum())} rows. "
@@ -184,10 +156,10 @@ class StableClassifier(ClassifierMixin, BaseEstimator):
     def _base_estimator(self, X: Any) -> Any:
         """Return the estimator to clone for the fits: the user's, or the default for tabular rows."""
         if self.estimator is None:
-            return default_estimator(X)
+            return self._default_estimator(X)
         if not hasattr(self.estimator, "fit"):
             raise ParameterError(
-                f"The 'estimator' parameter of {type(self).__name__} must be a scikit-learn classifier, a "
+                f"The 'estimator' parameter of {type(self).__name__} must be a scikit-learn estimator, a "
                 f"NeuralClassifier or None. Got {self.estimator!r} instead."
             )
         return self.estimator
@@ -202,14 +174,57 @@ class StableClassifier(ClassifierMixin, BaseEstimator):
         self.gap_ = solution.gap
         self.history_ = solution.history
 
-    # -- predicting ----------------------------------------------------------------------------------------------------
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        inner = self.estimator if self.estimator is not None else self._default_estimator(None)
+        tags.input_tags.sparse = self.estimator is None or get_tags(inner).input_tags.sparse
+        tags.input_tags.allow_nan = allows_nan(inner)
+        return tags
+
+
+class StableClassifier(ClassifierMixin, StableEstimator):
+    """Base of the classifiers."""
+
+    def _default_estimator(self, X: Any) -> Pipeline:
+        """Return columns scaled to unit variance, then a logistic regression."""
+        return _scaled(X, ("logistic", LogisticRegression(max_iter=1000)))
+
+    def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+        """Set `classes_` and return the class codes."""
+        with as_ours(LabelsError):
+            labels = column_or_1d(y, warn=True)
+        if len(labels) != n_rows:
+            raise LabelsError(f"y has {len(labels)} labels for {n_rows} rows. Pass one label for each row of X.")
+        n_missing = int(missing_labels(labels).sum())
+        if n_missing:
+            raise LabelsError(
+                f"y is missing in {n_missing} of {n_rows} rows: Input y contains NaN or None. "
+                "Drop those rows before fitting."
+            )
+        with as_ours(LabelsError):
+            check_classification_targets(labels)
+        self.classes_, codes = unique_labels(labels, what="y", error=LabelsError)
+        if len(self.classes_) < 2:
+            raise LabelsError(
+                f"y has one class only ({self.classes_[0]!r}), but a classifier needs at least two classes. "
+                "Check that the label column is the right one."
+            )
+        return codes
+
+    def _read_validation_targets(self, y: Any) -> NDArray[Any]:
+        """Return the class codes of validation rows."""
+        labels = np.asarray(y)
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise LabelsError(f"validation has labels that training has not: {listed([str(u) for u in unknown])}.")
+        return np.searchsorted(self.classes_, labels)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable label of each row."""
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
         codes = np.asarray(self.estimator_.predict(X)).astype(np.intp, copy=False)
-        return self.classes_[codes]  # type: ignore[no-any-return]
+        return self.classes_[codes]
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -224,22 +239,37 @@ class StableClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return np.asarray(self.estimator_.decision_function(self._check_rows(X, reset=False)))
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        inner = self.estimator if self.estimator is not None else default_estimator(None)
-        tags.input_tags.sparse = get_tags(inner).input_tags.sparse
-        tags.input_tags.allow_nan = _allows_nan(inner)
-        return tags
+
+class StableRegressor(RegressorMixin, StableEstimator):
+    """Base of the regressors."""
+
+    def _default_estimator(self, X: Any) -> Pipeline:
+        """Return columns scaled to unit variance, then a ridge regression."""
+        return _scaled(X, ("ridge", Ridge()))
+
+    def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+        """Return the targets as floats."""
+        with as_ours(LabelsError):
+            targets = np.asarray(column_or_1d(y, warn=True), dtype=np.float64)
+        if len(targets) != n_rows:
+            raise LabelsError(f"y has {len(targets)} targets for {n_rows} rows. Pass one target for each row of X.")
+        n_bad = int((~np.isfinite(targets)).sum())
+        if n_bad:
+            raise LabelsError(f"Input y contains NaN or infinity in {n_bad} of {n_rows} rows. Drop those rows.")
+        return targets
+
+    def _read_validation_targets(self, y: Any) -> NDArray[Any]:
+        """Return the targets of validation rows as floats."""
+        return self._read_targets(y, len(y))
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the predicted target of each row."""
+        check_is_fitted(self)
+        return np.asarray(self.estimator_.predict(self._check_rows(X, reset=False)), dtype=np.float64)
 
 
-def default_estimator(X: Any) -> Pipeline:
-    """Return the classifier used when none is given: columns to unit variance, then a logistic regression."""
-    return Pipeline(
-        [
-            ("scale", StandardScaler(with_mean=not sp.issparse(X))),
-            ("logistic", LogisticRegression(max_iter=1000)),
-        ]
-    )
+def _scaled(X: Any, last: tuple[str, Any]) -> Pipeline:
+    return Pipeline([("scale", StandardScaler(with_mean=not sp.issparse(X))), last])
 
 
 def check_choice(estimator: Any, parameter: str, choices: tuple[str, ...]) -> None:
@@ -263,74 +293,3 @@ def warn_single_environment(n_environments: int, method: str, *, stacklevel: int
         stacklevel=stacklevel,
     )
     return True
-
-
-def is_text(X: Any) -> bool:
-    """Return whether X is a sequence of texts, one for each row."""
-    if isinstance(X, list | tuple):
-        return len(X) > 0 and isinstance(X[0], str)
-    if getattr(X, "ndim", 2) == 1 or type(X).__name__ == "Series":
-        return len(X) > 0 and isinstance(next(iter(X)), str)
-    return False
-
-
-def _read_weights(sample_weight: Any, n_rows: int) -> Weights | None:
-    if sample_weight is None:
-        return None
-    with _as_ours(FeaturesError):
-        weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (n_rows,):
-        raise FeaturesError(
-            f"sample_weight.shape == {weights.shape}, expected {(n_rows,)}! Pass one weight for each row of X."
-        )
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise FeaturesError(
-            "sample_weight holds negative, NaN or infinite values. Weights must be finite and at least 0."
-        )
-    if weights.sum() <= 0:
-        raise FeaturesError("sample_weight is zero in every row. Give at least some rows a positive weight.")
-    return weights
-
-
-def _read_groups(group_labels: Any, n_rows: int) -> tuple[NDArray[np.intp], tuple[str, ...]] | None:
-    if group_labels is None:
-        return None
-    labels = label_array(group_labels, n_rows, what="group_labels", error=EnvironmentsError, example="frame['scanner']")
-    values, codes = unique_labels(labels, what="group_labels", error=EnvironmentsError)
-    return codes, tuple(f"group {value}" for value in values)
-
-
-def _read_folds(folds: Any, n_rows: int) -> NDArray[np.intp] | None:
-    if folds is None:
-        return None
-    labels = label_array(folds, n_rows, what="folds", error=EnvironmentsError, example="frame['patient'] % 3")
-    values, codes = unique_labels(labels, what="folds", error=EnvironmentsError)
-    if len(values) < 2:
-        raise EnvironmentsError("folds puts every row into one fold. Pass at least two different fold numbers.")
-    return codes
-
-
-def _allows_nan(estimator: Any) -> bool:
-    """Return whether NaN may reach the estimator; a pipeline's own steps decide."""
-    return (
-        isinstance(estimator, Pipeline)
-        and not isinstance(estimator.steps[0][1], StandardScaler)
-        or bool(get_tags(estimator).input_tags.allow_nan)
-    )
-
-
-def _is_float(dtype: Any) -> bool:
-    return str(dtype).lower().startswith(("float", "double"))
-
-
-@contextlib.contextmanager
-def _as_ours(error: type[HoldfastError]) -> Iterator[None]:
-    """Turn scikit-learn's complaints about input into ours, with the same words."""
-    try:
-        yield
-    except HoldfastError:
-        raise
-    except TypeError as problem:
-        raise InputTypeError(str(problem)) from problem
-    except ValueError as problem:
-        raise error(str(problem)) from problem

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import numpy as np
 
 from holdfast.environments import Group
-from holdfast.estimators.base import StableClassifier, TrainingRows, check_choice
+from holdfast.estimators.base import StableClassifier, check_choice
+from holdfast.estimators.reading import TrainingRows
 from holdfast.fitting import fit_rows, last_step, seeded_clone
 from holdfast.seeding import RandomState, Seeding
 

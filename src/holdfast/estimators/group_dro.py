@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from holdfast.environments import Group
-from holdfast.estimators.base import StableClassifier, TrainingRows, check_choice
+from holdfast.estimators.base import StableClassifier, check_choice
 from holdfast.estimators.known_groups import agreement_groups, attribute_groups, known_groups, large_groups
+from holdfast.estimators.reading import TrainingRows
 from holdfast.exceptions import EnvironmentsError
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stages.interpolate import minimize_worst_case_risk

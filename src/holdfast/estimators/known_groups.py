@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.environments import Group, cross_groups, label_array, listed, unique_labels
-from holdfast.estimators.base import TrainingRows
+from holdfast.estimators.reading import TrainingRows
 from holdfast.exceptions import EnvironmentsError, SmallGroupWarning
 
 
@@ -19,8 +19,10 @@ def known_groups(training: TrainingRows, classes: NDArray[Any]) -> tuple[Group, 
     if training.group_labels is not None:
         codes, names = training.group_labels
         return cross_groups(["group"], [codes], [[name.removeprefix("group ") for name in names]])
-    names, labels = _environment_names(training), [str(label) for label in classes]
-    return cross_groups(["environment", "label"], [_environment_codes(training), training.y], [names, labels])
+    labels = [str(label) for label in classes]
+    return cross_groups(
+        ["environment", "label"], [_environment_codes(training), training.y], [_environment_names(training), labels]
+    )
 
 
 def agreement_groups(training: TrainingRows, classes: NDArray[Any], attribute: Any) -> tuple[Group, ...]:

@@ -6,22 +6,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.environments import Group
-from holdfast.estimators.base import StableClassifier, TrainingRows, check_choice, warn_single_environment
-from holdfast.estimators.erm import fit_erm
+from holdfast.estimators.base import StableClassifier, check_choice, warn_single_environment
+from holdfast.estimators.predict_then_interpolate import PredictThenInterpolate
 from holdfast.seeding import RandomState, Seeding
-from holdfast.stages.interpolate import choose_solver, minimize_worst_case_risk
+from holdfast.stages.interpolate import choose_solver
 from holdfast.stages.partition import (
     accuracy_matrix,
-    halves_as_groups,
     partition_by_correctness,
     partition_by_probability,
     warn_of_constant_judges,
 )
-from holdfast.stages.predict import cross_predict, cross_probabilities, fit_environment_classifiers
+from holdfast.stages.predict import cross_predict, cross_probabilities
 
 
-class PIClassifier(StableClassifier):
+class PIClassifier(PredictThenInterpolate, StableClassifier):
     """Train a classifier that is best in its worst half.
 
     One classifier is fitted on each environment; each judges the other environments, cutting them into correct and
@@ -147,87 +145,34 @@ class PIClassifier(StableClassifier):
         validation = self._read_validation(validation)
         seeding = Seeding(self.random_state)
         if warn_single_environment(len(training.environments), type(self).__name__):
+            self.accuracies_ = np.full((1, 1), np.nan)
             return self._fit_alone(training, seeding, validation)
         estimator = self._base_estimator(training.X)
         # Before any work: an estimator that no solver fits is refused now, not after stage 1.
         self.solver_ = choose_solver(estimator, self.solver)
-        weights = training.sample_weight
 
         # Stage 1: one classifier for each environment, then ask each about the rows it was not fitted on.
-        classifiers = fit_environment_classifiers(
-            estimator,
-            training.X,
-            training.y,
-            training.environments,
-            classes=self.classes_,
-            seeding=seeding,
-            sample_weight=weights,
-            n_folds=self.n_folds,
-            folds=training.folds,
-            n_jobs=self.n_jobs,
-        )
-        predictions = cross_predict(classifiers, training.X, training.n_rows)
+        classifiers = self._fit_environments(estimator, training, seeding)
+        predictions = cross_predict(classifiers, training.X, training.y)
         warn_of_constant_judges(predictions, training.environments, self.classes_)
 
         # Stage 2: cut every judged environment by correctness.
         if self.halves == "hard":
-            partitions = partition_by_correctness(predictions, training.y, training.environments, sample_weight=weights)
+            self.partitions_ = partition_by_correctness(
+                predictions, training.y, training.environments, sample_weight=training.sample_weight
+            )
         else:
             probabilities = cross_probabilities(classifiers, training.X, training.n_rows, len(self.classes_))
-            partitions = partition_by_probability(
-                probabilities, training.y, training.environments, sample_weight=weights
+            self.partitions_ = partition_by_probability(
+                probabilities, training.y, training.environments, sample_weight=training.sample_weight
             )
-        self.groups_ = halves_as_groups(
-            partitions,
-            min_group_size=self.min_group_size,
-            sample_weight=weights,
-            group_labels=training.group_labels,
-        ) or _environment_groups(training)
+        self.accuracies_ = accuracy_matrix(predictions, training.y, training.environments, training.sample_weight)
 
         # Stage 3: the least worst-case risk over all interpolations of the halves.
-        solution = minimize_worst_case_risk(
-            estimator,
-            training.X,
-            training.y,
-            self.groups_,
-            n_classes=len(self.classes_),
-            seeding=seeding,
-            solver=self.solver_,
-            objective=self.objective,
-            reweight_rounds=self.reweight_rounds,
-            folds=max(self.n_folds, 2) if training.folds is None else training.folds,
-            validation=validation,
-            selection=self.selection,
-            n_jobs=self.n_jobs,
-        )
-        self.environment_classifiers_ = {c.environment.label: c.estimator for c in classifiers}
-        self.partitions_ = partitions
-        self.accuracies_ = accuracy_matrix(predictions, training.y, training.environments, weights)
-        self._keep(solution)
-        return self
-
-    def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: Any) -> PIClassifier:
-        """Fit plain ERM: with one environment there is nothing to compare."""
-        estimator = self._base_estimator(training.X)
-        self.estimator_ = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
-        self.environment_classifiers_ = {training.environments[0].label: self.estimator_}
-        self.partitions_, self.groups_ = (), ()
-        self.accuracies_ = np.full((1, 1), np.nan)
-        self.group_risks_ = np.empty(0)
-        self.worst_case_risk_ = self.gap_ = float("nan")
-        self.solver_ = "erm"
-        self.history_ = getattr(self.estimator_, "history_", [])
+        self._interpolate(estimator, training, seeding, n_classes=len(self.classes_), validation=validation)
         return self
 
     def _check_parameters(self) -> None:
         """Refuse values outside of what the parameters may be."""
         check_choice(self, "halves", ("hard", "soft"))
         check_choice(self, "objective", ("max", "online"))
-
-
-def _environment_groups(training: TrainingRows) -> tuple[Group, ...]:
-    """Return the environments themselves as groups, for when no half is left."""
-    return tuple(
-        Group(environment.name, environment.rows).weighted(training.sample_weight)
-        for environment in training.environments
-    )

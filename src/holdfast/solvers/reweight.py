@@ -13,6 +13,7 @@ that the ensemble that averages probabilities is at least as good as the average
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ def solve_reweight(
     estimator: Any,
     X: Any,
     y_codes: NDArray[Any],
-    groups: tuple[Group, ...] | list[Group],
+    groups: Sequence[Group],
     *,
     n_classes: int | None,
     rounds: int = 20,
@@ -205,7 +206,7 @@ def solve_reweight(
     return Solution(ensemble, ensemble_risks, gap, np.mean(mixtures, axis=0), "reweight", history)
 
 
-def group_masses(groups: tuple[Group, ...] | list[Group], n_rows: int) -> csc_array:
+def group_masses(groups: Sequence[Group], n_rows: int) -> csc_array:
     """Return p_g(row) as a sparse (n_rows, n_groups) matrix whose columns sum to one."""
     empty = [group.name for group in groups if len(group) == 0 or group.effective_size() == 0]
     if not groups or empty:

@@ -123,6 +123,69 @@ def partition_by_probability(
     return tuple(partitions)
 
 
+def partition_by_error(
+    predictions: NDArray[np.float64],
+    y: NDArray[np.float64],
+    environments: Sequence[Environment],
+    *,
+    threshold: float | None = None,
+    quantile: float = 0.75,
+) -> tuple[Partition, ...]:
+    """Cut each environment by whether each judge's squared error is within a threshold, for regression.
+
+    Parameters
+    ----------
+    predictions : array of shape (n_judges, n_rows)
+    y : array of shape (n_rows,)
+    environments : sequence of Environment
+    threshold : float, optional
+        Largest squared error of a correct row. None: the `quantile` of the judged environment's errors.
+    quantile : float
+        Share of the judged environment that counts as correct when there is no threshold.
+
+    Examples
+    --------
+    >>> sites = split_environments(list("aabbbb"), 6)
+    >>> predictions = np.array([[0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]], dtype=float)
+    >>> by_a, by_b = partition_by_error(predictions, np.array([1.0, 2, 1, 2, 3, 4]), sites, threshold=4.0)
+    >>> by_a.correct.tolist(), by_a.mistaken.tolist(), by_b.correct.tolist()
+    ([2, 3], [4, 5], [0, 1])
+    """
+    partitions = []
+    for (index, judge), judged in itertools.product(enumerate(environments), environments):
+        if judge is not judged:
+            errors = (predictions[index, judged.rows] - y[judged.rows]) ** 2
+            right = errors <= (np.quantile(errors, quantile) if threshold is None else threshold)
+            rows = judged.rows
+            partitions.append(
+                Partition(judge.name, judged.name, rows[right], rows[~right], accuracy=float(right.mean()))
+            )
+    return tuple(partitions)
+
+
+def partition_by_likelihood(
+    predictions: NDArray[np.float64], y: NDArray[np.float64], environments: Sequence[Environment]
+) -> tuple[Partition, ...]:
+    """Cut each environment softly by exp(-error²/2s²), s² the judge's own out-of-fold squared error, for regression."""
+    partitions = []
+    for (index, judge), judged in itertools.product(enumerate(environments), environments):
+        if judge is not judged:
+            own = np.nanmean((predictions[index, judge.rows] - y[judge.rows]) ** 2)
+            errors = (predictions[index, judged.rows] - y[judged.rows]) ** 2
+            right = np.exp(-errors / (2.0 * max(float(own), np.finfo(float).tiny)))
+            rows = judged.rows
+            partitions.append(Partition(judge.name, judged.name, rows, rows, right, 1.0 - right, float(right.mean())))
+    return tuple(partitions)
+
+
+def error_matrix(
+    predictions: NDArray[np.float64], y: NDArray[np.float64], environments: Sequence[Environment]
+) -> NDArray[np.float64]:
+    """Return the mean squared error of each judge (row) in each judged environment (column), its own out of fold."""
+    errors = (predictions - y) ** 2  # (n_judges, n_rows)
+    return np.stack([errors[:, judged.rows].mean(axis=1) for judged in environments], axis=1)
+
+
 def halves_as_groups(
     partitions: Sequence[Partition],
     *,
@@ -152,7 +215,7 @@ def halves_as_groups(
 
 
 def warn_of_constant_judges(
-    predictions: NDArray[np.intp], environments: Sequence[Environment], classes: Sequence[Any]
+    predictions: NDArray[np.intp], environments: Sequence[Environment], classes: NDArray[Any]
 ) -> None:
     """Say which judges give every row of the other environments one class: their halves are the label groups."""
     constant = []

@@ -33,10 +33,10 @@ class EnvironmentClassifier:
 def fit_environment_classifiers(
     estimator: Any,
     X: Any,
-    y: NDArray[np.intp],
+    y: NDArray[Any],
     environments: Sequence[Environment],
     *,
-    classes: Sequence[Any],
+    classes: NDArray[Any] | None,
     seeding: Seeding,
     sample_weight: Weights | None = None,
     n_folds: int = 0,
@@ -49,10 +49,10 @@ def fit_environment_classifiers(
     ----------
     estimator : scikit-learn classifier
         Unfitted; it is cloned.
-    X, y : rows and class codes of shape (n_rows,)
+    X, y : rows and class codes, or targets, of shape (n_rows,)
     environments : sequence of Environment
-    classes : sequence
-        The labels behind the codes, for messages.
+    classes : array of shape (n_classes,), or None
+        The labels behind the codes, for messages; None for targets.
     seeding : Seeding
         Every fit draws from a stream named after its environment, so that adding an environment changes no other's.
     sample_weight : array of shape (n_rows,), optional
@@ -64,7 +64,8 @@ def fit_environment_classifiers(
     n_jobs : int, optional
         Fits that run at the same time.
     """
-    _warn_of_missing_labels(y, environments, classes)
+    if classes is not None:
+        _warn_of_missing_labels(y, environments, classes)
     tasks: list[tuple[Rows, tuple[object, ...]]] = []
     fold_rows: list[tuple[Rows, ...]] = []
     for environment in environments:
@@ -95,9 +96,9 @@ def fit_environment_classifiers(
 
 
 def deal_folds(
-    rows: Rows, y: NDArray[np.intp], n_folds: int, folds: NDArray[np.intp] | None, generator: np.random.Generator
+    rows: Rows, y: NDArray[Any], n_folds: int, folds: NDArray[np.intp] | None, generator: np.random.Generator
 ) -> tuple[Rows, ...]:
-    """Return disjoint folds of `rows`: as given, or dealt at random with every label spread evenly."""
+    """Return disjoint folds of `rows`: as given, or dealt at random with the labels (or targets) spread evenly."""
     if n_folds < 2 or len(rows) < 2:
         return ()
     if folds is None:
@@ -110,12 +111,13 @@ def deal_folds(
     return tuple(parts) if len(parts) > 1 else ()
 
 
-def cross_predict(classifiers: Sequence[EnvironmentClassifier], X: Any, n_rows: int) -> NDArray[np.intp]:
-    """Return the code that each judge predicts for each row, shape (n_judges, n_rows).
+def cross_predict(classifiers: Sequence[EnvironmentClassifier], X: Any, y: NDArray[Any]) -> NDArray[Any]:
+    """Return what each judge predicts for each row, shape (n_judges, n_rows), of the type of the targets `y`.
 
-    A judge's own rows are predicted out of fold, or -1 where it has no folds.
+    A judge's own rows are predicted out of fold, or -1 (codes) and NaN (numbers) where it has no folds.
     """
-    predictions = np.full((len(classifiers), n_rows), -1, dtype=np.intp)
+    n_rows, unknown = len(y), -1 if y.dtype.kind == "i" else np.nan
+    predictions = np.full((len(classifiers), n_rows), unknown, dtype=y.dtype)
     for judge, classifier in enumerate(classifiers):
         for estimator, rows in _unseen_rows(classifier, n_rows):
             predictions[judge, rows] = np.asarray(estimator.predict(take_rows(X, rows)))
@@ -145,7 +147,7 @@ def _unseen_rows(classifier: EnvironmentClassifier, n_rows: int) -> list[tuple[A
     return [(estimator, rows) for estimator, rows in pairs if len(rows)]
 
 
-def _warn_of_missing_labels(y: NDArray[np.intp], environments: Sequence[Environment], classes: Sequence[Any]) -> None:
+def _warn_of_missing_labels(y: NDArray[np.intp], environments: Sequence[Environment], classes: NDArray[Any]) -> None:
     """Say which environments cannot teach their judge every label."""
     single, partial = [], []
     for environment in environments:

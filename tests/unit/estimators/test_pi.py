@@ -363,7 +363,7 @@ def test_bad_input_is_named(change, error, message):
             "solver='gradient' does not work for LogisticRegression. Use solver='auto'",
         ),
         ({"estimator": KNeighborsClassifier()}, "no solver fits KNeighborsClassifier"),
-        ({"estimator": 3}, "The 'estimator' parameter of PIClassifier must be a scikit-learn classifier"),
+        ({"estimator": 3}, "The 'estimator' parameter of PIClassifier must be a scikit-learn estimator"),
     ],
 )
 def test_bad_parameters_are_named(parameters, message):

@@ -129,7 +129,7 @@ def test_small_halves_are_dropped_with_their_size():
 def test_constant_judge_is_named_with_its_class():
     """A judge that says one class everywhere is reported."""
     with pytest.warns(ConstantJudgeWarning, match=r"classifier of A \(always yes\), B \(always yes\) predicts"):
-        warn_of_constant_judges(PREDICTIONS, SITES, ["no", "yes"])
+        warn_of_constant_judges(PREDICTIONS, SITES, np.array(["no", "yes"]))
 
 
 def test_accuracy_matrix_has_judges_in_rows():

@@ -32,7 +32,7 @@ def two_sites():
 def test_each_environment_gets_its_own_classifier(two_sites):
     """A classifier knows its own environment's rule and applies it to the other one."""
     X, y, labels = two_sites
-    predictions = cross_predict(fit(LogisticRegression(C=100), X, y, labels), X, len(y))
+    predictions = cross_predict(fit(LogisticRegression(C=100), X, y, labels), X, y)
     assert (predictions[0, 20:] == X[20:, 0]).all()
     assert (predictions[1, :20] == 1 - X[:20, 0]).all()
 
@@ -41,7 +41,7 @@ def test_own_rows_are_unknown_without_folds(two_sites):
     """A judge never predicts rows that it was fitted on."""
     X, y, labels = two_sites
     classifiers = fit(LogisticRegression(), X, y, labels)
-    assert (cross_predict(classifiers, X, len(y))[0, :20] == -1).all()
+    assert (cross_predict(classifiers, X, y)[0, :20] == -1).all()
     assert np.isnan(cross_probabilities(classifiers, X, len(y), 2)[0, :20]).all()
 
 
@@ -50,7 +50,7 @@ def test_own_rows_are_predicted_out_of_fold():
     generator = np.random.default_rng(0)
     X, y = generator.normal(size=(400, 5)), generator.integers(2, size=400)
     classifiers = fit(RandomForestClassifier(20), X, y, np.repeat([0, 1], 200), n_folds=2)
-    own = (cross_predict(classifiers, X, 400)[0, :200] == y[:200]).mean()
+    own = (cross_predict(classifiers, X, y)[0, :200] == y[:200]).mean()
     assert 0.35 < own < 0.65
     assert (classifiers[0].estimator.predict(X[:200]) == y[:200]).mean() > 0.95
 
@@ -86,7 +86,7 @@ def test_single_class_environment_becomes_a_constant():
     X, y = np.arange(8.0).reshape(-1, 1), np.array([1, 1, 1, 1, 0, 1, 0, 1])
     with pytest.warns(SingleClassEnvironmentWarning, match=r"a \(only 1\): one class only"):
         classifiers = fit(LogisticRegression(), X, y, np.repeat(["a", "b"], 4))
-    assert (cross_predict(classifiers, X, 8)[0, 4:] == 1).all()
+    assert (cross_predict(classifiers, X, y)[0, 4:] == 1).all()
 
 
 def test_sample_weight_reaches_the_fit(two_sites):

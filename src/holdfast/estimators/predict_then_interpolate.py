@@ -1,0 +1,96 @@
+"""What predict-then-interpolate does alike for classes and for numbers: fitting judges and interpolating halves."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from holdfast.environments import Group, Partition
+from holdfast.estimators.base import StableEstimator
+from holdfast.estimators.erm import fit_erm
+from holdfast.estimators.reading import TrainingRows
+from holdfast.seeding import RandomState, Seeding
+from holdfast.stages.interpolate import minimize_worst_case_risk
+from holdfast.stages.partition import halves_as_groups
+from holdfast.stages.predict import EnvironmentClassifier, fit_environment_classifiers
+
+
+class PredictThenInterpolate(StableEstimator):
+    """Stages 1 and 3 and their settings."""
+
+    solver: str
+    objective: str
+    selection: str | None
+    reweight_rounds: int
+    n_folds: int
+    n_jobs: int | None
+    random_state: RandomState
+    partitions_: tuple[Partition, ...]
+
+    def _fit_environments(
+        self, estimator: Any, training: TrainingRows, seeding: Seeding
+    ) -> tuple[EnvironmentClassifier, ...]:
+        """Fit one copy of the estimator on each environment, and keep them."""
+        classifiers = fit_environment_classifiers(
+            estimator,
+            training.X,
+            training.y,
+            training.environments,
+            classes=getattr(self, "classes_", None),
+            seeding=seeding,
+            sample_weight=training.sample_weight,
+            n_folds=self.n_folds,
+            folds=training.folds,
+            n_jobs=self.n_jobs,
+        )
+        self.environment_classifiers_ = {c.environment.label: c.estimator for c in classifiers}
+        return classifiers
+
+    def _interpolate(
+        self, estimator: Any, training: TrainingRows, seeding: Seeding, *, n_classes: int | None, validation: Any
+    ) -> None:
+        """Minimize the worst-case risk over the halves, and keep what was found."""
+        halves = halves_as_groups(
+            self.partitions_,
+            min_group_size=self.min_group_size,
+            sample_weight=training.sample_weight,
+            group_labels=training.group_labels,
+        )
+        self.groups_ = halves or _environment_groups(training)
+        solution = minimize_worst_case_risk(
+            estimator,
+            training.X,
+            training.y,
+            self.groups_,
+            n_classes=n_classes,
+            seeding=seeding,
+            solver=self.solver_,
+            objective=self.objective,
+            reweight_rounds=self.reweight_rounds,
+            folds=max(self.n_folds, 2) if training.folds is None else training.folds,
+            validation=validation,
+            selection=self.selection,
+            n_jobs=self.n_jobs,
+        )
+        self._keep(solution)
+
+    def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
+        """Fit plain ERM: with one environment there is nothing to compare."""
+        estimator = self._base_estimator(training.X)
+        self.estimator_ = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
+        self.environment_classifiers_ = {training.environments[0].label: self.estimator_}
+        self.partitions_, self.groups_ = (), ()
+        self.group_risks_ = np.empty(0)
+        self.worst_case_risk_ = self.gap_ = float("nan")
+        self.solver_ = "erm"
+        self.history_ = getattr(self.estimator_, "history_", [])
+        return self
+
+
+def _environment_groups(training: TrainingRows) -> tuple[Group, ...]:
+    """Return the environments themselves as groups, for when no half is left."""
+    return tuple(
+        Group(environment.name, environment.rows).weighted(training.sample_weight)
+        for environment in training.environments
+    )

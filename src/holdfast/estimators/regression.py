@@ -1,0 +1,133 @@
+"""Predict then interpolate for numbers: environments are cut by how large each judge's squared error is."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from holdfast.estimators.base import StableRegressor, check_choice, warn_single_environment
+from holdfast.estimators.predict_then_interpolate import PredictThenInterpolate
+from holdfast.exceptions import ParameterError
+from holdfast.seeding import RandomState, Seeding
+from holdfast.stages.interpolate import choose_solver
+from holdfast.stages.partition import error_matrix, partition_by_error, partition_by_likelihood
+from holdfast.stages.predict import cross_predict
+
+
+class PIRegressor(PredictThenInterpolate, StableRegressor):
+    """Train a regressor that is best in its worst half.
+
+    A row of a judged environment is correct when the judge's squared error is within a threshold. This finds an
+    unstable predictor that is *broken* in some rows (a copy of the target that is sometimes wrong). It does not help
+    where the *slope* of a predictor changes between environments: large errors then lie on both sides of every row's
+    prediction, and the halves carry no opposite correlations.
+
+    Parameters
+    ----------
+    estimator : scikit-learn regressor or None
+        None: columns scaled to unit variance, then a ridge regression.
+    error_threshold : float or str
+        The largest squared error of a correct row; or a share such as "75%": that part of each judged environment with
+        the smallest errors is correct.
+    halves : "hard" or "soft"
+        Rows cut by the threshold, or every row in both halves with weights exp(-error²/2s²) and its complement, s² the
+        judge's own out-of-fold squared error.
+    solver, reweight_rounds, objective, selection, min_group_size, n_folds, n_jobs, random_state
+        As for `PIClassifier`.
+
+    Attributes
+    ----------
+    errors_ : array of shape (n_environments, n_environments)
+        Mean squared error of each judge (row) in each environment (column); the diagonal is out of fold.
+    environments_, environment_classifiers_, partitions_, groups_, group_risks_, worst_case_risk_, gap_, history_
+        As for `PIClassifier`; risks are mean squared errors.
+    """
+
+    __metadata_request__fit = {"environments": True, "group_labels": True}  # scikit-learn reads this
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        error_threshold: float | str = "75%",
+        halves: Literal["hard", "soft"] = "hard",
+        solver: Literal["auto", "convex", "gradient", "reweight"] = "auto",
+        reweight_rounds: int = 20,
+        objective: Literal["max", "online"] = "max",
+        selection: str | None = None,
+        min_group_size: int = 5,
+        n_folds: int = 2,
+        n_jobs: int | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.estimator = estimator
+        self.error_threshold = error_threshold
+        self.halves = halves
+        self.solver = solver
+        self.reweight_rounds = reweight_rounds
+        self.objective = objective
+        self.selection = selection
+        self.min_group_size = min_group_size
+        self.n_folds = n_folds
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        environments: Any = None,
+        group_labels: Any = None,
+        sample_weight: Any = None,
+        validation: Any = None,
+        folds: Any = None,
+    ) -> PIRegressor:
+        """Fit in three stages; the arguments are those of `PIClassifier.fit`."""
+        check_choice(self, "halves", ("hard", "soft"))
+        threshold, quantile = self._read_threshold()
+        training = self._read_training(
+            X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
+        )
+        validation = self._read_validation(validation)
+        seeding = Seeding(self.random_state)
+        if warn_single_environment(len(training.environments), type(self).__name__):
+            self.errors_ = np.full((1, 1), np.nan)
+            return self._fit_alone(training, seeding, validation)
+        estimator = self._base_estimator(training.X)
+        self.solver_ = choose_solver(estimator, self.solver)
+
+        # Stage 1: one regressor for each environment, then ask each about the rows it was not fitted on.
+        classifiers = self._fit_environments(estimator, training, seeding)
+        predictions = cross_predict(classifiers, training.X, training.y)
+
+        # Stage 2: cut every judged environment by the size of the error.
+        if self.halves == "hard":
+            self.partitions_ = partition_by_error(
+                predictions, training.y, training.environments, threshold=threshold, quantile=quantile
+            )
+        else:
+            self.partitions_ = partition_by_likelihood(predictions, training.y, training.environments)
+        self.errors_ = error_matrix(predictions, training.y, training.environments)
+
+        # Stage 3: the least worst-case risk over all interpolations of the halves.
+        self._interpolate(estimator, training, seeding, n_classes=None, validation=validation)
+        return self
+
+    def _read_threshold(self) -> tuple[float | None, float]:
+        """Return the threshold, or None and the share of rows that are correct."""
+        given = self.error_threshold
+        if isinstance(given, str):
+            try:
+                share = float(given.removesuffix("%")) / 100.0
+            except ValueError:
+                share = np.nan
+            if given.endswith("%") and 0.0 < share < 1.0:
+                return None, share
+        elif isinstance(given, int | float | np.number) and np.isfinite(given) and given > 0:
+            return float(given), np.nan
+        raise ParameterError(
+            "The 'error_threshold' parameter of PIRegressor must be a positive number (the largest squared error of a "
+            f"correct row) or a share such as '75%'. Got {given!r} instead."
+        )
