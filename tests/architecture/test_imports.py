@@ -25,9 +25,11 @@ TORCH_FREE = (
     "holdfast.metrics",
     "holdfast.reports",
     "holdfast.seeding",
+    "holdfast.selection",
     "holdfast.solvers.convex",
     "holdfast.solvers.reweight",
     "holdfast.stages.partition",
+    "holdfast.storage",
     "holdfast.theory",
 )
 

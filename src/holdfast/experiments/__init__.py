@@ -1,0 +1,1 @@
+"""Runs, their settings and records: whatever compares methods."""

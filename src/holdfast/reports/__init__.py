@@ -1,0 +1,1 @@
+"""Records and fitted estimators turned into tables, figures and one HTML file."""
