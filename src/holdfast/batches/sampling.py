@@ -1,0 +1,180 @@
+"""Which rows come next: named random streams of row numbers, one for each group, and one for mixtures of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from holdfast.environments import Group, Rows, Weights
+from holdfast.exceptions import ParameterError
+from holdfast.seeding import RandomState, Seeding
+
+
+class GroupStreams:
+    """Batches of row numbers, independent between groups and from batch to batch.
+
+    Inside a batch rows are drawn without replacement. A group no larger than the batch is used whole. A weighted group
+    is drawn by weight, stratified: row i comes batch_size·w_i/Σw times on average, so that the plain mean of a batch
+    is an unbiased group risk (a row can come twice where it spans two strata or its share exceeds one).
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        Rows of weight zero never come.
+    batch_size : int
+        Rows of each group.
+    seeding : Seeding
+        Group `name` draws from the stream ("batches", name).
+    """
+
+    def __init__(self, groups: Sequence[Group], batch_size: int, seeding: Seeding) -> None:
+        if batch_size < 1:
+            raise ParameterError(f"The 'batch_size' parameter must be at least 1. Got {batch_size!r} instead.")
+        self.groups = tuple(_without_zero_weights(group) for group in groups)
+        self.batch_size = batch_size
+        self._names = _distinct([group.name for group in groups])
+        self._seeding = seeding
+        self._generators: dict[int, np.random.Generator] = {}
+        self._cumulative: dict[int, Weights] = {}
+        self._mixture = seeding.generator("batches of a mixture")
+
+    def draw(self, group: int) -> tuple[Rows, Weights | None]:
+        """Return the next batch of a group: row numbers, and weights where a weighted group is used whole."""
+        rows, weights = self.groups[group].rows, self.groups[group].weights
+        if len(rows) <= self.batch_size:
+            return rows, weights
+        generator = self._generator(group)
+        if weights is None:
+            return rows[generator.choice(len(rows), self.batch_size, replace=False, shuffle=False)], None
+        strata = (np.arange(self.batch_size) + generator.random(self.batch_size)) / self.batch_size
+        return rows[np.searchsorted(self._cumulative_weights(group), strata, side="right")], None
+
+    def draw_mixture(self, probabilities: Weights, n_rows: int) -> tuple[Rows, NDArray[np.intp]]:
+        """Return `n_rows` row numbers of a mixture of the groups, and the group that each was drawn for.
+
+        Group g comes n_rows·probabilities[g] times on average, rounded down or up; the cost does not grow with the
+        number of groups but for one vector sum.
+        """
+        # Systematic sampling: one uniform shift for all draws keeps every count within one of its expectation.
+        points = (np.arange(n_rows) + self._mixture.random()) / n_rows * probabilities.sum()
+        drawn = np.searchsorted(np.cumsum(probabilities), points, side="right").clip(max=len(self.groups) - 1)
+        starts = np.flatnonzero(np.diff(drawn, prepend=-1))  # drawn is ascending: one run for each group
+        counts = np.diff(starts, append=n_rows)
+        order = np.arange(n_rows) - np.repeat(starts, counts)  # the k-th draw of its group ...
+        shares = (order + self._mixture.random(n_rows)) / np.repeat(counts, counts)  # ... from the k-th of m strata
+        rows = np.fromiter(
+            (self._row_at(group, share) for group, share in zip(drawn.tolist(), shares.tolist(), strict=True)),
+            dtype=np.intp,
+            count=n_rows,
+        )
+        return rows, drawn
+
+    def _row_at(self, group: int, share: float) -> int:
+        """Return the row at which the group's weight reaches `share` of its sum."""
+        rows = self.groups[group].rows
+        if self.groups[group].weights is None:
+            return int(rows[int(share * len(rows))])
+        return int(rows[self._cumulative_weights(group).searchsorted(share, side="right")])
+
+    def _cumulative_weights(self, group: int) -> Weights:
+        """Return the running sum of a group's weights, the last one exactly 1."""
+        if group not in self._cumulative:
+            cumulative = np.cumsum(self.groups[group].probabilities())
+            cumulative[-1] = 1.0
+            self._cumulative[group] = cumulative
+        return self._cumulative[group]
+
+    def _generator(self, group: int) -> np.random.Generator:
+        """Return the group's stream, made when first asked for."""
+        if group not in self._generators:
+            self._generators[group] = self._seeding.generator("batches", *self._names[group])
+        return self._generators[group]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where every stream stands, as plain values."""
+        return {
+            "mixture": self._mixture.bit_generator.state,
+            "groups": {str(group): stream.bit_generator.state for group, stream in self._generators.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put every stream back where `state_dict` found it."""
+        self._mixture.bit_generator.state = state["mixture"]
+        self._generators.clear()
+        for group, stream in state["groups"].items():
+            self._generator(int(group)).bit_generator.state = stream
+
+
+def _without_zero_weights(group: Group) -> Group:
+    """Return the group without rows that can never count."""
+    if group.weights is not None and not (group.weights > 0).all():
+        kept = group.weights > 0
+        group = Group(group.name, group.rows[kept], group.weights[kept])
+    if len(group) == 0:
+        raise ParameterError(f"Group {group.name!r} has no rows (of positive weight). Drop it before training.")
+    return group
+
+
+def _distinct(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return stream names that differ even where group names repeat."""
+    seen: dict[str, int] = {}
+    result: list[tuple[str, ...]] = []
+    for name in names:
+        count = seen.get(name, 0)
+        result.append((name,) if count == 0 else (name, str(count)))
+        seen[name] = count + 1
+    return result
+
+
+class GroupBatchSampler(Sampler[list[int]]):
+    """Batches with rows of every group, for a `torch.utils.data.DataLoader` over any map-style dataset.
+
+    Each batch is a list of row numbers: first group's rows, then the second's, and so on; `sizes` says how many of
+    each, so ``torch.split(losses, sampler.sizes)`` gives the groups back after any collate function.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        May overlap. Weighted groups are drawn by weight, so that the plain mean over a group's rows is its risk.
+    batch_size : int
+        Rows of each group; a smaller group is used whole.
+    n_batches : int
+        Batches in one pass.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the streams; every pass continues them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> groups = [Group("a", np.arange(0, 4)), Group("b", np.arange(4, 6))]
+    >>> sampler = GroupBatchSampler(groups, batch_size=3, n_batches=2, random_state=0)
+    >>> sampler.sizes, [len(rows) for rows in sampler]
+    ([3, 2], [5, 5])
+    """
+
+    def __init__(
+        self, groups: Sequence[Group], *, batch_size: int, n_batches: int, random_state: RandomState = None
+    ) -> None:
+        self._streams = GroupStreams(groups, batch_size, Seeding(random_state))
+        self.n_batches = n_batches
+        self.sizes = [
+            batch_size if group.weights is not None else min(batch_size, len(group)) for group in self._streams.groups
+        ]
+
+    def __len__(self) -> int:
+        return self.n_batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for _ in range(self.n_batches):
+            yield [row for group in range(len(self.sizes)) for row in self._rows(group)]
+
+    def _rows(self, group: int) -> list[int]:
+        """Return one group's part of a batch."""
+        rows, weights = self._streams.draw(group)
+        if weights is not None:  # a small weighted group: rows by weight, since a dataset has no place for weights
+            rows = self._streams.draw_mixture(np.eye(len(self.sizes))[group], self.sizes[group])[0]
+        return [int(row) for row in rows]

@@ -1,0 +1,234 @@
+"""Exponentiated group weights: group DRO online (Sagawa et al., 2020), at a cost that does not grow with the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from holdfast.environments import Weights
+from holdfast.exceptions import DivergedError, ParameterError
+from holdfast.objectives.base import Objective, ObjectiveRun, Problem, StepReport
+
+
+class OnlineGroupWeights:
+    """Weights q on the simplex that climb towards the groups with high risk: q_g ∝ q_g·exp(η·(R_g + C/√n_g)).
+
+    Usable alone in any training loop: ``loss = weights(group_risks)`` updates q and returns Σ_g q_g·R_g.
+
+    Parameters
+    ----------
+    group_sizes : sequence of float
+        Number of training rows of each group, for the adjustment.
+    step_size : float, default=0.01
+        η, how fast weights follow the risks.
+    adjustment : float, default=0.0
+        C: small groups, whose training risk flatters, count as if their risk were C/√n_g higher.
+
+    Examples
+    --------
+    >>> weights = OnlineGroupWeights([10, 10], step_size=1.0)
+    >>> loss = weights(torch.tensor([0.0, 1.0]))
+    >>> weights.weights.round(4).tolist()  # 1/(1+e) and e/(1+e)
+    [0.2689, 0.7311]
+    """
+
+    def __init__(self, group_sizes: Sequence[float], *, step_size: float = 0.01, adjustment: float = 0.0) -> None:
+        sizes = np.asarray(group_sizes, dtype=np.float64)
+        if sizes.ndim != 1 or len(sizes) == 0 or not (sizes > 0).all():
+            raise ParameterError("The 'group_sizes' must be one positive number for each group.")
+        if step_size <= 0 or adjustment < 0:
+            raise ParameterError(
+                f"The 'step_size' must be positive and the 'adjustment' not negative. "
+                f"Got {step_size!r} and {adjustment!r} instead."
+            )
+        self.step_size = step_size
+        self.handicaps = adjustment / np.sqrt(sizes)
+        self._logs = np.zeros(len(sizes))
+
+    @property
+    def weights(self) -> Weights:
+        """The current weights, (n_groups,) on the simplex."""
+        exponentials = np.exp(self._logs - self._logs.max())
+        return exponentials / exponentials.sum()  # type: ignore[no-any-return]
+
+    def update(self, risks: NDArray[np.float64], groups: Sequence[int] | None = None) -> None:
+        """Climb one step on the risks of all groups, or of those listed in `groups`."""
+        if not np.isfinite(risks).all():
+            raise DivergedError(f"A group risk is not finite: {risks.tolist()}. Lower the learning rate.")
+        if groups is None:
+            self._logs += self.step_size * (risks + self.handicaps)
+        else:
+            index = np.asarray(groups, dtype=np.intp)
+            np.add.at(self._logs, index, self.step_size * (risks + self.handicaps[index]))
+        self._logs -= self._logs.max()
+
+    def __call__(self, group_risks: Tensor, groups: Sequence[int] | None = None) -> Tensor:
+        """Update the weights by the risks and return Σ_g q_g·R_g, to be differentiated.
+
+        Parameters
+        ----------
+        group_risks : Tensor of shape (n_groups,) or (len(groups),)
+        groups : sequence of int, optional
+            Which groups the risks belong to, where a batch does not hold all of them.
+        """
+        self.update(group_risks.detach().double().cpu().numpy(), groups)
+        weights = self.weights if groups is None else self.weights[np.asarray(groups, dtype=np.intp)]
+        return torch.dot(torch.as_tensor(weights, dtype=group_risks.dtype, device=group_risks.device), group_risks)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the weights' logarithms, as plain values."""
+        return {"logs": self._logs.tolist()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`."""
+        self._logs = np.asarray(state["logs"], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class OnlineGroups(Objective):
+    """Σ_g q_g·R_g with weights q that climb the risks; the average of the play tends to the min–max value.
+
+    Up to `groups_per_step` groups, every step draws a batch of each. With more, it draws as many rows in all from the
+    mixture of the groups, so that a step costs the same for 4 groups and for 2,000 (see `_MixtureRun`).
+
+    Parameters
+    ----------
+    step_size : float, default=0.01
+        How fast weights follow the risks.
+    adjustment : float, default=0.0
+        C of C/√n_g.
+    groups_per_step : int, default=4
+        A step touches at most this many times `batch_size` rows.
+    exploration : float, default=0.1
+        Share of a mixture's rows that is spread evenly over all groups.
+    """
+
+    name: ClassVar[str] = "online"
+    training_score: ClassVar[Literal["worst", "mean"]] = "worst"
+    step_size: float = 0.01
+    adjustment: float = 0.0
+    groups_per_step: int = 4
+    exploration: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.groups_per_step < 1 or not 0 < self.exploration < 1:
+            raise ParameterError(
+                "The 'groups_per_step' must be at least 1 and the 'exploration' between 0 and 1. "
+                f"Got {self.groups_per_step!r} and {self.exploration!r} instead."
+            )
+
+    def start(self, problem: Problem) -> ObjectiveRun:
+        """Begin a training run."""
+        few = len(problem.groups) <= self.groups_per_step
+        return _EveryGroupRun(self, problem) if few else _MixtureRun(self, problem)
+
+
+class _EveryGroupRun(ObjectiveRun):
+    """Every group in every step: the published algorithm."""
+
+    def __init__(self, objective: OnlineGroups, problem: Problem) -> None:
+        super().__init__(objective, problem)
+        self._online = OnlineGroupWeights(
+            [group.effective_size() for group in problem.groups],
+            step_size=objective.step_size,
+            adjustment=objective.adjustment,
+        )
+        self._sum = np.zeros(len(problem.groups))
+
+    def backward(self, step: int) -> StepReport:
+        """Climb on the risks, then differentiate their mixture."""
+        batch = self.problem.batches.draw(range(len(self.problem.groups)))
+        outcome = self.problem.assess(batch)
+        total = self._online(outcome.risks)
+        total.backward()  # type: ignore[no-untyped-call]
+        self._sum += self._online.weights
+        return self.report(total, batch.groups, outcome.risks, self.problem.scores(outcome))
+
+    def mixture(self) -> Weights:
+        """Return the average weights of the play so far."""
+        total = self._sum.sum()
+        return self._sum / total if total else self._online.weights
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the weights and their sum."""
+        return {**super().state_dict(), "online": self._online.state_dict(), "sum": self._sum.tolist()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`."""
+        super().load_state_dict(state)
+        self._online.load_state_dict(state["online"])
+        self._sum = np.asarray(state["sum"], dtype=np.float64)
+
+
+class _MixtureRun(_EveryGroupRun):
+    """A bounded number of rows from the mixture p = (1 − γ)·q + γ/G, whatever the number of groups.
+
+    The gradient is that of (1/n)·Σ_rows (q_g/p_g)·loss, an unbiased estimate of Σ_g q_g·R_g. For the weights' climb
+    each group's risk is estimated as r_g + (n_g/E n_g)·(batch mean − r_g): r_g is the value remembered from earlier
+    steps, and the correction, nonzero only for groups that were drawn, makes the estimate unbiased however old r_g is.
+    """
+
+    def __init__(self, objective: OnlineGroups, problem: Problem) -> None:
+        super().__init__(objective, problem)
+        self._exploration = objective.exploration
+        self._n_rows = objective.groups_per_step * problem.batches.batch_size
+        self._risks = np.full(len(problem.groups), np.nan)  # remembered; NaN before a group's first row
+        self._scores = np.zeros(len(problem.groups))
+
+    def backward(self, step: int) -> StepReport:
+        """Draw rows from the mixture, differentiate, climb."""
+        weights = self._online.weights
+        probabilities = (1 - self._exploration) * weights + self._exploration / len(weights)
+        batch, drawn = self.problem.batches.draw_mixture(probabilities, self._n_rows)
+        outcome = self.problem.assess(batch)
+        ratios = torch.as_tensor((weights / probabilities)[drawn], dtype=torch.float32, device=outcome.losses.device)
+        total = torch.dot(ratios, outcome.losses) / self._n_rows
+        total.backward()  # type: ignore[no-untyped-call]
+        scores = self.problem.score(outcome.logits.detach(), batch.targets)
+        seen = torch.stack([outcome.losses.detach(), scores]).double().cpu().numpy()  # (2, n_rows), one transfer
+        groups, counts = np.asarray(batch.groups, dtype=np.intp), np.asarray(batch.sizes, dtype=np.float64)
+        starts = np.flatnonzero(np.diff(drawn, prepend=-1))  # rows come sorted by group
+        risks, right = np.add.reduceat(seen, starts, axis=1) / counts  # (n_drawn_groups,) each
+        if np.isfinite(risks).all():  # else the loop refuses the step by name
+            self._climb(groups, risks, counts / (self._n_rows * probabilities[groups]))
+            self._remember(groups, risks, right, counts)
+        return self._report(total.item(), groups, risks)
+
+    def _climb(self, groups: NDArray[np.intp], risks: Weights, ratios: Weights) -> None:
+        """Move the weights by unbiased estimates of all risks: the remembered ones, corrected where rows were drawn."""
+        unknown = float(risks.mean())  # for groups that no row was drawn of yet
+        estimates = np.nan_to_num(self._risks, nan=unknown)
+        estimates[groups] += ratios * (risks - estimates[groups])
+        self._online.update(estimates)
+        self._sum += self._online.weights
+
+    def _remember(self, groups: NDArray[np.intp], risks: Weights, scores: Weights, counts: Weights) -> None:
+        """Move what is remembered of the drawn groups towards this step's means."""
+        # A batch's worth of rows moves the memory half of the way; a first row is all there is.
+        pace = np.where(np.isnan(self._risks[groups]), 1.0, counts / (counts + self.problem.batches.batch_size))
+        self._risks[groups] = (1 - pace) * np.nan_to_num(self._risks[groups]) + pace * risks
+        self._scores[groups] = (1 - pace) * self._scores[groups] + pace * scores
+
+    def _report(self, total: float, groups: NDArray[np.intp], risks: Weights) -> StepReport:
+        """Report this step's groups, and the worst by the remembered risks."""
+        worst = int(np.nanargmax(self._risks)) if np.isfinite(risks).all() else int(groups[np.argmax(risks)])
+        self._n_worst[worst] += 1
+        scores = tuple(self._scores[groups].tolist())
+        return StepReport(total, tuple(groups.tolist()), tuple(risks.tolist()), scores, worst, float(self._scores[worst]))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the weights and what is remembered of each group."""
+        remembered = [None if np.isnan(risk) else risk for risk in self._risks.tolist()]
+        return {**super().state_dict(), "risks": remembered, "scores": self._scores.tolist()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`."""
+        super().load_state_dict(state)
+        self._risks = np.array([np.nan if risk is None else risk for risk in state["risks"]], dtype=np.float64)
+        self._scores = np.asarray(state["scores"], dtype=np.float64)

@@ -1,0 +1,114 @@
+"""The min–max over groups for networks: stochastic gradients of the worst group, or of exponentiated weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import is_regressor
+from sklearn.pipeline import Pipeline
+
+from holdfast.environments import Group, take_rows
+from holdfast.exceptions import ParameterError
+from holdfast.fitting import last_step
+from holdfast.objectives import Objective
+from holdfast.risks import make_loss
+from holdfast.seeding import Seeding
+from holdfast.solvers import Solution
+from holdfast.training import union_of
+
+
+def solve_gradient(
+    estimator: Any,
+    X: Any,
+    y_codes: NDArray[Any],
+    groups: Sequence[Group],
+    *,
+    objective: str | Objective = "max",
+    validation: Any = None,
+    selection: str | None = None,
+    seeding: Seeding,
+    holdout: float = 0.0,
+    stage: str = "stage 3",
+) -> Solution:
+    """Minimize the largest group risk of a network.
+
+    Parameters
+    ----------
+    estimator : NeuralClassifier, NeuralRegressor, or a Pipeline that ends in one
+        Unfitted; it is fitted itself. A pipeline's transformers are fitted on all rows.
+    X, y_codes : rows and class codes (or targets) of shape (n_rows,)
+    groups : sequence of Group
+        They may overlap.
+    objective : {"max", "online"} or Objective
+    validation : (X, y_codes) or (X, y_codes, group_labels), optional
+        Rows that select the epoch.
+    selection : str, optional
+        Selection rule; None: the estimator's.
+    seeding : Seeding
+        Used for the held-out rows, and for the estimator where its `random_state` is not set.
+    holdout : float, default=0.0
+        Share of the rows that is kept out of the training, by which the group risks are then judged. At 0, as in the
+        paper, they are judged on the training rows, which a network that memorizes flatters.
+    stage : str
+        What monitors call the training.
+
+    Returns
+    -------
+    Solution
+        Without a certificate: `gap` is NaN.
+    """
+    if not 0 <= holdout < 1:
+        raise ParameterError(f"The 'holdout' must be in [0, 1). Got {holdout!r} instead.")
+    network = last_step(estimator)
+    rows, transform = _transformed(estimator, X, y_codes)
+    if validation is not None:
+        validation = (transform(validation[0]), *validation[1:])
+    if getattr(network, "random_state", 0) is None:
+        network.set_params(random_state=seeding.integer("random_state", stage) % 2**31)
+    kept_out = seeding.generator("holdout").random(len(y_codes)) < holdout
+    training = [_part(group, ~kept_out) for group in groups]
+    network.fit_groups(
+        rows, y_codes, training, objective=objective, validation=validation, selection=selection, stage=stage
+    )
+    judged = [_part(group, kept_out) for group in groups] if holdout else training
+    return Solution(
+        estimator=estimator,
+        group_risks=_group_risks(network, rows, y_codes, judged),
+        gap=float("nan"),
+        group_weights=network.group_weights_,
+        solver="gradient",
+        history=network.history_,
+    )
+
+
+def _transformed(estimator: Any, X: Any, y: NDArray[Any]) -> tuple[Any, Any]:
+    """Fit a pipeline's transformers; return the transformed rows, and how to transform others."""
+    if not isinstance(estimator, Pipeline) or len(estimator.steps) == 1:
+        return X, lambda other: other
+    transformers = estimator[:-1]
+    return transformers.fit_transform(X, y), transformers.transform
+
+
+def _part(group: Group, mask: NDArray[np.bool_]) -> Group:
+    """Return the group's rows inside the mask; all of them where that would leave none."""
+    inside = mask[group.rows]
+    if inside.all() or not inside.any():
+        return group
+    return Group(group.name, group.rows[inside], None if group.weights is None else group.weights[inside])
+
+
+def _group_risks(network: Any, X: Any, y: NDArray[Any], groups: Sequence[Group]) -> NDArray[np.float64]:
+    """Return each group's risk under the training loss, from one pass over the rows of all groups."""
+    rows = union_of(groups)
+    outputs = network._outputs(take_rows(X, rows))
+    if is_regressor(network):
+        targets = torch.from_numpy(np.asarray(y, dtype=np.float32)[rows])
+    else:
+        targets = torch.from_numpy(np.searchsorted(network.classes_, y[rows]))
+    losses = np.zeros(len(y))
+    losses[rows] = make_loss(network.loss)(outputs, targets).double().numpy()
+    return np.array([np.average(losses[group.rows], weights=group.weights) for group in groups])
