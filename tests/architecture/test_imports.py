@@ -25,7 +25,6 @@ TORCH_FREE = (
     "holdfast.metrics",
     "holdfast.reports",
     "holdfast.seeding",
-    "holdfast.selection",
     "holdfast.solvers.convex",
     "holdfast.solvers.reweight",
     "holdfast.stages.partition",
