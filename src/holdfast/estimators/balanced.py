@@ -8,6 +8,7 @@ import numpy as np
 
 from holdfast.estimators.base import StableClassifier
 from holdfast.estimators.known_groups import known_groups, large_groups
+from holdfast.fitting import last_step
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stages.interpolate import minimize_mixture_risk
 
@@ -68,5 +69,5 @@ class BalancedClassifier(StableClassifier):
             validation=self._read_validation(validation),
             selection=self.selection,
         )
-        self.history_ = getattr(self.estimator_, "history_", [])
+        self.history_ = getattr(last_step(self.estimator_), "history_", [])
         return self

@@ -187,7 +187,7 @@ class StableClassifier(ClassifierMixin, StableEstimator):
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return columns scaled to unit variance, then a logistic regression."""
-        return _scaled(X, ("logistic", LogisticRegression(max_iter=1000)))
+        return scaled(X, ("logistic", LogisticRegression(max_iter=1000)))
 
     def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Set `classes_` and return the class codes."""
@@ -245,7 +245,7 @@ class StableRegressor(RegressorMixin, StableEstimator):
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return columns scaled to unit variance, then a ridge regression."""
-        return _scaled(X, ("ridge", Ridge()))
+        return scaled(X, ("ridge", Ridge()))
 
     def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Return the targets as floats."""
@@ -268,7 +268,8 @@ class StableRegressor(RegressorMixin, StableEstimator):
         return np.asarray(self.estimator_.predict(self._check_rows(X, reset=False)), dtype=np.float64)
 
 
-def _scaled(X: Any, last: tuple[str, Any]) -> Pipeline:
+def scaled(X: Any, last: tuple[str, Any]) -> Pipeline:
+    """Return a pipeline that scales columns to unit variance before the last step."""
     return Pipeline([("scale", StandardScaler(with_mean=not sp.issparse(X))), last])
 
 

@@ -75,7 +75,7 @@ class ERMClassifier(StableClassifier):
             validation=self._read_validation(validation),
             selection=self.selection,
         )
-        self.history_ = getattr(self.estimator_, "history_", [])
+        self.history_ = getattr(last_step(self.estimator_), "history_", [])
         return self
 
 
@@ -92,17 +92,20 @@ def fit_erm(
     estimator = seeded_clone(estimator, seeding, "erm")
     rows = np.arange(training.n_rows)
     if hasattr(last_step(estimator), "fit_groups"):
+        from holdfast.solvers.gradient import solve_gradient
+
         groups = [Group(environment.name, environment.rows) for environment in training.environments]
-        if weighting == "pooled":
-            groups = [Group("all rows", rows)]
-        return estimator.fit_groups(
+        return solve_gradient(
+            estimator,
             training.X,
             training.y,
             [group.weighted(training.sample_weight) for group in groups],
-            objective="erm",
+            objective="pooled" if weighting == "pooled" else "erm",
             validation=validation,
             selection=selection,
-        )
+            seeding=seeding,
+            stage="training",
+        ).estimator
     weights = training.sample_weight
     if weighting == "environments":
         weights = np.ones(training.n_rows) if weights is None else weights.copy()

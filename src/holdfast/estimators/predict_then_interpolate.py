@@ -10,6 +10,7 @@ from holdfast.environments import Group, Partition
 from holdfast.estimators.base import StableEstimator
 from holdfast.estimators.erm import fit_erm
 from holdfast.estimators.reading import TrainingRows
+from holdfast.fitting import last_step
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stages.interpolate import minimize_worst_case_risk
 from holdfast.stages.partition import halves_as_groups
@@ -84,7 +85,7 @@ class PredictThenInterpolate(StableEstimator):
         self.group_risks_ = np.empty(0)
         self.worst_case_risk_ = self.gap_ = float("nan")
         self.solver_ = "erm"
-        self.history_ = getattr(self.estimator_, "history_", [])
+        self.history_ = getattr(last_step(self.estimator_), "history_", [])
         return self
 
 

@@ -136,7 +136,10 @@ def minimize_mixture_risk(
     """
     estimator = seeded_clone(estimator, seeding, "mixture")
     if hasattr(last_step(estimator), "fit_groups"):
-        return estimator.fit_groups(X, y, groups, objective="balanced", validation=validation, selection=selection)
+        from holdfast.solvers.gradient import solve_gradient
+
+        options = {"validation": validation, "selection": selection, "seeding": seeding, "stage": "training"}
+        return solve_gradient(estimator, X, y, groups, objective="balanced", **options).estimator
     weights = np.zeros(len(y))
     for group, share in zip(groups, mixture, strict=True):
         np.add.at(weights, group.rows, share * group.probabilities())

@@ -1,0 +1,87 @@
+"""Methods that are an objective over environments: a network trained with a penalty on what differs between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from sklearn.pipeline import Pipeline
+
+from holdfast.environments import Group
+from holdfast.estimators.base import StableClassifier, scaled, warn_single_environment
+from holdfast.estimators.erm import fit_erm
+from holdfast.exceptions import ParameterError
+from holdfast.fitting import last_step, seeded_clone
+from holdfast.seeding import RandomState, Seeding
+
+if TYPE_CHECKING:
+    from holdfast.objectives import Objective
+
+
+class EnvironmentObjectiveClassifier(StableClassifier):
+    """Base of the methods that train a network on the environments' batches; a method names its objective.
+
+    A new method is a subclass with `_objective`, and a line in the registry of methods.
+    """
+
+    __metadata_request__fit = {"environments": True}  # scikit-learn reads this
+
+    selection: str | None
+    random_state: RandomState
+
+    def _objective(self) -> Objective:
+        """Return what the training loop minimizes."""
+        raise NotImplementedError
+
+    def _default_estimator(self, X: Any) -> Pipeline:
+        """Return columns scaled to unit variance, then a small network."""
+        from holdfast.estimators.neural import NeuralClassifier
+
+        return scaled(X, ("network", NeuralClassifier("mlp")))
+
+    def fit(
+        self, X: Any, y: Any, *, environments: Any = None, sample_weight: Any = None, validation: Any = None
+    ) -> Self:
+        """Train on batches of every environment.
+
+        Parameters
+        ----------
+        X, y : rows and labels
+        environments : labels of shape (n_rows,)
+            None, or one label only: plain ERM, with a warning.
+        sample_weight : array of shape (n_rows,), optional
+        validation : (X, y) or (X, y, group_labels), optional
+            Rows to select the epoch by.
+        """
+        from holdfast.solvers.gradient import solve_gradient
+
+        training = self._read_training(X, y, environments, sample_weight=sample_weight)
+        estimator = self._base_estimator(training.X)
+        if not hasattr(last_step(estimator), "fit_groups"):
+            raise ParameterError(
+                f"The 'estimator' parameter of {type(self).__name__} must be a NeuralClassifier, since its penalty is "
+                f"differentiated. Got {type(last_step(estimator)).__name__} instead; "
+                "NeuralClassifier('linear') is the linear one."
+            )
+        validation = self._read_validation(validation)
+        seeding = Seeding(self.random_state)
+        if warn_single_environment(len(training.environments), type(self).__name__):
+            self.estimator_ = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
+            self.history_ = last_step(self.estimator_).history_
+            return self
+        self.groups_ = tuple(
+            Group(environment.name, environment.rows).weighted(training.sample_weight)
+            for environment in training.environments
+        )
+        solution = solve_gradient(
+            seeded_clone(estimator, seeding, "environments"),
+            training.X,
+            training.y,
+            self.groups_,
+            objective=self._objective(),
+            validation=validation,
+            selection=self.selection,
+            seeding=seeding,
+            stage="training",
+        )
+        self._keep(solution)
+        return self
