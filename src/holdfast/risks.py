@@ -69,7 +69,9 @@ def make_loss(loss: str | Loss, **options: float) -> Loss:
     """
     if isinstance(loss, str):
         if loss not in LOSSES:
-            raise ParameterError(f"The 'loss' parameter must be one of {sorted(LOSSES)} or a callable. Got {loss!r} instead.")
+            raise ParameterError(
+                f"The 'loss' parameter must be one of {sorted(LOSSES)} or a callable. Got {loss!r} instead."
+            )
         return partial(LOSSES[loss], **options) if options else LOSSES[loss]
     if not callable(loss):
         raise InputTypeError(f"The 'loss' parameter must be a name or a callable. Got {type(loss).__name__} instead.")
@@ -158,7 +160,7 @@ def _scale_derivative(logits: Tensor, targets: Tensor, loss: Loss, weights: Tens
 
 
 def risk_variance(group_risks: Tensor) -> Tensor:
-    """Return V-REx's penalty (1/n)·Σ_e (R_e − mean R)², zero where all environments are equally hard (Krueger et al., 2021)."""
+    """Return V-REx's penalty (1/n)·Σ_e (R_e − mean R)², zero where all are equally hard (Krueger et al., 2021)."""
     return group_risks.var(correction=0)
 
 

@@ -62,7 +62,7 @@ class SparseRows:
 
     def __init__(self, matrix: Any) -> None:
         self._matrix = sp.csr_array(matrix)
-        self.row_shape = (int(matrix.shape[1]),)
+        self.row_shape: tuple[int, ...] = (int(matrix.shape[1]),)
 
     def __len__(self) -> int:
         return int(self._matrix.shape[0])
@@ -77,7 +77,7 @@ class TokenRows:
 
     def __init__(self, texts: Sequence[Any], vocabulary: Vocabulary) -> None:
         self._rows = [vocabulary.encode(text) for text in texts]
-        self.row_shape = (len(vocabulary),)
+        self.row_shape: tuple[int, ...] = (len(vocabulary),)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -108,5 +108,6 @@ def make_source(X: Any, vocabulary: Vocabulary | None = None) -> RowSource:
     if isinstance(X, np.ndarray) or hasattr(X, "__array__"):
         return ArrayRows(np.asanyarray(X))
     raise InputTypeError(
-        f"X must be an array, a memory map, a sparse matrix, a frame or a list of texts. Got {type(X).__name__} instead."
+        "X must be an array, a memory map, a sparse matrix, a frame or a list of texts. "
+        f"Got {type(X).__name__} instead."
     )

@@ -49,9 +49,7 @@ class Vocabulary:
         return len(self.tokens) + N_RESERVED
 
     @classmethod
-    def build(
-        cls, texts: Iterable[str | Sequence[str]], *, min_count: int = 1, lowercase: bool = False
-    ) -> Vocabulary:
+    def build(cls, texts: Iterable[str | Sequence[str]], *, min_count: int = 1, lowercase: bool = False) -> Vocabulary:
         """Collect the tokens that occur at least `min_count` times, in alphabetical order.
 
         Examples

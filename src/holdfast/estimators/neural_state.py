@@ -31,9 +31,7 @@ def get_state(estimator: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if options.get("vectors") is not None:
         # The vectors are part of the network's tensors; only their shape is needed to build it again.
         options["vectors"] = list(estimator._network_arguments()["vectors"].shape)
-    parameters = {
-        name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_STORED
-    }
+    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_STORED}
     seed = estimator.random_state
     state: dict[str, Any] = {
         "format": FORMAT,

@@ -14,7 +14,6 @@ its batches, differentiates, and keeps whatever it learns on the way. A new meth
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -117,7 +116,7 @@ class ObjectiveRun:
         batch = self.problem.batches.draw(range(len(self.problem.groups)))
         outcome = self.problem.assess(batch, with_features=self.objective.needs_features)
         total = self.objective.combine(outcome, step)
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         return self.report(total, batch.groups, outcome.risks, self.problem.scores(outcome))
 
     def report(self, total: Tensor, groups: Sequence[int], risks: Tensor, scores: Tensor) -> StepReport:
@@ -143,7 +142,7 @@ class ObjectiveRun:
 
 
 @dataclass(frozen=True)
-class Objective(ABC):
+class Objective:
     """Settings of a method's objective."""
 
     name: ClassVar[str] = ""

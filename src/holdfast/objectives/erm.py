@@ -25,7 +25,7 @@ class ERM(Objective):
 
 @dataclass(frozen=True)
 class Balanced(ERM):
-    """(1/G)·Σ_g R_g, the mean over the groups that a min–max would compare: is it just resampling?"""
+    """(1/G)·Σ_g R_g, the mean over the groups that a min–max would compare: the resampling without the max."""
 
     name: ClassVar[str] = "balanced"
 
@@ -56,7 +56,7 @@ class _PooledRun(ObjectiveRun):
         batch, _ = self.problem.batches.draw_mixture(self._shares, n_rows)
         outcome = self.problem.assess(batch)
         total = outcome.losses.mean()
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         return self.report(total, batch.groups, outcome.risks, self.problem.scores(outcome))
 
     def mixture(self) -> Weights:

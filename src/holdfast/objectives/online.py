@@ -146,7 +146,7 @@ class _EveryGroupRun(ObjectiveRun):
         batch = self.problem.batches.draw(range(len(self.problem.groups)))
         outcome = self.problem.assess(batch)
         total = self._online(outcome.risks)
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         self._sum += self._online.weights
         return self.report(total, batch.groups, outcome.risks, self.problem.scores(outcome))
 
@@ -189,7 +189,7 @@ class _MixtureRun(_EveryGroupRun):
         outcome = self.problem.assess(batch)
         ratios = torch.as_tensor((weights / probabilities)[drawn], dtype=torch.float32, device=outcome.losses.device)
         total = torch.dot(ratios, outcome.losses) / self._n_rows
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         scores = self.problem.score(outcome.logits.detach(), batch.targets)
         seen = torch.stack([outcome.losses.detach(), scores]).double().cpu().numpy()  # (2, n_rows), one transfer
         groups, counts = np.asarray(batch.groups, dtype=np.intp), np.asarray(batch.sizes, dtype=np.float64)
@@ -220,7 +220,8 @@ class _MixtureRun(_EveryGroupRun):
         worst = int(np.nanargmax(self._risks)) if np.isfinite(risks).all() else int(groups[np.argmax(risks)])
         self._n_worst[worst] += 1
         scores = tuple(self._scores[groups].tolist())
-        return StepReport(total, tuple(groups.tolist()), tuple(risks.tolist()), scores, worst, float(self._scores[worst]))
+        score = float(self._scores[worst])
+        return StepReport(total, tuple(groups.tolist()), tuple(risks.tolist()), scores, worst, score)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the weights and what is remembered of each group."""

@@ -71,26 +71,26 @@ class _RGMRun(ObjectiveRun):
         )
         total = self.objective.penalized(outcome.risks.mean(), regret(others, own), step)
         # This also reaches the heads; they forget it at their next zero_grad.
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         return self.report(total, batch.groups, outcome.risks, self.problem.scores(outcome))
 
     def _teach(self, features: Sequence[Tensor], outcome: Outcome, held_out: int) -> None:
         """Take one step of every own head, and of the held-out environment's others' head."""
         optimizer = self._heads(features[0].shape[1], outcome.logits.shape[1])
-        risks = [self._risk(head, part, outcome, number) for number, (head, part) in enumerate(zip(self._own, features, strict=True))]
-        loss = torch.stack(risks).sum()
+        environments = range(len(features))
+        loss = torch.stack([self._risk(self._own[e], features[e], outcome, e) for e in environments]).sum()
         if len(features) > 2:
             head = self._others_head(held_out)
-            rest = [self._risk(head, part, outcome, number) for number, part in enumerate(features) if number != held_out]
+            rest = [self._risk(head, features[e], outcome, e) for e in environments if e != held_out]
             loss = loss + torch.stack(rest).mean()
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
 
-    def _risk(self, head: nn.Module, features: Tensor, outcome: Outcome, number: int) -> Tensor:
-        """Return a head's risk on environment `number`."""
-        losses = outcome.loss(head(features), outcome.parts(outcome.batch.targets)[number])
-        return group_risk(losses, outcome.weights()[number])
+    def _risk(self, head: nn.Module, features: Tensor, outcome: Outcome, environment: int) -> Tensor:
+        """Return a head's risk on an environment."""
+        losses = outcome.loss(head(features), outcome.parts(outcome.batch.targets)[environment])
+        return group_risk(losses, outcome.weights()[environment])
 
     def _others_head(self, held_out: int) -> nn.Module:
         """Return the head that learned without the environment; of two environments, the other one's own."""

@@ -67,7 +67,7 @@ class _WorstGroupRun(ObjectiveRun):
                 worst, highest = risk, value
             risks.append(risk.detach())
             scores.append(self.problem.scores(outcome))
-        worst.backward()  # type: ignore[no-untyped-call]
+        worst.backward()
         return self._report(worst, torch.stack(risks), torch.cat(scores))
 
     def _backward_together(self) -> StepReport:
@@ -75,7 +75,7 @@ class _WorstGroupRun(ObjectiveRun):
         outcome: Outcome = self.problem.assess(self.problem.batches.draw(range(len(self._handicaps))))
         adjusted = outcome.risks + torch.tensor(self._handicaps, device=outcome.risks.device)
         worst = outcome.risks[int(adjusted.argmax())]
-        worst.backward()  # type: ignore[no-untyped-call]
+        worst.backward()
         return self._report(worst, outcome.risks, self.problem.scores(outcome))
 
     def _report(self, worst: Tensor, risks: Tensor, scores: Tensor) -> StepReport:

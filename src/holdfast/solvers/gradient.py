@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.pipeline import Pipeline
 
-from holdfast.environments import Group, take_rows
+from holdfast.environments import Group
 from holdfast.exceptions import ParameterError
 from holdfast.fitting import last_step
 from holdfast.objectives import Objective
@@ -104,7 +104,7 @@ def _part(group: Group, mask: NDArray[np.bool_]) -> Group:
 def _group_risks(network: Any, X: Any, y: NDArray[Any], groups: Sequence[Group]) -> NDArray[np.float64]:
     """Return each group's risk under the training loss, from one pass over the rows of all groups."""
     rows = union_of(groups)
-    outputs = network._outputs(take_rows(X, rows))
+    outputs = network.outputs(X, rows)
     if is_regressor(network):
         targets = torch.from_numpy(np.asarray(y, dtype=np.float32)[rows])
     else:

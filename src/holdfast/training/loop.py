@@ -111,9 +111,7 @@ def train(
         if len(source.row_shape) == 3:
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         _seed_torch(seeding.integer("dropout"), device)
-        batches = GroupBatches(
-            source, targets, groups, batch_size=settings.batch_size, seeding=seeding, device=device
-        )
+        batches = GroupBatches(source, targets, groups, batch_size=settings.batch_size, seeding=seeding, device=device)
         problem = Problem(
             network, batches, loss, seeding, score, context, settings.learning_rate, settings.weight_decay
         )
@@ -166,9 +164,7 @@ def _adam(network: nn.Module, settings: TrainingSettings) -> torch.optim.Adam:
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     if not parameters:
         raise ParameterError("The network has no parameters that learn. Unfreeze at least its last layer.")
-    return torch.optim.Adam(
-        parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-    )
+    return torch.optim.Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
 
 
 def _step(state: TrainingState, settings: TrainingSettings) -> StepReport:

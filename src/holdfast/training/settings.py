@@ -73,7 +73,8 @@ def resolve_device(device: str) -> torch.device:
         resolved = torch.device(device)
     except (RuntimeError, TypeError) as problem:
         raise ParameterError(
-            f"The 'device' parameter must be 'auto' or a torch device such as 'cpu' or 'cuda:0'. Got {device!r} instead."
+            "The 'device' parameter must be 'auto' or a torch device such as 'cpu' or 'cuda:0'. "
+            f"Got {device!r} instead."
         ) from problem
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise ParameterError(f"device={device!r} was asked for, but torch sees no CUDA device. Use device='auto'.")
@@ -83,7 +84,7 @@ def resolve_device(device: str) -> torch.device:
 def has_bf16_hardware(device: torch.device) -> bool:
     """Return whether the device multiplies bfloat16 in hardware; emulation is far slower than float32."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu":
         return False
     # No public name for these in torch 2.x; an absent one reads as "no".
