@@ -11,16 +11,22 @@ AnyClass = TypeVar("AnyClass", bound=type)
 
 # Name in the file -> module. A class that fitted estimators hold gets its line here.
 _OURS = {
+    "BalancedClassifier": "holdfast.estimators.balanced",
     "ERMClassifier": "holdfast.estimators.erm",
     "Environment": "holdfast.environments",
     "EnvironmentClassifier": "holdfast.stages.predict",
     "Group": "holdfast.environments",
     "GroupDROClassifier": "holdfast.estimators.group_dro",
     "NeuralClassifier": "holdfast.estimators.neural",
+    "NeuralRegressor": "holdfast.estimators.neural",
+    "OracleClassifier": "holdfast.estimators.group_dro",
     "PIClassifier": "holdfast.estimators.pi",
+    "PIRegressor": "holdfast.estimators.regression",
     "Partition": "holdfast.environments",
     "Seeding": "holdfast.seeding",
     "Solution": "holdfast.solvers",
+    "TableClassifier": "holdfast.cli.table_classifier",
+    "Vocabulary": "holdfast.batches.text",
     "WeightedEnsemble": "holdfast.solvers.reweight",
     "WeightedMean": "holdfast.solvers.reweight",
 }

@@ -4,7 +4,8 @@ Text, numbers, booleans, None and lists stand for themselves. Everything else is
 the table at the end of this file: dictionaries keep their order and the type of their keys, tuples stay tuples, arrays
 and tensors go to safetensors files, scikit-learn estimators to one skops file each, random generators are their state.
 An object of ours is its class's name (see `holdfast.checkpoints.classes`) and its attributes; a class that knows
-better gives `get_state() -> (json, arrays)` and `from_state(json, arrays)`. What is on no list is refused when saving.
+better gives `get_state() -> (json, arrays)` and `from_state(json, arrays)`, used once it is fitted. What is on
+no list is refused when saving.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class Encoder:
         kind = type(value)
         if value is None or kind in (bool, int, str):
             return value
+        if isinstance(value, str) and not isinstance(value, np.generic):
+            return str.__str__(value)  # torch.__version__ and members of a StrEnum are text in all that matters
         if kind is float:
             return value if math.isfinite(value) else {"$": "float", "value": repr(value)}
         if kind is list:
@@ -100,7 +103,7 @@ class Encoder:
         number = self._numbers[id(value)] = len(self._numbers)
         self._alive.append(value)
         node = {"$": "object", "class": name, "number": number}
-        if hasattr(value, "get_state") and hasattr(value, "from_state"):
+        if hasattr(value, "from_state") and _is_fitted(value):
             state, arrays = value.get_state()
             return node | {"state": self._encode(state, where), "arrays": self._encode(dict(arrays), where)}
         return node | {"attributes": self._encode_attributes(value, where)}
@@ -254,6 +257,10 @@ def _attributes(value: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return dict(vars(value))
+
+
+def _is_fitted(value: Any) -> bool:
+    return any(name.endswith("_") and not name.startswith("_") for name in vars(value))
 
 
 def _dtype(text: str) -> np.dtype[Any]:

@@ -150,6 +150,8 @@ def _check_target(path: Path, kind: str, *, overwrite: bool) -> None:
         return
     if not path.is_dir():
         raise SavedModelError(f"{str(path)!r} exists and is a file. Choose another folder for the {kind}.")
+    if not _entries(path):
+        return  # an empty folder is nobody's
     try:
         known = {MANIFEST, *read_manifest(path, kind)["files"]}
     except SavedModelError as problem:

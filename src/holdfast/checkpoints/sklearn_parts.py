@@ -2,8 +2,8 @@
 
 skops checks types before it builds anything. In front of it stands a check of our own that every file passes when it is
 saved and when it is loaded: only types on the list (`sklearn_types`), only plain uncompressed members whose sizes add
-up, every array's header true to its bytes, nothing referred to twice, nothing left over. Numbers that compiled code uses
-as memory offsets are checked too (`sklearn_numbers`).
+up, every array's header true to its bytes, nothing referred to twice, nothing left over. Numbers that compiled code
+uses as memory offsets are checked too (`sklearn_numbers`).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _walk(schema: Any, file: str) -> tuple[set[str], list[str]]:
                     members[item["__id__"]] = item["file"]
     if refused:
         raise UntrustedFileError(
-            f"{file} holds types that are not trusted: {', '.join(sorted(refused))}. Replace that part of the estimator; "
+            f"{file} holds types that are not trusted: {', '.join(sorted(refused))}. Replace that part; "
             "functions cannot be saved, and a search for neighbors can with algorithm='brute'."
         )
     return types, sorted(members.values())

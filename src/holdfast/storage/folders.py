@@ -60,8 +60,9 @@ def new_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iter
                 shutil.rmtree(temporary, ignore_errors=True)
             raise
         if replaced is not None:
-            step("remove", replaced)
-            shutil.rmtree(replaced, ignore_errors=True)  # what stays behind, a later writer sweeps away
+            with contextlib.suppress(OSError):  # what stays behind, a later writer sweeps away
+                step("remove", replaced)
+                shutil.rmtree(replaced)
 
 
 def recover_folder(path: Path) -> None:
