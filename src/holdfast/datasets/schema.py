@@ -86,6 +86,15 @@ class TableSchema:
         """How to read each column from a CSV file; dates are read as text and turned into dates here."""
         return {c.name: "string" if c.storage == "date" else c.storage for c in self.columns}
 
+    def require(self, present: Sequence[str]) -> None:
+        """Refuse a table without one of the columns."""
+        missing = [column.name for column in self.columns if column.name not in present]
+        if missing:
+            raise TableError(
+                f"Column {missing[0]!r} is missing{f' (and {len(missing) - 1} more)' if missing[1:] else ''}: "
+                f"the classifier was fitted with it. {suggest(missing[0], present)}"
+            )
+
     def features(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Check the columns and turn them into numbers and texts for the preprocessor.
 
@@ -94,12 +103,7 @@ class TableSchema:
         """
         import pandas as pd
 
-        missing = [column.name for column in self.columns if column.name not in frame.columns]
-        if missing:
-            raise TableError(
-                f"Column {missing[0]!r} is missing{f' (and {len(missing) - 1} more)' if missing[1:] else ''}: "
-                f"the classifier was fitted with it. {suggest(missing[0], list(map(str, frame.columns)))}"
-            )
+        self.require(list(map(str, frame.columns)))
         parts: dict[str, Any] = {}
         for column in self.columns:
             parts.update(_features(frame[column.name], column))

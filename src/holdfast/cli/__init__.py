@@ -1,0 +1,32 @@
+"""The command line: the only room that prints. Results go to stdout, progress and errors to stderr.
+
+Exit codes: 0 done, 1 the run failed, 2 the input does not fit (one line says why), 130 interrupted.
+Each command is one module; nothing heavy is imported before a command runs.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from holdfast.cli.demo import demo
+from holdfast.cli.evaluate import evaluate
+from holdfast.cli.fit import fit
+from holdfast.cli.partition import partition
+from holdfast.cli.predict import predict
+from holdfast.cli.shell import Shell, start
+
+app = typer.Typer(
+    cls=Shell,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help starts faster and reads well in a pipe
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.callback(invoke_without_command=True)(start)
+for command in (demo, fit, predict, evaluate, partition):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="holdfast")

@@ -1,0 +1,68 @@
+"""The estimators and methods that the command line knows by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from holdfast.datasets.tables import suggest
+from holdfast.exceptions import ParameterError
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True)
+class EstimatorEntry:
+    """Where a classifier is, its settings that differ from its defaults, and whether it needs a dense matrix."""
+
+    path: str  # "module:class"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    dense: bool = False
+
+    def make(self) -> Any:
+        """Return the unfitted classifier."""
+        return _load(self.path)(**self.settings)
+
+
+ESTIMATORS: Mapping[str, EstimatorEntry] = MappingProxyType(
+    {
+        "logistic": EstimatorEntry("sklearn.linear_model:LogisticRegression", {"max_iter": 1000}),
+        "boosting": EstimatorEntry("sklearn.ensemble:HistGradientBoostingClassifier", dense=True),
+        "forest": EstimatorEntry("sklearn.ensemble:RandomForestClassifier", {"min_samples_leaf": 3}),
+        "extra_trees": EstimatorEntry("sklearn.ensemble:ExtraTreesClassifier", {"min_samples_leaf": 3}),
+        "linear_svm": EstimatorEntry("sklearn.svm:LinearSVC"),
+        "naive_bayes": EstimatorEntry("sklearn.naive_bayes:GaussianNB", dense=True),
+        "mlp": EstimatorEntry("holdfast.estimators.neural:NeuralClassifier", {"network": "mlp"}, dense=True),
+    }
+)
+
+
+def make_estimator(name: str) -> Any:
+    """Return the unfitted classifier of that name."""
+    return find(ESTIMATORS, name, "estimator").make()
+
+
+def make_method(name: str, estimator: Any, **settings: Any) -> Any:
+    """Return the unfitted method of that name around an estimator, with those of the settings that it knows."""
+    from holdfast.estimators.methods import METHODS
+
+    # The oracle is told the unstable attribute, which the tables of users do not have.
+    method = find({key: value for key, value in METHODS.items() if key != "oracle"}, name, "method")
+    known = inspect.signature(method).parameters
+    return method(estimator, **{key: value for key, value in settings.items() if key in known})
+
+
+def find(registry: Mapping[str, Entry], name: str, what: str) -> Entry:
+    """Return an entry, or say which names there are."""
+    if name not in registry:
+        raise ParameterError(f"There is no {what} {name!r}. {suggest(name, list(registry))}")
+    return registry[name]
+
+
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

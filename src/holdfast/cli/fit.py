@@ -1,0 +1,111 @@
+"""`holdfast fit`: from a table to a saved classifier, with what the stages found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.options import (
+    CategoricalOption,
+    DropOption,
+    EnvironmentOption,
+    EstimatorOption,
+    JobsOption,
+    JsonOption,
+    LabelOption,
+    OverwriteOption,
+    PeriodOption,
+    SeedOption,
+    TableArgument,
+    TextOption,
+)
+from holdfast.cli.output import note, print_json, showing_stages
+from holdfast.cli.summary import print_stages, stages_summary
+
+if TYPE_CHECKING:
+    from holdfast.cli.tabular import TrainingTable
+
+
+def fit(
+    table: TableArgument,
+    label: LabelOption,
+    environment: EnvironmentOption,
+    out: Annotated[Path, typer.Option("--out", help="Folder to save to.", metavar="DIR")],
+    drop: DropOption = [],  # noqa: B006 - typer copies defaults
+    text: TextOption = [],  # noqa: B006
+    categorical: CategoricalOption = [],  # noqa: B006
+    estimator: EstimatorOption = "logistic",
+    method: Annotated[
+        str, typer.Option("--method", help="pi, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME")
+    ] = "pi",
+    halves: Annotated[str, typer.Option("--halves", help="For pi: hard or soft.", metavar="KIND")] = "hard",
+    environment_by: PeriodOption = None,
+    seed: SeedOption = 0,
+    jobs: JobsOption = 1,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit a classifier on a table and save it.
+
+    Columns that are neither label, environment nor dropped are features. Numbers are scaled, missing ones become the
+    median with a column that says so; texts are levels (missing is a level, rare ones are grouped); dates become days,
+    month and weekday.
+    """
+    from holdfast.cli.estimators import ESTIMATORS, find, make_estimator, make_method
+    from holdfast.cli.saving import check_folder
+    from holdfast.cli.table_classifier import TableClassifier
+    from holdfast.cli.tabular import check_period, read_training
+
+    entry = find(ESTIMATORS, estimator, "estimator")
+    classifier = make_method(method, make_estimator(estimator), halves=halves, random_state=seed, n_jobs=jobs)
+    check_period(environment_by)
+    check_folder(out, overwrite=overwrite)  # before hours of fitting
+    training = read_training(
+        str(table),
+        label=label,
+        environments=environment,
+        period=environment_by,
+        drop=drop,
+        text=text,
+        categorical=categorical,
+    )
+    for remark in training.notes:
+        note(f"note: {remark}")
+    with showing_stages(f"fitting {method} with {estimator} on {len(training.y):,} rows"):
+        names = {"estimator": estimator, "method": method}
+        fitted = TableClassifier.fit(training, classifier, dense=entry.dense, names=names)
+    fitted.save(out, overwrite=overwrite)
+    result = _result(training, fitted.classifier, names=names, seed=seed, out=out)
+    if as_json:
+        print_json(result)
+    else:
+        _print(result)
+
+
+def _result(training: TrainingTable, classifier: Any, *, names: dict[str, str], seed: int, out: Path) -> dict[str, Any]:
+    """Return everything that is reported about a fit, as JSON values."""
+    schema = training.roles.schema
+    return {
+        **names,
+        "seed": seed,
+        "n_rows": len(training.y),
+        "label": training.roles.label,
+        "classes": [str(label) for label in classifier.classes_],
+        "columns": {column.name: column.kind for column in schema.columns},
+        "left_out": dict(schema.left_out),
+        **stages_summary(training.y, training.environments, classifier),
+        "out": out,
+    }
+
+
+def _print(result: dict[str, Any]) -> None:
+    kinds = list(result["columns"].values())
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    print(
+        f"Fitted {result['method']} with {result['estimator']} on {result['n_rows']:,} rows; features: {counts}; "
+        f"{len(result['classes'])} classes of {result['label']!r}."
+    )
+    print_stages(result)
+    print(f"\nSaved to {result['out']}. Next: holdfast predict {result['out']} TABLE --out FILE")

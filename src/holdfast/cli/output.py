@@ -1,0 +1,185 @@
+"""Text tables, JSON, warnings and progress: everything that reaches the terminal."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+WIDEST = 100  # tables grow no further, however wide the terminal
+SHORTEST = 8  # names are cut no further, however narrow it is
+_shown: list[str] = []  # warnings of this run, for the JSON results
+
+
+def print_json(result: Mapping[str, Any]) -> None:
+    """Print one JSON object, NaN as null, with the warnings of the run."""
+    print(json.dumps(_plain({**result, "warnings": list(_shown)}), ensure_ascii=False))
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table under its title, text to the left and numbers to the right, no wider than the terminal."""
+    print(f"\n{title}" if title else "")
+    cells = [[format_cell(value) for value in row] for row in rows]
+    columns = list(zip(header, *cells, strict=True))
+    is_number = [
+        all(isinstance(value, int | float) and not isinstance(value, bool) for value in column)
+        for column in zip(*rows, strict=True)
+    ]
+    widths = _fitting_widths(columns)
+    for row in [list(header), *cells]:
+        line = [
+            _cut(cell, width).rjust(width) if number else _cut(cell, width).ljust(width)
+            for cell, width, number in zip(row, widths, is_number, strict=True)
+        ]
+        print("  " + "  ".join(line).rstrip())
+
+
+def _fitting_widths(columns: Sequence[Sequence[str]]) -> list[int]:
+    """Return the columns' widths; where they are too wide together, names are cut, numbers never."""
+    widths = [max(map(len, column)) for column in columns]
+    excess = 2 * len(columns) + sum(widths) - min(shutil.get_terminal_size().columns, WIDEST)
+    names = [i for i, column in enumerate(columns) if not all(cell[:1] in "-+–0123456789" for cell in column[1:])]
+    while excess > 0 and names:
+        widest = max(names, key=lambda i: widths[i])
+        if widths[widest] <= SHORTEST:
+            break
+        widths[widest], excess = widths[widest] - 1, excess - 1
+    return widths
+
+
+def format_cell(value: Any) -> str:
+    """Return a number with three decimals, a count with thousands separated, text as it is."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return "–" if math.isnan(value) else f"{value:.3f}"
+    return str(value)
+
+
+def format_score(value: float, low: float, high: float) -> str:
+    """Return a value with its interval.
+
+    Examples
+    --------
+    >>> format_score(0.75, 0.5, 0.9)
+    '0.750 [0.500, 0.900]'
+    """
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def note(text: str) -> None:
+    """Print a remark to stderr."""
+    print(text, file=sys.stderr)
+
+
+@contextmanager
+def showing_warnings() -> Iterator[None]:
+    """Print each different warning once, as one line on stderr, and keep it for the JSON results."""
+    _shown.clear()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = " ".join(str(message).split())
+        if text not in _shown:
+            _shown.append(text)
+            note(f"warning: {text}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def showing_stages(what: str) -> Iterator[None]:
+    """Show on stderr what the library logs while it works: a status line on a terminal, lines elsewhere."""
+    if not sys.stderr.isatty():
+        with _listening(_Lines()):
+            note(f"{what} …")
+            yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{what} …") as status, _listening(_Status(status, what)):
+        yield
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[str], None]]:
+    """Show how far a known number of steps has come; the block calls the given function at the start of each."""
+    if not sys.stderr.isatty():
+        n_started = 0
+
+        def line(step: str) -> None:
+            nonlocal n_started
+            n_started += 1
+            note(f"{what} {n_started} of {total}: {step}")
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total, completed=-1)
+        yield lambda step: bar.update(task, description=step, advance=1)
+
+
+class _Lines(logging.Handler):
+    """Prints each record as a line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(f"  {record.getMessage()}")
+
+
+class _Status(logging.Handler):
+    """Shows the latest record behind the spinner."""
+
+    def __init__(self, status: Any, what: str) -> None:
+        super().__init__()
+        self.status, self.what = status, what
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.status.update(f"{self.what} … {record.getMessage()}")
+
+
+@contextmanager
+def _listening(handler: logging.Handler) -> Iterator[None]:
+    """Attach a handler to the package's logger for a while."""
+    logger = logging.getLogger("holdfast")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _plain(value: Any) -> Any:
+    """Return the value in JSON's types, NaN and infinity as None."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):  # numpy
+        return _plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value) if isinstance(value, Path) else value

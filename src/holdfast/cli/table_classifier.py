@@ -1,0 +1,100 @@
+"""A classifier with the preprocessing of its table: what `fit` saves, and what `predict` and `evaluate` load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.tabular import TableRoles, TrainingTable
+from holdfast.datasets.tables import Table
+from holdfast.exceptions import SavedModelError, TableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+CHUNK_ROWS = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a classifier says about some rows."""
+
+    kept: pd.DataFrame  # columns handed through
+    labels: NDArray[Any]  # (n_rows,)
+    probabilities: NDArray[np.float64] | None  # (n_rows, n_classes); None where the estimator has none
+
+
+@dataclass(frozen=True, eq=False)
+class TableClassifier:
+    """Turns rows of a table into predicted labels and probabilities."""
+
+    roles: TableRoles
+    pipeline: Any  # fitted: "features" makes a matrix of plain features, "classifier" is one of our methods
+    names: dict[str, str]  # of the estimator and the method, as the command line knows them
+
+    @classmethod
+    def fit(cls, training: TrainingTable, classifier: Any, *, dense: bool, names: dict[str, str]) -> TableClassifier:
+        """Fit the preprocessing, then the classifier, on a table."""
+        from sklearn.pipeline import Pipeline
+
+        preprocessor, matrix = fit_preprocessor(training, dense=dense)
+        classifier.fit(matrix, training.y, environments=training.environments)
+        pipeline = Pipeline([("features", preprocessor), ("classifier", classifier)])
+        return cls(training.roles, pipeline, names)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> TableClassifier:
+        """Load what `save` wrote."""
+        from holdfast.checkpoints import load, read_manifest
+
+        extra = read_manifest(folder)["extra"]
+        if "table" not in extra:
+            raise SavedModelError(
+                f"{folder} holds a classifier that was not fitted on a table. Pass a folder that 'holdfast fit' wrote."
+            )
+        return cls(TableRoles.from_dict(extra["table"]), load(folder), dict(extra["names"]))
+
+    def save(self, folder: str | Path, *, overwrite: bool) -> None:
+        """Save the pipeline, with the table's columns beside it."""
+        from holdfast.checkpoints import save
+
+        save(self.pipeline, folder, overwrite=overwrite, extra={"table": self.roles.to_dict(), "names": self.names})
+
+    @property
+    def classifier(self) -> Any:
+        """The fitted method."""
+        return self.pipeline.named_steps["classifier"]
+
+    def predictions(self, table: Table, keep: Sequence[str] = ()) -> Iterator[Predictions]:
+        """Predict a table in chunks; columns in `keep` are handed through."""
+        schema = self.roles.schema
+        schema.require(table.columns)
+        columns = list(dict.fromkeys([*schema.names(), *keep]))
+        for chunk in table.chunks(columns, schema.types, CHUNK_ROWS):
+            matrix = self.pipeline.named_steps["features"].transform(schema.features(chunk))
+            has_probabilities = hasattr(self.classifier, "predict_proba")
+            yield Predictions(
+                chunk[list(keep)],
+                self.classifier.predict(matrix),
+                self.classifier.predict_proba(matrix) if has_probabilities else None,
+            )
+
+
+def fit_preprocessor(training: TrainingTable, *, dense: bool) -> tuple[Any, Any]:
+    """Return the fitted preprocessor and the matrix of the training rows."""
+    from holdfast.datasets.preprocess import make_preprocessor
+
+    preprocessor = make_preprocessor(training.roles.schema, dense=dense)
+    try:
+        return preprocessor, preprocessor.fit_transform(training.features)
+    except ValueError as problem:
+        if "vocabulary" in str(problem) or "no terms remain" in str(problem):
+            raise TableError(
+                "A --text column has no word that two rows share. Drop it, or leave out --text."
+            ) from problem
+        raise
