@@ -123,7 +123,8 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable label of each row."""
-        return self.classes_[self.outputs(X).argmax(1).numpy()]  # type: ignore[no-any-return]
+        codes = self.outputs(X).argmax(1).numpy()
+        return self.classes_[codes]  # type: ignore[no-any-return]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each label, columns in the order of `classes_`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ from holdfast.environments import Environment, Group, Rows, cross_groups, label_
 from holdfast.estimators import neural_state
 from holdfast.estimators.reading import as_ours, is_text, read_weights
 from holdfast.exceptions import EnvironmentsError, FeaturesError, InputTypeError, LabelsError, ParameterError
-from holdfast.networks import Factory, build_network
+from holdfast.networks import Factory, Network, build_network
 from holdfast.objectives import Objective, make_objective
 from holdfast.risks import Loss, make_loss
 from holdfast.seeding import RandomState, Seeding
@@ -34,6 +35,8 @@ from holdfast.training import (
     train,
     union_of,
 )
+
+_SMALL = 100_000  # parameters: up to here a copy in float64 costs next to nothing
 
 
 class NeuralEstimator(BaseEstimator):
@@ -279,11 +282,19 @@ class NeuralEstimator(BaseEstimator):
         return HeldOut(source, targets, groups)
 
     def outputs(self, X: Any, rows: Rows | None = None) -> Tensor:
-        """Return the network's outputs on all rows (or those listed), (n_rows, n_outputs), in float32, by chunks."""
+        """Return the network's outputs on all rows (or those listed), (n_rows, n_outputs), chunk by chunk.
+
+        Whatever the training's precision, they are computed in float32; small networks on vectors even in float64, so
+        that a row's outputs do not depend in the last digits on the rows beside it.
+        """
         check_is_fitted(self, "network_")
         source = make_source(self._check_rows(X, reset=False), self.vocabulary_)
         device = resolve_device(self.device_)
-        return outputs_on(self.network_, source, device=device, autocast=autocast("fp32", device), rows=rows)
+        network = self.network_
+        n_parameters = sum(parameter.numel() for parameter in network.parameters())
+        if isinstance(network, Network) and len(source.row_shape) == 1 and n_parameters <= _SMALL:
+            network = copy.deepcopy(network).double()
+        return outputs_on(network, source, device=device, autocast=autocast("fp32", device), rows=rows)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return the fitted estimator as values for JSON and tensors by name."""

@@ -112,6 +112,7 @@ class _RGMRun(ObjectiveRun):
                 [*self._own.parameters(), *self._others.parameters()],
                 lr=self.problem.learning_rate,
                 weight_decay=self.problem.weight_decay,
+                fused=True,
             )
         return self._optimizer
 

@@ -49,7 +49,7 @@ def outputs_on(
     autocast: Callable[[], AbstractContextManager[Any]],
     rows: Rows | None = None,
 ) -> Tensor:
-    """Return the network's outputs on all rows (or those listed), (n_rows, n_outputs) float32 on the CPU."""
+    """Return the network's outputs on all rows (or those listed), (n_rows, n_outputs) on the CPU."""
     n_rows = len(source) if rows is None else len(rows)
     size = min(max(_CHUNK_VALUES // max(math.prod(source.row_shape), 1), 64), 4096)
     was_training = network.training
@@ -59,10 +59,17 @@ def outputs_on(
         for start in range(0, n_rows, size):
             chunk = slice(start, start + size) if rows is None else rows[start : start + size]
             with autocast():
-                outputs = network(source.take(chunk).to(device))
-            parts.append(outputs.float().cpu())
+                outputs = network(_matching(source.take(chunk), network).to(device))
+            parts.append((outputs if outputs.dtype == torch.float64 else outputs.float()).cpu())
     network.train(was_training)
     return torch.cat(parts)
+
+
+def _matching(inputs: Tensor, network: nn.Module) -> Tensor:
+    """Return inputs for a network in float64 as float64; token numbers stay as they are."""
+    parameter = next(network.parameters(), None)
+    double = parameter is not None and parameter.dtype == torch.float64 and inputs.is_floating_point()
+    return inputs.double() if double else inputs
 
 
 @dataclass(frozen=True, eq=False)
