@@ -1,0 +1,131 @@
+"""Rows of X as blocks for linear models: never a copy of X, whether it is an array, a memory map or a sparse matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from holdfast.environments import Rows, take_rows
+
+Array = NDArray[np.float64]
+Block = Any  # (n_block_rows, n_features) float64, dense or CSR
+
+BLOCK_NUMBERS = 131_072  # float64 numbers in a block: 1 MiB stays in the second-level cache between two uses
+SHIFT_AT = 30.0  # a column whose mean exceeds so many standard deviations is shifted before it is squared
+N_SAMPLED_ROWS = 2_000
+
+
+class Design:
+    """The matrix [X − shift, 1] of a linear model, read in blocks of rows.
+
+    Parameters
+    ----------
+    X : ndarray, memory map or sparse matrix of shape (n_rows, n_features)
+        Features. Read block by block on every pass.
+    fit_intercept : bool
+        Whether a column of ones is appended. Without it nothing is shifted.
+    transform : callable or None
+        Applied to each block of rows (fitted transformers of a pipeline, when X does not fit in memory).
+
+    Notes
+    -----
+    Coefficients are those of the original columns, so a penalty on them needs no translation; only the intercept moves,
+    by shift·coefficients. Columns are shifted when their mean would swamp their spread, and a sample of the rows is
+    enough to say so: any shift gives the same problem.
+    """
+
+    def __init__(
+        self, X: Any, *, fit_intercept: bool = True, transform: Callable[[Any], Any] | None = None, width: int = 1
+    ) -> None:
+        self.X, self.fit_intercept, self.transform = X, fit_intercept, transform
+        self.n_rows = int(X.shape[0])
+        sample = self._float_block(slice(0, self.n_rows, max(1, self.n_rows // N_SAMPLED_ROWS)))
+        self.n_features = int(sample.shape[1])
+        self.n_columns = self.n_features + fit_intercept
+        self.shift: Array | None = None
+        if sparse.issparse(sample):
+            self.spread = np.sqrt(np.asarray(sample.multiply(sample).mean(axis=0)).ravel())
+            self.block_rows = self.n_rows if transform is None else N_SAMPLED_ROWS
+        else:
+            with np.errstate(all="ignore"):  # values that are not finite are reported where they enter a risk
+                mean, self.spread = sample.mean(axis=0), sample.std(axis=0)
+            if fit_intercept and (np.abs(mean) > SHIFT_AT * self.spread).any():
+                self.shift = mean
+            self.block_rows = max(64, BLOCK_NUMBERS // max(self.n_features, width**2))
+        self.spread = np.where(self.spread > 0, self.spread, 1.0)
+
+    def _float_block(self, rows: slice) -> Block:
+        """Return rows as float64, transformed, not yet shifted."""
+        block = self.X[rows]
+        if self.transform is not None:
+            block = self.transform(block)
+        if sparse.issparse(block):
+            return sparse.csr_matrix(block, dtype=np.float64)
+        return np.asarray(block, dtype=np.float64)
+
+    def blocks(self) -> Iterator[tuple[slice, Block]]:
+        """Yield (rows, block) over all rows in order."""
+        for start in range(0, self.n_rows, self.block_rows):
+            rows = slice(start, min(start + self.block_rows, self.n_rows))
+            block = self._float_block(rows)
+            yield rows, block if self.shift is None else block - self.shift
+
+    def sample(self, rows: Rows) -> Design:
+        """Return the design of some rows, held in memory, in the same coordinates."""
+        part = object.__new__(Design)
+        part.__dict__.update(self.__dict__)
+        part.X, part.n_rows = take_rows(self.X, rows), len(rows)
+        if sparse.issparse(part.X):
+            part.block_rows = part.n_rows
+        return part
+
+    def forward(self, coefficients: Array) -> Array:
+        """Return [X − shift, 1] @ coefficients, of shape (n_rows, n_outputs)."""
+        outputs = np.zeros((self.n_rows, coefficients.shape[1]))
+        if not coefficients.any():
+            return outputs
+        for rows, block in self.blocks():
+            outputs[rows] = block @ coefficients[: self.n_features]
+            if self.fit_intercept:
+                outputs[rows] += coefficients[self.n_features]
+        return outputs
+
+    def transposed(self, outputs: Array) -> Array:
+        """Return [X − shift, 1]ᵀ @ outputs, of shape (n_columns, n_outputs)."""
+        total = np.zeros((self.n_columns, outputs.shape[1]))
+        for rows, block in self.blocks():
+            total[: self.n_features] += block.T @ outputs[rows]
+        if self.fit_intercept:
+            total[self.n_features] = outputs.sum(axis=0)
+        return total
+
+    def to_original(self, coefficients: Array) -> tuple[Array, Array]:
+        """Return (coef, intercept) for unshifted rows, of shapes (n_outputs, n_features) and (n_outputs,)."""
+        coef = coefficients[: self.n_features]
+        intercept = coefficients[self.n_features] if self.fit_intercept else np.zeros(coef.shape[1])
+        return coef.T.copy(), intercept - (0.0 if self.shift is None else self.shift @ coef)
+
+    def from_original(self, coef: Array, intercept: Array) -> Array:
+        """Return the inverse of `to_original`, of shape (n_columns, n_outputs)."""
+        if not self.fit_intercept:
+            return np.array(coef.T)
+        moved = intercept + (0.0 if self.shift is None else coef @ self.shift)
+        return np.vstack([coef.T, moved[None, :]])
+
+
+def scale_rows(block: Block, weights: Array) -> Block:
+    """Return the block with every row multiplied by its weight, of the block's own kind."""
+    if sparse.issparse(block):
+        return sparse.csr_matrix(
+            (block.data * np.repeat(weights, np.diff(block.indptr)), block.indices, block.indptr), shape=block.shape
+        )
+    return block * weights[:, None]
+
+
+def dense(matrix: Any) -> Array:
+    """Return a product as a plain array."""
+    return matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)

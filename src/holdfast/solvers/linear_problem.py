@@ -1,0 +1,101 @@
+"""Group risks of a linear model: rows of X in blocks, a loss, and a matrix that says which rows weigh how much where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from holdfast.environments import Group, Rows
+from holdfast.solvers.linear_design import Design, dense, scale_rows
+from holdfast.solvers.linear_losses import LinearLoss
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearProblem:
+    """Minimize max_g R_g(w) + ½λ‖w‖², where R_g is the weighted mean loss of group g's rows."""
+
+    design: Design
+    loss: LinearLoss
+    y: NDArray[Any]  # (n_rows,) codes or targets
+    group_rows: Any  # CSR (n_rows, n_groups): each column is a probability distribution over the rows
+    penalty: float  # λ
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Number of columns (with the intercept) and of outputs: the shape of the coefficients."""
+        return self.design.n_columns, self.loss.n_outputs
+
+    @cached_property
+    def penalties(self) -> Array:
+        """λ for each coefficient, 0 for intercepts."""
+        result = np.full(self.shape, self.penalty)
+        result[self.design.n_features :] = 0.0
+        return result
+
+    def gauge(self, coefficients: Array) -> Array:
+        """Return coefficients of the same probabilities that sum to zero over the classes, where there are several."""
+        return coefficients - coefficients.mean(axis=1, keepdims=True) if self.shape[1] > 1 else coefficients
+
+    def risks(self, z: Array) -> Array:
+        """Return the risk of every group, of shape (n_groups,)."""
+        return np.asarray(self.group_rows.T @ self.loss.values(z, self.y))
+
+    def gradients(self, z: Array, groups: NDArray[np.intp]) -> Array:
+        """Return the gradients of some groups' risks, of shape (n, n_columns, n_outputs)."""
+        design = self.design
+        weights = self.group_rows if len(groups) == self.group_rows.shape[1] else self.group_rows[:, groups]
+        residuals = self.loss.gradients(z, self.y)
+        result = np.zeros((len(groups), *self.shape))
+        for k in range(self.shape[1]):
+            scaled = scale_rows(weights, residuals[:, k])  # fewer numbers than in X: a row lies in few groups
+            for rows, block in design.blocks():
+                result[:, : design.n_features, k] += dense(_rows_of(scaled, rows).T @ block)
+            if design.fit_intercept:
+                result[:, design.n_features, k] = np.asarray(scaled.sum(axis=0)).ravel()
+        return result
+
+    def sample(self, groups: Sequence[Group], n_rows: int) -> LinearProblem | None:
+        """Return the problem on about `n_rows` rows, evenly spaced in each group; None when that saves little."""
+        share = max(n_rows // len(groups), 1)
+        parts = []
+        for group in groups:
+            step = -(-len(group) // share)
+            parts.append(
+                Group(group.name, group.rows[::step], None if group.weights is None else group.weights[::step])
+            )
+        if any(part.weights is not None and not part.weights.sum() > 0 for part in parts):
+            return None
+        rows = np.unique(np.concatenate([part.rows for part in parts]))
+        if 4 * len(rows) > self.design.n_rows:
+            return None
+        moved = [Group(part.name, np.searchsorted(rows, part.rows), part.weights) for part in parts]
+        return LinearProblem(
+            self.design.sample(rows), self.loss, self.y[rows], group_matrix(moved, len(rows)), self.penalty
+        )
+
+
+def group_matrix(groups: Sequence[Group], n_rows: int) -> Any:
+    """Return the CSR matrix (n_rows, n_groups) whose columns are the groups' distributions over the rows."""
+    rows: Rows = np.concatenate([group.rows for group in groups])
+    columns = np.repeat(np.arange(len(groups), dtype=np.int32), [len(group) for group in groups])
+    values = np.concatenate([group.probabilities() for group in groups])
+    matrix = sparse.csr_matrix((values, (rows, columns)), shape=(n_rows, len(groups)))
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def _rows_of(matrix: Any, rows: slice) -> Any:
+    """Return rows of a CSR matrix as a view, without the copies of an index."""
+    bounds = matrix.indptr[rows.start : rows.stop + 1]
+    entries = slice(bounds[0], bounds[-1])
+    return sparse.csr_matrix(
+        (matrix.data[entries], matrix.indices[entries], bounds - bounds[0]), shape=(len(bounds) - 1, matrix.shape[1])
+    )
