@@ -8,6 +8,7 @@ import numpy as np
 
 from holdfast.estimators.base import StableClassifier, check_choice, warn_single_environment
 from holdfast.estimators.predict_then_interpolate import PredictThenInterpolate
+from holdfast.exceptions import ParameterError
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stages.interpolate import choose_solver
 from holdfast.stages.partition import (
@@ -36,7 +37,9 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
     halves : "hard" or "soft"
         Rows cut by whether the judge is right, or every row in both halves, weighted by the judge's probability.
     rounds : int
-        How often stages 1 and 2 are repeated with the halves as the new environments.
+        Largest number of rounds of stages 1 and 2: each further one cuts the halves again, by judges that are already
+        best in the worst half of their own environment, for a second unstable feature behind the first. It stops by
+        itself when nothing changes. Needs hard halves.
     reweight_rounds : int
         Largest number of fits of each fold by the reweighting solver.
     objective : "max" or "online"
@@ -69,6 +72,8 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         duality gap of the convex solver, the regret gap of reweighting, NaN for networks).
     estimator_ : fitted estimator over class codes
     solver_ : str
+    rounds_ : int
+        Rounds that changed the halves.
     history_ : list of dict, one for each iteration, round or epoch
     classes_, n_features_in_, feature_names_in_
 
@@ -176,3 +181,11 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         """Refuse values outside of what the parameters may be."""
         check_choice(self, "halves", ("hard", "soft"))
         check_choice(self, "objective", ("max", "online"))
+        if not isinstance(self.rounds, int | np.integer) or self.rounds < 1:
+            raise ParameterError(
+                f"The 'rounds' parameter of PIClassifier must be an integer >= 1. Got {self.rounds!r} instead."
+            )
+        if self.rounds > 1 and self.halves != "hard":
+            raise ParameterError(
+                "The 'rounds' parameter of PIClassifier above 1 needs halves='hard'. Set one of the two."
+            )

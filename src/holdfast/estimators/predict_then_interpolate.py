@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,10 +11,12 @@ from holdfast.environments import Group, Partition
 from holdfast.estimators.base import StableEstimator
 from holdfast.estimators.erm import fit_erm
 from holdfast.estimators.reading import TrainingRows
+from holdfast.estimators.refinement import refine_halves
 from holdfast.fitting import last_step
 from holdfast.seeding import RandomState, Seeding
+from holdfast.solvers import Solution
 from holdfast.stages.interpolate import minimize_worst_case_risk
-from holdfast.stages.partition import halves_as_groups
+from holdfast.stages.partition import halves_as_groups, large_halves
 from holdfast.stages.predict import EnvironmentClassifier, fit_environment_classifiers
 
 
@@ -21,6 +24,7 @@ class PredictThenInterpolate(StableEstimator):
     """Stages 1 and 3 and their settings."""
 
     solver: str
+    rounds: int = 1
     objective: str
     selection: str | None
     reweight_rounds: int
@@ -52,18 +56,48 @@ class PredictThenInterpolate(StableEstimator):
         self, estimator: Any, training: TrainingRows, seeding: Seeding, *, n_classes: int | None, validation: Any
     ) -> None:
         """Minimize the worst-case risk over the halves, and keep what was found."""
-        halves = halves_as_groups(
-            self.partitions_,
-            min_group_size=self.min_group_size,
-            sample_weight=training.sample_weight,
-            group_labels=training.group_labels,
+        options: dict[str, Any] = {
+            "min_group_size": self.min_group_size,
+            "sample_weight": training.sample_weight,
+            "group_labels": training.group_labels,
+        }
+        groups = halves_as_groups(self.partitions_, **options)
+        self.rounds_ = 1
+        if self.rounds > 1:
+            halves, self.rounds_ = self._refine(estimator, training, seeding, n_classes)
+            groups = large_halves(halves, **options)
+        self.groups_ = groups or _environment_groups(training)
+        solution = self._minimize(estimator, training, self.groups_, seeding, n_classes, validation)
+        self._keep(solution)
+
+    def _refine(
+        self, estimator: Any, training: TrainingRows, seeding: Seeding, n_classes: int | None
+    ) -> tuple[list[Group], int]:
+        """Cut the halves again, by judges that are best in the worst half of their own environment."""
+
+        def fit_judge(groups: Sequence[Group], environment: str, number: int) -> Solution:
+            streams = seeding.child("round", number, environment)
+            return self._minimize(estimator, training, groups, streams, n_classes, None)
+
+        return refine_halves(
+            self.partitions_, training, fit_judge, rounds=self.rounds, min_group_size=self.min_group_size
         )
-        self.groups_ = halves or _environment_groups(training)
-        solution = minimize_worst_case_risk(
+
+    def _minimize(
+        self,
+        estimator: Any,
+        training: TrainingRows,
+        groups: Sequence[Group],
+        seeding: Seeding,
+        n_classes: int | None,
+        validation: Any,
+    ) -> Solution:
+        """Minimize the worst-case risk over groups with this estimator's settings."""
+        return minimize_worst_case_risk(
             estimator,
             training.X,
             training.y,
-            self.groups_,
+            groups,
             n_classes=n_classes,
             seeding=seeding,
             solver=self.solver_,
@@ -74,7 +108,6 @@ class PredictThenInterpolate(StableEstimator):
             selection=self.selection,
             n_jobs=self.n_jobs,
         )
-        self._keep(solution)
 
     def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
         """Fit plain ERM: with one environment there is nothing to compare."""
@@ -84,7 +117,7 @@ class PredictThenInterpolate(StableEstimator):
         self.partitions_, self.groups_ = (), ()
         self.group_risks_ = np.empty(0)
         self.worst_case_risk_ = self.gap_ = float("nan")
-        self.solver_ = "erm"
+        self.solver_, self.rounds_ = "erm", 1
         self.history_ = getattr(last_step(self.estimator_), "history_", [])
         return self
 

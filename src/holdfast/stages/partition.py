@@ -197,21 +197,44 @@ def halves_as_groups(
 
     Empty and small halves are dropped with a warning. `group_labels` are codes of shape (n_rows,) and their names.
     """
-    groups, empty, all_mistaken, small = [], [], [], []
-    for partition in partitions:
-        correct, mistaken = partition.groups()
-        if not len(mistaken):
-            empty.append(f"{partition.judged} judged by {partition.judge}")
-        if not len(correct):
-            all_mistaken.append(f"{partition.judged} judged by {partition.judge}")
-        for half in (correct, mistaken):
-            for group in _refine(half.weighted(sample_weight), group_labels):
-                if 0 < group.effective_size() < min_group_size:
-                    small.append(f"{group.name} ({group.effective_size():.0f})")
-                elif group.effective_size() > 0:
-                    groups.append(group)
-    _warn_of_halves(empty, all_mistaken, small, min_group_size)
-    return tuple(groups)
+    empty = [f"{p.judged} judged by {p.judge}" for p in partitions if not len(p.mistaken)]
+    if empty:
+        warnings.warn(
+            f"nobody is mistaken (alpha = 1) in {listed(empty)}: the conditional is the same there, and the empty half "
+            "is dropped.",
+            EmptyPartitionWarning,
+            stacklevel=3,
+        )
+    all_mistaken = [f"{p.judged} judged by {p.judge}" for p in partitions if not len(p.correct)]
+    if all_mistaken:
+        warnings.warn(
+            f"everybody is mistaken (alpha = 0) in {listed(all_mistaken)}: the correlation is reversed between them, "
+            "and the environments themselves are interpolated.",
+            AllMistakenWarning,
+            stacklevel=3,
+        )
+    halves = [half for partition in partitions for half in partition.groups() if len(half)]
+    return large_halves(halves, min_group_size=min_group_size, sample_weight=sample_weight, group_labels=group_labels)
+
+
+def large_halves(
+    halves: Sequence[Group],
+    *,
+    min_group_size: int,
+    sample_weight: Weights | None = None,
+    group_labels: tuple[NDArray[np.intp], Sequence[str]] | None = None,
+) -> tuple[Group, ...]:
+    """Weight halves, refine them by a known bias, and drop the small ones with a warning."""
+    parts = [part for half in halves for part in _refine(half.weighted(sample_weight), group_labels)]
+    small = [f"{g.name} ({g.effective_size():.0f})" for g in parts if 0 < g.effective_size() < min_group_size]
+    if small:
+        warnings.warn(
+            f"{len(small)} half or halves are below min_group_size={min_group_size} (effective) rows and are dropped: "
+            f"{listed(small)}. Lower min_group_size to keep them.",
+            SmallGroupWarning,
+            stacklevel=3,
+        )
+    return tuple(group for group in parts if group.effective_size() >= min_group_size)
 
 
 def warn_of_constant_judges(
@@ -263,31 +286,6 @@ def _refine(half: Group, group_labels: tuple[NDArray[np.intp], Sequence[str]] | 
         weights = None if half.weights is None else half.weights[inside]
         refined.append(Group(f"{half.name}, {names[code]}", half.rows[inside], weights))
     return refined
-
-
-def _warn_of_halves(empty: list[str], all_mistaken: list[str], small: list[str], min_group_size: int) -> None:
-    """Give one warning for each kind of degenerate half."""
-    if empty:
-        warnings.warn(
-            f"nobody is mistaken (alpha = 1) in {listed(empty)}: the conditional is the same there, and the empty half "
-            "is dropped.",
-            EmptyPartitionWarning,
-            stacklevel=4,
-        )
-    if all_mistaken:
-        warnings.warn(
-            f"everybody is mistaken (alpha = 0) in {listed(all_mistaken)}: the correlation is reversed between them, "
-            "and the environments themselves are interpolated.",
-            AllMistakenWarning,
-            stacklevel=4,
-        )
-    if small:
-        warnings.warn(
-            f"{len(small)} half or halves are below min_group_size={min_group_size} (effective) rows and are dropped: "
-            f"{listed(small)}. Lower min_group_size to keep them.",
-            SmallGroupWarning,
-            stacklevel=4,
-        )
 
 
 def _as_environments(environments: Any, n_rows: int) -> tuple[Environment, ...]:
