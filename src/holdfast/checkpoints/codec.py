@@ -70,7 +70,8 @@ class Encoder:
         if isinstance(value, np.ndarray | np.generic | np.dtype | np.random.Generator | np.random.RandomState):
             return self._encode_numpy(value, where)
         if kind in _DATES.values():
-            return {"$": "date", "kind": kind.__name__, "value": value.isoformat()}
+            node = {"$": "date", "kind": kind.__name__, "value": value.isoformat()}
+            return node | {"fold": 1} if getattr(value, "fold", 0) else node
         if kind is datetime.timedelta:
             return {"$": "timedelta", "value": [value.days, value.seconds, value.microseconds]}
         name = saved_name(kind)
@@ -190,6 +191,10 @@ class Decoder:
             array[i] = self._decode(item)
         return array.reshape(tuple(node["shape"]))
 
+    def _date(self, node: Node) -> Any:
+        value = _DATES[node["kind"]].fromisoformat(node["value"])
+        return value.replace(fold=1) if "fold" in node else value
+
     def _generator(self, node: Node) -> Any:
         state = self._decode(node["state"])
         if state["bit_generator"] not in ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"):
@@ -282,7 +287,7 @@ def _refused(value: Any, where: str, advice: str) -> UntrustedFileError:
 
 _DECODERS: dict[str, Callable[[Decoder, Node], Any]] = {
     "array": lambda decoder, node: decoder._arrays.array(node),
-    "date": lambda _, node: _DATES[node["kind"]].fromisoformat(node["value"]),
+    "date": Decoder._date,
     "dict": Decoder._dict,
     "dtype": lambda _, node: _dtype(node["value"]),
     "estimator": Decoder._estimator,

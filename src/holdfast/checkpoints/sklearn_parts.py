@@ -159,6 +159,8 @@ def _walk(schema: Any, file: str) -> tuple[set[str], list[str]]:
                 if not is_trusted(loader, name):
                     refused.add(refused_name(loader, name))
                 types.add(name)
+                if loader == "DictNode" and any("bool" in key["__class__"] for key in item["key_types"]["content"]):
+                    refused.add("a dictionary with True and False as keys")  # skops would read "False" as True
                 if "file" in item:
                     if type(item["__id__"]) is not int or item["__id__"] <= 0:
                         raise UntrustedFileError(f"{file} refers to a member without an identity. It was not loaded.")

@@ -56,7 +56,7 @@ _FUNCTIONS = {
         ("univariate_selection", "chi2"),
         ("mutual_info", "mutual_info_classif"),
     )
-}
+} | {"sklearn.utils.validation.check_array"}
 # Kind of node -> types that it may build. Public estimators are added to ObjectNode; nothing else is loaded.
 _TRUSTED: dict[str, set[str]] = {
     "DTypeNode": {"numpy.dtype"},
@@ -74,6 +74,7 @@ _TRUSTED: dict[str, set[str]] = {
     "MaskedArrayNode": {"numpy.ma.MaskedArray"},
     "NdArrayNode": {"numpy.ndarray"} | _SCALARS,
     "ObjectNode": _OBJECTS,
+    "PartialNode": {"functools.partial"},  # of the functions above: boosting with categories holds one
     "RandomGeneratorNode": {"numpy.random._generator.Generator"},
     "RandomStateNode": {"numpy.random.mtrand.RandomState"},
     "SetNode": {"builtins.set"},
@@ -83,8 +84,7 @@ _TRUSTED: dict[str, set[str]] = {
     },
     "TreeNode": {"sklearn.tree._tree.Tree"},
     "TupleNode": {"builtins.tuple"},
-    # bool is left out: as the type of a dictionary's key it would turn "False" into True.
-    "TypeNode": {f"builtins.{name}" for name in ("str", "int", "float")} | _SCALARS - {"numpy.bool", "numpy.bool_"},
+    "TypeNode": {f"builtins.{name}" for name in ("str", "int", "float", "bool")} | _SCALARS,
 }
 
 
