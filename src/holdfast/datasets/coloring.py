@@ -117,6 +117,10 @@ class ColoredImages:
         dense = color_images(self.images, self.colors, self.n_colors)
         return dense if dtype is None else dense.astype(dtype, copy=False)
 
+    def dense(self, rows: Any) -> NDArray[np.float32]:
+        """Return these rows (numbers, a slice or a mask) as one array, (n_rows, n_colors, height, width)."""
+        return color_images(self.images[rows], self.colors[rows], self.n_colors)
+
     def recolor(self, colors: Codes) -> ColoredImages:
         """Return the same images in other colors."""
         return ColoredImages(self.images, colors, self.n_colors)

@@ -1,0 +1,130 @@
+"""Fetching files: several sources, a timeout, retries, a `.part` file until the checksum is right."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import logging
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from holdfast.exceptions import DatasetError, StorageError
+
+log = logging.getLogger(__name__)
+
+TIMEOUT = 30.0  # seconds without a byte
+RETRIES = 2  # after the first attempt, for each source
+_BLOCK = 1 << 20
+_NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
+
+Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known
+
+
+def fetch(
+    urls: Sequence[str],
+    target: Path,
+    *,
+    check: Callable[[Path], None],
+    timeout: float = TIMEOUT,
+    retries: int = RETRIES,
+    progress: Progress | None = None,
+) -> Path:
+    """Download a file from the first source that delivers what it should.
+
+    Parameters
+    ----------
+    urls : sequence of str
+        Sources, tried in order; https, http or file.
+    target : Path
+        Where the file goes. It appears there only when it is complete and checked.
+    check : callable
+        Raises `DatasetError` when the file is not the expected one.
+    timeout : float, default=30
+        Seconds without a byte after which an attempt is given up.
+    retries : int, default=2
+        Further attempts at each source.
+    progress : callable, optional
+        Called with the file's name, the bytes so far and, if known, in all.
+    """
+    part = target.with_name(target.name + ".part")
+    problems = []
+    for url in urls:
+        for attempt in range(retries + 1):
+            try:
+                _download(url, part, timeout, progress)
+                check(part)
+                part.replace(target)
+                return target
+            except _NETWORK_ERRORS as problem:
+                problems.append(f"{url}: {_reason(problem)}")
+                if isinstance(problem, urllib.error.HTTPError) and 400 <= problem.code < 500:
+                    break  # asking again does not help
+                time.sleep(0 if attempt == retries else min(2**attempt, 8) * 0.5)
+            except DatasetError as problem:
+                problems.append(f"{url}: {problem}")
+                break
+            except OSError as problem:
+                raise StorageError(f"{target} cannot be written: {problem.strerror or problem}.") from problem
+            finally:
+                with contextlib.suppress(OSError):
+                    part.unlink(missing_ok=True)
+            log.info("download of %s failed: %s", target.name, problems[-1])
+    tried = "; ".join(dict.fromkeys(problems))
+    raise DatasetError(
+        f"{target.name} could not be downloaded ({tried}). Check the connection, or put the file into {target.parent}."
+    )
+
+
+def check_sha256(expected: str) -> Callable[[Path], None]:
+    """Return a check that a file has this sha256."""
+
+    def check(path: Path) -> None:
+        found = sha256_of(path)
+        if found != expected:
+            raise DatasetError(f"{path.name.removesuffix('.part')} has the sha256 {found}, not {expected}.")
+
+    return check
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def make_folder(folder: Path) -> Path:
+    """Create a folder for downloads, or say why it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise StorageError(f"The folder {folder} cannot be created: {problem.strerror}.") from problem
+    return folder
+
+
+def _download(url: str, part: Path, timeout: float, progress: Progress | None) -> None:
+    """Copy a source into the `.part` file; a short answer is a failed one."""
+    request = urllib.request.Request(url, headers={"User-Agent": "holdfast"})
+    with urllib.request.urlopen(request, timeout=timeout) as answer, part.open("wb") as file:
+        length = answer.headers.get("Content-Length")
+        total = int(length) if length else None
+        done = 0
+        while block := answer.read(_BLOCK):
+            file.write(block)
+            done += len(block)
+            if progress is not None:
+                progress(part.name.removesuffix(".part"), done, total)
+    if total is not None and done != total:
+        raise ConnectionError(f"{done} of {total} bytes arrived")
+
+
+def _reason(problem: Exception) -> str:
+    """Return what went wrong, in a few words."""
+    if isinstance(problem, urllib.error.HTTPError):
+        return f"HTTP {problem.code}"
+    if isinstance(problem, urllib.error.URLError):
+        return str(problem.reason)
+    return str(problem) or type(problem).__name__

@@ -1,0 +1,46 @@
+"""Where files of data sets are looked for, and what is said when they are not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from holdfast.exceptions import DatasetError
+
+DATA_VARIABLE = "HOLDFAST_DATA"
+
+
+def data_folder() -> Path:
+    """Return the folder for data sets: $HOLDFAST_DATA, or `holdfast` in the user's cache folder."""
+    chosen = os.environ.get(DATA_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    cache = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    return (Path(cache) if cache else Path.home() / ".cache") / "holdfast"
+
+
+def candidate_folders(folder: Path | str | None, subfolders: Sequence[str]) -> list[Path]:
+    """Return the folder itself and its usual subfolders, those that exist."""
+    base = data_folder() if folder is None else Path(folder)
+    if folder is not None and not base.is_dir():
+        what = "is a file" if base.exists() else "does not exist"
+        raise DatasetError(f"The folder {base} {what}. Pass the folder that holds the data set's files.")
+    return [path for path in (base, *(base / name for name in subfolders)) if path.is_dir()]
+
+
+def find_file(name: str, folders: Iterable[Path], *names: str) -> Path | None:
+    """Return the first folder's file that has one of the names, or None."""
+    for folder in folders:
+        for candidate in (name, *names):
+            if (folder / candidate).is_file():
+                return folder / candidate
+    return None
+
+
+def missing_file(dataset: str, name: str, folder: Path | str | None, *, remedy: str | None = None) -> DatasetError:
+    """Return the error for a file that is in none of the folders, with what to do about it."""
+    base = data_folder() if folder is None else Path(folder)
+    if remedy is None:
+        remedy = f"data_instructions({dataset!r}) says which files to put where."
+    return DatasetError(f"Data set {dataset!r} needs {name}, which is not in {base}. {remedy}")

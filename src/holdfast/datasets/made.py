@@ -1,0 +1,146 @@
+"""Small made files in the formats that the loaders read, for trying things out without the real data."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.datasets.ask2me import ATTRIBUTES, FILE, LABEL
+from holdfast.datasets.checks import check_choice
+from holdfast.datasets.coloring import agreeing_codes
+from holdfast.datasets.downloads import make_folder
+from holdfast.datasets.idx import idx_bytes
+from holdfast.seeding import Seeding
+
+
+def make_files(name: str, folder: Path | str, *, seed: int = 0, n_rows: int | None = None) -> Path:
+    """Write a small made data set into a folder, in the format of the real one.
+
+    Parameters
+    ----------
+    name : {"colored_mnist", "beer", "celeba", "ask2me"}
+        Which format.
+
+        - colored_mnist: scikit-learn's digits, enlarged to 28x28; load them with ``verify=False``.
+        - beer: reviews of made words, some of which mean something, as TSV, with ``vectors.npz``.
+        - celeba: patches whose brightness is hair and whose tint is gender, as a zip with ``attrs.npz``.
+        - ask2me: abstracts of made words with 17 attributes. Each attribute has its word; half of them go along with
+          the label, more so where ``breast cancer`` is 1, so that they are unstable.
+    folder : path
+        Created if need be; files of the same names are replaced.
+    seed : int, default=0
+        Draws everything.
+    n_rows : int, optional
+        Rows in all; each format has its own small default.
+
+    Returns
+    -------
+    Path
+        The folder.
+    """
+    write, default = MAKERS[check_choice("name", name, MAKERS)]
+    target = make_folder(Path(folder))
+    write(target, Seeding(seed).generator("made", name), default if n_rows is None else n_rows)
+    return target
+
+
+def _write_mnist(folder: Path, generator: np.random.Generator, n_rows: int) -> None:
+    """Write the four idx files: five sixths training digits."""
+    from sklearn.datasets import load_digits
+
+    images, digits = load_digits(return_X_y=True)
+    rows = generator.permutation(len(digits))[:n_rows]
+    enlarged = np.kron(images[rows].reshape(-1, 8, 8), np.ones((1, 3, 3)))  # (n_rows, 24, 24)
+    pixels = np.pad(enlarged * 255 / 16, ((0, 0), (2, 2), (2, 2))).astype(np.uint8)
+    cut = n_rows * 5 // 6
+    for stem, part in (("train", slice(cut)), ("t10k", slice(cut, None))):
+        for kind, array in (("images-idx3", pixels[part]), ("labels-idx1", digits[rows][part].astype(np.uint8))):
+            (folder / f"{stem}-{kind}-ubyte.gz").write_bytes(gzip.compress(idx_bytes(array), mtime=0))
+
+
+def _write_beer(folder: Path, generator: np.random.Generator, n_rows: int) -> None:
+    """Write train, dev and test tables: 20 words a review, three of which tell the label most of the time."""
+    words = np.array([f"word{i}" for i in range(200)])
+    y = generator.permutation(np.arange(n_rows) % 2)
+    codes = generator.integers(40, 200, size=(n_rows, 20))
+    telling = agreeing_codes(y, 0.9, 2, generator)
+    codes[:, ::7] = generator.integers(0, 20, size=(n_rows, 3)) + 20 * telling[:, None]
+    lines = [f"{label}\t{' '.join(words[row])}\t" for label, row in zip(y, codes, strict=True)]
+    cuts = np.split(np.arange(n_rows), [n_rows * 7 // 10, n_rows * 8 // 10])
+    for name, rows in zip(("train", "dev", "test"), cuts, strict=True):
+        table = ["label\tcomment\trationale", *(lines[row] for row in rows)]
+        (folder / f"{name}.tsv").write_text("\n".join(table) + "\n", encoding="utf-8")
+    vectors = generator.normal(0, 0.4, size=(200, 16)).astype(np.float32)
+    np.savez(folder / "vectors.npz", words=words, vectors=vectors)
+
+
+def _write_celeba(folder: Path, generator: np.random.Generator, n_rows: int) -> None:
+    """Write a zip of 24x20 images and a table with four attributes."""
+    from PIL import Image
+
+    male = np.arange(n_rows) % 2
+    blond = (generator.random(n_rows) < np.where(male == 1, 0.15, 0.4)).astype(int)
+    hat = agreeing_codes(male, 0.8, 2, generator)
+    smiling = generator.integers(2, size=n_rows)
+    pixels = generator.normal(90, 25, size=(n_rows, 24, 20, 3))
+    pixels[:, :8] += 70 * blond[:, None, None, None]  # hair
+    pixels[:, 8:, :, 0] += 50 * male[:, None, None]  # tint
+    pixels[:, :3, :, 2] += 80 * hat[:, None, None]
+    pixels[:, 18:] += 40 * smiling[:, None, None, None]
+    with zipfile.ZipFile(folder / "images.zip", "w") as archive:
+        for row, image in enumerate(pixels.clip(0, 255).astype(np.uint8), start=1):
+            file = io.BytesIO()
+            Image.fromarray(image).save(file, format="PNG")
+            archive.writestr(zipfile.ZipInfo(f"{row:06d}.png"), file.getvalue())
+    names = np.array(["Blond_Hair", "Male", "Wearing_Hat", "Smiling"])
+    np.savez(
+        folder / "attrs.npz", attr_names=names, attrs=np.stack([blond, male, hat, smiling], axis=1).astype(np.int8)
+    )
+
+
+def _write_ask2me(folder: Path, generator: np.random.Generator, n_rows: int) -> None:
+    """Write abstracts: 30 words of 300, one word for each attribute that holds, and words that tell the label."""
+    y = generator.integers(2, size=n_rows)
+    columns = {"breast cancer": generator.integers(2, size=n_rows)}
+    breast = columns["breast cancer"]
+    for i, name in enumerate(name for name in ATTRIBUTES if name != "breast cancer"):
+        agreement = np.where(breast == 1, 0.8, 0.65) if i % 2 == 0 else np.full(n_rows, 0.5)
+        columns[name] = np.where(generator.random(n_rows) < agreement, y, 1 - y)
+    telling = agreeing_codes(y, 0.85, 2, generator)
+    with (folder / FILE).open("w", encoding="utf-8") as file:
+        for row in range(n_rows):
+            file.write(json.dumps(_abstract(row, y, columns, telling, generator)) + "\n")
+
+
+def _abstract(
+    row: int,
+    y: NDArray[Any],
+    columns: Mapping[str, NDArray[Any]],
+    telling: NDArray[Any],
+    generator: np.random.Generator,
+) -> dict[str, Any]:
+    """Return one object: the text, the label and the 17 attributes in the paper's order."""
+    words = [f"Word{i}" for i in generator.integers(40, 300, size=30)]
+    words += [f"word{i + 20 * telling[row]}" for i in generator.integers(20, size=3)]
+    words += [name.replace(" ", "-") for name in ATTRIBUTES if columns[name][row]]
+    flags = {name: int(columns[name][row]) for name in ATTRIBUTES}
+    return {"text": " ".join(generator.permutation(words).tolist()), LABEL: int(y[row]), **flags}
+
+
+MAKERS: Mapping[str, tuple[Callable[[Path, np.random.Generator, int], None], int]] = MappingProxyType(
+    {
+        "colored_mnist": (_write_mnist, 1797),
+        "beer": (_write_beer, 1200),
+        "celeba": (_write_celeba, 600),
+        "ask2me": (_write_ask2me, 1200),
+    }
+)
