@@ -12,36 +12,67 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast import theory
     from holdfast.checkpoints import load as load_model
     from holdfast.checkpoints import save as save_model
+    from holdfast.estimators.balanced import BalancedClassifier
     from holdfast.estimators.erm import ERMClassifier
-    from holdfast.estimators.group_dro import GroupDROClassifier
-    from holdfast.estimators.neural import NeuralClassifier
+    from holdfast.estimators.group_dro import GroupDROClassifier, OracleClassifier
+    from holdfast.estimators.irm import IRMClassifier
+    from holdfast.estimators.neural import NeuralClassifier, NeuralRegressor
     from holdfast.estimators.pi import PIClassifier
+    from holdfast.estimators.regression import PIRegressor
+    from holdfast.estimators.rgm import RGMClassifier
     from holdfast.estimators.splitting import LeaveOneEnvironmentOut
+    from holdfast.estimators.vrex import VRExClassifier
+    from holdfast.objectives import OnlineGroupWeights
+    from holdfast.risks import worst_case_risk
+    from holdfast.stages.partition import partition_by_correctness
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BalancedClassifier",
     "ERMClassifier",
     "GroupDROClassifier",
+    "IRMClassifier",
     "LeaveOneEnvironmentOut",
     "NeuralClassifier",
+    "NeuralRegressor",
+    "OnlineGroupWeights",
+    "OracleClassifier",
     "PIClassifier",
+    "PIRegressor",
+    "RGMClassifier",
+    "VRExClassifier",
     "__version__",
     "load_model",
+    "partition_by_correctness",
     "save_model",
+    "theory",
+    "worst_case_risk",
 ]
 
 # Public name -> "module:attribute", or "module" for a whole one. A new name also goes into __all__ and the block above.
 _PUBLIC = {
+    "BalancedClassifier": "holdfast.estimators.balanced:BalancedClassifier",
     "ERMClassifier": "holdfast.estimators.erm:ERMClassifier",
     "GroupDROClassifier": "holdfast.estimators.group_dro:GroupDROClassifier",
+    "IRMClassifier": "holdfast.estimators.irm:IRMClassifier",
     "LeaveOneEnvironmentOut": "holdfast.estimators.splitting:LeaveOneEnvironmentOut",
     "NeuralClassifier": "holdfast.estimators.neural:NeuralClassifier",
+    "NeuralRegressor": "holdfast.estimators.neural:NeuralRegressor",
+    "OnlineGroupWeights": "holdfast.objectives:OnlineGroupWeights",
+    "OracleClassifier": "holdfast.estimators.group_dro:OracleClassifier",
     "PIClassifier": "holdfast.estimators.pi:PIClassifier",
+    "PIRegressor": "holdfast.estimators.regression:PIRegressor",
+    "RGMClassifier": "holdfast.estimators.rgm:RGMClassifier",
+    "VRExClassifier": "holdfast.estimators.vrex:VRExClassifier",
     "load_model": "holdfast.checkpoints:load",
+    "partition_by_correctness": "holdfast.stages.partition:partition_by_correctness",
     "save_model": "holdfast.checkpoints:save",
+    "theory": "holdfast.theory",
+    "worst_case_risk": "holdfast.risks:worst_case_risk",
 }
 
 

@@ -113,7 +113,7 @@ class StableEstimator(BaseEstimator):
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X checked: texts and the frames of pipelines as they are, all else as array or sparse matrix."""
-        inner = self.estimator if self.estimator is not None else self._default_estimator(X)
+        inner = self._base_estimator(X)
         if is_text(X):
             if len(X) == 0:
                 raise FeaturesError("X has 0 texts, but at least one is needed.")

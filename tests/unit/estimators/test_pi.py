@@ -113,7 +113,7 @@ def test_toy_sampled_rows_depend_little_on_x2():
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_any_number_of_environments_and_classes(n_environments, n_classes):
     """Every ordered pair is judged, and what is fitted has the documented shapes."""
-    X, y, environments = shifted(n_rows=800, n_environments=n_environments, n_classes=n_classes)
+    X, y, environments = shifted(n_rows=2000, n_environments=n_environments, n_classes=n_classes)
     model = PIClassifier(random_state=0).fit(X, y, environments=environments)
     n_pairs = n_environments * (n_environments - 1)
     assert len(model.partitions_) == n_pairs
@@ -210,7 +210,7 @@ def test_sample_weight_of_zero_is_like_leaving_rows_out():
 def test_group_labels_refine_the_halves():
     """A known bias doubles the groups, and its names appear in them."""
     X, y, environments = shifted(n_environments=2)
-    known = np.array(["old", "new"])[np.arange(len(y)) % 2]
+    known = np.array(["old", "new"])[np.arange(len(y)) // 2 % 2]
     model = PIClassifier().fit(X, y, environments=environments, group_labels=known)
     assert len(model.groups_) == 8
     assert sum("group old" in group.name for group in model.groups_) == 4
@@ -243,6 +243,55 @@ def test_soft_halves_hold_every_row_twice():
     for partition in model.partitions_:
         np.testing.assert_array_equal(partition.correct, partition.mistaken)
         np.testing.assert_allclose(partition.correct_weights + partition.mistaken_weights, 1.0)
+
+
+def two_unstable(n_rows=4000, agreements=((0.95, 0.9), (0.8, 0.7)), stable=0.65, seed=0):
+    """Return one stable and two unstable columns in -1/+1, the first unstable one stronger."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(2, size=2 * n_rows)
+    environments = np.repeat([0, 1], n_rows)
+
+    def column(agreement):
+        return np.where(generator.random(2 * n_rows) < agreement, y, 1 - y) * 2.0 - 1.0
+
+    X = np.stack([column(stable), *(column(np.repeat(pair, n_rows)) for pair in agreements)], axis=1)
+    return X, y, environments
+
+
+def test_second_round_removes_what_the_first_leaves():
+    """The first round's halves flip the stronger unstable column only; the second round's flip the weaker one too."""
+    X, y, environments = two_unstable()
+    turned, labels, _ = two_unstable(n_rows=10_000, agreements=((0.5, 0.5), (0.2, 0.2)), seed=1)
+    once = PIClassifier(LogisticRegression(C=1e3)).fit(X, y, environments=environments)
+    twice = PIClassifier(LogisticRegression(C=1e3), rounds=2).fit(X, y, environments=environments)
+    assert (once.rounds_, twice.rounds_) == (1, 2)
+    assert len(twice.groups_) > len(once.groups_)
+    weight = np.abs(once.estimator_.coef_[0])
+    assert weight[1] < 0.1 < 0.5 < weight[2]  # the weaker one is left
+    assert np.abs(twice.estimator_.coef_[0])[1:].max() < 0.1
+    assert once.score(turned, labels) < 0.3
+    assert twice.score(turned, labels) > 0.62
+
+
+def test_refinement_stops_when_nothing_changes():
+    """On the toy example the refined judges find no second cut, and rounds_ says so."""
+    rows = toy(exact=True)
+    model = PIClassifier(rounds=5, min_group_size=50).fit(rows.X, rows.y, environments=rows.environments)
+    assert model.rounds_ < 5
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"rounds": 0}, "The 'rounds' parameter of PIClassifier must be an integer >= 1. Got 0 instead"),
+        ({"rounds": 2, "halves": "soft"}, "The 'rounds' parameter of PIClassifier above 1 needs halves='hard'"),
+    ],
+)
+def test_rounds_are_checked(parameters, message):
+    """Rounds are counted from one, and soft halves are not cut again."""
+    X, y, environments = shifted()
+    with pytest.raises(ParameterError, match=message):
+        PIClassifier(**parameters).fit(X, y, environments=environments)
 
 
 # -- degenerate cases are results ------------------------------------------------------------------------------------
