@@ -1,4 +1,4 @@
-"""Curvature of a mixture of group risks: a matrix and its Cholesky factor when small, products and conjugate gradients when not."""
+"""Curvature of a mixture of group risks: a factorized matrix when it is small, conjugate gradients when not."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.linalg import cholesky, solve_triangular
 
 from holdfast.exceptions import FeaturesError
-from holdfast.solvers.linear_design import dense, scale_rows
+from holdfast.solvers.linear_design import dense, is_sparse, scale_rows
 from holdfast.solvers.linear_problem import LinearProblem
 
 Array = NDArray[np.float64]
@@ -24,8 +23,9 @@ class Curvature(Protocol):
     """The matrix M = Σ ωᵢ xᵢ xᵢᵀ ⊗ ℓ''(zᵢ) + diag(penalties)."""
 
     def solve(self, right: Array, *, precision: float) -> tuple[Array, Array]:
-        """Return M⁻¹ right and a factor with factorᵀ factor = rightᵀ M⁻¹ right; right has a column for each
-        system, solved to the relative `precision` where it is not solved exactly.
+        """Return M⁻¹ right and a factor with factorᵀ factor = rightᵀ M⁻¹ right, for a column of `right` each system.
+
+        `precision` is the relative residual to stop at where the systems are not solved exactly.
         """
 
 
@@ -60,15 +60,17 @@ class MatrixCurvature:
         if n_outputs > 1:
             # Adding one vector to all classes' coefficients changes no probability. Start and gradients have no part
             # along it, so curvature there changes no step: it only makes the matrix invertible.
-            matrix += np.einsum("jkjk->j", matrix)[:, None, None, None] * np.eye(n_columns)[:, None, :, None] / n_outputs**2
-        matrix = matrix.reshape(penalties.size, penalties.size)
-        matrix[np.diag_indices(penalties.size)] += penalties.ravel()
-        if not np.isfinite(matrix).all():
+            matrix += (
+                np.einsum("jkjk->j", matrix)[:, None, None, None] * np.eye(n_columns)[:, None, :, None] / n_outputs**2
+            )
+        square = matrix.reshape(penalties.size, penalties.size)
+        square[np.diag_indices(penalties.size)] += penalties.ravel()
+        if not np.isfinite(square).all():
             raise FeaturesError(
                 "X holds NaN or infinite values, or values whose squares are. "
                 "Fill or drop missing values, for example with sklearn.impute.SimpleImputer, and rescale huge columns."
             )
-        self._factorize(matrix)
+        self._factorize(square)
 
     def _factorize(self, matrix: Array) -> None:
         """Scale to a unit diagonal and take the Cholesky factor, with as much jitter as it needs."""
@@ -100,7 +102,7 @@ class ProductCurvature:
         diagonal = np.zeros_like(penalties)
         for rows, block in design.blocks():
             own = problem.loss.own_curvatures(z[rows]) * weights[rows, None]
-            squares = block.multiply(block) if sparse.issparse(block) else block**2
+            squares = block.power(2) if is_sparse(block) else block**2
             diagonal[: design.n_features] += squares.T @ own
             if design.fit_intercept:
                 diagonal[design.n_features] += own.sum(axis=0)
@@ -142,7 +144,9 @@ class ProductCurvature:
             residual -= length * product
             preconditioned = residual / self.diagonal[:, None]
             before, energy = energy, (residual * preconditioned).sum(axis=0)
-            direction = preconditioned + np.divide(energy, before, out=np.zeros_like(energy), where=before > 0) * direction
+            direction = (
+                preconditioned + np.divide(energy, before, out=np.zeros_like(energy), where=before > 0) * direction
+            )
         gram = right.T @ solution
         values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
         return solution, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T

@@ -47,8 +47,8 @@ class Design:
         self.n_features = int(sample.shape[1])
         self.n_columns = self.n_features + fit_intercept
         self.shift: Array | None = None
-        if sparse.issparse(sample):
-            self.spread = np.sqrt(np.asarray(sample.multiply(sample).mean(axis=0)).ravel())
+        if is_sparse(sample):
+            self.spread = np.sqrt(np.asarray(sample.power(2).mean(axis=0)).ravel())
             self.block_rows = self.n_rows if transform is None else N_SAMPLED_ROWS
         else:
             with np.errstate(all="ignore"):  # values that are not finite are reported where they enter a risk
@@ -63,7 +63,7 @@ class Design:
         block = self.X[rows]
         if self.transform is not None:
             block = self.transform(block)
-        if sparse.issparse(block):
+        if is_sparse(block):
             return sparse.csr_matrix(block, dtype=np.float64)
         return np.asarray(block, dtype=np.float64)
 
@@ -79,15 +79,13 @@ class Design:
         part = object.__new__(Design)
         part.__dict__.update(self.__dict__)
         part.X, part.n_rows = take_rows(self.X, rows), len(rows)
-        if sparse.issparse(part.X):
+        if is_sparse(part.X):
             part.block_rows = part.n_rows
         return part
 
     def forward(self, coefficients: Array) -> Array:
         """Return [X − shift, 1] @ coefficients, of shape (n_rows, n_outputs)."""
-        outputs = np.zeros((self.n_rows, coefficients.shape[1]))
-        if not coefficients.any():
-            return outputs
+        outputs = np.empty((self.n_rows, coefficients.shape[1]))
         for rows, block in self.blocks():
             outputs[rows] = block @ coefficients[: self.n_features]
             if self.fit_intercept:
@@ -117,9 +115,14 @@ class Design:
         return np.vstack([coef.T, moved[None, :]])
 
 
+def is_sparse(block: Any) -> bool:
+    """Return whether a block is a sparse matrix."""
+    return bool(sparse.issparse(block))
+
+
 def scale_rows(block: Block, weights: Array) -> Block:
     """Return the block with every row multiplied by its weight, of the block's own kind."""
-    if sparse.issparse(block):
+    if is_sparse(block):
         return sparse.csr_matrix(
             (block.data * np.repeat(weights, np.diff(block.indptr)), block.indices, block.indptr), shape=block.shape
         )
@@ -128,4 +131,4 @@ def scale_rows(block: Block, weights: Array) -> Block:
 
 def dense(matrix: Any) -> Array:
     """Return a product as a plain array."""
-    return matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
+    return np.asarray(matrix.toarray() if is_sparse(matrix) else matrix)

@@ -7,12 +7,13 @@ By Fenchel's inequality ℓ(z) ≥ u·z − ℓ*(u) for any u, so a weighted mea
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Labels = NDArray[Any]  # (n_rows,) codes, or targets for the squared loss
 
 
 class LinearLoss(Protocol):
@@ -20,10 +21,10 @@ class LinearLoss(Protocol):
 
     n_outputs: int
 
-    def values(self, z: Array, y: NDArray[np.generic]) -> Array:
+    def values(self, z: Array, y: Labels) -> Array:
         """Return the loss of each row, of shape (n_rows,)."""
 
-    def gradients(self, z: Array, y: NDArray[np.generic]) -> Array:
+    def gradients(self, z: Array, y: Labels) -> Array:
         """Return the derivative of each row's loss, of shape (n_rows, n_outputs)."""
 
     def curvatures(self, z: Array) -> Array:
@@ -35,9 +36,7 @@ class LinearLoss(Protocol):
     def bend(self, z: Array, directions: Array) -> Array:
         """Return curvature @ direction for each row; directions has shape (n_rows, n_directions, n_outputs)."""
 
-    def dual_point(
-        self, z: Array, change: Array, y: NDArray[np.generic], weights: Array, *, centered: bool
-    ) -> tuple[Array, float]:
+    def dual_point(self, z: Array, change: Array, y: Labels, weights: Array, *, centered: bool) -> tuple[Array, float]:
         """Return (u, Σ ωᵢ·(−ℓ*(uᵢ))) for the dual point that `z + change` suggests; `centered` makes Σ ωᵢ uᵢ = 0."""
 
 
@@ -46,14 +45,14 @@ class BinaryLogLoss:
 
     n_outputs = 1
 
-    def values(self, z: Array, y: NDArray[np.generic]) -> Array:
+    def values(self, z: Array, y: Labels) -> Array:
         """Return the log loss of each row."""
         margin = z[:, 0] * (1.0 - 2.0 * y)
-        return np.log1p(np.exp(-np.abs(margin))) + np.maximum(margin, 0.0)
+        return np.asarray(np.log1p(np.exp(-np.abs(margin))) + np.maximum(margin, 0.0))
 
-    def gradients(self, z: Array, y: NDArray[np.generic]) -> Array:
+    def gradients(self, z: Array, y: Labels) -> Array:
         """Return P(1 | z) − y."""
-        return _sigmoid(z) - y[:, None]
+        return np.asarray(_sigmoid(z) - y[:, None])
 
     def curvatures(self, z: Array) -> Array:
         """Return P(1 | z)·P(0 | z)."""
@@ -68,9 +67,7 @@ class BinaryLogLoss:
         """Return curvature times direction."""
         return self.own_curvatures(z)[:, None, :] * directions
 
-    def dual_point(
-        self, z: Array, change: Array, y: NDArray[np.generic], weights: Array, *, centered: bool
-    ) -> tuple[Array, float]:
+    def dual_point(self, z: Array, change: Array, y: Labels, weights: Array, *, centered: bool) -> tuple[Array, float]:
         """Return the two-class case of `SoftmaxLogLoss.dual_point`."""
         p = _sigmoid(z)
         p = np.clip(p + p * (1.0 - p) * change, 0.0, 1.0)
@@ -86,13 +83,13 @@ class SoftmaxLogLoss:
     def __init__(self, n_classes: int) -> None:
         self.n_outputs = n_classes
 
-    def values(self, z: Array, y: NDArray[np.generic]) -> Array:
+    def values(self, z: Array, y: Labels) -> Array:
         """Return the log loss of each row."""
         shifted = z - z.max(axis=1, keepdims=True)
         own = shifted[np.arange(len(z)), y.astype(np.intp)]
         return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - own)
 
-    def gradients(self, z: Array, y: NDArray[np.generic]) -> Array:
+    def gradients(self, z: Array, y: Labels) -> Array:
         """Return the probabilities minus the row's class."""
         result = _softmax(z)
         result[np.arange(len(z)), y.astype(np.intp)] -= 1.0
@@ -117,9 +114,7 @@ class SoftmaxLogLoss:
         weighted -= p * weighted.sum(axis=2, keepdims=True)
         return weighted
 
-    def dual_point(
-        self, z: Array, change: Array, y: NDArray[np.generic], weights: Array, *, centered: bool
-    ) -> tuple[Array, float]:
+    def dual_point(self, z: Array, change: Array, y: Labels, weights: Array, *, centered: bool) -> tuple[Array, float]:
         """Return u = α − class and Σ ωᵢ·entropy(αᵢ), where α are the probabilities after a linear `change` of z."""
         probabilities = _softmax(z) + self.bend(z, change[:, None, :])[:, 0]
         probabilities = np.maximum(probabilities, 0.0)
@@ -136,13 +131,13 @@ class SquaredLoss:
 
     n_outputs = 1
 
-    def values(self, z: Array, y: NDArray[np.generic]) -> Array:
+    def values(self, z: Array, y: Labels) -> Array:
         """Return the squared error of each row."""
-        return (z[:, 0] - y) ** 2
+        return np.asarray((z[:, 0] - y) ** 2)
 
-    def gradients(self, z: Array, y: NDArray[np.generic]) -> Array:
+    def gradients(self, z: Array, y: Labels) -> Array:
         """Return 2·(z − y)."""
-        return 2.0 * (z - y[:, None])
+        return np.asarray(2.0 * (z - y[:, None]))
 
     def curvatures(self, z: Array) -> Array:
         """Return 2."""
@@ -156,9 +151,7 @@ class SquaredLoss:
         """Return 2·directions."""
         return 2.0 * directions
 
-    def dual_point(
-        self, z: Array, change: Array, y: NDArray[np.generic], weights: Array, *, centered: bool
-    ) -> tuple[Array, float]:
+    def dual_point(self, z: Array, change: Array, y: Labels, weights: Array, *, centered: bool) -> tuple[Array, float]:
         """Return u = 2·(z + change − y) and Σ ωᵢ·(−uᵢ·yᵢ − uᵢ²/4)."""
         u = self.gradients(z + change, y)
         if centered:
@@ -174,8 +167,7 @@ def _sigmoid(z: Array) -> Array:
 def _softmax(z: Array) -> Array:
     """Return probabilities of shape (n_rows, n_classes)."""
     p = np.exp(z - z.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    return p
+    return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def _entropies(probabilities: Array) -> Array:
@@ -184,8 +176,8 @@ def _entropies(probabilities: Array) -> Array:
     return -np.asarray((probabilities * logs).sum(axis=1))
 
 
-def _match_class_shares(probabilities: Array, y: NDArray[np.generic], weights: Array) -> Array:
-    """Return probabilities whose weighted class shares are those of y, by mixing in as little of a constant as it takes."""
+def _match_class_shares(probabilities: Array, y: Labels, weights: Array) -> Array:
+    """Return probabilities with y's weighted class shares, by mixing in as little of a constant as needed."""
     n_classes = probabilities.shape[1]
     wanted = np.bincount(y.astype(np.intp), weights=weights, minlength=n_classes) / weights.sum()
     unseen = wanted == 0
@@ -196,4 +188,4 @@ def _match_class_shares(probabilities: Array, y: NDArray[np.generic], weights: A
     amount = float(np.max(1.0 - wanted[~unseen] / np.maximum(shares[~unseen], np.finfo(float).tiny), initial=0.0))
     if amount <= 1e-15:
         return probabilities
-    return (1.0 - amount) * probabilities + (wanted - (1.0 - amount) * shares)
+    return np.asarray((1.0 - amount) * probabilities + (wanted - (1.0 - amount) * shares))

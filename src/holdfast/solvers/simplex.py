@@ -64,7 +64,7 @@ def maximize_on_simplex(linear: Array, factor: Array, *, precision: float = 1e-1
         step = min(1.0, STEP_TO_BOUNDARY * min(_longest_step(q, dq), _longest_step(slack, ds)))
         q, slack, t = q + step * dq, slack + step * ds, t + step * dt
     q = np.where(q > 1e-3 * precision, q, 0.0)
-    return q / q.sum()
+    return np.asarray(q / q.sum())
 
 
 def _system(factor: Array, diagonal: Array) -> Solve:
