@@ -20,7 +20,7 @@ MANIFEST, TREE = "manifest.json", "tree.json"
 SCHEMA = 1
 
 _MAX_MANIFEST = 1 << 24
-_MAX_FILES = 10_000
+_MAX_FILES = 100_000
 _NAME = re.compile(r"tree\.json|(?:arrays|tensors)\.safetensors|sklearn-\d{4,}\.skops")
 _LIBRARIES = ("numpy", "scikit-learn", "scipy", "skops", "safetensors", "torch")
 
@@ -107,6 +107,8 @@ def read_manifest(folder: str | os.PathLike[str], kind: str = "model") -> dict[s
         raise CorruptFileError(f"{str(path)!r} is not a saved {kind}: {MANIFEST} is missing.")
     manifest = parse_checked_json(read_regular(path / MANIFEST, max_bytes=_MAX_MANIFEST), path / MANIFEST)
     found, schema = manifest.get("kind"), manifest.get("schema")
+    if not isinstance(found, str):
+        raise CorruptFileError(f"{str(path / MANIFEST)!r} is damaged: it is not a manifest. Restore it, or save again.")
     if found != kind:
         raise SavedModelError(f"{str(path)!r} holds a {found!r:.40}, but a {kind!r} was asked for. Check the path.")
     if type(schema) is not int or not 1 <= schema <= SCHEMA:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from holdfast.exceptions import InputTypeError
+from holdfast.exceptions import CorruptFileError, InputTypeError
 from holdfast.storage import read_json, write_json
 
+_NAME = "$name"
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -28,7 +30,10 @@ def write_record(path: str | os.PathLike[str], record: Mapping[str, Any], *, ove
     overwrite : bool
         False refuses a record that is there, also when another process writes it at the same moment.
     """
-    write_json(path, {name: _plain(value, name) for name, value in record.items()}, overwrite=overwrite)
+    content = {name: _plain(value, name) for name, value in record.items()}
+    if _NAME in content or not all(type(name) is str for name in content):
+        raise InputTypeError(f"A record's keys must be text other than {_NAME!r}. Rename the key.")
+    write_json(path, {**content, _NAME: Path(path).name}, overwrite=overwrite)
 
 
 def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -37,9 +42,15 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     Parameters
     ----------
     path : path
-        The file.
+        The file, under the name it was written as: two records that were swapped are refused.
     """
-    return {name: _restored(value) for name, value in read_json(path).items()}
+    content = read_json(path)
+    name = content.pop(_NAME, None)
+    if name != Path(path).name:
+        raise CorruptFileError(
+            f"{str(path)!r} holds the record {name!r:.200}: it was renamed or swapped. Restore its name."
+        )
+    return {key: _restored(value) for key, value in content.items()}
 
 
 def _plain(value: Any, where: str) -> Any:

@@ -43,3 +43,19 @@ def test_a_changed_record_is_refused(tmp_path):
     (tmp_path / "a.json").write_bytes((tmp_path / "a.json").read_bytes().replace(b"0.71", b"0.91"))
     with pytest.raises(CorruptFileError, match="a.json' is damaged: its bytes do not match its checksum"):
         read_record(tmp_path / "a.json")
+
+
+def test_swapped_records_are_refused(tmp_path):
+    """A record knows the name it was written under."""
+    for name in ("a.json", "b.json"):
+        write_record(tmp_path / name, {"accuracy": 0.5})
+    (tmp_path / "a.json").replace(tmp_path / "c.json")
+    with pytest.raises(CorruptFileError, match="c.json' holds the record 'a.json': it was renamed or swapped"):
+        read_record(tmp_path / "c.json")
+
+
+@pytest.mark.parametrize("key", ["$name", 3])
+def test_the_name_is_kept_for_the_record_itself(key, tmp_path):
+    """Keys are text, and the key of the name is taken."""
+    with pytest.raises(InputTypeError, match=r"keys must be text other than '\$name'"):
+        write_record(tmp_path / "a.json", {key: 1})

@@ -1,0 +1,88 @@
+"""Saved folders to harm, and children of this process to harm them in."""
+
+import os
+import resource
+import shutil
+import signal
+import traceback
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holdfast.checkpoints import save
+from holdfast.exceptions import HoldfastWarning
+
+
+class Child:
+    """What became of a forked child: its text, or the signal that ended it, and how much memory it asked for."""
+
+    def __init__(self, text: str, ended_by: int, peak_mib: float) -> None:
+        self.text, self.ended_by, self.peak_mib = text, ended_by, peak_mib
+
+
+def run_in_child(function, *arguments, kill_after=None) -> Child:
+    """Call a function in a fork of this process and return the text it returns; a crash is the child's alone."""
+    read_end, write_end = os.pipe()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(read_end)
+            text = str(function(*arguments))
+        except BaseException:
+            text = traceback.format_exc()
+        growth = max(0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+        os.write(write_end, f"{growth}\n{text}"[:60_000].encode())
+        os._exit(0)
+    os.close(write_end)
+    if kill_after is not None:
+        signal.sigtimedwait([], kill_after)
+        os.kill(child, signal.SIGKILL)
+    with open(read_end, "rb") as pipe:
+        growth, _, text = pipe.read().decode().partition("\n")
+    status = os.waitpid(child, 0)[1]
+    return Child(text, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, float(growth or 0) / 1024)
+
+
+@pytest.fixture
+def in_child():
+    """Return the function that runs another one in a child."""
+    return run_in_child
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory) -> Path:
+    """Return a folder of saved models: linear, boosting, forest, svm and network."""
+    from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+    from sklearn.svm import SVC
+
+    from holdfast import NeuralClassifier, PIClassifier
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 3))
+    y = np.where(X[:, 0] + rng.normal(size=90) > 0, "yes", "no")
+    environments = np.repeat(["a", "b", "c"], 30)
+    folder = tmp_path_factory.mktemp("models")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HoldfastWarning)
+        save(PIClassifier().fit(X, y, environments=environments), folder / "linear")
+        save(HistGradientBoostingClassifier(max_iter=3).fit(X, y), folder / "boosting")
+        save(GradientBoostingClassifier(n_estimators=3).fit(X, y), folder / "stages")
+        save(RandomForestClassifier(3, random_state=0).fit(X, y), folder / "forest")
+        save(SVC().fit(X, y), folder / "svm")
+        save(NeuralClassifier(max_epochs=1, steps_per_epoch=2, random_state=0).fit(X, y), folder / "network")
+    return folder
+
+
+@pytest.fixture
+def copy_of(models, tmp_path):
+    """Return a function that gives a fresh copy of a saved model."""
+
+    def copied(name: str) -> Path:
+        target = tmp_path / "copy"
+        shutil.rmtree(target, ignore_errors=True)
+        return Path(shutil.copytree(models / name, target))
+
+    return copied
