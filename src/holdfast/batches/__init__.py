@@ -98,11 +98,10 @@ class GroupBatches:
         rows = drawn[0][0] if len(drawn) == 1 else np.concatenate([rows for rows, _ in drawn])
         return self._take(rows, tuple(groups), sizes, weights)
 
-    def draw_mixture(self, probabilities: Weights, n_rows: int) -> tuple[Batch, NDArray[np.intp]]:
-        """Return `n_rows` rows of a mixture as a batch of groups, and the group that each row was drawn for."""
-        rows, drawn = self._streams.draw_mixture(probabilities, n_rows)
-        groups, sizes = np.unique(drawn, return_counts=True)
-        return self._take(rows, tuple(groups.tolist()), tuple(sizes.tolist()), None), drawn
+    def draw_mixture(self, probabilities: Weights, n_rows: int) -> Batch:
+        """Return `n_rows` rows of a mixture of the groups, as a batch of those that were drawn."""
+        rows, groups, sizes = self._streams.draw_mixture(probabilities, n_rows)
+        return self._take(rows, tuple(groups.tolist()), tuple(sizes.tolist()), None)
 
     def _take(self, rows: Rows, groups: tuple[int, ...], sizes: tuple[int, ...], weights: Weights | None) -> Batch:
         """Fetch rows by number."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,32 +54,28 @@ class GroupStreams:
         strata = (np.arange(self.batch_size) + generator.random(self.batch_size)) / self.batch_size
         return rows[np.searchsorted(self._cumulative_weights(group), strata, side="right")], None
 
-    def draw_mixture(self, probabilities: Weights, n_rows: int) -> tuple[Rows, NDArray[np.intp]]:
-        """Return `n_rows` row numbers of a mixture of the groups, and the group that each was drawn for.
+    def draw_mixture(self, probabilities: Weights, n_rows: int) -> tuple[Rows, NDArray[np.intp], NDArray[np.intp]]:
+        """Return `n_rows` row numbers of a mixture of the groups, which groups they are of, and how many of each.
 
-        Group g comes n_rows·probabilities[g] times on average, rounded down or up; the cost does not grow with the
-        number of groups but for one vector sum.
+        Group g comes n_rows·probabilities[g] times on average, rounded down or up, and its rows one from each of as
+        many strata. The cost does not grow with the number of groups but for one running sum.
         """
         # Systematic sampling: one uniform shift for all draws keeps every count within one of its expectation.
-        points = (np.arange(n_rows) + self._mixture.random()) / n_rows * probabilities.sum()
-        drawn = np.searchsorted(np.cumsum(probabilities), points, side="right").clip(max=len(self.groups) - 1)
-        starts = np.flatnonzero(np.diff(drawn, prepend=-1))  # drawn is ascending: one run for each group
-        counts = np.diff(starts, append=n_rows)
-        order = np.arange(n_rows) - np.repeat(starts, counts)  # the k-th draw of its group ...
-        shares = (order + self._mixture.random(n_rows)) / np.repeat(counts, counts)  # ... from the k-th of m strata
-        rows = np.fromiter(
-            (self._row_at(group, share) for group, share in zip(drawn.tolist(), shares.tolist(), strict=True)),
-            dtype=np.intp,
-            count=n_rows,
-        )
-        return rows, drawn
+        points = (self._mixture.random() + np.arange(n_rows)) * (probabilities.sum() / n_rows)
+        drawn = np.cumsum(probabilities).searchsorted(points, side="right")
+        np.minimum(drawn, len(self.groups) - 1, out=drawn)  # a point may round up to the whole sum
+        counts = np.bincount(drawn, minlength=len(self.groups))
+        groups = counts.nonzero()[0]
+        counts = counts[groups]
+        ends = counts.cumsum()
+        order = np.arange(n_rows) - (ends - counts).repeat(counts)  # the k-th draw of its group ...
+        shares = (order + self._mixture.random(n_rows)) / counts.repeat(counts)  # ... from the k-th of m strata
+        return self._pool.take(drawn, shares), groups, counts
 
-    def _row_at(self, group: int, share: float) -> int:
-        """Return the row at which the group's weight reaches `share` of its sum."""
-        rows = self.groups[group].rows
-        if self.groups[group].weights is None:
-            return int(rows[int(share * len(rows))])
-        return int(rows[self._cumulative_weights(group).searchsorted(share, side="right")])
+    @cached_property
+    def _pool(self) -> _Pool:
+        """All groups' rows behind one another, made at the first mixture."""
+        return _Pool(self.groups)
 
     def _cumulative_weights(self, group: int) -> Weights:
         """Return the running sum of a group's weights, the last one exactly 1."""
@@ -128,6 +125,33 @@ def _distinct(names: Sequence[str]) -> list[tuple[str, ...]]:
         result.append((name,) if count == 0 else (name, str(count)))
         seen[name] = count + 1
     return result
+
+
+class _Pool:
+    """Rows of all groups behind one another, so that rows of many groups are found at once."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        sizes = np.array([len(group) for group in groups])
+        largest = max(int(group.rows.max()) for group in groups)
+        kind = np.int32 if largest < np.iinfo(np.int32).max else np.intp  # half the memory where that is enough
+        self._rows = np.concatenate([group.rows for group in groups], dtype=kind, casting="same_kind")
+        self._sizes = sizes
+        self._starts = np.concatenate([[0], sizes.cumsum()[:-1]])
+        self._reached: Weights | None = None
+        if any(group.weights is not None for group in groups):
+            # Group g's running sum of weights runs from g to g + 1: one ascending array for all.
+            sums = (np.cumsum(group.probabilities()) for group in groups)
+            self._reached = np.concatenate([number + np.minimum(part, 1.0) for number, part in enumerate(sums)])
+            self._reached[self._starts + sizes - 1] = np.arange(1, len(groups) + 1)
+
+    def take(self, groups: NDArray[np.intp], shares: Weights) -> Rows:
+        """Return the row of each group at which its weights reach a share of their sum."""
+        if self._reached is None:
+            places = self._starts[groups] + (shares * self._sizes[groups]).astype(np.intp)
+        else:
+            places = self._reached.searchsorted(groups + shares, side="right")
+        last = self._starts[groups] + self._sizes[groups] - 1
+        return self._rows[np.minimum(places, last)].astype(np.intp)
 
 
 class GroupBatchSampler(Sampler[list[int]]):

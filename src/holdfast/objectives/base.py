@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -38,9 +39,13 @@ class Outcome:
     batch: Batch
     logits: Tensor  # (n_rows, n_classes)
     losses: Tensor  # (n_rows,)
-    risks: Tensor  # (n_groups,)
     loss: Loss  # what made the losses of the logits
     features: Tensor | None = None  # (n_rows, n_features) the last hidden layer, where the objective asked for it
+
+    @cached_property
+    def risks(self) -> Tensor:
+        """The risk of each group of the batch, (n_groups,)."""
+        return self.batch.means(self.losses)
 
     def parts(self, values: Tensor) -> tuple[Tensor, ...]:
         """Cut something with a row for each row into the groups."""
@@ -83,7 +88,7 @@ class Problem:
             features = logits  # a user's network without features(): penalties act on the logits
         losses = self.loss(logits, batch.targets)
         shown = None if features is None else features.float()
-        return Outcome(batch, logits, losses, batch.means(losses), self.loss, shown)
+        return Outcome(batch, logits, losses, self.loss, shown)
 
     def scores(self, outcome: Outcome) -> Tensor:
         """Return each group's batch accuracy (for regression minus its mean squared error), (n_groups,)."""

@@ -53,7 +53,7 @@ class _PooledRun(ObjectiveRun):
         """Differentiate the mean loss of rows drawn from the pool."""
         groups = self.problem.groups
         n_rows = sum(min(self.problem.batches.batch_size, len(group)) for group in groups)
-        batch, _ = self.problem.batches.draw_mixture(self._shares, n_rows)
+        batch = self.problem.batches.draw_mixture(self._shares, n_rows)
         outcome = self.problem.assess(batch)
         total = outcome.losses.mean()
         total.backward()

@@ -185,15 +185,15 @@ class _MixtureRun(_EveryGroupRun):
         """Draw rows from the mixture, differentiate, climb."""
         weights = self._online.weights
         probabilities = (1 - self._exploration) * weights + self._exploration / len(weights)
-        batch, drawn = self.problem.batches.draw_mixture(probabilities, self._n_rows)
+        batch = self.problem.batches.draw_mixture(probabilities, self._n_rows)
         outcome = self.problem.assess(batch)
-        ratios = torch.as_tensor((weights / probabilities)[drawn], dtype=torch.float32, device=outcome.losses.device)
-        total = torch.dot(ratios, outcome.losses) / self._n_rows
+        groups, counts = np.asarray(batch.groups, dtype=np.intp), np.asarray(batch.sizes, dtype=np.intp)
+        ratios = (weights[groups] / probabilities[groups] / self._n_rows).astype(np.float32).repeat(counts)  # (n_rows,)
+        total = torch.dot(torch.from_numpy(ratios).to(outcome.losses.device), outcome.losses)
         total.backward()
         scores = self.problem.score(outcome.logits.detach(), batch.targets)
         seen = torch.stack([outcome.losses.detach(), scores]).double().cpu().numpy()  # (2, n_rows), one transfer
-        groups, counts = np.asarray(batch.groups, dtype=np.intp), np.asarray(batch.sizes, dtype=np.float64)
-        starts = np.flatnonzero(np.diff(drawn, prepend=-1))  # rows come sorted by group
+        starts = counts.cumsum() - counts  # a group's rows stand together
         risks, right = np.add.reduceat(seen, starts, axis=1) / counts  # (n_drawn_groups,) each
         if np.isfinite(risks).all():  # else the loop refuses the step by name
             self._climb(groups, risks, counts / (self._n_rows * probabilities[groups]))
@@ -208,7 +208,7 @@ class _MixtureRun(_EveryGroupRun):
         self._online.update(estimates)
         self._sum += self._online.weights
 
-    def _remember(self, groups: NDArray[np.intp], risks: Weights, scores: Weights, counts: Weights) -> None:
+    def _remember(self, groups: NDArray[np.intp], risks: Weights, scores: Weights, counts: NDArray[np.intp]) -> None:
         """Move what is remembered of the drawn groups towards this step's means."""
         # A batch's worth of rows moves the memory half of the way; a first row is all there is.
         pace = np.where(np.isnan(self._risks[groups]), 1.0, counts / (counts + self.problem.batches.batch_size))
