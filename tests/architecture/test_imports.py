@@ -44,7 +44,7 @@ def module_names() -> list[str]:
 
 def run_python(code: str, *arguments: str) -> str:
     """Return what a fresh interpreter prints."""
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -44,7 +44,7 @@ class Checkout:
         self.log.write_text("", encoding="utf-8")
         environment = {**os.environ, "PYTHON": str(self.python), "LOG": str(self.log), **variables}
         return subprocess.run(
-            [self.root / script, *arguments], capture_output=True, text=True, timeout=60, env=environment, cwd="/"
+            [self.root / script, *arguments], capture_output=True, text=True, timeout=600, env=environment, cwd="/"
         )
 
     def installed(self) -> list[str]:
