@@ -25,15 +25,15 @@ class Child:
 def run_in_child(function, *arguments, kill_after=None) -> Child:
     """Call a function in a fork of this process and return the text it returns; a crash is the child's alone."""
     read_end, write_end = os.pipe()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     child = os.fork()
     if child == 0:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         try:
             os.close(read_end)
             text = str(function(*arguments))
         except BaseException:
             text = traceback.format_exc()
-        growth = max(0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+        growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         os.write(write_end, f"{growth}\n{text}"[:60_000].encode())
         os._exit(0)
     os.close(write_end)
