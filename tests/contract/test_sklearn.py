@@ -44,13 +44,20 @@ CHECKED = [
 
 REWEIGHTED = "risks are judged out of fold, and a row that is repeated need not fall into one fold with its copy"
 
-SMALL_GROUPS = "groups are dropped by their effective size, and a row of weight 3 is not three rows there"
+PENALTY = "the penalty is relative to the number of rows, and a row of weight 3 is one row there"
+BATCHES = "batches are drawn at random, and a row that is repeated is drawn more often instead of weighted"
 
 
 def expected_failures(estimator):
     """Return the checks that an estimator need not pass, each with the reason."""
+    reason = None
     if isinstance(estimator, GroupDROClassifier):
-        reason = SMALL_GROUPS if estimator.estimator is None else REWEIGHTED
+        reason = PENALTY if estimator.estimator is None else REWEIGHTED
+    elif isinstance(estimator, BalancedClassifier):
+        reason = PENALTY
+    elif isinstance(estimator, IRMClassifier | VRExClassifier | RGMClassifier):
+        reason = BATCHES
+    if reason is not None:
         return {
             "check_sample_weight_equivalence_on_dense_data": reason,
             "check_sample_weight_equivalence_on_sparse_data": reason,

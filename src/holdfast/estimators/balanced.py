@@ -37,7 +37,7 @@ class BalancedClassifier(StableClassifier):
         estimator: Any = None,
         *,
         selection: str | None = None,
-        min_group_size: int = 5,
+        min_group_size: int = 1,
         random_state: RandomState = None,
     ) -> None:
         self.estimator = estimator

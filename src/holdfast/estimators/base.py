@@ -41,7 +41,7 @@ from holdfast.exceptions import (
     ParameterError,
     SingleEnvironmentWarning,
 )
-from holdfast.fitting import last_step
+from holdfast.fitting import code_probabilities, last_step
 from holdfast.solvers import Solution
 
 
@@ -231,7 +231,7 @@ class StableClassifier(ClassifierMixin, StableEstimator):
         """Return the probability of each label, columns in the order of `classes_`."""
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
-        return np.asarray(self.estimator_.predict_proba(X), dtype=np.float64)
+        return code_probabilities(self.estimator_, X, len(self.classes_))
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> NDArray[np.float64]:
