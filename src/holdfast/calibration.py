@@ -1,8 +1,8 @@
 """Calibrated class probabilities of rows that a classifier was not fitted on.
 
 Soft halves weight a row by the judge's probability of its label, so the probability has to mean what it says: a forest
-or a boosted ensemble asked about its own rows answers with near certainty, and a linear SVM gives scores. Classifiers are
-therefore fitted on folds, asked about the rest, and their log-probabilities z (or scores) are mapped to
+or a boosted ensemble asked about its own rows answers with near certainty, and a linear SVM gives scores. Classifiers
+are therefore fitted on folds, asked about the rest, and their log-probabilities z (or scores) are mapped to
 softmax(t·z + b) with the temperature 1/t, and for scores also the offsets b, of least log loss out of fold.
 """
 
