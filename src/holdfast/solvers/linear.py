@@ -21,7 +21,9 @@ from holdfast.solvers.linear_problem import LinearProblem, group_matrix
 Array = NDArray[np.float64]
 WarmStart = tuple[ArrayLike, ArrayLike]  # coef, intercept
 
-MAX_SAMPLED_ROWS = 50_000  # of the smaller problem that a large one is started from
+# A large problem is started from the solution of a smaller one, on so many rows, unless few of them fit in memory.
+SAMPLED_ROWS = 50_000
+MIN_SAMPLED_ROWS = 2_000
 MAX_SAMPLED_NUMBERS = 4_000_000
 
 
@@ -150,15 +152,11 @@ def _solve(
     kept = _weighty_groups(groups, design.n_rows)
     chosen = [groups[g] for g in kept]
     problem = LinearProblem(design, loss, y, group_matrix(chosen, design.n_rows), penalty)
-    start, mixture = _start(problem, warm_start), None
-    n_sampled = min(MAX_SAMPLED_ROWS, MAX_SAMPLED_NUMBERS // design.n_features)
-    sample = problem.sample(chosen, n_sampled) if start is None else None
-    if sample is not None:
-        rough = minimize_worst_case(sample, tolerance=tolerance, max_iterations=max_iterations)
-        start, mixture = rough.point.coefficients, rough.mixture
-    found = minimize_worst_case(
-        problem, tolerance=tolerance, max_iterations=max_iterations, start=start, mixture=mixture
+    limits: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations}
+    start, mixture = (
+        _sampled_start(problem, chosen, limits) if warm_start is None else (_given_start(problem, warm_start), None)
     )
+    found = minimize_worst_case(problem, start=start, mixture=mixture, **limits)
     if found.gap > tolerance:
         warnings.warn(
             f"The convex solver stopped after {len(found.history)} iterations with a certified gap of {found.gap:.2g}, "
@@ -196,10 +194,20 @@ def _weighty_groups(groups: Sequence[Group], n_rows: int) -> list[int]:
     return kept
 
 
-def _start(problem: LinearProblem, warm_start: WarmStart | None) -> Array | None:
+def _sampled_start(
+    problem: LinearProblem, groups: Sequence[Group], limits: dict[str, Any]
+) -> tuple[Array | None, Array | None]:
+    """Return coefficients and mixture of the solution on a sample of the rows, or nothing where a sample is no help."""
+    n_sampled = min(SAMPLED_ROWS, int(MAX_SAMPLED_NUMBERS / problem.design.row_size))
+    sample = problem.sample(groups, n_sampled) if n_sampled >= MIN_SAMPLED_ROWS else None
+    if sample is None:
+        return None, None
+    found = minimize_worst_case(sample, **limits)
+    return found.point.coefficients, found.mixture
+
+
+def _given_start(problem: LinearProblem, warm_start: WarmStart) -> Array:
     """Return a warm start in the design's coordinates."""
-    if warm_start is None:
-        return None
     n_features, n_outputs = problem.design.n_features, problem.loss.n_outputs
     coef, intercept = (np.asarray(part, dtype=np.float64) for part in warm_start)
     if coef.size != n_outputs * n_features or intercept.size not in (1, n_outputs):

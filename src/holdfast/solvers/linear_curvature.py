@@ -147,6 +147,7 @@ class ProductCurvature:
             direction = (
                 preconditioned + np.divide(energy, before, out=np.zeros_like(energy), where=before > 0) * direction
             )
+        solution = self.problem.gauge(solution.reshape(*self.problem.shape, -1)).reshape(right.shape)
         gram = right.T @ solution
         values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
         return solution, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T

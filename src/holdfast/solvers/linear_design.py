@@ -49,12 +49,14 @@ class Design:
         self.shift: Array | None = None
         if is_sparse(sample):
             self.spread = np.sqrt(np.asarray(sample.power(2).mean(axis=0)).ravel())
+            self.row_size = max(sample.nnz / sample.shape[0], 1.0)
             self.block_rows = self.n_rows if transform is None else N_SAMPLED_ROWS
         else:
             with np.errstate(all="ignore"):  # values that are not finite are reported where they enter a risk
                 mean, self.spread = sample.mean(axis=0), sample.std(axis=0)
             if fit_intercept and (np.abs(mean) > SHIFT_AT * self.spread).any():
                 self.shift = mean
+            self.row_size = float(self.n_features)
             self.block_rows = max(64, BLOCK_NUMBERS // max(self.n_features, width**2))
         self.spread = np.where(self.spread > 0, self.spread, 1.0)
 
