@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.options import JsonOption
-from holdfast.cli.output import counting, print_json, print_table
+from holdfast.cli.output import counting, print_json, print_table, print_text
 
 
 def demo(
@@ -40,7 +40,7 @@ def demo(
 
 def _print(result: dict[str, Any]) -> None:
     data = result["data"]
-    print(
+    print_text(
         f"Colored digits: color equals the label in {data['etas'][0]:.0%} and {data['etas'][1]:.0%} of the training "
         f"rows, in {data['test_eta']:.0%} of the test rows."
     )
@@ -52,8 +52,10 @@ def _print(result: dict[str, Any]) -> None:
     print_table(f"Accuracy, mean of {len(result['seeds'])} seeds", header, rows)
     rows = [[p["rows"], p["n_rows"], p["correlation"]] for p in result["partition_correlations"]]
     print_table("Correlation of color and label (seed 0)", ["rows", "how many", "correlation"], rows)
-    print("  In the mistaken halves the color misleads: that is how PI learns not to trust it.")
-    print(
-        f"\nEvery method uses {result['estimator']}, with its penalty chosen without the test environment; labels are "
-        f"noisy in {data['label_noise']:.0%} of the rows.\nSaved the PI classifier of seed 0 to {result['out']}."
+    print_text("In the mistaken halves the color does not tell the label: they are what PI learns from.", indent="  ")
+    print()
+    print_text(
+        f"Every method uses {result['estimator']}; the penalty was chosen without the test environment. Labels are "
+        f"noise in {data['label_noise']:.0%} of the rows."
     )
+    print(f"Saved the PI classifier of seed 0 to {result['out']}.")

@@ -36,7 +36,9 @@ ESTIMATORS: Mapping[str, EstimatorEntry] = MappingProxyType(
         "extra_trees": EstimatorEntry("sklearn.ensemble:ExtraTreesClassifier", {"min_samples_leaf": 3}),
         "linear_svm": EstimatorEntry("sklearn.svm:LinearSVC"),
         "naive_bayes": EstimatorEntry("sklearn.naive_bayes:GaussianNB", dense=True),
-        "mlp": EstimatorEntry("holdfast.estimators.neural:NeuralClassifier", {"network": "mlp"}, dense=True),
+        "mlp": EstimatorEntry(
+            "holdfast.estimators.neural:NeuralClassifier", {"network": "mlp", "max_epochs": 20}, dense=True
+        ),
     }
 )
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.options import FolderArgument, JsonOption, TableArgument
-from holdfast.cli.output import format_cell, format_score, note, print_json, print_table, showing_stages
+from holdfast.cli.output import format_cell, format_score, note, print_json, print_table, print_text, showing_stages
 
 MOST_ROWS = 20  # of a table; the rest is in --json
 
@@ -54,6 +54,8 @@ def evaluate(
     with showing_stages(f"predicting {table}"):
         predicted = predict_labeled(rows, fitted)
         result = score(labeled, predicted, fitted, positive=positive)
+        for unseen in result["labels_never_fitted"]:
+            note(f"note: the classifier was never fitted on the label {unseen!r}: its rows count as mistaken")
         if other is not None:
             result["comparison"] = compare(labeled, predicted, predict_labeled(rows, other))
             result["comparison"]["baseline"] = {"folder": baseline, **other.names}
@@ -80,7 +82,7 @@ def _print(result: dict[str, Any]) -> None:
     header = ["environment", "rows", "accuracy", "AUROC", "sens.", "spec.", "ECE"]
     print_table("By environment", header, rows)
     of = "means over the classes" if result["positive"] is None else f"for {result['positive']!r}"
-    print(f"  sensitivity, specificity: {of}; ECE: calibration error; known: fitted on it")
+    print_text(f"sensitivity and specificity: {of}; ECE: calibration error; known: fitted on", indent="  ")
     shares = list(result["environments"][0]["shares"])[:4]
     print_table(
         "Class shares",

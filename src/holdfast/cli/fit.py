@@ -21,7 +21,7 @@ from holdfast.cli.options import (
     TableArgument,
     TextOption,
 )
-from holdfast.cli.output import note, print_json, showing_stages
+from holdfast.cli.output import note, print_json, print_text, showing_stages
 from holdfast.cli.summary import print_stages, stages_summary
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _result(training: TrainingTable, classifier: Any, *, names: dict[str, str], 
 def _print(result: dict[str, Any]) -> None:
     kinds = list(result["columns"].values())
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-    print(
+    print_text(
         f"Fitted {result['method']} with {result['estimator']} on {result['n_rows']:,} rows; features: {counts}; "
         f"{len(result['classes'])} classes of {result['label']!r}."
     )

@@ -7,6 +7,7 @@ import logging
 import math
 import shutil
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,12 @@ def _fitting_widths(columns: Sequence[Sequence[str]]) -> list[int]:
             break
         widths[widest], excess = widths[widest] - 1, excess - 1
     return widths
+
+
+def print_text(text: str, *, indent: str = "") -> None:
+    """Print a paragraph, wrapped to the terminal."""
+    width = min(shutil.get_terminal_size().columns, WIDEST)
+    print(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False))
 
 
 def format_cell(value: Any) -> str:
@@ -105,7 +112,6 @@ def showing_stages(what: str) -> Iterator[None]:
     """Show on stderr what the library logs while it works: a status line on a terminal, lines elsewhere."""
     if not sys.stderr.isatty():
         with _listening(_Lines()):
-            note(f"{what} …")
             yield
         return
     from rich.console import Console
@@ -140,7 +146,7 @@ class _Lines(logging.Handler):
     """Prints each record as a line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        note(f"  {record.getMessage()}")
+        note(record.getMessage())
 
 
 class _Status(logging.Handler):

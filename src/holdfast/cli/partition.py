@@ -97,8 +97,6 @@ def _judge(training: TrainingTable, estimator: str, *, seed: int, jobs: int) -> 
     dense = find(ESTIMATORS, estimator, "estimator").dense
     classes, codes = unique_labels(training.y, what="labels", error=LabelsError)
     environments = merge_small_environments(split_environments(training.environments, len(codes)), MIN_ROWS)
-    if len(classes) < 2:
-        raise LabelsError(f"Label column {training.roles.label!r} holds one class only. Pass rows of at least two.")
     if len(environments) < 2:
         raise EnvironmentsError("There is one environment only, so nobody can judge. Pass rows of at least two.")
     _, matrix = fit_preprocessor(training, dense=dense)

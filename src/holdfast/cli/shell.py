@@ -31,7 +31,9 @@ class Shell(TyperGroup):
             sys.exit(_say("interrupted", INTERRUPTED))
         except Exception as problem:
             if hasattr(problem, "format_message"):  # an unknown option, a missing argument
-                sys.exit(_say(f"error: {_one_line(problem.format_message())} {_help(problem)}".rstrip(), BAD_INPUT))
+                text = _one_line(problem.format_message())
+                stop = "" if text.endswith((".", "?")) else "."
+                sys.exit(_say(f"error: {text}{stop} {_help(problem)}".rstrip(), BAD_INPUT))
             sys.exit(_fail(problem, RUN_FAILED, prefix=f"{type(problem).__name__}: "))
         sys.exit(code if isinstance(code, int) else 0)
 

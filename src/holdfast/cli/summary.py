@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.output import print_table
+from holdfast.cli.output import print_table, print_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,7 +78,7 @@ def _print_environments(summary: dict[str, Any]) -> None:
     _print_rest(rows)
     if summary["unlike_prevalence"]:
         names = ", ".join(summary["unlike_prevalence"][:5])
-        print(f"  Class shares differ much in {names}; the theory assumes them equal.")
+        print_text(f"Class shares differ much in {names}; the theory assumes them equal.", indent="  ")
 
 
 def _print_partitions(summary: dict[str, Any]) -> None:

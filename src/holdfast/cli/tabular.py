@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.datasets.schema import TableSchema, looks_like_text, storage_of
 from holdfast.datasets.tables import Table
 from holdfast.environments import listed
-from holdfast.exceptions import ParameterError, SavedModelError, TableError
+from holdfast.exceptions import LabelsError, ParameterError, SavedModelError, TableError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,6 +92,7 @@ def read_training(
         raise TableError(f"{path} has no feature column left. Keep at least one besides label and environment.")
     frame = table.read([*roles, *names])
     y = read_labels(frame[label], label)
+    _check_classes(frame[label], label)
     schema = TableSchema.infer(frame[names], text=text, categorical=categorical)
     return TrainingTable(
         TableRoles(label, storage_of(frame[label], label), tuple(environments), period, schema),
@@ -100,6 +101,20 @@ def read_training(
         read_environments(frame, environments, period),
         _notes(frame, schema),
     )
+
+
+def _check_classes(series: pd.Series[Any], name: str) -> None:
+    """Refuse a label column that is an amount, or has one class only."""
+    if storage_of(series, name) == "number" and (series % 1 != 0).any():
+        amount = series[series % 1 != 0].iloc[0]
+        raise LabelsError(
+            f"Label column {name!r} holds decimal numbers such as {amount}, so it is an amount, not a class. "
+            "Name a column with classes, or cut it into classes first."
+        )
+    if series.nunique() < 2:
+        raise LabelsError(
+            f"Label column {name!r} holds only the class {str(series.iloc[0])!r}. Pass rows of at least two classes."
+        )
 
 
 def read_labels(series: pd.Series[Any], name: str) -> NDArray[Any]:

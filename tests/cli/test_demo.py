@@ -1,0 +1,35 @@
+import pytest
+
+from holdfast import PIClassifier, load_model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return where the demo saves."""
+    return tmp_path_factory.mktemp("demo") / "model"
+
+
+def test_demo_tells_the_story(holdfast, folder):
+    """ERM fails where the color misleads, PI comes close to the oracle; the mistaken halves say why."""
+    outcome = holdfast("demo", "--seeds", 1, "--out", folder, "--json")
+    assert outcome.code == 0
+    result = outcome.json
+    assert list(result["methods"]) == ["erm", "group_dro", "pi", "oracle"]
+    accuracy = {name: scores["test_accuracy"] for name, scores in result["methods"].items()}
+    assert accuracy["erm"] < 0.3
+    assert accuracy["pi"] > accuracy["erm"] + 0.3
+    assert accuracy["pi"] > accuracy["oracle"] - 0.05
+    correlation = {row["rows"]: row["correlation"] for row in result["partition_correlations"]}
+    assert correlation["E2 judged by E1: correct"] > 0.95
+    assert abs(correlation["E2 judged by E1: mistaken"]) < 0.4
+    assert outcome.err.splitlines()[0] == "fitting 1 of 4: erm, seed 0"
+    assert isinstance(load_model(folder), PIClassifier)
+
+
+def test_demo_prints_tables_and_replaces_its_own_folder(holdfast, folder):
+    """A second run saves to the same place; the text fits 80 columns."""
+    outcome = holdfast("demo", "--seeds", 1, "--out", folder)
+    assert outcome.code == 0
+    assert max(map(len, outcome.out.splitlines()[:-1])) <= 80
+    assert "PI: predict, then interpolate" in outcome.out
+    assert "E1 judged by E2: mistaken" in outcome.out

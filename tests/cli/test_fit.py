@@ -1,0 +1,176 @@
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from holdfast import PIClassifier, load_model
+
+
+def test_fit_reports_stages_in_80_columns(holdfast, hospitals, tmp_path):
+    """Environments, judges, partitions and group risks are printed; every number agrees with the next."""
+    outcome = holdfast("fit", hospitals.train, *hospitals.fit_options, "--drop", "note", "--out", tmp_path / "m")
+    assert outcome.code == 0
+    assert max(map(len, outcome.out.splitlines()[:-1])) <= 80  # the last line has the folder's path
+    for part in ("Fitted pi with logistic on 400 rows", "1 numeric, 2 categorical, 1 date", "2 classes of 'diagnosis'"):
+        assert part in " ".join(outcome.out.split())
+    assert "  Boston        200          0.500\n" in outcome.out
+    judged = re.search(r"Boston   Chicago +(0\.\d{3}) +(\d+) +(\d+)\n", outcome.out)
+    assert int(judged[2]) + int(judged[3]) == 200
+    assert float(judged[1]) == int(judged[2]) / 200
+    assert "Stage 3 (convex): worst-case risk" in outcome.out
+
+
+def test_fit_prints_one_json_object(holdfast, hospitals, tmp_path):
+    """The same as values: environments, accuracies, partitions, groups, risks."""
+    result = holdfast(
+        "fit", hospitals.train, *hospitals.fit_options, "--drop", "note", "--out", tmp_path / "m", "--json"
+    ).json
+    assert result["classes"] == ["ill", "well"]
+    assert result["columns"] == {"marker": "numeric", "scanner": "categorical", "sex": "categorical", "visit": "date"}
+    assert [(e["name"], e["n_rows"], e["shares"]) for e in result["environments"]] == [
+        ("Boston", 200, {"ill": 0.5, "well": 0.5}),
+        ("Chicago", 200, {"ill": 0.5, "well": 0.5}),
+    ]
+    by_pair = {(p["judge"], p["judged"]): p["accuracy"] for p in result["partitions"]}
+    assert by_pair["Boston", "Chicago"] == result["accuracies"]["Boston"]["Chicago"]
+    assert result["worst_case_risk"] == max(group["risk"] for group in result["groups"])
+    assert sum(group["weight"] for group in result["groups"]) == pytest.approx(1)
+    assert result["gap"] < 1e-3
+    assert result["warnings"] == []
+
+
+def test_saved_folder_loads_as_a_pipeline(hospitals):
+    """What the command line saves is a scikit-learn pipeline that ends in one of our methods."""
+    pipeline = load_model(hospitals.folder / "pi")
+    assert isinstance(pipeline.named_steps["classifier"], PIClassifier)
+    manifest = json.loads((hospitals.folder / "pi" / "manifest.json").read_text())
+    assert manifest["extra"]["table"]["label"] == "diagnosis"
+
+
+def test_fit_needs_overwrite_and_leaves_foreign_folders_alone(holdfast, hospitals, tmp_path):
+    """A folder of ours is replaced only when asked, another one never."""
+    options = (hospitals.train, *hospitals.fit_options, "--method", "erm", "--drop", "note")
+    folder = tmp_path / "m"
+    assert holdfast("fit", *options, "--out", folder).code == 0
+    again = holdfast("fit", *options, "--out", folder)
+    assert again.code == 2
+    assert again.err == f"error: {folder} already holds a saved model. Choose another --out, or pass --overwrite.\n"
+    assert holdfast("fit", *options, "--out", folder, "--overwrite").code == 0
+    foreign = tmp_path / "mine"
+    foreign.mkdir()
+    (foreign / "thesis.txt").write_text("precious")
+    refused = holdfast("fit", *options, "--out", foreign, "--overwrite")
+    assert refused.err == f"error: {foreign} exists and was not written by holdfast. Choose another --out.\n"
+    assert (foreign / "thesis.txt").read_text() == "precious"
+
+
+def test_environments_are_crossed_and_dates_cut(holdfast, hospitals, tmp_path):
+    """Two environment columns are crossed; a date column is cut by quarter."""
+    result = holdfast(
+        "fit", hospitals.train, "--label", "diagnosis", "--environment", "sex", "--environment", "visit",
+        "--environment-by", "year", "--drop", "note", "--method", "erm", "--out", tmp_path / "m", "--json",
+    ).json  # fmt: skip
+    names = [e["name"] for e in result["environments"]]
+    assert names == [f"{sex} × {year}" for sex in "fm" for year in (2025, 2026, 2027, 2028)]
+    assert sum(e["n_rows"] for e in result["environments"]) == 400
+
+
+def test_text_columns_are_used_by_their_words(holdfast, hospitals, tmp_path):
+    """The note tells the diagnosis, so that its words alone classify every row."""
+    drop = [option for name in ("marker", "scanner", "sex", "visit") for option in ("--drop", name)]
+    folder = tmp_path / "m"
+    fit = holdfast(
+        "fit", hospitals.train, *hospitals.fit_options, *drop, "--text", "note", "--method", "erm", "--out", folder
+    )
+    assert fit.code == 0
+    assert holdfast("evaluate", folder, hospitals.test, "--json").json["overall"]["accuracy"]["value"] == 1.0
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [True, False], ["no", "yes"], [1.0, 2.0]])
+def test_labels_of_any_type_survive(holdfast, tmp_path, labels):
+    """Numbers, booleans and texts come back as they were, through Parquet."""
+    codes = np.arange(60) % 2
+    frame = pd.DataFrame({"x": codes + 0.0, "e": np.arange(60) // 30, "y": np.array(labels)[codes]})
+    table, folder, out = tmp_path / "t.parquet", tmp_path / "m", tmp_path / "p.parquet"
+    frame.to_parquet(table)
+    fit = holdfast("fit", table, "--label", "y", "--environment", "e", "--method", "erm", "--out", folder)
+    assert fit.code == 0, fit.err
+    assert holdfast("predict", folder, table, "--out", out).code == 0
+    assert pd.read_parquet(out)["prediction"].tolist() == frame["y"].tolist()
+
+
+def test_notes_say_what_is_left_out_or_guessed(holdfast, tmp_path):
+    """A row index, an empty column and prose are named on stderr."""
+    frame = pd.DataFrame(
+        {
+            "x": np.arange(40) % 2,
+            "gone": np.nan,
+            "story": [f"the long tale number {i}" for i in range(40)],
+            "e": np.arange(40) // 20,
+            "y": np.arange(40) % 2,
+        }
+    )
+    frame.to_csv(tmp_path / "t.csv")
+    outcome = holdfast(
+        "fit", tmp_path / "t.csv", "--label", "y", "--environment", "e", "--method", "erm", "--out", tmp_path / "m"
+    )
+    assert outcome.err.splitlines()[:3] == [
+        "note: column 'unnamed_1' is left out: has no name (a saved row index?)",
+        "note: column 'gone' is left out: missing in every row",
+        "note: 'story' look like free text; pass --text story to use the words",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({}, ["--label", "diagnsis"], "has no column 'diagnsis'. Did you mean 'diagnosis'?"),
+        ({}, ["--environment", "sight"], "has no column 'sight'. Did you mean 'site'?"),
+        ({}, ["--estimator", "logstic"], "There is no estimator 'logstic'. Did you mean 'logistic'?"),
+        ({}, ["--method", "grup_dro"], "There is no method 'grup_dro'. Did you mean 'group_dro'?"),
+        ({}, ["--method", "oracle"], "There is no method 'oracle'. It may be 'pi', 'erm'"),
+        ({}, ["--halves", "medium"], "The 'halves' parameter of PIClassifier must be one of 'hard', 'soft'."),
+        ({}, ["--label", "marker"], "Label column 'marker' holds decimal numbers such as 0.5, so it is an amount"),
+        ({}, ["--label", "site"], "Column 'site' cannot be both the label and an environment."),
+        ({}, ["--drop", "site"], "Column 'site' is the label or an environment; it cannot be a feature or dropped."),
+        ({}, ["--drop", "marker"], "has no feature column left. Keep at least one besides label and environment."),
+        ({}, ["--environment-by", "yaer"], "--environment-by does not know 'yaer'. Did you mean 'year'?"),
+        ({"diagnosis": None}, [], "Label column 'diagnosis' is missing in 1 of 6 rows (first in data row 1; empty"),
+        ({"site": None}, [], "Environment column 'site' is missing in 1 of 6 rows (first in data row 1; empty"),
+        ({"marker": np.inf}, [], "Column 'marker' is infinite or beyond 1e+100 in 1 rows (first in data row 1)."),
+        ({"diagnosis": ["ill"] * 6}, [], "Label column 'diagnosis' holds only the class 'ill'. Pass rows of at"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(holdfast, tmp_path, change, options, message):
+    """What was asked, what came and what to do, on one line; nothing is written."""
+    frame = pd.DataFrame(
+        {"diagnosis": ["ill", "well"] * 3, "site": list("aabbcc"), "marker": [0.5, 1, 2, 3, 4, 5]}, dtype=object
+    )
+    for column, value in change.items():
+        if isinstance(value, list):
+            frame[column] = value
+        else:
+            frame.loc[0, column] = value
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    defaults = {"--label": "diagnosis", "--environment": "site"}
+    asked = dict(zip(options[::2], options[1::2], strict=True))
+    pairs = [item for pair in (defaults | asked).items() for item in pair]
+    outcome = holdfast("fit", tmp_path / "t.csv", *pairs, "--out", tmp_path / "m")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("error: ")
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert not (tmp_path / "m").exists()
+
+
+def test_environment_dates_need_a_period(holdfast, hospitals, tmp_path):
+    """Every day an environment of its own is not what is meant."""
+    outcome = holdfast(
+        "fit", hospitals.train, "--label", "diagnosis", "--environment", "visit", "--out", tmp_path / "m"
+    )
+    assert outcome.err == (
+        "error: Environment column 'visit' holds dates. Say how to cut them: "
+        "--environment-by year, quarter, month or day.\n"
+    )

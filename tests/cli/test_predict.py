@@ -1,0 +1,101 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from holdfast import ERMClassifier, load_model, save_model
+from holdfast.cli import table_classifier
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_predict_writes_labels_and_probabilities_in_order(holdfast, hospitals, tmp_path, monkeypatch, suffix):
+    """Chunks of 64 rows give the same as the whole table through the loaded pipeline."""
+    monkeypatch.setattr(table_classifier, "CHUNK_ROWS", 64)
+    table, out = hospitals.folder / f"test.{suffix}", tmp_path / f"p.{suffix}"
+    outcome = holdfast("predict", hospitals.folder / "pi", table, "--keep", "site", "--out", out)
+    assert outcome.code == 0
+    assert "Predicted 200 rows; wrote" in outcome.out
+    written = pd.read_csv(out) if suffix == "csv" else pd.read_parquet(out)
+    assert list(written.columns) == ["site", "prediction", "probability_ill", "probability_well"]
+    assert written["site"].tolist() == ["Boston"] * 100 + ["Denver"] * 100
+    pipeline = load_model(hospitals.folder / "pi")
+    features = pd.read_parquet(hospitals.folder / "test.parquet")[["marker", "scanner", "sex"]].astype(
+        {"scanner": object}
+    )
+    np.testing.assert_allclose(written["probability_ill"], pipeline.predict_proba(features)[:, 0], rtol=1e-12)
+    expected = np.where(written["probability_ill"] > 0.5, "ill", "well")
+    assert written["prediction"].tolist() == expected.tolist()
+
+
+def test_predict_counts_as_json(holdfast, hospitals, tmp_path):
+    """One object with the number of rows for each predicted label."""
+    out = tmp_path / "p.csv"
+    result = holdfast("predict", hospitals.folder / "erm", hospitals.test, "--out", out, "--json").json
+    assert result["n_rows"] == 200
+    assert sum(result["predicted"].values()) == 200
+    assert result["out"] == str(out)
+
+
+def test_columns_may_be_reordered_extra_or_partly_missing(holdfast, hospitals, tmp_path):
+    """Only the fitted columns count, wherever they stand; levels never seen and empty cells are fine."""
+    frame = pd.DataFrame({"sex": ["x", None], "other": [1, 2], "scanner": ["C", None], "marker": [None, 1.0]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    outcome = holdfast("predict", hospitals.folder / "pi", tmp_path / "t.csv", "--out", tmp_path / "p.csv")
+    assert outcome.code == 0, outcome.err
+    assert len(pd.read_csv(tmp_path / "p.csv")) == 2
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        ({"marker": [1.0], "sex": ["f"]}, "Column 'scanner' is missing: the classifier was fitted with it."),
+        ({"marker": ["high"], "sex": ["f"], "scanner": ["A"]}, "column 'marker' holds 'high' (line 2), which is not a"),
+        ({"marker": [np.inf], "sex": ["f"], "scanner": ["A"]}, "Column 'marker' is infinite or beyond 1e+100"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(holdfast, hospitals, tmp_path, frame, message):
+    """Missing columns, other types and infinite values: code 2, one line, nothing written."""
+    pd.DataFrame(frame).to_csv(tmp_path / "t.csv", index=False)
+    outcome = holdfast("predict", hospitals.folder / "pi", tmp_path / "t.csv", "--out", tmp_path / "p.csv")
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_parquet_columns_of_another_type_are_refused(holdfast, hospitals, tmp_path):
+    """A Parquet file knows its types: numbers where levels were fitted are refused."""
+    pd.DataFrame({"marker": [1.0], "sex": ["f"], "scanner": [3]}).to_parquet(tmp_path / "t.parquet")
+    outcome = holdfast("predict", hospitals.folder / "pi", tmp_path / "t.parquet", "--out", tmp_path / "p.csv")
+    assert outcome.err == (
+        "error: Column 'scanner' holds number values such as '3', but string values when the classifier was fitted. "
+        "Convert the column to string values.\n"
+    )
+
+
+def test_output_file_is_checked_before_the_work(holdfast, hospitals, tmp_path):
+    """Type, folder, existing file and the input itself."""
+    folder = hospitals.folder / "pi"
+    (tmp_path / "p.csv").write_text("old")
+    for out, message in (
+        (tmp_path / "p.xlsx", "is of the unknown type '.xlsx'. Use one of .csv, .tsv, .parquet, .pq."),
+        (tmp_path / "none" / "p.csv", "lies in a folder that does not exist. Create it first."),
+        (tmp_path / "p.csv", "exists. Choose another file, or pass --overwrite."),
+        (hospitals.test, "is the input itself. Choose another file."),
+    ):
+        outcome = holdfast("predict", folder, hospitals.test, "--out", out)
+        assert (outcome.code, outcome.err) == (2, f"error: --out {out} {message}\n")
+    assert (tmp_path / "p.csv").read_text() == "old"
+    assert holdfast("predict", folder, hospitals.test, "--out", tmp_path / "p.csv", "--overwrite").code == 0
+
+
+def test_folders_that_are_no_saved_tables_are_refused(holdfast, hospitals, tmp_path):
+    """A folder that does not exist, and a classifier that was not fitted on a table."""
+    outcome = holdfast("predict", tmp_path / "none", hospitals.test, "--out", tmp_path / "p.csv")
+    assert (outcome.code, outcome.err) == (
+        2,
+        f"error: The model folder '{tmp_path / 'none'}' does not exist. Check the path.\n",
+    )
+    save_model(ERMClassifier().fit(np.arange(8.0).reshape(-1, 1), [0, 1] * 4), tmp_path / "m")
+    outcome = holdfast("predict", tmp_path / "m", hospitals.test, "--out", tmp_path / "p.csv")
+    assert outcome.code == 2
+    assert "holds a classifier that was not fitted on a table" in outcome.err
