@@ -45,7 +45,10 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
     objective : "max" or "online"
         For networks: differentiate the worst group alone, or weight the groups by exponentiated risks.
     selection : str or None
-        For networks: the rule that selects the epoch.
+        For networks: the rule that selects the final classifier's epoch; None: the network's own.
+    judge_selection : str or None
+        For networks: the rule that selects each judge's epoch, by default the accuracy on the environments it was not
+        trained on, as in the paper's code.
     min_group_size : int
         Environments with fewer rows are merged; halves with fewer (effective) rows are dropped; both with a warning.
     n_folds : int
@@ -98,6 +101,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         reweight_rounds: int = 20,
         objective: Literal["max", "online"] = "max",
         selection: str | None = None,
+        judge_selection: str | None = "other_environments",
         min_group_size: int = 5,
         n_folds: int = 2,
         n_jobs: int | None = None,
@@ -110,6 +114,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         self.reweight_rounds = reweight_rounds
         self.objective = objective
         self.selection = selection
+        self.judge_selection = judge_selection
         self.min_group_size = min_group_size
         self.n_folds = n_folds
         self.n_jobs = n_jobs

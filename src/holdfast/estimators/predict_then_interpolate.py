@@ -27,6 +27,7 @@ class PredictThenInterpolate(StableEstimator):
     rounds: int = 1
     objective: str
     selection: str | None
+    judge_selection: str | None
     reweight_rounds: int
     n_folds: int
     n_jobs: int | None
@@ -47,6 +48,7 @@ class PredictThenInterpolate(StableEstimator):
             sample_weight=training.sample_weight,
             n_folds=self.n_folds,
             folds=training.folds,
+            selection=self.judge_selection,
             n_jobs=self.n_jobs,
         )
         self.environment_classifiers_ = {c.environment.label: c.estimator for c in classifiers}

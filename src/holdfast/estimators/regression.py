@@ -33,7 +33,7 @@ class PIRegressor(PredictThenInterpolate, StableRegressor):
     halves : "hard" or "soft"
         Rows cut by the threshold, or every row in both halves with weights exp(-error²/2s²) and its complement, s² the
         judge's own out-of-fold squared error.
-    solver, reweight_rounds, objective, selection, min_group_size, n_folds, n_jobs, random_state
+    solver, reweight_rounds, objective, selection, judge_selection, min_group_size, n_folds, n_jobs, random_state
         As for `PIClassifier`.
 
     Attributes
@@ -56,6 +56,7 @@ class PIRegressor(PredictThenInterpolate, StableRegressor):
         reweight_rounds: int = 20,
         objective: Literal["max", "online"] = "max",
         selection: str | None = None,
+        judge_selection: str | None = "other_environments",
         min_group_size: int = 5,
         n_folds: int = 2,
         n_jobs: int | None = None,
@@ -68,6 +69,7 @@ class PIRegressor(PredictThenInterpolate, StableRegressor):
         self.reweight_rounds = reweight_rounds
         self.objective = objective
         self.selection = selection
+        self.judge_selection = judge_selection
         self.min_group_size = min_group_size
         self.n_folds = n_folds
         self.n_jobs = n_jobs

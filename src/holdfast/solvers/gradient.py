@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.pipeline import Pipeline
 
-from holdfast.environments import Group
+from holdfast.environments import Environment, Group
 from holdfast.exceptions import ParameterError
 from holdfast.fitting import last_step
 from holdfast.objectives import Objective
@@ -28,6 +28,7 @@ def solve_gradient(
     groups: Sequence[Group],
     *,
     objective: str | Objective = "max",
+    environments: Sequence[Environment] | None = None,
     validation: Any = None,
     selection: str | None = None,
     seeding: Seeding,
@@ -44,6 +45,8 @@ def solve_gradient(
     groups : sequence of Group
         They may overlap.
     objective : {"max", "online"} or Objective
+    environments : sequence of Environment, optional
+        All training environments, for selection="other_environments".
     validation : (X, y_codes) or (X, y_codes, group_labels), optional
         Rows that select the epoch.
     selection : str, optional
@@ -72,7 +75,14 @@ def solve_gradient(
     kept_out = seeding.generator("holdout").random(len(y_codes)) < holdout
     training = [_part(group, ~kept_out) for group in groups]
     network.fit_groups(
-        rows, y_codes, training, objective=objective, validation=validation, selection=selection, stage=stage
+        rows,
+        y_codes,
+        training,
+        objective=objective,
+        environments=environments,
+        validation=validation,
+        selection=selection,
+        stage=stage,
     )
     judged = [_part(group, kept_out) for group in groups] if holdout else training
     return Solution(

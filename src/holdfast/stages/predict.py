@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
-from holdfast.environments import Environment, Rows, Weights, listed, take_rows
+from holdfast.environments import Environment, Group, Rows, Weights, listed, take_rows
 from holdfast.exceptions import SingleClassEnvironmentWarning, UnseenLabelWarning
-from holdfast.fitting import code_probabilities, fit_rows, seeded_clone
+from holdfast.fitting import code_probabilities, fit_rows, last_step, seeded_clone
 from holdfast.seeding import Seeding
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,7 @@ def fit_environment_classifiers(
     sample_weight: Weights | None = None,
     n_folds: int = 0,
     folds: NDArray[np.intp] | None = None,
+    selection: str | None = None,
     n_jobs: int | None = None,
 ) -> tuple[EnvironmentClassifier, ...]:
     """Fit one copy of `estimator` on each environment.
@@ -61,6 +62,8 @@ def fit_environment_classifiers(
         own rows can be predicted out of fold.
     folds : array of shape (n_rows,), optional
         Fold number of each row (rows of one patient stay together); overrides how rows are dealt to the folds.
+    selection : str, optional
+        For networks: the rule that selects a judge's epoch.
     n_jobs : int, optional
         Fits that run at the same time.
     """
@@ -78,12 +81,14 @@ def fit_environment_classifiers(
         )
     fitted = iter(
         Parallel(n_jobs=n_jobs)(
-            delayed(fit_rows)(
+            delayed(_fit_judge)(
                 seeded_clone(estimator, seeding, "stage 1", *names),
                 X,
                 y,
-                rows,
-                None if sample_weight is None else sample_weight[rows],
+                Group(" ".join(map(str, names)), rows).weighted(sample_weight),
+                environments,
+                selection,
+                seeding,
             )
             for rows, names in tasks
         )
@@ -93,6 +98,25 @@ def fit_environment_classifiers(
         EnvironmentClassifier(environment, next(fitted), tuple(next(fitted) for _ in held_out), held_out)
         for environment, held_out in zip(environments, fold_rows, strict=True)
     )
+
+
+def _fit_judge(
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    own: Group,
+    environments: Sequence[Environment],
+    selection: str | None,
+    seeding: Seeding,
+) -> Any:
+    """Fit on some rows of one environment; a network is told the others, by which its epoch can be selected."""
+    labels = y[own.rows]
+    if not hasattr(last_step(estimator), "fit_groups") or (labels == labels[0]).all():
+        return fit_rows(estimator, X, y, own.rows, own.weights)
+    from holdfast.solvers.gradient import solve_gradient
+
+    options: dict[str, Any] = {"objective": "erm", "environments": environments, "selection": selection}
+    return solve_gradient(estimator, X, y, [own], seeding=seeding, stage=f"stage 1: {own.name}", **options).estimator
 
 
 def deal_folds(
