@@ -97,7 +97,7 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
         _check_length(labels, n_rows)
         if missing_labels(labels).any():
             raise LabelsError("Input y contains NaN or None. Drop those rows before fitting.")
-        with as_ours(LabelsError):
+        with as_ours(LabelsError), np.errstate(invalid="ignore"):  # infinity has no integer; the check refuses it
             check_classification_targets(labels)
         self.classes_, codes = unique_labels(labels, what="y", error=LabelsError)
         if len(self.classes_) < 2:

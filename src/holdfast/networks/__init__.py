@@ -15,6 +15,6 @@ from holdfast.networks.registry import (
 
 # isort: split
 # The families register themselves, so they come after the registry.
-from holdfast.networks import cnn, linear, mlp  # noqa: F401
+from holdfast.networks import cnn, linear, mlp, mobilenet, resnet, text_cnn  # noqa: F401
 
 __all__ = ["NETWORKS", "Factory", "Network", "build_network", "has_batch_statistics", "register_network"]
