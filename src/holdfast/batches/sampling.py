@@ -151,7 +151,8 @@ class _Pool:
         else:
             places = self._reached.searchsorted(groups + shares, side="right")
         last = self._starts[groups] + self._sizes[groups] - 1
-        return self._rows[np.minimum(places, last)].astype(np.intp)
+        rows: Rows = self._rows[np.minimum(places, last)].astype(np.intp)
+        return rows
 
 
 class GroupBatchSampler(Sampler[list[int]]):

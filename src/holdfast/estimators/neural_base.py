@@ -18,7 +18,7 @@ from holdfast.environments import Environment, Group, Rows, cross_groups, label_
 from holdfast.estimators import neural_state
 from holdfast.estimators.reading import as_ours, is_text, read_weights
 from holdfast.exceptions import EnvironmentsError, FeaturesError, InputTypeError, LabelsError, ParameterError
-from holdfast.networks import Factory, Network, build_network
+from holdfast.networks import NETWORKS, Factory, Network, build_network, reads_text
 from holdfast.objectives import Objective, make_objective
 from holdfast.risks import Loss, make_loss
 from holdfast.seeding import RandomState, Seeding
@@ -236,12 +236,22 @@ class NeuralEstimator(BaseEstimator):
         if y is None:
             raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
         X = self._check_rows(X, reset=True)
+        self._refuse_wrong_kind(is_texts=isinstance(X, list))
         self.vocabulary_ = None
         if isinstance(X, list):
             given = self.vocabulary
             self.vocabulary_ = Vocabulary.build(X, min_count=self.min_count) if given is None else given
         source = make_source(X, self.vocabulary_)
         return X, source, self._learn_targets(y, len(source))
+
+    def _refuse_wrong_kind(self, *, is_texts: bool) -> None:
+        """Refuse texts for a network of numbers and the other way round."""
+        wanted = reads_text(self.network)
+        if wanted is None or wanted == is_texts:
+            return
+        able = sorted(name for name in NETWORKS if reads_text(name) == is_texts)
+        came, reads = ("texts", "numbers") if is_texts else ("numbers", "texts")
+        raise FeaturesError(f"X holds {came}, but network {self.network!r} reads {reads}. Use one of {able}.")
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X checked: texts as a list, all else as array or sparse matrix."""

@@ -10,6 +10,7 @@ from holdfast.networks.registry import (
     Network,
     build_network,
     has_batch_statistics,
+    reads_text,
     register_network,
 )
 
@@ -17,4 +18,4 @@ from holdfast.networks.registry import (
 # The families register themselves, so they come after the registry.
 from holdfast.networks import cnn, linear, mlp, mobilenet, resnet, text_cnn  # noqa: F401
 
-__all__ = ["NETWORKS", "Factory", "Network", "build_network", "has_batch_statistics", "register_network"]
+__all__ = ["NETWORKS", "Factory", "Network", "build_network", "has_batch_statistics", "reads_text", "register_network"]

@@ -128,6 +128,13 @@ def _refuse_unknown_options(name: str, factory: Factory, options: Mapping[str, A
         raise ParameterError(f"Network {name!r} has no option {unknown[0]!r}. Its options are {known}.")
 
 
+def reads_text(network: str | Factory) -> bool | None:
+    """Return whether a named network reads token numbers; None for what only its author knows."""
+    if not isinstance(network, str) or network not in NETWORKS:
+        return None
+    return "vectors" in inspect.signature(NETWORKS[network]).parameters
+
+
 def has_batch_statistics(network: nn.Module) -> bool:
     """Return whether rows of a batch influence one another's outputs (batch normalization)."""
     return any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in network.modules())

@@ -126,6 +126,14 @@ def test_texts_and_their_vocabulary():
         classifier.predict(X)
 
 
+def test_texts_and_numbers_are_not_confused():
+    """A network of numbers refuses texts and a text network numbers, and each message names networks that fit."""
+    with pytest.raises(FeaturesError, match=r"X holds texts, but network 'mlp' reads numbers. Use one of .*'text_cnn'"):
+        NeuralClassifier(**FAST).fit(TEXTS, STARS)
+    with pytest.raises(FeaturesError, match=r"X holds numbers, but network 'text_cnn' reads texts. Use one of .*'mlp'"):
+        NeuralClassifier("text_cnn", **FAST).fit(X, Y)
+
+
 def test_fixed_word_vectors_are_used():
     """network_options={'vectors': …} fixes the words' vectors in the order of the vocabulary."""
     vectors = {"good": np.array([1.0, 0.0]), "bad": np.array([0.0, 1.0])}
