@@ -1,0 +1,210 @@
+"""What an audit looks at, as named columns of numbers: measurements, categories, words, attributes.
+
+Numbers stay as they are, a category becomes one column `name=value` for each value, a text one column for each word
+and phrase (1 where it occurs). Attributes are columns that no judge saw.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import narwhals as nw
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from holdfast.environments import missing_labels
+from holdfast.exceptions import FeaturesError
+
+Block: TypeAlias = Any  # NDArray[np.float64] or scipy.sparse.csr_array, of shape (n_rows, n_columns)
+
+# Words with inner apostrophes and hyphens, and markers such as <art_positive> as one word.
+WORD = re.compile(r"<[^<>\s]+>|\w+(?:['’-]\w+)*")
+MOST_VALUES = 50  # of a categorical column; the rarer ones are counted together
+
+
+def is_sparse(values: Any) -> bool:
+    """Return whether values are a sparse matrix of any kind."""
+    return bool(sp.issparse(values))
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Named columns of numbers."""
+
+    names: tuple[str, ...]
+    values: Block  # (n_rows, n_columns)
+    inputs: NDArray[np.bool_]  # (n_columns,) whether the judges see the column; False for attributes
+
+    def __post_init__(self) -> None:
+        if self.values.shape[1] != len(self.names) or self.inputs.shape != (len(self.names),):
+            raise FeaturesError(
+                f"Columns was given {len(self.names)} names for {self.values.shape[1]} columns. Pass one for each."
+            )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return int(self.values.shape[0])
+
+    def beside(self, other: Columns) -> Columns:
+        """Return both sets of columns; a name that both have is marked as an attribute's."""
+        if self.n_rows != other.n_rows:
+            raise FeaturesError(f"attributes has {other.n_rows} rows where X has {self.n_rows}. Pass one for each row.")
+        taken = set(self.names)
+        names = tuple(f"{name} (attribute)" if name in taken else name for name in other.names)
+        if is_sparse(self.values) or is_sparse(other.values):
+            values: Block = sp.csr_array(sp.hstack([sp.csr_array(self.values), sp.csr_array(other.values)]))
+        else:
+            values = np.hstack([self.values, other.values])
+        return Columns(self.names + names, values, np.concatenate([self.inputs, other.inputs]))
+
+    def as_attributes(self) -> Columns:
+        """Return the columns, marked as not seen by the judges."""
+        return Columns(self.names, self.values, np.zeros(len(self.names), dtype=bool))
+
+
+def encode_table(X: Any, *, names: Sequence[str] | None = None, min_count: int = 10) -> Columns:
+    """Return the columns of a frame or a 2-d array (sparse too) as numbers.
+
+    Parameters
+    ----------
+    X : frame (pandas, polars, …), array of shape (n_rows, n_columns) or sparse matrix
+    names : sequence of str, optional
+        Column names of an array; x0, x1, … by default.
+    min_count : int
+        A category needs that many rows, and as many rows without it, for a column of its own.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"age": [30, 40, None], "scanner": ["A", "B", "A"]})
+    >>> encode_table(table, min_count=1).names
+    ('age', 'age is missing', 'scanner=A', 'scanner=B')
+    """
+    if is_sparse(X):
+        values = sp.csr_array(X, dtype=np.float64)
+        return _all_inputs(_array_names(names, values.shape[1]), values)
+    pairs: list[tuple[str, NDArray[Any]]]
+    if isinstance(X, np.ndarray):
+        if X.ndim != 2:
+            raise FeaturesError(
+                f"X has shape {X.shape}; an audit needs columns. Pass attributes= with one row for each picture, "
+                "or a 2-d array."
+            )
+        pairs = list(zip(_array_names(names, X.shape[1]), X.T, strict=True))
+    else:
+        frame = nw.from_native(X, eager_only=True)
+        pairs = [(str(name), frame[name].to_numpy()) for name in frame.columns]
+    if not pairs:
+        raise FeaturesError("X has no columns; an audit needs at least one.")
+    encoded = [column for name, values in pairs for column in _encode_column(name, values, min_count)]
+    return _all_inputs([name for name, _ in encoded], np.column_stack([values for _, values in encoded]))
+
+
+def encode_texts(
+    texts: Sequence[str], *, n_words: tuple[int, int] = (1, 2), min_count: int = 10, max_columns: int = 20_000
+) -> Columns:
+    """Return one column for each word or phrase: 1 where a text has it.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    n_words : (int, int)
+        Shortest and longest phrase, in words.
+    min_count : int
+        A phrase must occur in that many texts, and be absent from as many.
+    max_columns : int
+        The most frequent phrases are kept.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    vectorizer = CountVectorizer(
+        token_pattern=None, tokenizer=split_words, lowercase=False, ngram_range=n_words, binary=True, dtype=np.float64
+    )
+    try:
+        counts = sp.csr_array(vectorizer.fit_transform(texts))
+    except ValueError as problem:
+        raise FeaturesError(f"no words were found in X: {problem}") from problem
+    occurrences = np.asarray(counts.sum(axis=0)).ravel()
+    kept = np.flatnonzero((occurrences >= min_count) & (len(texts) - occurrences >= min_count))
+    if not len(kept):
+        raise FeaturesError(f"no word occurs in at least min_count={min_count} texts. Lower min_count.")
+    if len(kept) > max_columns:
+        kept = np.sort(kept[np.argsort(-occurrences[kept], kind="stable")[:max_columns]])
+    names = vectorizer.get_feature_names_out()
+    return _all_inputs([str(names[column]) for column in kept], sp.csr_array(counts[:, kept]))
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text in lower case.
+
+    Examples
+    --------
+    >>> split_words("<art_positive> A well-poured head, isn't it?")
+    ['<art_positive>', 'a', 'well-poured', 'head', "isn't", 'it']
+    """
+    return [word.lower() for word in WORD.findall(text)]
+
+
+def _all_inputs(names: Sequence[str], values: Block) -> Columns:
+    return Columns(tuple(names), values, np.ones(len(names), dtype=bool))
+
+
+def _array_names(names: Sequence[str] | None, n_columns: int) -> list[str]:
+    """Return the given names, or else x0, x1 and so on."""
+    if names is None:
+        return [f"x{column}" for column in range(n_columns)]
+    if len(names) != n_columns:
+        raise FeaturesError(f"{len(names)} names were given for {n_columns} columns of X. Pass one for each.")
+    return [str(name) for name in names]
+
+
+def _encode_column(name: str, values: NDArray[Any], min_count: int) -> list[tuple[str, NDArray[np.float64]]]:
+    """Return one column of a table as one or several columns of numbers."""
+    missing = missing_labels(values)
+    numbers = _as_numbers(values, missing)
+    if numbers is None:
+        return _encode_categories(name, values, missing, min_count)
+    if np.isinf(numbers).any():
+        raise FeaturesError(f"column {name!r} of X holds infinite values. Replace them, for example by missing ones.")
+    if missing.all():
+        return []
+    if not missing.any():
+        return [(name, numbers)]
+    return [(name, np.where(missing, numbers[~missing].mean(), numbers)), (f"{name} is missing", missing.astype(float))]
+
+
+def _as_numbers(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+    """Return the values as numbers where that is what they are; None for categories."""
+    if values.dtype.kind in "mM":
+        return np.where(
+            missing, 0.0, values.astype("datetime64[s]" if values.dtype.kind == "M" else "i8").astype(float)
+        )
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    if all(isinstance(value, int | float | np.number | np.bool_) for value in values[~missing]):
+        return np.where(missing, 0.0, np.where(missing, 0.0, values).astype(float))
+    return None
+
+
+def _encode_categories(
+    name: str, values: NDArray[Any], missing: NDArray[np.bool_], min_count: int
+) -> list[tuple[str, NDArray[np.float64]]]:
+    """Return `name=value` for each frequent value, the most frequent first; rare ones together."""
+    texts = np.array([str(value) for value in values], dtype=object)
+    texts[missing] = "(missing)"
+    found, codes, counts = np.unique(texts.astype(str), return_inverse=True, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    frequent = [value for value in order if counts[value] >= min_count][:MOST_VALUES]
+    columns = [(f"{name}={found[value]}", (codes == value).astype(float)) for value in frequent]
+    rare = ~np.isin(codes, frequent)
+    if rare.sum() >= min_count:
+        columns.append((f"{name}=(any other)", rare.astype(float)))
+    return [(label, column) for label, column in columns if len(column) - column.sum() >= min_count]

@@ -1,0 +1,199 @@
+"""What fitted classifiers rely on, side by side: scores with a column shuffled or a word taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from holdfast.audit.columns import WORD, encode_texts, is_sparse, split_words
+from holdfast.audit.judges import Floats
+from holdfast.estimators.reading import is_text
+from holdfast.exceptions import FeaturesError, ParameterError
+from holdfast.seeding import RandomState, Seeding
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Reliance:
+    """How much each classifier's accuracy falls without each feature.
+
+    Rows are in the order of the largest fall in any classifier.
+    """
+
+    features: tuple[str, ...]
+    estimators: tuple[str, ...]
+    falls: Floats  # (n_features, n_estimators) accuracy with the feature − accuracy without it
+    changed: Floats  # (n_features, n_estimators) share of rows whose prediction changes
+    accuracies: Floats  # (n_estimators,) with everything in place
+    n_rows: NDArray[np.intp]  # (n_features,) rows that have the feature: all of them for columns
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row for each feature and, for each classifier, its fall and its share of changed predictions."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {"feature": self.features, "n_rows": self.n_rows}
+        for number, name in enumerate(self.estimators):
+            columns[f"{name}: fall"] = self.falls[:, number]
+            columns[f"{name}: changed"] = self.changed[:, number]
+        return pd.DataFrame(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class WordImportance:
+    """How much each word of one text carries each classifier's prediction."""
+
+    words: tuple[str, ...]  # in the order of the text
+    estimators: tuple[str, ...]
+    predictions: tuple[str, ...]  # of each classifier for the whole text
+    drops: Floats  # (n_words, n_estimators) probability of that prediction − its probability without the word
+
+
+def relied_on(
+    estimators: Mapping[str, Any],
+    X: Any,
+    y: Any,
+    *,
+    features: Sequence[str] | None = None,
+    n_repeats: int = 5,
+    max_features: int = 100,
+    min_count: int = 10,
+    random_state: RandomState = 0,
+) -> Reliance:
+    """Compare what fitted classifiers rely on.
+
+    Columns of a table are shuffled, `n_repeats` times; words of texts are taken out wherever they occur.
+
+    Parameters
+    ----------
+    estimators : mapping of name to fitted classifier
+        For example {"ERM": erm, "PI": pi}.
+    X, y : rows that the classifiers were not fitted on, and their labels
+    features : sequence of str, optional
+        Which columns or words to try; by default every column, or the most frequent words.
+    n_repeats : int
+    max_features : int
+        Words to try when none are given.
+    min_count : int
+        Texts that a word must occur in.
+    random_state : int, RandomState, Generator or None
+    """
+    if not estimators:
+        raise ParameterError("The 'estimators' parameter of relied_on must name at least one fitted classifier.")
+    labels = np.asarray(y)
+    before = [np.asarray(estimator.predict(X)) for estimator in estimators.values()]
+    if any(answer.shape != labels.shape for answer in before):
+        raise FeaturesError(f"X has {before[0].shape[0]} rows where y has {len(labels)}. Pass one label for each row.")
+    if is_text(X):
+        tried = _without_words(list(X), features, max_features, min_count)
+    else:
+        tried = _shuffled_columns(X, features, n_repeats, Seeding(random_state).generator("shuffles"))
+    falls, changed = np.zeros((2, len(tried), len(estimators)))
+    for row, (_, rows, versions) in enumerate(tried):
+        for column, (estimator, old) in enumerate(zip(estimators.values(), before, strict=True)):
+            answers = [np.asarray(estimator.predict(version())) for version in versions]
+            hits = [float((old[rows] == labels[rows]).sum() - (new == labels[rows]).sum()) for new in answers]
+            falls[row, column] = np.mean(hits) / len(labels)
+            changed[row, column] = np.mean([(new != old[rows]).sum() for new in answers]) / len(labels)
+    order = np.argsort(-np.abs(falls).max(axis=1), kind="stable")
+    return Reliance(
+        tuple(tried[row][0] for row in order),
+        tuple(estimators),
+        falls[order],
+        changed[order],
+        np.array([(answer == labels).mean() for answer in before]),
+        np.array([len(tried[row][1]) for row in order], dtype=np.intp),
+    )
+
+
+def word_importance(estimators: Mapping[str, Any], text: str) -> WordImportance:
+    """Take out one word at a time, and see how much less sure each classifier is of its prediction."""
+    spans = [match.span() for match in WORD.finditer(text)]
+    if not spans:
+        raise FeaturesError("the text has no words to take out.")
+    versions = [text, *(text[:start] + text[end:] for start, end in spans)]
+    predictions, drops = [], []
+    for estimator in estimators.values():
+        chances = np.asarray(estimator.predict_proba(versions), dtype=np.float64)  # (1 + n_words, n_classes)
+        best = int(chances[0].argmax())
+        predictions.append(str(estimator.classes_[best]))
+        drops.append(chances[0, best] - chances[1:, best])
+    words = tuple(text[start:end] for start, end in spans)
+    return WordImportance(words, tuple(estimators), tuple(predictions), np.stack(drops, axis=1))
+
+
+Tried = tuple[str, NDArray[np.intp], list[Callable[[], Any]]]  # a feature, the rows that have it, X without it
+
+
+def _without_words(texts: list[str], words: Sequence[str] | None, max_features: int, min_count: int) -> list[Tried]:
+    """Return each word with the texts that have it, and those texts without it."""
+    columns = encode_texts(texts, n_words=(1, 1), min_count=1 if words is not None else min_count)
+    place = {name: column for column, name in enumerate(columns.names)}
+    if words is None:
+        frequency = np.asarray(columns.values.sum(axis=0)).ravel()
+        chosen = [columns.names[column] for column in np.argsort(-frequency, kind="stable")[:max_features]]
+    else:
+        chosen = [str(word).lower() for word in words]
+    by_column = sp.csc_array(columns.values)
+    tried: list[Tried] = []
+    for word in chosen:
+        column = place.get(word)
+        if column is None:
+            found = np.array([row for row, text in enumerate(texts) if word in split_words(text)], dtype=np.intp)
+        else:
+            found = by_column.indices[by_column.indptr[column] : by_column.indptr[column + 1]].astype(np.intp)
+        if len(found):
+            rows = np.sort(found)
+            cut = [_cut_word(texts[row], word) for row in rows]
+            tried.append((word, rows, [partial(list, cut)]))
+    if not tried:
+        raise FeaturesError("none of the words occurs in X.")
+    return tried
+
+
+def _cut_word(text: str, word: str) -> str:
+    """Return the text without the word."""
+    return WORD.sub(lambda match: "" if match.group().lower() == word else match.group(), text)
+
+
+def _shuffled_columns(
+    X: Any, names: Sequence[str] | None, n_repeats: int, generator: np.random.Generator
+) -> list[Tried]:
+    """Return each column with X in which it is shuffled."""
+    if hasattr(X, "columns"):
+        known = [str(name) for name in X.columns]
+    else:
+        if getattr(X, "ndim", 0) != 2:
+            raise FeaturesError("relied_on shuffles columns or takes out words. Pass a table, a 2-d array or texts.")
+        known = [f"x{column}" for column in range(X.shape[1])]
+    chosen = known if names is None else [str(name) for name in names]
+    if missing := [name for name in chosen if name not in known]:
+        raise FeaturesError(f"X has no column {missing[0]!r}. Its columns are {', '.join(known[:10])}.")
+    n_rows = X.shape[0]
+    rows = np.arange(n_rows)
+    orders = [generator.permutation(n_rows) for _ in range(n_repeats)]
+    return [(name, rows, [partial(_shuffle, X, known.index(name), order) for order in orders]) for name in chosen]
+
+
+def _shuffle(X: Any, column: int, order: NDArray[np.intp]) -> Any:
+    """Return a copy of X with one column in another order."""
+    if hasattr(X, "columns"):
+        frame = nw.from_native(X, eager_only=True)
+        name = frame.columns[column]
+        return frame.with_columns(frame[name][order.tolist()]).to_native()
+    if is_sparse(X):
+        by_column = sp.csc_array(X)
+        columns = [by_column[:, [number]] for number in range(by_column.shape[1])]
+        columns[column] = columns[column].tocsr()[order]
+        return type(X)(sp.hstack(columns))
+    changed = X.copy()
+    changed[:, column] = X[order, column]
+    return changed
