@@ -117,7 +117,7 @@ def flatten(tree: Any) -> SavedState:
 
     def walk(node: Any, path: str) -> Any:
         if isinstance(node, Tensor):
-            tensors[path] = node.detach().clone().contiguous().cpu()
+            tensors[path] = node.detach().clone().cpu()  # as it lies in memory: fused Adam reads its state that way
             return {"$tensor": path}
         if isinstance(node, Mapping):
             children = [(key, walk(value, f"{path}.{key}" if path else str(key))) for key, value in node.items()]
