@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import signal
+import tempfile
 import traceback
 import warnings
 from pathlib import Path
@@ -50,6 +51,16 @@ def run_in_child(function, *arguments, kill_after=None) -> Child:
 def in_child():
     """Return the function that runs another one in a child."""
     return run_in_child
+
+
+@pytest.fixture
+def memory_folder(tmp_path):
+    """Return a folder in memory where there is one: a kill is the same there, and flushing costs nothing."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

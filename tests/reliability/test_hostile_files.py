@@ -289,7 +289,7 @@ def test_array_headers_must_be_true(shape, copy_of, canary, in_child):
         struct.pack("<Q", 2**63) + b"{}",
         struct.pack("<Q", 10**8) + b"{}",
         struct.pack("<Q", 2) + b"{}",
-        struct.pack("<Q", 64) + b'{"a0":{"dtype":"F64","shape":[1099511627776],"data_offsets":[0,8]}}'[:64] + bytes(8),
+        struct.pack("<Q", 67) + b'{"a0":{"dtype":"F64","shape":[1099511627776],"data_offsets":[0,8]}}' + bytes(8),
         struct.pack("<Q", 1 << 20) + b"[" * (1 << 20),
         b"",
         b"\x00" * 7,

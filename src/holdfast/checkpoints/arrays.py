@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,6 +116,7 @@ class ArrayReader:
             raw = np.dtype(dtype)
             if stored.dtype != np.uint8 or stored.size != math.prod(shape) * raw.itemsize:
                 raise CorruptFileError(f"array {key!r} in {ARRAYS} does not have the size that tree.json gives.")
+            check_text(raw, stored.tobytes(), ARRAYS)
             stored = np.ndarray(expected, raw, buffer=stored.tobytes() or None).copy()
         if stored.dtype.str != dtype or stored.shape != expected:
             raise CorruptFileError(f"array {key!r} in {ARRAYS} does not have the type and shape that tree.json gives.")
@@ -145,6 +147,14 @@ class ArrayReader:
         for name, rest in ((ARRAYS, self._arrays), (TENSORS, self._tensors)):
             if rest:
                 raise UntrustedFileError(f"{name} holds {', '.join(sorted(rest)[:5])}, which nothing refers to.")
+
+
+def check_text(dtype: np.dtype[Any], data: bytes | memoryview, name: str) -> None:
+    """Refuse an array of text with characters that do not exist, which Python could not even show."""
+    if dtype.kind == "U" and len(data):
+        points = np.frombuffer(data, dtype=np.dtype(np.uint32).newbyteorder(dtype.byteorder))
+        if points.max() > sys.maxunicode:
+            raise CorruptFileError(f"{name} holds text with characters that do not exist.")
 
 
 def _parsed(load: Any, data: bytes, name: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.checkpoints.arrays import ArrayReader, ArrayWriter
+from holdfast.checkpoints.arrays import ArrayReader, ArrayWriter, check_text
 from holdfast.checkpoints.classes import saved_class, saved_name
 from holdfast.exceptions import CorruptFileError, HoldfastError, UntrustedFileError
 
@@ -182,8 +182,9 @@ class Decoder:
         return result
 
     def _scalar(self, node: Node) -> Any:
-        dtype = _dtype(node["dtype"])
-        return np.frombuffer(bytes.fromhex(node["hex"]), dtype, count=1)[0] if dtype.itemsize else dtype.type()
+        dtype, data = _dtype(node["dtype"]), bytes.fromhex(node["hex"])
+        check_text(dtype, data, "tree.json")
+        return np.frombuffer(data, dtype, count=1)[0] if dtype.itemsize else dtype.type()
 
     def _object_array(self, node: Node) -> Any:
         array = np.empty(len(node["items"]), dtype=object)

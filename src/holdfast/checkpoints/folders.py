@@ -49,9 +49,8 @@ def write_folder(
     manifest = {"kind": kind, "schema": SCHEMA, "libraries": library_versions(), "files": listed, **facts}
     content = checked_json(manifest)  # fails before anything is written
     with new_folder(path, overwrite=overwrite) as temporary:
-        for name, data in files.items():
-            write_new(temporary / name, data)
-        write_new(temporary / MANIFEST, content)
+        for name, data in [*files.items(), (MANIFEST, content)]:
+            write_new(temporary / name, data, shown=path / name)
 
 
 def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, bytes]]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.checkpoints.arrays import check_text
 from holdfast.checkpoints.classes import saved_name
 from holdfast.checkpoints.sklearn_numbers import check_numbers
 from holdfast.checkpoints.sklearn_types import is_trusted, public_class, refused_name
@@ -27,6 +28,7 @@ _MAX_SCHEMA = 1 << 27
 _MAX_MEMBERS = 1_000_000
 _MEMBER = re.compile(r"schema\.json|\d{1,20}\.np[yz]")
 _PROTOCOL = 2  # older ones have other loaders
+_AT_SAVE_TIME = "Replace that part: functions cannot be saved, and a search for neighbors only with algorithm='brute'."
 
 
 def holds_ours(value: Any) -> bool:
@@ -60,7 +62,7 @@ def pack_estimator(estimator: Any, where: str) -> bytes:
         raise
     except Exception as problem:  # skops raises what the estimator's own methods raise
         raise UntrustedFileError(f"{where} ({type(estimator).__name__}) cannot be saved: {problem}") from problem
-    _audit(data, where)
+    _audit(data, where, advice=_AT_SAVE_TIME)
     return data
 
 
@@ -104,7 +106,7 @@ def _without_compression(data: bytes) -> bytes:
     return result.getvalue()
 
 
-def _audit(data: bytes, file: str) -> list[str]:
+def _audit(data: bytes, file: str, *, advice: str = "Nothing was loaded.") -> list[str]:
     """Check a skops file without building anything, and return the types in it that skops itself has to be told of."""
     try:
         members = _members(data, file)
@@ -113,7 +115,7 @@ def _audit(data: bytes, file: str) -> list[str]:
                 f"{file} holds members that a skops file of ours does not have. It was not loaded."
             )
         schema = json.loads(members.pop("schema.json"))
-        types, used = _walk(schema, file)
+        types, used = _walk(schema, file, advice)
         if schema.get("protocol") != _PROTOCOL:
             raise UntrustedFileError(f"{file} is in skops protocol {schema.get('protocol')!r:.20}, not {_PROTOCOL}.")
         if used != sorted(members):
@@ -142,7 +144,7 @@ def _members(data: bytes, file: str) -> dict[str, bytes]:
         return {info.filename: archive.read(info) for info in infos}
 
 
-def _walk(schema: Any, file: str) -> tuple[set[str], list[str]]:
+def _walk(schema: Any, file: str, advice: str) -> tuple[set[str], list[str]]:
     """Return the types and the members that a schema asks for; refuse all kinds of nodes but those listed."""
     types: set[str] = set()
     members: dict[Any, str] = {}  # a node that is met again, under its id, is not read again
@@ -166,10 +168,7 @@ def _walk(schema: Any, file: str) -> tuple[set[str], list[str]]:
                         raise UntrustedFileError(f"{file} refers to a member without an identity. It was not loaded.")
                     members[item["__id__"]] = item["file"]
     if refused:
-        raise UntrustedFileError(
-            f"{file} holds types that are not trusted: {', '.join(sorted(refused))}. Replace that part; "
-            "functions cannot be saved, and a search for neighbors can with algorithm='brute'."
-        )
+        raise UntrustedFileError(f"{file} holds types that are not trusted: {', '.join(sorted(refused))}. {advice}")
     return types, sorted(members.values())
 
 
@@ -185,3 +184,4 @@ def _check_array(data: bytes, name: str) -> None:
         raise UntrustedFileError(f"{name} holds Python objects. It was not loaded.")
     if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
         raise UntrustedFileError(f"{name} claims another size than it has. It was not loaded.")
+    check_text(dtype, memoryview(data)[stream.tell() :], name)

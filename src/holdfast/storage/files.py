@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import secrets
 import stat
@@ -60,11 +59,10 @@ def write_bytes(path: str | os.PathLike[str], data: Bytes, *, overwrite: bool = 
         sync_folder(path.parent)
 
 
-def write_new(path: Path, data: Bytes) -> str:
-    """Write and flush a part of a new folder, and return the SHA-256 of its bytes."""
-    with storage_errors(path), _created(path) as descriptor:
+def write_new(path: Path, data: Bytes, *, shown: Path | None = None) -> None:
+    """Write and flush a part of a new folder; errors name `shown`, where it will be, instead of where it is made."""
+    with storage_errors(path if shown is None else shown), _created(path) as descriptor:
         _write_and_sync(descriptor, path, data)
-    return hashlib.sha256(data).hexdigest()
 
 
 def read_regular(path: Path, *, max_bytes: int) -> bytes:
