@@ -12,7 +12,9 @@ from holdfast.cli.output import counting, print_json, print_table, print_text
 
 
 def demo(
-    seeds: Annotated[int, typer.Option("--seeds", help="How often to repeat, with other rows and colors.", min=1)] = 5,
+    seeds: Annotated[
+        int, typer.Option("--seeds", help="How often to repeat, with other rows and colors.", min=1, metavar="N")
+    ] = 5,
     out: Annotated[Path, typer.Option("--out", help="Folder to save the PI classifier to.", metavar="DIR")] = Path(
         "holdfast-demo"
     ),

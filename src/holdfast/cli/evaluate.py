@@ -82,7 +82,7 @@ def _print(result: dict[str, Any]) -> None:
     header = ["environment", "rows", "accuracy", "AUROC", "sens.", "spec.", "ECE"]
     print_table("By environment", header, rows)
     of = "means over the classes" if result["positive"] is None else f"for {result['positive']!r}"
-    print_text(f"sensitivity and specificity: {of}; ECE: calibration error; known: fitted on", indent="  ")
+    print_text(f"sensitivity and specificity: {of}; ECE: calibration error", indent="  ")
     shares = list(result["environments"][0]["shares"])[:4]
     print_table(
         "Class shares",
@@ -104,19 +104,23 @@ def _print(result: dict[str, Any]) -> None:
 def _print_comparison(comparison: dict[str, Any]) -> None:
     base = comparison["baseline"]
     rows = [
-        [e["name"], e["known"], e["accuracy"], e["baseline_accuracy"], _score(e["difference"])]
+        [e["name"], e["known"], e["accuracy"], e["baseline_accuracy"], _difference(e["difference"])]
         for e in comparison["environments"][:MOST_ROWS]
     ]
     header = ["environment", "known", "this", "baseline", "difference"]
     print_table(f"Against {base['method']} with {base['estimator']} ({base['folder']})", header, rows)
     known, new = comparison["known"], comparison["new"]
-    print(f"  price at known environments: {_score(known) if known else 'no known environment in this table'}")
-    print(f"  gain at new environments:    {_score(new) if new else 'no new environment in this table'}")
+    print(f"  price at known environments: {_difference(known) if known else 'no known environment in this table'}")
+    print(f"  gain at new environments:    {_difference(new) if new else 'no new environment in this table'}")
 
 
 def _row(name: str, scores: dict[str, Any]) -> list[Any]:
     keys = ("auroc", "sensitivity", "specificity", "calibration_error")
     return [name, scores["n_rows"], _score(scores["accuracy"]), *(scores[key] for key in keys)]
+
+
+def _difference(score: dict[str, Any]) -> str:
+    return "{value:+.3f} [{low:+.3f}, {high:+.3f}]".format(**score)
 
 
 def _score(score: dict[str, Any]) -> str:

@@ -34,7 +34,7 @@ EstimatorOption = Annotated[
         metavar="NAME",
     ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Makes the run repeatable.", min=0)]
-JobsOption = Annotated[int, typer.Option("--jobs", help="Fits that run at the same time.", min=1)]
+SeedOption = Annotated[int, typer.Option("--seed", help="Makes the run repeatable.", min=0, metavar="N")]
+JobsOption = Annotated[int, typer.Option("--jobs", help="Fits that run at the same time.", min=1, metavar="N")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace what an earlier run wrote there.")]

@@ -1,0 +1,45 @@
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def shown_code(page):
+    """Return the first Python block of a page."""
+    return re.search(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)[1]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs_and_is_short(example, tmp_path, monkeypatch, capsys):
+    """Every example has fewer than 60 lines, runs without a warning and shows something."""
+    assert len(example.read_text(encoding="utf-8").splitlines()) < 60
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_shown_code_prints_the_numbers_beside_it(page, tmp_path, monkeypatch, capsys):
+    """The accuracies in the comment are those that come out, ERM's first."""
+    code = shown_code(page)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 15
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shown.py").write_text(code)
+    runpy.run_path("shown.py")
+    printed = re.findall(r"^\w+Classifier (0\.\d+)$", capsys.readouterr().out, re.MULTILINE)
+    expected = re.search(r"# (0\.\d+), (0\.\d+)\n", code).groups()
+    assert [float(number) for number in printed] == pytest.approx([float(number) for number in expected], abs=0.01)
+
+
+def test_hospitals_example_shows_the_price_and_the_gain(tmp_path, monkeypatch, capsys):
+    """ERM fails at the new hospital, PI does not; at the known one it is the other way round."""
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "examples" / "hospitals.py"))
+    known, new = zip(*re.findall(r"known hospital (\S+), new hospital (\S+)", capsys.readouterr().out), strict=True)
+    assert float(known[0]) > float(known[1]) + 0.1
+    assert float(new[1]) > float(new[0]) + 0.6
+    assert (tmp_path / "hospitals.csv").is_file()
