@@ -39,7 +39,7 @@ class Calibration:
         return np.asarray(np.exp(log_softmax(self.scale * scores + self.offsets, axis=1)))
 
 
-class CalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     """Fitted classifiers over codes whose mean score is mapped to calibrated probabilities.
 
     Parameters

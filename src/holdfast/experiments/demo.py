@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
 from holdfast.datasets import Dataset, Split, load_dataset
 from holdfast.environments import Group, split_environments
@@ -74,7 +75,9 @@ def fit_method(name: str, data: Dataset, seed: int) -> Any:
     estimator = LogisticRegression(C=C, max_iter=1000)
     classifier: Any = ALL_METHODS[name](estimator, random_state=seed)
     knows = {"attribute": data.train.attributes["color"]} if name == "oracle" else {}
-    return classifier.fit(data.train.X, data.train.y, environments=data.train.environments, **knows)
+    # On problems this small a second thread only waits for the first, and on a busy machine for everybody else.
+    with threadpool_limits(limits=1):
+        return classifier.fit(data.train.X, data.train.y, environments=data.train.environments, **knows)
 
 
 def partition_correlations(data: Dataset, classifier: Any) -> list[dict[str, Any]]:

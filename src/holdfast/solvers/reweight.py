@@ -32,7 +32,7 @@ from holdfast.solvers import Solution
 PROBABILITY_FLOOR = 1e-3
 
 
-class WeightedEnsemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class WeightedEnsemble(ClassifierMixin, BaseEstimator):
     """Fitted classifiers over codes 0..n_classes-1 that answer with their weighted mean probability.
 
     Parameters
@@ -77,7 +77,7 @@ class WeightedEnsemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.predict_proba(X).argmax(axis=1))
 
 
-class WeightedMean(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class WeightedMean(RegressorMixin, BaseEstimator):
     """Fitted regressors that answer with their weighted mean."""
 
     def __init__(self, estimators: list[Any], weights: NDArray[np.float64]) -> None:
