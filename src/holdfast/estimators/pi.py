@@ -172,7 +172,9 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
                 predictions, training.y, training.environments, sample_weight=training.sample_weight
             )
         else:
-            probabilities = cross_probabilities(classifiers, training.X, training.n_rows, len(self.classes_))
+            probabilities = cross_probabilities(
+                classifiers, training.X, training.y, len(self.classes_), sample_weight=training.sample_weight
+            )
             self.partitions_ = partition_by_probability(
                 probabilities, training.y, training.environments, sample_weight=training.sample_weight
             )
@@ -186,6 +188,8 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         """Refuse values outside of what the parameters may be."""
         check_choice(self, "halves", ("hard", "soft"))
         check_choice(self, "objective", ("max", "online"))
+        if self.halves == "soft" and self.n_folds < 2:
+            raise ParameterError("halves='soft' needs probabilities out of fold. Set n_folds to 2 or more.")
         if not isinstance(self.rounds, int | np.integer) or self.rounds < 1:
             raise ParameterError(
                 f"The 'rounds' parameter of PIClassifier must be an integer >= 1. Got {self.rounds!r} instead."

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
+from holdfast.calibration import Calibration, calibrate, class_scores
 from holdfast.environments import Environment, Group, Rows, Weights, listed, take_rows
 from holdfast.exceptions import SingleClassEnvironmentWarning, UnseenLabelWarning
-from holdfast.fitting import code_probabilities, fit_rows, last_step, seeded_clone
+from holdfast.fitting import fit_rows, last_step, seeded_clone
 from holdfast.seeding import Seeding
 
 log = logging.getLogger(__name__)
@@ -149,16 +150,33 @@ def cross_predict(classifiers: Sequence[EnvironmentClassifier], X: Any, y: NDArr
 
 
 def cross_probabilities(
-    classifiers: Sequence[EnvironmentClassifier], X: Any, n_rows: int, n_classes: int
+    classifiers: Sequence[EnvironmentClassifier],
+    X: Any,
+    y: NDArray[np.intp],
+    n_classes: int,
+    *,
+    sample_weight: Weights | None = None,
 ) -> NDArray[np.float64]:
-    """Return each judge's class probabilities for each row, shape (n_judges, n_rows, n_classes).
+    """Return each judge's calibrated class probabilities for each row, shape (n_judges, n_rows, n_classes).
 
-    A judge's own rows are predicted out of fold, or NaN where it has no folds.
+    A judge's own rows are predicted out of fold, and these answers calibrate what it says about the others: a
+    classifier that memorizes is near certain of everything otherwise, and one without probabilities only has scores.
+    Without folds its own rows are NaN, and what it says is not calibrated.
     """
+    n_rows = len(y)
     probabilities = np.full((len(classifiers), n_rows, n_classes), np.nan)
     for judge, classifier in enumerate(classifiers):
+        scores = np.full((n_rows, n_classes), np.nan)
         for estimator, rows in _unseen_rows(classifier, n_rows):
-            probabilities[judge, rows] = code_probabilities(estimator, take_rows(X, rows), n_classes)
+            scores[rows] = class_scores(estimator, take_rows(X, rows), n_classes)
+        own = classifier.environment.rows[~np.isnan(scores[classifier.environment.rows, 0])]
+        calibration = Calibration(1.0, np.zeros(n_classes))
+        if len(own):
+            offsets = not hasattr(classifier.estimator, "predict_proba")
+            weights = None if sample_weight is None else sample_weight[own]
+            calibration = calibrate(scores[own], y[own], weights, offsets=offsets)
+        known = ~np.isnan(scores[:, 0])
+        probabilities[judge, known] = calibration.probabilities(scores[known])
     return probabilities
 
 
