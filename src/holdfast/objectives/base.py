@@ -124,12 +124,14 @@ class ObjectiveRun:
         total.backward()
         return self.report(total, batch.groups, outcome.risks, self.problem.scores(outcome))
 
-    def report(self, total: Tensor, groups: Sequence[int], risks: Tensor, scores: Tensor) -> StepReport:
-        """Bring a step's numbers to the host at once, and count the worst group."""
+    def report(
+        self, total: Tensor, groups: Sequence[int], risks: Tensor, scores: Tensor, worst: int | None = None
+    ) -> StepReport:
+        """Bring a step's numbers to the host at once, and count the worst group: the given one, or the riskiest."""
         # One transfer for all numbers: each .item() would stop an accelerator.
         loss, *numbers = torch.cat([total.detach().reshape(1), risks.detach(), scores]).tolist()
         seen, right = numbers[: len(groups)], numbers[len(groups) :]
-        place = int(np.argmax(seen))
+        place = int(np.argmax(seen)) if worst is None else groups.index(worst)
         self._n_worst[groups[place]] += 1
         return StepReport(loss, tuple(groups), tuple(seen), tuple(right), groups[place], right[place])
 

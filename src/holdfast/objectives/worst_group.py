@@ -7,12 +7,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from holdfast.environments import Weights
 from holdfast.exceptions import ParameterError
 from holdfast.networks import has_batch_statistics
-from holdfast.objectives.base import Objective, ObjectiveRun, Outcome, Problem, StepReport
+from holdfast.objectives.base import Objective, ObjectiveRun, Problem, StepReport
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class _WorstGroupRun(ObjectiveRun):
     def __init__(self, objective: WorstGroup, problem: Problem) -> None:
         super().__init__(objective, problem)
         sizes = np.array([group.effective_size() for group in problem.groups])
-        self._handicaps = (objective.adjustment / np.sqrt(sizes)).tolist()
+        self._handicaps: list[float] = (objective.adjustment / np.sqrt(sizes)).tolist()
         # Batch normalization needs the statistics of all groups together, hence one graph through all of them.
         self._together = has_batch_statistics(problem.network)
 
@@ -56,7 +55,7 @@ class _WorstGroupRun(ObjectiveRun):
 
     def _backward_alone(self) -> StepReport:
         """Run the groups one by one, keep the worst one's graph, go back through that alone."""
-        worst, highest = torch.zeros(()), -np.inf
+        worst, highest, worst_risk = 0, -np.inf, torch.zeros(())
         risks, scores = [], []
         for group, handicap in enumerate(self._handicaps):
             outcome = self.problem.assess(self.problem.batches.draw([group]))
@@ -64,22 +63,20 @@ class _WorstGroupRun(ObjectiveRun):
             value = risk.item() + handicap
             # "not <=" rather than ">": a NaN becomes the worst, and the loop refuses it by name.
             if not value <= highest:
-                worst, highest = risk, value
+                worst, highest, worst_risk = group, value, risk
             risks.append(risk.detach())
             scores.append(self.problem.scores(outcome))
-        worst.backward()
-        return self._report(worst, torch.stack(risks), torch.cat(scores))
+        worst_risk.backward()
+        return self.report(worst_risk, range(len(risks)), torch.stack(risks), torch.cat(scores), worst)
 
     def _backward_together(self) -> StepReport:
         """Run all groups in one batch and go back from the worst risk."""
-        outcome: Outcome = self.problem.assess(self.problem.batches.draw(range(len(self._handicaps))))
-        adjusted = outcome.risks + torch.tensor(self._handicaps, device=outcome.risks.device)
-        worst = outcome.risks[int(adjusted.argmax())]
-        worst.backward()
-        return self._report(worst, outcome.risks, self.problem.scores(outcome))
-
-    def _report(self, worst: Tensor, risks: Tensor, scores: Tensor) -> StepReport:
-        return self.report(worst, range(len(self._handicaps)), risks, scores)
+        groups = range(len(self._handicaps))
+        outcome = self.problem.assess(self.problem.batches.draw(groups))
+        handicaps = torch.as_tensor(self._handicaps, dtype=outcome.risks.dtype, device=outcome.risks.device)
+        worst = int((outcome.risks + handicaps).argmax())
+        outcome.risks[worst].backward()
+        return self.report(outcome.risks[worst], groups, outcome.risks, self.problem.scores(outcome), worst)
 
     def mixture(self) -> Weights:
         """Return how often each group was the worst."""

@@ -88,7 +88,9 @@ def test_hard_max_differentiates_the_worst_group_alone():
 def test_hard_max_adjustment_handicaps_small_groups():
     """C/√n_g lifts the group of 4 rows (1 + 20/2) above that of 400 (4 + 20/20)."""
     problem = constant_problem([(1.0, 4), (2.0, 400)])
-    assert gradient_of(WorstGroup(adjustment=20.0), problem)[0] == pytest.approx(-2.0)
+    gradient, report = gradient_of(WorstGroup(adjustment=20.0), problem)
+    assert gradient == pytest.approx(-2.0)
+    assert (report.worst, report.loss) == (0, pytest.approx(1.0))
 
 
 def test_hard_max_mixture_counts_how_often_a_group_was_worst():
