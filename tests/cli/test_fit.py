@@ -165,6 +165,27 @@ def test_bad_input_is_one_line_and_code_2(holdfast, tmp_path, change, options, m
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.csv", None, "does not exist. Check the path."),
+        ("t.xlsx", b"x", "is of the unknown type '.xlsx'. Save it as one of .csv, .tsv, .parquet, .pq."),
+        ("t.csv", b"", "is empty. Pass a file with a header and rows."),
+        ("t.csv", b"site,x,diagnosis\n", "has a header but no rows. Pass a file with rows."),
+        ("t.csv", b"site,x,diagnosis\na,1\n", "is ragged: line 2 has 2 fields, the header has 3."),
+        ("t.csv", b"site,x,diagnosis\na,\xff,b\n", "is not UTF-8: byte 0xff at position 19 (line 2)."),
+        ("t.parquet", b"PAR1", "cannot be read (Parquet file size is 4 bytes"),
+    ],
+)
+def test_broken_files_are_one_line_and_code_2(holdfast, hospitals, tmp_path, name, content, message):
+    """Every way a file can be broken ends alike."""
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    outcome = holdfast("fit", tmp_path / name, *hospitals.fit_options, "--out", tmp_path / "m")
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert outcome.err.startswith(f"error: {tmp_path / name} {message}")
+
+
 def test_environment_dates_need_a_period(holdfast, hospitals, tmp_path):
     """Every day an environment of its own is not what is meant."""
     outcome = holdfast(

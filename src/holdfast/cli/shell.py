@@ -35,6 +35,8 @@ class Shell(TyperGroup):
                 stop = "" if text.endswith((".", "?")) else "."
                 sys.exit(_say(f"error: {text}{stop} {_help(problem)}".rstrip(), BAD_INPUT))
             sys.exit(_fail(problem, RUN_FAILED, prefix=f"{type(problem).__name__}: "))
+        if code == INTERRUPTED:  # typer has turned the exception into the code
+            _say("interrupted", code)
         sys.exit(code if isinstance(code, int) else 0)
 
 

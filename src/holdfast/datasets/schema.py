@@ -75,6 +75,7 @@ class TableSchema:
                 columns.append(_column(series, name, text=text, categorical=categorical))
         if not columns:
             raise TableError("No feature column is left. Keep at least one column besides label and environment.")
+        _refuse_equal_names(columns)
         return cls(tuple(columns), left_out)
 
     def names(self, *kinds: Kind) -> list[str]:
@@ -176,6 +177,16 @@ def _column(series: pd.Series[Any], name: str, *, text: Iterable[str], categoric
     if name in categorical or storage == "string":
         return Column(name, "categorical", storage)
     return Column(name, "date" if storage == "date" else "numeric", storage)
+
+
+def _refuse_equal_names(columns: Sequence[Column]) -> None:
+    """Refuse a column that is called like a part of a date column."""
+    parts = {f"{c.name} ({part})": c.name for c in columns if c.kind == "date" for part in ("days", *DATE_PARTS)}
+    for column in columns:
+        if column.name in parts:
+            raise TableError(
+                f"Column {column.name!r} is called like a part of the date column {parts[column.name]!r}. Rename it."
+            )
 
 
 def _features(series: pd.Series[Any], column: Column) -> dict[str, Any]:

@@ -149,6 +149,15 @@ def test_no_feature_left_is_refused():
         TableSchema.infer(pd.DataFrame({"a": [None]}))
 
 
+def test_names_of_date_parts_are_taken():
+    """A column may not be called like what a date column becomes."""
+    frame = pd.DataFrame({"d": pd.to_datetime(["2026-01-01"]), "d (month)": [1]})
+    with pytest.raises(
+        TableError, match=r"Column 'd \(month\)' is called like a part of the date column 'd'\. Rename it"
+    ):
+        TableSchema.infer(frame)
+
+
 def test_prose_is_told_from_levels():
     """Distinct sentences are prose; repeated or short values are levels."""
     assert looks_like_text(pd.Series([f"this is report number {i}" for i in range(20)]))
