@@ -216,9 +216,14 @@ def take_rows(X: Any, rows: Rows) -> Any:
     """Return the rows of X, whatever holds them: array, memory map, sparse matrix, frame or list of texts."""
     from sklearn.utils import _safe_indexing
 
-    if isinstance(X, np.ndarray):
+    if isinstance(X, np.ndarray) or is_lazy(X):
         return X[rows]
     return _safe_indexing(X, rows)
+
+
+def is_lazy(X: Any) -> bool:
+    """Return whether X holds rows that become an array only where asked, by `X.dense(rows)`."""
+    return callable(getattr(X, "dense", None)) and hasattr(X, "shape")
 
 
 def merge_small_environments(environments: tuple[Environment, ...], min_size: int) -> tuple[Environment, ...]:

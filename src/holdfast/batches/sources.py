@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.batches.text import Vocabulary, pad
-from holdfast.environments import Rows
+from holdfast.environments import Rows, is_lazy
 from holdfast.exceptions import FeaturesError, InputTypeError
 
 
@@ -50,11 +50,28 @@ class ArrayRows:
         """Return the rows as float32, (n_rows, ...)."""
         # A slice is a view, perhaps of read-only memory: it is copied, as fancy indexing does anyway.
         taken = self._array[rows].astype(np.float32, order="C", copy=isinstance(rows, slice))
-        tensor = torch.from_numpy(taken)
-        if tensor.ndim == 4:
-            # Convolutions on a CPU are about 1.5 times faster with the channels last (docs/decisions/0003).
-            tensor = tensor.contiguous(memory_format=torch.channels_last)
+        tensor = _channels_last(torch.from_numpy(taken))
         return tensor if self._scale is None else tensor.mul_(self._scale)
+
+
+class LazyRows:
+    """Rows that their holder makes dense a batch at a time, such as colored or undecoded images."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+        self.row_shape: tuple[int, ...] = tuple(rows.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def take(self, rows: Rows | slice) -> Tensor:
+        """Return the rows as float32, (n_rows, ...)."""
+        return _channels_last(torch.from_numpy(np.asarray(self._rows.dense(rows), dtype=np.float32)))
+
+
+def _channels_last(tensor: Tensor) -> Tensor:
+    """Lay out images with the channels last: convolutions on a CPU are about 1.5 times faster (docs/decisions/0003)."""
+    return tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor
 
 
 class SparseRows:
@@ -94,7 +111,7 @@ def make_source(X: Any, vocabulary: Vocabulary | None = None) -> RowSource:
 
     Parameters
     ----------
-    X : array, memory map, sparse matrix, tensor, frame, or sequence of texts
+    X : array, memory map, sparse matrix, tensor, frame, rows with `dense(rows)`, or sequence of texts
         Texts are str or lists of str tokens.
     vocabulary : Vocabulary, optional
         Needed for texts.
@@ -103,6 +120,8 @@ def make_source(X: Any, vocabulary: Vocabulary | None = None) -> RowSource:
         return TokenRows(X, vocabulary)
     if sp.issparse(X):
         return SparseRows(X)
+    if is_lazy(X):
+        return LazyRows(X)
     if isinstance(X, Tensor):
         return ArrayRows(X.detach().cpu().numpy())
     if isinstance(X, np.ndarray) or hasattr(X, "__array__"):

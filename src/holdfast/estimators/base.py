@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
 
 from holdfast.environments import (
+    is_lazy,
     listed,
     merge_small_environments,
     missing_labels,
@@ -121,6 +122,9 @@ class StableEstimator(BaseEstimator):
         if hasattr(X, "columns") and isinstance(inner, Pipeline):
             return self._check_frame(X, reset=reset)
         with as_ours(FeaturesError):
+            if is_lazy(X) and hasattr(inner, "fit_groups"):  # a network takes such rows a batch at a time
+                _check_n_features(self, X, reset=reset)
+                return X
             return validate_data(
                 self,
                 X,

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_n_features, check_is_fitted, validate_data
 from torch import Tensor
 
 from holdfast.batches import RowSource, Vocabulary, make_source
-from holdfast.environments import Environment, Group, Rows, cross_groups, label_array, unique_labels
+from holdfast.environments import Environment, Group, Rows, cross_groups, is_lazy, label_array, unique_labels
 from holdfast.estimators import neural_state
 from holdfast.estimators.reading import as_ours, is_text, read_weights
 from holdfast.exceptions import EnvironmentsError, FeaturesError, InputTypeError, LabelsError, ParameterError
@@ -262,7 +262,10 @@ class NeuralEstimator(BaseEstimator):
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         with as_ours(FeaturesError):
-            X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", allow_nd=True)
+            if is_lazy(X):  # made dense a batch at a time, never as a whole
+                _check_n_features(self, X, reset=reset)
+            else:
+                X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", allow_nd=True)
         if not reset and tuple(X.shape[1:]) != self.input_shape_:
             raise FeaturesError(f"X has rows of shape {tuple(X.shape[1:])}, but {self.input_shape_} were fitted.")
         return X

@@ -28,6 +28,7 @@ def get_state(estimator: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
             "with holdfast.networks.register_network('my_network') and pass network='my_network'."
         )
     options = dict(estimator.network_options or {})
+    options.pop("weights", None)  # a file to start from; what became of it is among the network's tensors
     if options.get("vectors") is not None:
         # The vectors are part of the network's tensors; only their shape is needed to build it again.
         options["vectors"] = list(estimator._network_arguments()["vectors"].shape)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 
 from holdfast.batches import Batch, GroupBatches, Vocabulary, make_source
+from holdfast.datasets.coloring import ColoredImages
 from holdfast.environments import Group
 from holdfast.exceptions import FeaturesError, InputTypeError
 from holdfast.seeding import Seeding
@@ -104,3 +105,21 @@ def test_group_batches_join_groups_in_the_order_asked_for():
     assert batches.draw([0]).weights is None
     mixed = batches.draw_mixture(np.array([0.5, 0.5]), 4)
     assert (mixed.groups, mixed.sizes, mixed.weights) == ((0, 1), (2, 2), None)
+
+
+def test_lazy_rows_become_dense_a_batch_at_a_time():
+    """Colored images are taken by rows and by slices, channels last; the whole is never made dense."""
+
+    class Watched(ColoredImages):
+        def __array__(self, dtype=None, copy=None):
+            raise AssertionError("made dense as a whole")
+
+    images = np.arange(5 * 4 * 4, dtype=np.uint8).reshape(5, 4, 4)
+    X = Watched(images, np.array([0, 1, 2, 0, 1]), 3)
+    source = make_source(X)
+    assert (len(source), source.row_shape) == (5, (3, 4, 4))
+    taken = source.take(ROWS)
+    assert taken.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(taken[0, 1], torch.from_numpy(images[4] / np.float32(255)))
+    assert taken[1, 1:].abs().sum() == 0
+    assert torch.equal(source.take(slice(1, 3)), source.take(np.array([1, 2])))

@@ -17,8 +17,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 from holdfast.batches import Vocabulary
+from holdfast.datasets.coloring import ColoredImages
 from holdfast.environments import Environment, Group
 from holdfast.estimators.neural import NeuralClassifier, NeuralRegressor
+from holdfast.estimators.pi import PIClassifier
 from holdfast.exceptions import (
     EnvironmentsError,
     FeaturesError,
@@ -288,3 +290,40 @@ def test_regressor_minimizes_the_worst_group():
     pooled = NeuralRegressor("linear", **settings).fit_groups(X, y, groups, objective="pooled")
     assert worst.predict(X[:1])[0] == pytest.approx(0.5, abs=0.03)
     assert pooled.predict(X[:1])[0] == pytest.approx(5 / 6, abs=0.05)
+
+
+class Watched(ColoredImages):
+    """Images that must not become dense as a whole."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise AssertionError("made dense as a whole")
+
+    def __getitem__(self, key):
+        part = super().__getitem__(key)
+        return Watched(part.images, part.colors, part.n_colors)
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")
+def test_lazy_images_go_through_all_three_stages():
+    """Colored images reach every network of PI in batches and give the classifier of the same dense images."""
+    generator = np.random.default_rng(0)
+    colors = generator.integers(2, size=60)
+    lazy = Watched(generator.integers(0, 255, size=(60, 8, 8), dtype=np.uint8), colors, 2)
+    y = np.where(generator.random(60) < 0.8, colors, 1 - colors)
+    places = np.arange(60) % 2
+    found, expected = (
+        PIClassifier(NeuralClassifier("cnn", **FAST | {"learning_rate": 0.002}), n_folds=0, random_state=0)
+        .fit(images, y, environments=places, validation=(images, y))
+        .predict_proba(images)
+        for images in (lazy, lazy.dense(slice(None)))
+    )
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_saved_network_does_not_need_the_weights_it_started_from():
+    """The file that pretrained weights came from is not among the saved options."""
+    classifier = NeuralClassifier("bag of the tests", **FAST).fit(TEXTS, STARS)
+    classifier.network_options = {"weights": "gone.pth"}
+    state, tensors = classifier.get_state()
+    assert state["network_options"] == {}
+    assert NeuralClassifier.from_state(state, tensors).predict(TEXTS).tolist() == STARS
