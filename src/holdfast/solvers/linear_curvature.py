@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg.lapack import dtrtrs  # small systems: the checks around solve_triangular take longer than the work
 
 from holdfast.exceptions import FeaturesError
 from holdfast.solvers.linear_design import dense, is_sparse, scale_rows
@@ -81,15 +81,15 @@ class MatrixCurvature:
         while True:
             scaled[np.diag_indices(len(scaled))] += jitter
             try:
-                self.lower = cholesky(scaled, lower=True, check_finite=False)
+                self.lower = np.linalg.cholesky(scaled)
                 return
             except np.linalg.LinAlgError:
                 jitter *= 10.0
 
     def solve(self, right: Array, *, precision: float) -> tuple[Array, Array]:
         """Return M⁻¹ right and the triangular factor's half of it."""
-        factor = solve_triangular(self.lower, right * self.scale[:, None], lower=True, check_finite=False)
-        solution = solve_triangular(self.lower, factor, lower=True, trans="T", check_finite=False)
+        factor = dtrtrs(self.lower, right * self.scale[:, None], lower=1)[0]
+        solution = dtrtrs(self.lower, factor, lower=1, trans=1)[0]
         return solution * self.scale[:, None], factor
 
 

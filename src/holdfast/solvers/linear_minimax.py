@@ -129,7 +129,7 @@ class TangentModel:
 
     def best_step(self, constants: Array) -> tuple[Array, Array, float]:
         """Return mixture, step d and value of min over d: max_g (constants_g + gradient_g·d) + curvature + penalty."""
-        weights = maximize_on_simplex(constants, self.factor)
+        weights = maximize_on_simplex(constants, self.factor, start=self.q[self.groups])
         step = -(self.solutions @ weights).reshape(self.newton_step.shape)
         value = float(constants @ weights) + self.penalty - 0.5 * float(((self.factor @ weights) ** 2).sum())
         q = np.zeros_like(self.q)

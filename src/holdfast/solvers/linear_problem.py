@@ -40,31 +40,51 @@ class LinearProblem:
         result[self.design.n_features :] = 0.0
         return result
 
+    @cached_property
+    def _transposed(self) -> Any:
+        """The transpose of `group_rows`, which takes scipy as long to set up as a small product."""
+        return self.group_rows.T
+
     def gauge(self, coefficients: Array) -> Array:
         """Return coefficients of the same probabilities that sum to zero over the classes, where there are several."""
         return coefficients - coefficients.mean(axis=1, keepdims=True) if self.shape[1] > 1 else coefficients
 
     def risks(self, z: Array) -> Array:
         """Return the risk of every group, of shape (n_groups,)."""
-        return np.asarray(self.group_rows.T @ self.loss.values(z, self.y))
+        return np.asarray(self._transposed @ self.loss.values(z, self.y))
 
     def gradients(self, z: Array, groups: NDArray[np.intp]) -> Array:
         """Return the gradients of some groups' risks, of shape (n, n_columns, n_outputs)."""
-        design = self.design
-        weights = self.group_rows if len(groups) == self.group_rows.shape[1] else self.group_rows[:, groups]
-        residuals = self.loss.gradients(z, self.y)
-        # Scaling the weights instead of X moves fewer numbers: a row lies in few groups.
-        scaled = [scale_rows(weights, residuals[:, k]) for k in range(self.shape[1])]
+        design, residuals = self.design, self.loss.gradients(z, self.y)
+        parts = self._parts if len(groups) == self.group_rows.shape[1] else self._split(self.group_rows[:, groups])
         result = np.zeros((len(groups), *self.shape))
-        for rows, block in design.blocks():
-            for k, matrix in enumerate(scaled):
-                result[:, : design.n_features, k] += dense(_rows_of(matrix, rows).T @ block)
-        if design.fit_intercept:
-            result[:, design.n_features] = weights.T @ residuals
+        for (rows, block), part in zip(design.blocks(), parts, strict=True):
+            for k in range(self.shape[1]):
+                result[:, : design.n_features, k] += dense(part @ scale_rows(block, residuals[rows, k]))
+            if design.fit_intercept:
+                result[:, design.n_features] += part @ residuals[rows]
         return result
+
+    @cached_property
+    def _parts(self) -> list[Any]:
+        """For each block of rows the transpose of its part of `group_rows`."""
+        return self._split(self.group_rows)
+
+    def _split(self, weights: Any) -> list[Any]:
+        """Cut a CSR matrix into blocks of rows and transpose them, without a copy: rows in CSR are columns in CSC."""
+        parts = []
+        for start in range(0, self.design.n_rows, self.design.block_rows):
+            bounds = weights.indptr[start : start + self.design.block_rows + 1]
+            entries, shape = slice(bounds[0], bounds[-1]), (weights.shape[1], len(bounds) - 1)
+            parts.append(
+                sparse.csc_matrix((weights.data[entries], weights.indices[entries], bounds - bounds[0]), shape=shape)
+            )
+        return parts
 
     def sample(self, groups: Sequence[Group], n_rows: int) -> LinearProblem | None:
         """Return the problem on about `n_rows` rows, evenly spaced in each group; None when that saves little."""
+        if 4 * n_rows > self.design.n_rows:
+            return None
         share = max(n_rows // len(groups), 1)
         parts = []
         for group in groups:
@@ -75,7 +95,7 @@ class LinearProblem:
         if any(part.weights is not None and not part.weights.sum() > 0 for part in parts):
             return None
         rows = np.unique(np.concatenate([part.rows for part in parts]))
-        if 4 * len(rows) > self.design.n_rows:
+        if 4 * len(rows) > self.design.n_rows:  # more groups than rows asked for
             return None
         moved = [Group(part.name, np.searchsorted(rows, part.rows), part.weights) for part in parts]
         return LinearProblem(
@@ -91,12 +111,3 @@ def group_matrix(groups: Sequence[Group], n_rows: int) -> Any:
     matrix = sparse.csr_matrix((values, (rows, columns)), shape=(n_rows, len(groups)))
     matrix.eliminate_zeros()
     return matrix
-
-
-def _rows_of(matrix: Any, rows: slice) -> Any:
-    """Return rows of a CSR matrix as a view, without the copies of an index."""
-    bounds = matrix.indptr[rows.start : rows.stop + 1]
-    entries = slice(bounds[0], bounds[-1])
-    return sparse.csr_matrix(
-        (matrix.data[entries], matrix.indices[entries], bounds - bounds[0]), shape=(len(bounds) - 1, matrix.shape[1])
-    )

@@ -21,9 +21,18 @@ def test_opposite_gradients_balance():
     np.testing.assert_allclose(q, [0.75, 0.25], atol=1e-5)
 
 
-def test_equal_vertices_share_equally():
-    """A program without any difference between vertices is answered by the uniform mixture."""
-    assert maximize_on_simplex(np.ones(4), np.zeros((1, 4))).tolist() == [0.25] * 4
+def test_equal_vertices_are_left_alone():
+    """A program without any difference between vertices is answered by the first one."""
+    assert maximize_on_simplex(np.ones(4), np.zeros((1, 4))).tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_a_start_changes_the_way_and_not_the_answer():
+    """From any mixture the same optimum is reached."""
+    generator = np.random.default_rng(0)
+    factor, linear = generator.normal(size=(6, 12)), generator.normal(size=12)
+    optimum = maximize_on_simplex(linear, factor)
+    for start in (optimum, np.eye(12)[3], np.eye(12)[:5].mean(axis=0), np.full(12, 1 / 12)):
+        np.testing.assert_allclose(maximize_on_simplex(linear, factor, start=start), optimum, atol=1e-9)
 
 
 @pytest.mark.parametrize(("n_groups", "rank"), [(2, 1), (8, 20), (24, 5), (600, 10)])
