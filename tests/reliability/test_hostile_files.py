@@ -354,11 +354,19 @@ def changed_arrays(folder, name, change):
 
 def far_child(array):
     """Let the first branch of a tree lead outside."""
-    field = {"left_child": "left_child", "left": "left"}.get((array.dtype.names or ("",))[0]) or "left"
-    if not array.dtype.names or field not in array.dtype.names:
-        return False
-    array[field][0] = 10**6
-    return True
+    for field in ("left_child", "left"):
+        if array.dtype.names and field in array.dtype.names:
+            array[field][0] = 10**6
+            return True
+    return False
+
+
+def far_back(array):
+    """Let the first branch of a tree lead to a negative number that is not the sign of a leaf."""
+    if array.dtype.names and "left_child" in array.dtype.names:
+        array["left_child"][0] = array["right_child"][0] = -(10**6)
+        return True
+    return False
 
 
 def circle(array):
@@ -385,6 +393,14 @@ def test_trees_stay_inside_their_memory(model, change, copy_of, canary, in_child
     """Trees that would read outside of memory or run in circles are refused, not followed."""
     folder = copy_of(model)
     changed_arrays(folder, "sklearn-0000.skops", change)
+    check_refused(in_child, folder, canary, "a tree")
+
+
+@pytest.mark.parametrize("model", ["forest", "stages"])
+def test_only_minus_one_is_a_leaf(model, copy_of, canary, in_child):
+    """Compiled code follows every other number, negative ones too."""
+    folder = copy_of(model)
+    changed_arrays(folder, "sklearn-0000.skops", far_back)
     check_refused(in_child, folder, canary, "a tree")
 
 

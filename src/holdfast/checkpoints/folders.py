@@ -48,6 +48,11 @@ def write_folder(
     listed = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
     manifest = {"kind": kind, "schema": SCHEMA, "libraries": library_versions(), "files": listed, **facts}
     content = checked_json(manifest)  # fails before anything is written
+    if len(content) > _MAX_MANIFEST or len(files) > _MAX_FILES:
+        raise SavedModelError(
+            f"The {kind} needs {len(files)} files and a manifest of {len(content)} bytes; at most {_MAX_FILES} and "
+            f"{_MAX_MANIFEST} can be loaded again. Save less: fewer estimators, or a smaller extra."
+        )
     with new_folder(path, overwrite=overwrite) as temporary:
         for name, data in [*files.items(), (MANIFEST, content)]:
             write_new(temporary / name, data, shown=path / name)

@@ -70,7 +70,8 @@ def load(folder: str | os.PathLike[str]) -> Any:
         The folder holds what holdfast refuses to load. Nothing in it was executed.
     """
     manifest, files = read_folder(folder, KIND)
-    _compare_versions(manifest["libraries"], Path(folder))
+    if any(name.endswith(".skops") for name in files):
+        _compare_versions(manifest["libraries"], Path(folder))
     return unpack(files, Path(folder))
 
 

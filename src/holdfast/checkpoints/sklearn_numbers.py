@@ -57,8 +57,9 @@ def check_numbers(estimator: Any, file: str) -> None:
 def _check_tree(tree: Any, n_columns: float, file: str) -> None:
     _require(0 < tree.node_count <= tree.capacity, file, "a tree of impossible size")
     left, right = np.asarray(tree.children_left), np.asarray(tree.children_right)
-    _require(bool(((left < 0) == (right < 0)).all()), file, "a tree with half a leaf")
-    _check_nodes(left, right, left < 0, np.asarray(tree.feature), n_columns, file)
+    leaf = left == -1  # exactly: any other negative number is followed
+    _require(bool((right[leaf] == -1).all()), file, "a tree with half a leaf")
+    _check_nodes(left, right, leaf, np.asarray(tree.feature), n_columns, file)
 
 
 def _check_nodes(left: Any, right: Any, leaf: Any, feature: Any, n_columns: float, file: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import import_module
+from inspect import isabstract
 from typing import Any
 
 from holdfast.exceptions import UntrustedFileError
@@ -88,20 +89,41 @@ _TRUSTED: dict[str, set[str]] = {
 }
 
 
-@lru_cache(maxsize=1)
-def _public_estimators() -> frozenset[str]:
-    """Return the path of every public scikit-learn estimator."""
-    from sklearn.utils import all_estimators
+# The public modules that hold estimators. No other module is imported because a file names it.
+_MODULES = {
+    f"sklearn.{name}"
+    for name in (
+        *("calibration", "cluster", "compose", "covariance", "cross_decomposition", "decomposition"),
+        *("discriminant_analysis", "dummy", "ensemble", "feature_extraction", "feature_extraction.image"),
+        *("feature_extraction.text", "feature_selection", "frozen", "gaussian_process", "impute", "isotonic"),
+        *("kernel_approximation", "kernel_ridge", "linear_model", "manifold", "mixture", "model_selection"),
+        *("multiclass", "multioutput", "naive_bayes", "neighbors", "neural_network", "pipeline", "preprocessing"),
+        *("random_projection", "semi_supervised", "svm", "tree"),
+    )
+}
+# An isolation forest hands rows to its trees in a way that sklearn_numbers does not follow.
+_REFUSED = {"sklearn.ensemble._iforest.IsolationForest"}
 
-    paths = {f"{cls.__module__}.{cls.__name__}" for _, cls in all_estimators()}
-    # An isolation forest hands rows to its trees in a way that sklearn_numbers does not follow.
-    return frozenset(path for path in paths if path.startswith("sklearn.") and not path.endswith(".IsolationForest"))
+
+@lru_cache(maxsize=1024)
+def _public_estimator(path: str) -> type | None:
+    """Return the public scikit-learn estimator of that path, else None; only its public module is imported."""
+    from sklearn.base import BaseEstimator
+
+    module, _, name = path.rpartition(".")
+    public = module if module in _MODULES else ".".join(module.split(".")[:2])
+    if public not in _MODULES or name.startswith("_") or path in _REFUSED:
+        return None
+    found = vars(import_module(public)).get(name)  # not getattr, which a module may answer with an import
+    if not isinstance(found, type) or not issubclass(found, BaseEstimator) or found is BaseEstimator:
+        return None
+    return found if f"{found.__module__}.{found.__name__}" == path and not isabstract(found) else None
 
 
 def public_name(value: Any, where: str) -> str:
     """Return the path of a public scikit-learn estimator's class; refuse every other."""
     name = f"{type(value).__module__}.{type(value).__qualname__}"
-    if name not in _public_estimators():
+    if _public_estimator(name) is not type(value):
         raise UntrustedFileError(
             f"{where} holds {name}, which is neither scikit-learn's nor on the list of classes that load safely. "
             "If it is your own class, pass it to holdfast.checkpoints.allow; else use a scikit-learn estimator."
@@ -111,16 +133,15 @@ def public_name(value: Any, where: str) -> str:
 
 def public_class(name: Any) -> type:
     """Return the class of a public scikit-learn estimator by its path."""
-    if not isinstance(name, str) or name not in _public_estimators():
+    found = _public_estimator(name) if isinstance(name, str) else None
+    if found is None:
         raise UntrustedFileError(f"tree.json asks for {name!r:.200}, which is not a public scikit-learn estimator.")
-    module, _, attribute = name.rpartition(".")
-    loaded: type = getattr(import_module(module), attribute)
-    return loaded
+    return found
 
 
 def is_trusted(loader: str, name: str) -> bool:
     """Return whether a node of that kind may build that type."""
-    return name in _TRUSTED.get(loader, ()) or (loader == "ObjectNode" and name in _public_estimators())
+    return name in _TRUSTED.get(loader, ()) or (loader == "ObjectNode" and _public_estimator(name) is not None)
 
 
 def refused_name(loader: str, name: str) -> str:

@@ -37,7 +37,8 @@ def new_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iter
     temporary = temporary_beside(path)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(path.parent)
+        with contextlib.suppress(PermissionError):  # a folder may be writable but not listable
+            remove_leftovers(path.parent)
         recover_folder(path)
         step("mkdir", temporary)
         temporary.mkdir()

@@ -285,6 +285,13 @@ def test_a_checkpoint_is_not_a_model(tmp_path):
         load(tmp_path / "model")
 
 
+def test_what_could_not_be_loaded_again_is_not_written(tmp_path):
+    """Limits of loading are limits of saving."""
+    with pytest.raises(SavedModelError, match="The model needs 2 files and a manifest of .* a smaller extra"):
+        save(LogisticRegression(), tmp_path / "model", extra={"a": "x" * (1 << 24)})
+    assert os.listdir(tmp_path) == []
+
+
 def test_another_version_of_scikit_learn_is_said(tmp_path, monkeypatch):
     """scikit-learn does not promise that fitted estimators mean the same in another version."""
     save(LogisticRegression(), tmp_path / "model")
