@@ -1,1 +1,40 @@
-"""Records and fitted estimators turned into tables, figures and one HTML file."""
+"""Records and fitted estimators turned into tables, figures and one HTML file.
+
+`tell_story` makes a `Story` of a fitted estimator, `write_report` one HTML file of a story, `write_assets` its tables
+(Markdown, LaTeX, CSV) and figures (SVG, PNG). Stories can be put together by hand: they are plain values.
+"""
+
+from __future__ import annotations
+
+from holdfast.reports.assets import write_assets
+from holdfast.reports.comparison import compare_on_rows, comparison_dots, seeds_interval
+from holdfast.reports.html import render_report, write_report
+from holdfast.reports.story import Curves, Dot, Dots, HeatMap, Highlight, Line, Section, Sentences, Shares, Story
+from holdfast.reports.tables import Interval, Spread, Table, to_csv, to_latex, to_markdown
+from holdfast.reports.telling import tell_story
+
+__all__ = [
+    "Curves",
+    "Dot",
+    "Dots",
+    "HeatMap",
+    "Highlight",
+    "Interval",
+    "Line",
+    "Section",
+    "Sentences",
+    "Shares",
+    "Spread",
+    "Story",
+    "Table",
+    "compare_on_rows",
+    "comparison_dots",
+    "render_report",
+    "seeds_interval",
+    "tell_story",
+    "to_csv",
+    "to_latex",
+    "to_markdown",
+    "write_assets",
+    "write_report",
+]

@@ -1,0 +1,71 @@
+"""Figures as tables, for files and for those who do not see them; and figures cut to what a page can carry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from holdfast.reports.story import Curves, Dots, Figure, HeatMap, Line
+from holdfast.reports.tables import Cell, Interval, Table
+
+MOST_CELLS_DOWN, MOST_CELLS_ACROSS = 80, 40  # of a heat map
+MOST_LINES, MOST_POINTS = 16, 60  # of curves
+MOST_DOTS, MOST_WHOLES, MOST_PARTS = 120, 60, 24
+
+
+def figure_table(figure: Figure) -> Table:
+    """Return the numbers of a figure as a table.
+
+    Examples
+    --------
+    >>> from holdfast.reports.story import Shares
+    >>> figure_table(Shares("", ("a",), ("no", "yes"), ((0.25, 0.75),), (8,))).rows
+    (('a', 8, 0.25, 0.75),)
+    """
+    if isinstance(figure, HeatMap):
+        pairs = zip(figure.rows, figure.values, strict=True)
+        rows: list[tuple[Cell, ...]] = [(name, *values) for name, values in pairs]
+        return Table(figure.title, (figure.row_title, *figure.columns), tuple(rows))
+    if isinstance(figure, Curves):
+        at = [dict(zip(line.x, line.y, strict=True)) for line in figure.lines]
+        xs = sorted({x for line in figure.lines for x in line.x})
+        columns = (figure.x_title, *(line.name for line in figure.lines))
+        body = [(int(x) if float(x).is_integer() else x, *(values.get(x) for values in at)) for x in xs]
+        return Table(figure.title, columns, tuple(body), digits=4)
+    if isinstance(figure, Dots):
+        rows = [(dot.place, dot.series, Interval(dot.value, dot.low, dot.high)) for dot in figure.dots]
+        return Table(figure.title, ("where", "method", figure.value_title), tuple(rows))
+    triples = zip(figure.wholes, figure.sizes, figure.shares, strict=True)
+    rows = [(whole, size, *shares) for whole, size, shares in triples]
+    return Table(figure.title, ("environment", "rows", *figure.parts), tuple(rows))
+
+
+def crop_figure(figure: Figure) -> Figure:
+    """Return as much of a figure as a page can carry; what is cut is in its table."""
+    if isinstance(figure, HeatMap):
+        rows, columns = figure.rows[:MOST_CELLS_DOWN], figure.columns[:MOST_CELLS_ACROSS]
+        values = tuple(row[: len(columns)] for row in figure.values[: len(rows)])
+        return replace(figure, rows=rows, columns=columns, values=values)
+    if isinstance(figure, Curves):
+        marked = [line for line in figure.lines if line.name == figure.marked]
+        others = [line for line in figure.lines if line.name != figure.marked]
+        kept = [*marked, *others][:MOST_LINES]
+        return replace(figure, lines=tuple(_thin(line) for line in figure.lines if line in kept))
+    if isinstance(figure, Dots):
+        return replace(figure, dots=figure.dots[:MOST_DOTS])
+    n_wholes = min(len(figure.wholes), MOST_WHOLES)
+    return replace(
+        figure,
+        wholes=figure.wholes[:n_wholes],
+        sizes=figure.sizes[:n_wholes],
+        parts=figure.parts[:MOST_PARTS],
+        shares=tuple(shares[:MOST_PARTS] for shares in figure.shares[:n_wholes]),
+    )
+
+
+def _thin(line: Line) -> Line:
+    """Return a line with at most `MOST_POINTS` points, the first and the last among them."""
+    n = len(line.x)
+    if n <= MOST_POINTS:
+        return line
+    numbers = sorted({round(place * (n - 1) / (MOST_POINTS - 1)) for place in range(MOST_POINTS)})
+    return replace(line, x=tuple(line.x[i] for i in numbers), y=tuple(line.y[i] for i in numbers))

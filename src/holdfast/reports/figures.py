@@ -1,0 +1,183 @@
+"""Figures of a story as files, drawn with matplotlib: SVG for papers, PNG for slides. No window, no global state."""
+
+from __future__ import annotations
+
+import math
+import os
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure as Canvas
+
+from holdfast.exceptions import ParameterError
+from holdfast.reports.story import Curves, Dots, Figure, HeatMap, Shares
+from holdfast.reports.svg import shorten
+from holdfast.reports.tables import MISSING
+from holdfast.storage import write_bytes
+
+# Red against blue as in the paper's pictures; both ends are told apart by color-blind readers.
+CORRELATION = LinearSegmentedColormap.from_list("correlation", ["#b2182b", "#f7f7f7", "#2166ac"])
+SHARE = LinearSegmentedColormap.from_list("share", ["#f7f7f7", "#1f6f6b"])
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#555f69", "#6a4c93")
+MARKERS = ("o", "s", "D", "^")
+STYLES = ("-", "--", ":", "-.")
+WORST = "#c1121f"
+# Same bytes for the same figure, letters as letters, and a minus that every font has.
+STYLE: Any = {"svg.hashsalt": "holdfast", "svg.fonttype": "none", "axes.unicode_minus": False}
+
+
+def draw_figure(figure: Figure) -> Canvas:
+    """Return a figure drawn by matplotlib, free of any window.
+
+    Parameters
+    ----------
+    figure : HeatMap, Curves, Dots or Shares
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    if isinstance(figure, HeatMap):
+        return _heat_map(figure)
+    if isinstance(figure, Curves):
+        return _curves(figure)
+    return _dots(figure) if isinstance(figure, Dots) else _shares(figure)
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> Path:
+    """Write a figure as SVG or PNG, by the ending of the path; its words are in the SVG's metadata.
+
+    Parameters
+    ----------
+    figure : HeatMap, Curves, Dots or Shares
+    path : path ending in .svg or .png
+    dpi : int
+        Dots per inch of a PNG.
+    """
+    path = Path(path)
+    kind = path.suffix.lower().lstrip(".")
+    if kind not in ("svg", "png"):
+        raise ParameterError(f"Figures are written as .svg or .png. Got {path.name!r} instead.")
+    title, words = shorten(figure.title, 300), shorten(figure.describe(), 2000)
+    data = BytesIO()
+    with matplotlib.rc_context(STYLE):
+        metadata: dict[str, Any] = {"Title": title, "Description": words}
+        if kind == "svg":
+            metadata["Date"] = None
+        draw_figure(figure).savefig(data, format=kind, dpi=dpi, metadata=metadata)
+    write_bytes(path, data.getvalue())
+    return path
+
+
+def _heat_map(figure: HeatMap) -> Canvas:
+    n_rows, n_columns = len(figure.rows), len(figure.columns)
+    canvas = Canvas(figsize=(2.6 + 0.5 * n_columns, 1.4 + 0.32 * n_rows), layout="constrained")
+    axes = canvas.subplots()
+    values = np.array(figure.values, dtype=np.float64).reshape(n_rows, n_columns)
+    colors, low = (SHARE, 0.0) if figure.scale == "share" else (CORRELATION, -1.0)
+    axes.imshow(values, cmap=colors, vmin=low, vmax=1.0, aspect="auto")
+    for (row, column), value in np.ndenumerate(values):
+        number = MISSING if math.isnan(value) else f"{value:.2f}" if low == 0 else f"{value:+.2f}"
+        light = not math.isnan(value) and abs(value) > 0.75
+        axes.text(column, row, number, ha="center", va="center", fontsize=7, color="white" if light else "black")
+    _name(axes, "x", figure.columns, rotation=45, ha="right")
+    _name(axes, "y", figure.rows)
+    for row in figure.breaks:
+        axes.axhline(row - 0.5, color="white", linewidth=4)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    _title(axes, figure)
+    return canvas
+
+
+def _curves(figure: Curves) -> Canvas:
+    canvas = Canvas(figsize=(6.4, 3.4 + 0.2 * len(figure.lines)), layout="constrained")
+    axes = canvas.subplots()
+    handles, names = [], []
+    for number, line in enumerate(figure.lines):
+        marked = line.name == figure.marked
+        color = WORST if marked else COLORS[number % len(COLORS)]
+        style = "-" if marked else STYLES[number // len(COLORS) % len(STYLES)]
+        handles += axes.plot(line.x, line.y, style, color=color, linewidth=2.6 if marked else 1.2, zorder=2 + marked)
+        names.append(shorten(line.name, 60) + (" (marked)" if marked else ""))
+    axes.set(yscale="log" if figure.log else "linear")
+    _plain(axes.set_xlabel(figure.x_title), axes.set_ylabel(figure.y_title))
+    axes.grid(visible=True, axis="y", color="#dddddd")
+    if handles:
+        _plain(*_legend(axes, handles, names))
+    _title(axes, figure)
+    return canvas
+
+
+def _dots(figure: Dots) -> Canvas:
+    places, series = figure.places, figure.series
+    height = 0.22 * len(figure.dots) + 0.12 * len(places)
+    canvas = Canvas(figsize=(6.8, 1.5 + height + 0.2 * len(series)), layout="constrained")
+    axes = canvas.subplots()
+    step = 1.0 / (len(series) + 1)
+    handles: dict[str, Any] = {}
+    for dot in figure.dots:
+        order = series.index(dot.series)
+        y = places.index(dot.place) + (order + 1) * step - 0.5
+        color = COLORS[order % len(COLORS)]
+        axes.plot([dot.low, dot.high], [y, y], color=color, linewidth=1.4)
+        (handles[dot.series],) = axes.plot(dot.value, y, MARKERS[order % len(MARKERS)], color=color, markersize=5)
+    _name(axes, "y", places)
+    axes.set(ylim=(len(places) - 0.5, -0.5))
+    for place in range(1, len(places)):
+        axes.axhline(place - 0.5, color="#dddddd", linewidth=0.8)
+    _plain(axes.set_xlabel(figure.value_title))
+    if handles:
+        _plain(*_legend(axes, list(handles.values()), [shorten(name, 60) for name in handles]))
+    _title(axes, figure)
+    return canvas
+
+
+def _shares(figure: Shares) -> Canvas:
+    canvas = Canvas(figsize=(6.8, 1.6 + 0.32 * len(figure.wholes)), layout="constrained")
+    axes = canvas.subplots()
+    left = np.zeros(len(figure.wholes))
+    shares = np.array(figure.shares, dtype=np.float64).reshape(len(figure.wholes), len(figure.parts))
+    bars = []
+    for part in range(len(figure.parts)):
+        color = COLORS[part % len(COLORS)]
+        bars.append(axes.barh(range(len(left)), shares[:, part], left=left, color=color, edgecolor="white"))
+        left = left + shares[:, part]
+    _name(axes, "y", tuple(f"{shorten(w)} ({n:,})" for w, n in zip(figure.wholes, figure.sizes, strict=True)))
+    axes.set(ylim=(len(left) - 0.5, -0.5), xlim=(0, 1), xlabel="share")
+    if bars:
+        _plain(*_legend(axes, bars, [shorten(part, 40) for part in figure.parts], columns=min(len(bars), 6)))
+    _title(axes, figure)
+    return canvas
+
+
+def _name(axes: Axes, side: str, names: tuple[str, ...], **look: Any) -> None:
+    """Put names at whole numbers of an axis; a dollar in a name is a dollar, not a formula."""
+    ticks = axes.set_xticks if side == "x" else axes.set_yticks
+    ticks(range(len(names)), [shorten(name) for name in names], fontsize=8, parse_math=False, **look)
+
+
+def _legend(axes: Axes, handles: list[Any], names: list[str], *, columns: int = 1) -> list[Any]:
+    """Put a legend under the axes and return its texts."""
+    blank = [""] * len(names)  # the legend would skip names that begin with an underscore
+    legend = axes.legend(
+        handles, blank, fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.18), ncols=columns
+    )
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set_text(name)
+    return legend.get_texts()
+
+
+def _plain(*texts: Any) -> None:
+    """Let texts be taken letter by letter."""
+    for text in texts:
+        text.set_parse_math(False)
+
+
+def _title(axes: Axes, figure: Figure) -> None:
+    _plain(axes.set_title(shorten(figure.title, 80), fontsize=10, loc="left"))
