@@ -61,6 +61,10 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
             summary="Two binary features, one stable, one not; made.",
             loader="holdfast.datasets.toy:load_toy",
         ),
+        "gaussian": DatasetEntry(
+            summary="Tables with noisy or clean stable columns and one or two unstable ones; made.",
+            loader="holdfast.datasets.gaussian:load_gaussian",
+        ),
         "colored_digits": DatasetEntry(
             summary="1,797 real 8x8 digits that come with scikit-learn, colored.",
             loader="holdfast.datasets.colored_digits:load_colored_digits",
