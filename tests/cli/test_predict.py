@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -99,3 +102,15 @@ def test_folders_that_are_no_saved_tables_are_refused(holdfast, hospitals, tmp_p
     outcome = holdfast("predict", tmp_path / "m", hospitals.test, "--out", tmp_path / "p.csv")
     assert outcome.code == 2
     assert "holds a classifier that was not fitted on a table" in outcome.err
+
+
+def test_a_scikit_learn_model_predicts_without_torch(hospitals, tmp_path):
+    """What was fitted without a network is loaded and used without torch, which takes seconds to import."""
+    script = (
+        "import sys\nfrom holdfast.cli import app\n"
+        "try:\n    app(['predict', *sys.argv[1:]], prog_name='holdfast')\n"
+        "except SystemExit as end:\n    print(end.code, 'torch' in sys.modules)\n"
+    )
+    args = [str(hospitals.folder / "pi"), str(hospitals.test), "--out", str(tmp_path / "p.csv")]
+    done = subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 False"

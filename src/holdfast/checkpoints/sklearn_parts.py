@@ -12,8 +12,10 @@ import io
 import json
 import math
 import re
+import sys
 import warnings
 import zipfile
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -53,11 +55,10 @@ def holds_ours(value: Any) -> bool:
 
 def pack_estimator(estimator: Any, where: str) -> bytes:
     """Return the bytes of a skops file; refuse now what loading would refuse later."""
-    import skops.io
-
+    skops_io = _import_skops()
     try:
         check_numbers(estimator, where)
-        data = _without_compression(skops.io.dumps(estimator))
+        data = _without_compression(skops_io.dumps(estimator))
     except HoldfastError:
         raise
     except Exception as problem:  # skops raises what the estimator's own methods raise
@@ -68,15 +69,15 @@ def pack_estimator(estimator: Any, where: str) -> bytes:
 
 def unpack_estimator(data: bytes, name: str, file: str) -> Any:
     """Return the estimator in a skops file, after every check."""
-    import skops.io
     from sklearn.exceptions import InconsistentVersionWarning
 
+    skops_io = _import_skops()
     expected = public_class(name)
     trusted = _audit(data, file)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # the manifest's versions are compared once
-            estimator = skops.io.loads(data, trusted=trusted)
+            estimator = skops_io.loads(data, trusted=trusted)
         if type(estimator) is not expected:
             raise UntrustedFileError(f"{file} holds {type(estimator).__name__}, not the {name} that tree.json gives.")
         check_numbers(estimator, file)
@@ -85,6 +86,19 @@ def unpack_estimator(data: bytes, name: str, file: str) -> Any:
     except Exception as problem:  # a foreign parser on foreign bytes
         raise UntrustedFileError(f"{file} cannot be read as a scikit-learn estimator: {problem}") from problem
     return estimator
+
+
+def _import_skops() -> Any:
+    """Import skops, which imports all of scikit-learn, but not the libraries that scikit-learn has adapters to."""
+    loaded: dict[str, Any] = sys.modules
+    hidden = [f"sklearn.externals.array_api_compat.{name}" for name in ("cupy", "dask", "torch")]
+    hidden = [] if "skops.io" in loaded else [name for name in hidden if name not in loaded]
+    try:
+        loaded |= dict.fromkeys(hidden)  # None: whoever imports it is told that it is not there
+        return import_module("skops.io")
+    finally:
+        for name in hidden:
+            loaded.pop(name, None)
 
 
 def _without_compression(data: bytes) -> bytes:
