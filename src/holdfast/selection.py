@@ -9,7 +9,7 @@ min_train_validation          min(a, validation accuracy); a is the mean over th
                               batch accuracy, dropout on: of the group with the largest risk for
                               objectives that look at the worst group, of all groups for the others
 other_environments            mean accuracy on the training environments that were not trained on
-leave_one_environment_out     a procedure around whole trainings; the loop refuses it
+leave_one_environment_out     a procedure around whole trainings, in holdfast.solvers.gradient; the loop refuses it
 last                          epoch number: no selection, no early stop
 ============================  =========================================================================
 

@@ -62,3 +62,23 @@ def test_refit_equals_a_fresh_fit(name):
     method.fit(X[::-1], y[::-1], environments=environments[::-1], **({"attribute": attribute[::-1]} if known else {}))
     again = method.fit(X, y, environments=environments, **known).predict_proba(X)
     np.testing.assert_array_equal(again, fresh)
+
+
+RULES = ["validation_accuracy", "worst_group_validation", "min_train_validation", "leave_one_environment_out", "last"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_takes_every_selection_rule(name, rule):
+    """One word selects the epoch of any method; what is selected belongs to one epoch of the history."""
+    X, y, environments, attribute = make_rows("tabular", 3, 2)
+    known = {"attribute": attribute} if name == "oracle" else {}
+    network = NeuralClassifier("linear", max_epochs=3, steps_per_epoch=3, batch_size=8, random_state=0)
+    method = METHODS[name](network, random_state=0, selection=rule)
+    method.fit(X, y, environments=environments, validation=(X, y, attribute), **known)
+    selected = method.estimator_.selected_
+    entry = method.history_[selected.scores.epoch - 1]
+    assert entry["epoch"] == selected.scores.epoch
+    assert entry["training_score"] == selected.scores.training_score
+    assert entry["validation_score"] == selected.scores.validation_score
+    assert selected.rule == ("last" if rule == "leave_one_environment_out" else rule)

@@ -66,6 +66,7 @@ class BalancedClassifier(StableClassifier):
             self.groups_,
             np.full(len(self.groups_), 1.0 / len(self.groups_)),
             seeding=Seeding(self.random_state),
+            environments=training.environments,
             validation=self._read_validation(validation),
             selection=self.selection,
         )

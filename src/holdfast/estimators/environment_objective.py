@@ -78,6 +78,7 @@ class EnvironmentObjectiveClassifier(StableClassifier):
             training.y,
             self.groups_,
             objective=self._objective(),
+            environments=training.environments,
             validation=validation,
             selection=self.selection,
             seeding=seeding,

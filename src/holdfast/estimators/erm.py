@@ -101,6 +101,7 @@ def fit_erm(
             training.y,
             [group.weighted(training.sample_weight) for group in groups],
             objective="pooled" if weighting == "pooled" else "erm",
+            environments=training.environments,
             validation=validation,
             selection=selection,
             seeding=seeding,

@@ -100,6 +100,7 @@ class GroupDROClassifier(StableClassifier):
             objective=self.objective,
             reweight_rounds=self.reweight_rounds,
             folds=max(self.n_folds, 2) if training.folds is None else training.folds,
+            environments=training.environments,
             validation=self._read_validation(validation),
             selection=self.selection,
             n_jobs=self.n_jobs,

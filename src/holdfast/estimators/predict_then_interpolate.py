@@ -106,6 +106,7 @@ class PredictThenInterpolate(StableEstimator):
             objective=self.objective,
             reweight_rounds=self.reweight_rounds,
             folds=max(self.n_folds, 2) if training.folds is None else training.folds,
+            environments=training.environments,
             validation=validation,
             selection=self.selection,
             n_jobs=self.n_jobs,

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import is_regressor
+from sklearn.base import clone, is_regressor
 from sklearn.pipeline import Pipeline
 
-from holdfast.environments import Environment, Group
+from holdfast.environments import Environment, Group, take_rows
 from holdfast.exceptions import ParameterError
 from holdfast.fitting import last_step
 from holdfast.objectives import Objective
 from holdfast.risks import make_loss
 from holdfast.seeding import Seeding
+from holdfast.selection import LEAVE_ONE_OUT
 from holdfast.solvers import Solution
 from holdfast.training import union_of
 
@@ -46,7 +47,7 @@ def solve_gradient(
         They may overlap.
     objective : {"max", "online"} or Objective
     environments : sequence of Environment, optional
-        All training environments, for selection="other_environments".
+        All training environments, for the selection rules "other_environments" and "leave_one_environment_out".
     validation : (X, y_codes) or (X, y_codes, group_labels), optional
         Rows that select the epoch.
     selection : str, optional
@@ -74,6 +75,11 @@ def solve_gradient(
         network.set_params(random_state=seeding.integer("random_state", stage) % 2**31)
     kept_out = seeding.generator("holdout").random(len(y_codes)) < holdout
     training = [_part(group, ~kept_out) for group in groups]
+    if (selection or network.selection) == LEAVE_ONE_OUT:
+        selection = "last"
+        network.set_params(
+            max_epochs=_epochs_left_out(network, rows, y_codes, training, objective, environments or (), stage)
+        )
     network.fit_groups(
         rows,
         y_codes,
@@ -93,6 +99,39 @@ def solve_gradient(
         solver="gradient",
         history=network.history_,
     )
+
+
+def _epochs_left_out(
+    network: Any,
+    X: Any,
+    y: NDArray[Any],
+    groups: Sequence[Group],
+    objective: str | Objective,
+    environments: Sequence[Environment],
+    stage: str,
+) -> int:
+    """Return for how many epochs to train: the median of trainings that each leave one environment out to select by."""
+    if len(environments) < 2:
+        raise ParameterError(
+            f"selection={LEAVE_ONE_OUT!r} trains without each environment in turn and so needs at least 2. "
+            f"Got {len(environments)}."
+        )
+    epochs = []
+    for environment in environments:
+        kept = np.ones(len(y), dtype=bool)
+        kept[environment.rows] = False
+        inside = [_part(group, kept) for group in groups if kept[group.rows].any()]
+        trained = clone(network).fit_groups(
+            X,
+            y,
+            inside,
+            objective=objective,
+            validation=(take_rows(X, environment.rows), y[environment.rows]),
+            selection="validation_accuracy",
+            stage=f"{stage} without {environment.name}",
+        )
+        epochs.append(trained.selected_.scores.epoch)
+    return int(np.median(epochs))
 
 
 def _transformed(estimator: Any, X: Any, y: NDArray[Any]) -> tuple[Any, Any]:

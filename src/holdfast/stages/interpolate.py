@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Group
+from holdfast.environments import Environment, Group
 from holdfast.exceptions import ParameterError
 from holdfast.fitting import fit_rows, last_step, sample_weight_name, seeded_clone
 from holdfast.seeding import Seeding
@@ -66,6 +66,7 @@ def minimize_worst_case_risk(
     objective: str = "max",
     reweight_rounds: int = 20,
     folds: int | NDArray[np.intp] = 3,
+    environments: Sequence[Environment] | None = None,
     validation: Any = None,
     selection: str | None = None,
     n_jobs: int | None = None,
@@ -83,8 +84,8 @@ def minimize_worst_case_risk(
         None for regression.
     seeding : Seeding
     solver : "auto", "convex", "gradient" or "reweight"
-    objective, validation, selection
-        Of the gradient solver: "max" or "online"; rows to select the epoch by; the selection rule.
+    objective, environments, validation, selection
+        Of the gradient solver: "max" or "online"; what the selection rule needs; the rule that selects the epoch.
     reweight_rounds, folds, n_jobs
         Of the reweighting solver: largest number of rounds, number of folds or the fold of each row, parallel fits.
     """
@@ -98,7 +99,15 @@ def minimize_worst_case_risk(
         from holdfast.solvers.gradient import solve_gradient
 
         solution = solve_gradient(
-            estimator, X, y, groups, objective=objective, validation=validation, selection=selection, seeding=seeding
+            estimator,
+            X,
+            y,
+            groups,
+            objective=objective,
+            environments=environments,
+            validation=validation,
+            selection=selection,
+            seeding=seeding,
         )
     else:
         from holdfast.solvers.reweight import solve_reweight
@@ -127,6 +136,7 @@ def minimize_mixture_risk(
     mixture: NDArray[np.float64],
     *,
     seeding: Seeding,
+    environments: Sequence[Environment] | None = None,
     validation: Any = None,
     selection: str | None = None,
 ) -> Any:
@@ -138,8 +148,18 @@ def minimize_mixture_risk(
     if hasattr(last_step(estimator), "fit_groups"):
         from holdfast.solvers.gradient import solve_gradient
 
-        options = {"validation": validation, "selection": selection, "seeding": seeding, "stage": "training"}
-        return solve_gradient(estimator, X, y, groups, objective="balanced", **options).estimator
+        return solve_gradient(
+            estimator,
+            X,
+            y,
+            groups,
+            objective="balanced",
+            environments=environments,
+            validation=validation,
+            selection=selection,
+            seeding=seeding,
+            stage="training",
+        ).estimator
     weights = np.zeros(len(y))
     for group, share in zip(groups, mixture, strict=True):
         np.add.at(weights, group.rows, share * group.probabilities())
