@@ -205,7 +205,7 @@ def test_an_object_that_holds_itself_comes_back():
         (torch.nn.Linear(2, 2), "value holds torch.nn.modules.linear.Linear"),
         (np.dtype("O"), "Only types of numbers, text and dates"),
     ],
-    ids=str,
+    ids=["function", "module", "objects", "records", "masked", "frame", "set", "network", "dtype"],
 )
 def test_what_cannot_be_loaded_safely_is_refused_when_saving(value, message):
     """The error names the place and the type, before anything is written."""
