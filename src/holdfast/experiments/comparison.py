@@ -106,7 +106,7 @@ def compare_methods(
     -------
     Comparison
     """
-    candidates = _candidates(methods, estimator, random_state)
+    candidates = candidate_methods(methods, estimator, random_state)
     labels = np.asarray(y)
     split = split_environments(environments, len(labels))
     if len(split) < 2:
@@ -142,8 +142,8 @@ def compare_methods(
     return Comparison(LEFT_OUT if leave_out else HELD_OUT, ranked_by, tuple(scores), recommended, sentence)
 
 
-def _candidates(methods: Any, estimator: Any, random_state: RandomState) -> dict[str, StableClassifier]:
-    """Return the methods to compare, ERM among them."""
+def candidate_methods(methods: Any, estimator: Any, random_state: RandomState) -> dict[str, StableClassifier]:
+    """Return the methods to compare, ERM among them; parameters as in `compare_methods`."""
     if isinstance(methods, Mapping):
         return {"erm": ERMClassifier(estimator, random_state=random_state)} | dict(methods)
     network = estimator is not None and hasattr(last_step(estimator), "fit_groups")

@@ -1,0 +1,149 @@
+"""`holdfast reproduce`: a table or figure of the paper, run again, beside the paper's numbers."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.options import JsonOption
+from holdfast.cli.output import note, print_json, print_table, print_text
+from holdfast.cli.sweep import DataOption
+from holdfast.cli.sweeping import end, format_seconds, showing_progress
+from holdfast.exceptions import ConfigError
+
+if TYPE_CHECKING:
+    from holdfast.experiments.reproducing import Reproduction
+    from holdfast.experiments.targets import Table
+
+NAMES = ("toy", "table1", "table2", "table3", "table4", "ablation", "correlations", "words", "irm", "time")
+
+
+def reproduce(
+    target: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.", metavar="TARGET")],
+    data: DataOption = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for the records; finished runs are used again.", metavar="DIR")
+    ] = Path("holdfast-reproduction"),
+    quick: Annotated[bool, typer.Option("--quick", help="Made data and a few steps, to see that it works.")] = False,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", help="How many seeds (default: 3; quick: 1).", min=1, metavar="N")
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", help="Processes, each with one thread (default: 1; quick: none but this).", min=0),
+    ] = None,
+    records: Annotated[
+        Path | None, typer.Option("--records", help="Also write the compact records (JSON lines).", metavar="FILE")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", help="Also write the tables as Markdown.", metavar="FILE")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a table or figure of the paper again, and compare.
+
+    What is finished is used again. Data sets that are not there are listed with the files they need; the rest is run.
+    """
+    from holdfast.experiments.reproducing import reproduce as run_target
+    from holdfast.experiments.store import RunStore
+    from holdfast.experiments.targets import TARGETS, Options
+
+    if target not in TARGETS:
+        raise ConfigError(f"There is no target {target!r}. Known are {', '.join(TARGETS)}.")
+    options = Options(data, quick, seeds or (1 if quick else 3))
+    with showing_progress() as tell:
+        result = run_target(
+            target, options, RunStore(out), jobs=(0 if quick else 1) if jobs is None else jobs, tell=tell
+        )
+    if records is not None:
+        _write_records(result, records)
+    if markdown is not None:
+        _write_markdown(result, markdown)
+    if as_json:
+        print_json(_as_json(result))
+    else:
+        _print(result)
+    end(result.sweep, out)
+
+
+def _as_json(result: Reproduction) -> dict[str, Any]:
+    tables = [
+        {
+            "title": table.title,
+            "note": table.note,
+            "rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows],
+        }
+        for table in result.tables
+    ]
+    return {
+        "target": result.target,
+        "rows": list(result.rows) if result.rows else [row for table in tables[:1] for row in table["rows"]],
+        "tables": tables,
+        "missing": [{"dataset": m.dataset, "reason": m.reason, "needs": m.needs} for m in result.missing],
+    }
+
+
+def _print(result: Reproduction) -> None:
+    print(result.title)
+    for table in result.tables:
+        rows = [["–" if cell is None else _text(cell) for cell in row] for row in table.rows]
+        print_table(table.title, list(table.columns), rows)
+        if table.note:
+            print_text(table.note, indent="  ")
+    seconds = sum(float(record["seconds"]) for record in result.records)
+    print(f"\n{result.sweep.n_done} of {result.sweep.n_runs} runs are done ({format_seconds(seconds)} in all).")
+    for missing in result.missing:
+        note(f"missing: {missing.dataset}. {missing.reason}")
+        note("\n".join(f"  {line}" for line in missing.needs.splitlines()))
+
+
+def _text(cell: Any) -> Any:
+    """Return a (mean, spread) pair as text; numbers and text as they are."""
+    if isinstance(cell, tuple):
+        mean, spread = cell
+        digits = 2 if abs(mean) > 1.5 else 4
+        return f"{mean:.{digits}f}" + ("" if math.isnan(spread) else f" ± {spread:.{digits}f}")
+    return cell
+
+
+def _write_records(result: Reproduction, path: Path) -> None:
+    """Write the compact records, one a line."""
+    from holdfast.experiments.reproducing import compact
+    from holdfast.storage import canonical_json, write_bytes
+
+    lines = [canonical_json(_plain(compact(record))) for record in result.records]
+    write_bytes(path, b"".join(line + b"\n" for line in lines))
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with NaN as None."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _write_markdown(result: Reproduction, path: Path) -> None:
+    """Write the tables, as they stand in the documentation."""
+    from holdfast.reports.tables import to_markdown
+    from holdfast.storage import write_bytes
+
+    parts = [to_markdown(_report_table(table)) for table in result.tables]
+    write_bytes(path, ("\n\n".join(parts) + "\n").encode())
+
+
+def _report_table(table: Table) -> Any:
+    from holdfast.reports.tables import Spread
+    from holdfast.reports.tables import Table as ReportTable
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return Spread(*value) if not math.isnan(value[1]) else value[0]
+        return value
+
+    rows = tuple(tuple(cell(value) for value in row) for row in table.rows)
+    return ReportTable(table.title, table.columns, rows, table.note)

@@ -1,0 +1,105 @@
+"""`holdfast sweep`: all runs of an experiment file, each made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.options import JsonOption
+from holdfast.cli.output import print_json, print_table
+from holdfast.cli.sweeping import ProcessesOption, end, format_seconds, showing_progress
+
+if TYPE_CHECKING:
+    from holdfast.experiments.grids import Experiment, PlannedRun
+    from holdfast.experiments.store import RunStore
+
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="Folder of the data sets' files (default: $HOLDFAST_DATA).", metavar="DIR")
+]
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(help="An experiment file (TOML).", metavar="FILE")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the records; finished runs are kept.", metavar="DIR")],
+    data: DataOption = None,
+    jobs: ProcessesOption = 1,
+    ray: Annotated[bool, typer.Option("--ray", help="Make the runs on a Ray cluster.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the grid and how long it will take.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make all runs of an experiment file.
+
+    A run that is finished is never repeated: start again to go on. Several sweeps may share a folder. A run that fails
+    is recorded, the others go on, and the exit code is 1.
+    """
+    from holdfast.experiments.executing import run_all
+    from holdfast.experiments.grids import read_experiment
+    from holdfast.experiments.store import RunStore
+
+    experiment = read_experiment(file)
+    if dry_run:
+        _show_grid(experiment, out, jobs, as_json=as_json)
+        return
+    store = RunStore(out)
+    with showing_progress() as tell:
+        if ray:
+            from holdfast.experiments.ray_cluster import run_on_ray
+
+            result = run_on_ray(experiment.runs, store, folder=data, tell=tell)
+        else:
+            result = run_all(experiment.runs, store, folder=data, jobs=jobs, tell=tell)
+    rows = _best(experiment, store)
+    if as_json:
+        failures = [{"identity": run.config.identity, "name": run.name, "error": text} for run, text in result.failures]
+        counts = {"n_runs": result.n_runs, "n_done": result.n_done, "n_made": result.n_made}
+        print_json({"experiment": experiment.name, **counts, "failures": failures, "best": rows})
+    else:
+        print(f"{experiment.name}: {result.n_done} of {result.n_runs} runs are done, {result.n_made} of them made now.")
+        if rows:
+            print_table("Tuned on validation, test accuracy", list(rows[0]), [list(row.values()) for row in rows])
+    end(result, out)
+
+
+def _show_grid(experiment: Experiment, out: Path, jobs: int, *, as_json: bool) -> None:
+    """Print the runs that a sweep would make."""
+    from holdfast.experiments.estimates import estimate
+    from holdfast.experiments.store import RunStore
+
+    store = RunStore(out) if out.is_dir() else None
+    waiting = [run for run in experiment.runs if store is None or not store.has(run.config.identity)]
+    found = estimate(waiting, store.records() if store is not None else ())
+    seconds = found.seconds / max(jobs, 1)
+    if as_json:
+        runs = [{"identity": run.config.identity, "name": run.name, "config": run.config.as_dict()} for run in waiting]
+        print_json({"experiment": experiment.name, "n_runs": len(experiment.runs), "seconds": seconds, "runs": runs})
+        return
+    print_table(f"{experiment.name}: runs to make", ["run", "method", "settings"], [_line(run) for run in waiting])
+    print(f"\n{len(waiting)} of {len(experiment.runs)} runs are to be made, in about {format_seconds(seconds)}")
+    if found.n_guessed:
+        print(f"({found.n_guessed} of them guessed: no run like them is finished).")
+
+
+def _line(run: PlannedRun) -> list[Any]:
+    hidden = ("dataset", "method", "estimator")
+    settings = ", ".join(f"{key}={value}" for key, value in run.config.as_dict().items() if key not in hidden)
+    return [run.config.identity, run.name, settings]
+
+
+def _best(experiment: Experiment, store: RunStore) -> list[dict[str, Any]]:
+    """Return for each method and setting the point with the best mean selection value, and its test score."""
+    from holdfast.experiments.tuning import tune
+
+    return [
+        {
+            "method": best.name,
+            "validation": best.setting,
+            "selection value": best.value,
+            "test accuracy": best.test,
+            "spread": best.spread,
+            "seeds": best.n_seeds,
+            "settings": ", ".join(f"{key}={value}" for key, value in best.point.items()),
+        }
+        for best in tune(experiment.runs, store.read)
+    ]

@@ -1,0 +1,65 @@
+"""What `sweep` and `reproduce` share: progress on stderr, failures at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.output import note
+
+if TYPE_CHECKING:
+    from holdfast.experiments.executing import Progress, SweepResult
+
+ProcessesOption = Annotated[
+    int, typer.Option("--jobs", help="Processes, each with one thread; 0: none but this one.", min=0, metavar="N")
+]
+
+
+@contextmanager
+def showing_progress() -> Iterator[Callable[[Progress], None]]:
+    """Show how far a sweep has come: a status line on a terminal, lines elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda progress: note(progress_line(progress))
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("sweep …") as status:
+        yield lambda progress: status.update(progress_line(progress))
+
+
+def progress_line(progress: Progress) -> str:
+    """Return counts, times and what happened last, in one line."""
+    left = "?" if progress.remaining is None else format_seconds(progress.remaining)
+    counts = f"done {progress.n_done} of {progress.n_runs}, running {progress.n_running}, left {progress.n_left}"
+    failed = f", failed {progress.n_failed}" if progress.n_failed else ""
+    return f"{counts}{failed}; {format_seconds(progress.elapsed)} gone, {left} to go; {progress.last}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration as people say it.
+
+    Examples
+    --------
+    >>> [format_seconds(value) for value in (5, 150, 7300)]
+    ['5 s', '2 min 30 s', '2 h 2 min']
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def end(result: SweepResult, folder: object) -> None:
+    """List the runs that failed, and leave with exit code 1 if there are any."""
+    if not result.failures:
+        return
+    note(f"{len(result.failures)} of {result.n_runs} runs failed; their stories are in {folder}/failed:")
+    for run, message in result.failures:
+        note(f"  {run.config.identity}  {run.name}, seed {run.config.seed}: {message}")
+    raise typer.Exit(1)

@@ -1,0 +1,160 @@
+"""Making many runs: claimed one by one, kept when finished, recorded when failed, by processes of one thread each."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from holdfast.experiments.config import RunConfig
+from holdfast.experiments.grids import PlannedRun
+from holdfast.experiments.store import RunStore
+
+Outcome = Literal["done", "failed", "elsewhere"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a sweep has come."""
+
+    n_runs: int
+    n_done: int  # finished, also by earlier or other sweeps
+    n_failed: int
+    n_running: int
+    elapsed: float  # seconds
+    remaining: float | None  # seconds, as far as finished runs tell
+    last: str = ""  # what has just happened
+
+    @property
+    def n_left(self) -> int:
+        """Runs that have not begun here."""
+        return self.n_runs - self.n_done - self.n_failed - self.n_running
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What became of the runs."""
+
+    n_runs: int
+    n_done: int
+    n_made: int  # of these, made now
+    failures: tuple[tuple[PlannedRun, str], ...] = ()  # with one line each
+    seconds: float = 0.0
+
+
+@dataclass(eq=False)
+class Tally:
+    """Counts while a sweep runs, and who is told."""
+
+    runs: Sequence[PlannedRun]
+    jobs: int
+    tell: Callable[[Progress], None]
+    n_done: int = 0
+    n_made: int = 0
+    durations: list[float] = field(default_factory=list)
+    failures: list[tuple[PlannedRun, str]] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    def finished(self, run: PlannedRun, outcome: Outcome, message: str, seconds: float, n_running: int) -> None:
+        """Count a run that is done or has failed."""
+        if outcome == "done":
+            self.n_done, self.n_made = self.n_done + 1, self.n_made + 1
+            self.durations.append(seconds)
+        else:
+            self.failures.append((run, message))
+        self.report(f"{run.name} seed {run.config.seed}: {message or f'{seconds:.0f} s'}", n_running)
+
+    def report(self, last: str, n_running: int) -> None:
+        """Tell how far it has come."""
+        left = len(self.runs) - self.n_done - len(self.failures)
+        mean = sum(self.durations) / len(self.durations) if self.durations else None
+        remaining = None if mean is None else mean * left / max(self.jobs, 1)
+        elapsed = time.perf_counter() - self.started
+        self.tell(Progress(len(self.runs), self.n_done, len(self.failures), n_running, elapsed, remaining, last))
+
+    def result(self) -> SweepResult:
+        """Return the final counts."""
+        seconds = time.perf_counter() - self.started
+        return SweepResult(len(self.runs), self.n_done, self.n_made, tuple(self.failures), seconds)
+
+
+def attempt(config: RunConfig, store: RunStore, folder: Path | None) -> tuple[Outcome, str, float]:
+    """Make a run unless it is finished or another process has it; return what happened, a message and the seconds."""
+    identity = config.identity
+    start = time.perf_counter()
+    if store.has(identity):
+        return "done", "was there", 0.0
+    with store.claim(identity) as mine:
+        if not mine:
+            return "elsewhere", "", 0.0
+        if store.has(identity):  # finished between the look and the claim
+            return "done", "was there", 0.0
+        try:
+            from holdfast.experiments.runner import run
+
+            store.write(identity, run(config, folder=folder, cache=store.folder))
+        except Exception as problem:  # whatever a run dies of, the others go on
+            message = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
+            store.write_failure(identity, failure_record(config, message, traceback.format_exc()))
+            return "failed", message, time.perf_counter() - start
+    return "done", "", time.perf_counter() - start
+
+
+def failure_record(config: RunConfig, message: str, story: str) -> dict[str, object]:
+    """Return what is kept of a run that failed."""
+    return {"identity": config.identity, "config": config.as_dict(), "error": message, "traceback": story}
+
+
+def run_all(
+    runs: Sequence[PlannedRun],
+    store: RunStore,
+    *,
+    folder: Path | None = None,
+    jobs: int = 1,
+    tell: Callable[[Progress], None] = lambda progress: None,
+) -> SweepResult:
+    """Make all runs that are not finished yet.
+
+    Parameters
+    ----------
+    runs : sequence of PlannedRun
+    store : RunStore
+        Other sweeps may work in it at the same time: each run is made once, and what others have in work is waited
+        for, or taken over when they die.
+    folder : Path, optional
+        Where the files of data sets are.
+    jobs : int
+        Processes, each with one thread; 0 makes the runs in this process.
+    tell : callable
+        Called with a `Progress` whenever something happens.
+    """
+    waiting = [run for run in runs if not store.has(run.config.identity)]
+    tally = Tally(runs, jobs, tell, n_done=len(runs) - len(waiting))
+    if waiting and jobs == 0:
+        _run_here(waiting, store, folder, tally)
+    elif waiting:
+        from holdfast.experiments.workers import WorkerPool
+
+        with contextlib.closing(WorkerPool(min(jobs, len(waiting)), store, folder)) as pool:
+            pool.work(waiting, tally)
+    return tally.result()
+
+
+def _run_here(waiting: list[PlannedRun], store: RunStore, folder: Path | None, tally: Tally) -> None:
+    """Make the runs one after the other in this process."""
+    while waiting:
+        later = []
+        for run in waiting:
+            tally.report(f"{run.name} seed {run.config.seed}: started", 1)
+            outcome, message, seconds = attempt(run.config, store, folder)
+            if outcome == "elsewhere":
+                later.append(run)
+            else:
+                tally.finished(run, outcome, message, seconds, 0)
+        waiting = later
+        if waiting:
+            time.sleep(1.0)

