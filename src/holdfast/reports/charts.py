@@ -9,7 +9,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from holdfast.reports.story import Curves, Dot, Dots, Line
-from holdfast.reports.svg import DASHES, N_COLORS, drawing, element, label, mark, nice_ticks, text_width
+from holdfast.reports.svg import DASHES, N_COLORS, drawing, element, label, mark, nice_ticks, shorten, text_width
 from holdfast.reports.tables import Interval, format_cell
 
 WIDTH = 720.0
@@ -125,7 +125,7 @@ def _curve(figure: Curves, line: Line, look: dict[str, object], place: Place) ->
     marks = [element("path", d=path, **look)] if path else []
     for (x, y), spot in zip(points, spots, strict=True):
         if spot is not None:
-            text = f"{line.name}, {figure.x_title} {x:g}: {format_cell(y, 4)}"
+            text = f"{shorten(line.name, 90)}, {figure.x_title} {x:g}: {format_cell(y, 4)}"
             dot = element("circle", cx=spot[0], cy=spot[1], r=5)
             marks.append(mark(text, dot, class_=f"point {str(look['class_']).split()[1]}"))
     return marks
@@ -133,7 +133,9 @@ def _curve(figure: Curves, line: Line, look: dict[str, object], place: Place) ->
 
 def _dot(dot: Dot, order: int, y: float, across: Callable[[float], float]) -> Markup:
     """Return a value's shape on the line of its interval; color and shape both tell the method."""
-    text = f"{dot.place} · {dot.series}: {format_cell(Interval(dot.value, dot.low, dot.high))}"
+    text = (
+        f"{shorten(dot.place, 60)} · {shorten(dot.series, 60)}: {format_cell(Interval(dot.value, dot.low, dot.high))}"
+    )
     color = f"c{order % N_COLORS}"
     shapes = []
     if math.isfinite(dot.low) and math.isfinite(dot.high):

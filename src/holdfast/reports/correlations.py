@@ -163,7 +163,7 @@ def _map(
         note += f" Of {len(order):,} columns the {len(shown)} that move most are shown."
     label = "each label against the rest" if several else f"label {targets[0][0]}"
     return HeatMap(
-        f"{what}: correlation with {label}, in environments and halves",
+        f"{what}: correlation with {label}",
         tuple(name for members in blocks for name, _ in members),
         tuple(f"{names[i]} → {targets[t][0]}" if several else names[i] for i, t in shown),
         tuple(tuple(float(found[g, i, t]) for i, t in shown) for g in range(len(groups))),

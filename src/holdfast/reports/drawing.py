@@ -73,7 +73,7 @@ def _cell(figure: HeatMap, row: str, column: str, value: float, x: float, y: flo
     shade = "strong" if strength > STRONG[side] else "weak"
     place: dict[str, object] = {"x": x + CELL_WIDTH / 2, "y": y + CELL_HEIGHT / 2 + 4, "text_anchor": "middle"}
     number = element("text", written, class_=shade, **place)
-    return mark(f"{row} · {column}: {written}", *shapes, number)
+    return mark(f"{shorten(row, 60)} · {shorten(column, 60)}: {written}", *shapes, number)
 
 
 def _shares(figure: Shares, number: int) -> Markup:
@@ -86,7 +86,7 @@ def _shares(figure: Shares, number: int) -> Markup:
             width = share * (right - left)
             bar = element("rect", class_=f"bar c{part % N_COLORS}", x=x, y=y, width=max(width - 1, 0.0), height=22)
             inside = element("text", f"{share:.0%}", x=x + width / 2, y=y + 15, text_anchor="middle", class_="on-bar")
-            text = f"{whole} · {figure.parts[part]}: {share:.1%}"
+            text = f"{shorten(whole, 60)} · {shorten(figure.parts[part], 60)}: {share:.1%}"
             marks.append(mark(text, bar, *([inside] if width > 34 else [])))
             x += width
         marks.append(element("text", f"{size:,} rows", x=right + 8, y=y + 15))

@@ -7,9 +7,9 @@ from dataclasses import replace
 from holdfast.reports.story import Curves, Dots, Figure, HeatMap, Line
 from holdfast.reports.tables import Cell, Interval, Table
 
-MOST_CELLS_DOWN, MOST_CELLS_ACROSS = 80, 40  # of a heat map
-MOST_LINES, MOST_POINTS = 16, 60  # of curves
-MOST_DOTS, MOST_WHOLES, MOST_PARTS = 120, 60, 24
+MOST_CELLS_DOWN, MOST_CELLS_ACROSS = 48, 40  # of a heat map
+MOST_LINES, MOST_POINTS = 16, 50  # of curves
+MOST_DOTS, MOST_WHOLES, MOST_PARTS = 120, 40, 12
 
 
 def figure_table(figure: Figure) -> Table:
@@ -39,20 +39,23 @@ def figure_table(figure: Figure) -> Table:
     return Table(figure.title, ("environment", "rows", *figure.parts), tuple(rows))
 
 
-def crop_figure(figure: Figure) -> Figure:
-    """Return as much of a figure as a page can carry; what is cut is in its table."""
+def crop_figure(figure: Figure, share: float = 1.0) -> Figure:
+    """Return as much of a figure as a page can carry, or a share of that; `write_assets` keeps the whole table."""
+
+    def most(number: int) -> int:
+        return max(1, int(share * number))
+
     if isinstance(figure, HeatMap):
-        rows, columns = figure.rows[:MOST_CELLS_DOWN], figure.columns[:MOST_CELLS_ACROSS]
+        rows, columns = figure.rows[: most(MOST_CELLS_DOWN)], figure.columns[: most(MOST_CELLS_ACROSS)]
         values = tuple(row[: len(columns)] for row in figure.values[: len(rows)])
         return replace(figure, rows=rows, columns=columns, values=values)
     if isinstance(figure, Curves):
         marked = [line for line in figure.lines if line.name == figure.marked]
-        others = [line for line in figure.lines if line.name != figure.marked]
-        kept = [*marked, *others][:MOST_LINES]
-        return replace(figure, lines=tuple(_thin(line) for line in figure.lines if line in kept))
+        kept = [*marked, *(line for line in figure.lines if line.name != figure.marked)][: most(MOST_LINES)]
+        return replace(figure, lines=tuple(_thin(line, most(MOST_POINTS)) for line in figure.lines if line in kept))
     if isinstance(figure, Dots):
-        return replace(figure, dots=figure.dots[:MOST_DOTS])
-    n_wholes = min(len(figure.wholes), MOST_WHOLES)
+        return replace(figure, dots=figure.dots[: most(MOST_DOTS)])
+    n_wholes = min(len(figure.wholes), most(MOST_WHOLES))
     return replace(
         figure,
         wholes=figure.wholes[:n_wholes],
@@ -62,10 +65,10 @@ def crop_figure(figure: Figure) -> Figure:
     )
 
 
-def _thin(line: Line) -> Line:
-    """Return a line with at most `MOST_POINTS` points, the first and the last among them."""
+def _thin(line: Line, most: int) -> Line:
+    """Return a line with at most so many points, the first and the last among them."""
     n = len(line.x)
-    if n <= MOST_POINTS:
+    if n <= most:
         return line
-    numbers = sorted({round(place * (n - 1) / (MOST_POINTS - 1)) for place in range(MOST_POINTS)})
+    numbers = sorted({round(place * (n - 1) / max(most - 1, 1)) for place in range(most)})
     return replace(line, x=tuple(line.x[i] for i in numbers), y=tuple(line.y[i] for i in numbers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import MaxNLocator
 
 from holdfast.exceptions import ParameterError
 from holdfast.reports.story import Curves, Dots, Figure, HeatMap, Shares
@@ -23,7 +25,7 @@ from holdfast.storage import write_bytes
 # Red against blue as in the paper's pictures; both ends are told apart by color-blind readers.
 CORRELATION = LinearSegmentedColormap.from_list("correlation", ["#b2182b", "#f7f7f7", "#2166ac"])
 SHARE = LinearSegmentedColormap.from_list("share", ["#f7f7f7", "#1f6f6b"])
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#555f69", "#6a4c93")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#555f69", "#6a4c93", "#3d6b35", "#8c3b2e")
 MARKERS = ("o", "s", "D", "^")
 STYLES = ("-", "--", ":", "-.")
 WORST = "#c1121f"
@@ -65,7 +67,9 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
         raise ParameterError(f"Figures are written as .svg or .png. Got {path.name!r} instead.")
     title, words = shorten(figure.title, 300), shorten(figure.describe(), 2000)
     data = BytesIO()
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        # A letter that the font has not is drawn as a box; that is no reason to warn whoever wanted a file.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         metadata: dict[str, Any] = {"Title": title, "Description": words}
         if kind == "svg":
             metadata["Date"] = None
@@ -76,7 +80,8 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
 
 def _heat_map(figure: HeatMap) -> Canvas:
     n_rows, n_columns = len(figure.rows), len(figure.columns)
-    canvas = Canvas(figsize=(2.6 + 0.5 * n_columns, 1.4 + 0.32 * n_rows), layout="constrained")
+    size = max(4.0, 0.6 + _reach(figure.rows) + 0.5 * n_columns), 0.6 + 0.75 * _reach(figure.columns) + 0.3 * n_rows
+    canvas = Canvas(figsize=size, layout="constrained")
     axes = canvas.subplots()
     values = np.array(figure.values, dtype=np.float64).reshape(n_rows, n_columns)
     colors, low = (SHARE, 0.0) if figure.scale == "share" else (CORRELATION, -1.0)
@@ -106,10 +111,10 @@ def _curves(figure: Curves) -> Canvas:
         handles += axes.plot(line.x, line.y, style, color=color, linewidth=2.6 if marked else 1.2, zorder=2 + marked)
         names.append(shorten(line.name, 60) + (" (marked)" if marked else ""))
     axes.set(yscale="log" if figure.log else "linear")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _plain(axes.set_xlabel(figure.x_title), axes.set_ylabel(figure.y_title))
     axes.grid(visible=True, axis="y", color="#dddddd")
-    if handles:
-        _plain(*_legend(axes, handles, names))
+    _legend(canvas, handles, names)
     _title(axes, figure)
     return canvas
 
@@ -117,7 +122,7 @@ def _curves(figure: Curves) -> Canvas:
 def _dots(figure: Dots) -> Canvas:
     places, series = figure.places, figure.series
     height = 0.22 * len(figure.dots) + 0.12 * len(places)
-    canvas = Canvas(figsize=(6.8, 1.5 + height + 0.2 * len(series)), layout="constrained")
+    canvas = Canvas(figsize=(5 + _reach(places), 1.5 + height + 0.2 * len(series)), layout="constrained")
     axes = canvas.subplots()
     step = 1.0 / (len(series) + 1)
     handles: dict[str, Any] = {}
@@ -132,14 +137,15 @@ def _dots(figure: Dots) -> Canvas:
     for place in range(1, len(places)):
         axes.axhline(place - 0.5, color="#dddddd", linewidth=0.8)
     _plain(axes.set_xlabel(figure.value_title))
-    if handles:
-        _plain(*_legend(axes, list(handles.values()), [shorten(name, 60) for name in handles]))
+    _legend(canvas, list(handles.values()), [shorten(name, 60) for name in handles])
     _title(axes, figure)
     return canvas
 
 
 def _shares(figure: Shares) -> Canvas:
-    canvas = Canvas(figsize=(6.8, 1.6 + 0.32 * len(figure.wholes)), layout="constrained")
+    columns = max(1, 70 // (6 + max((len(shorten(part)) for part in figure.parts), default=0)))
+    height = 1.4 + 0.32 * len(figure.wholes) + 0.2 * math.ceil(len(figure.parts) / columns)
+    canvas = Canvas(figsize=(5 + _reach(figure.wholes), height), layout="constrained")
     axes = canvas.subplots()
     left = np.zeros(len(figure.wholes))
     shares = np.array(figure.shares, dtype=np.float64).reshape(len(figure.wholes), len(figure.parts))
@@ -150,10 +156,14 @@ def _shares(figure: Shares) -> Canvas:
         left = left + shares[:, part]
     _name(axes, "y", tuple(f"{shorten(w)} ({n:,})" for w, n in zip(figure.wholes, figure.sizes, strict=True)))
     axes.set(ylim=(len(left) - 0.5, -0.5), xlim=(0, 1), xlabel="share")
-    if bars:
-        _plain(*_legend(axes, bars, [shorten(part, 40) for part in figure.parts], columns=min(len(bars), 6)))
+    _legend(canvas, bars, [shorten(part) for part in figure.parts], columns=columns)
     _title(axes, figure)
     return canvas
+
+
+def _reach(names: tuple[str, ...]) -> float:
+    """Return about how far names reach, in inches."""
+    return 0.085 * max((len(shorten(name)) for name in names), default=0)
 
 
 def _name(axes: Axes, side: str, names: tuple[str, ...], **look: Any) -> None:
@@ -162,15 +172,15 @@ def _name(axes: Axes, side: str, names: tuple[str, ...], **look: Any) -> None:
     ticks(range(len(names)), [shorten(name) for name in names], fontsize=8, parse_math=False, **look)
 
 
-def _legend(axes: Axes, handles: list[Any], names: list[str], *, columns: int = 1) -> list[Any]:
-    """Put a legend under the axes and return its texts."""
+def _legend(canvas: Canvas, handles: list[Any], names: list[str], *, columns: int = 1) -> None:
+    """Put a legend under the axes."""
+    if not handles:
+        return
     blank = [""] * len(names)  # the legend would skip names that begin with an underscore
-    legend = axes.legend(
-        handles, blank, fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.18), ncols=columns
-    )
+    legend = canvas.legend(handles, blank, fontsize=8, frameon=False, loc="outside lower left", ncols=columns)
     for text, name in zip(legend.get_texts(), names, strict=True):
+        _plain(text)
         text.set_text(name)
-    return legend.get_texts()
 
 
 def _plain(*texts: Any) -> None:

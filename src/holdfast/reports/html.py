@@ -6,7 +6,7 @@ import base64
 import hashlib
 import os
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import count
 from pathlib import Path
@@ -18,14 +18,22 @@ from holdfast import __version__
 from holdfast.exceptions import InputError
 from holdfast.reports.drawing import draw
 from holdfast.reports.figure_tables import crop_figure, figure_table
-from holdfast.reports.story import Figure, Story
+from holdfast.reports.story import Story
 from holdfast.reports.svg import shorten
 from holdfast.reports.tables import Cell, Table, clean_text, format_cell, sort_value
 from holdfast.storage import storage_errors, write_bytes
 
 MAX_BYTES = 2_000_000  # small enough to mail
-MOST_ROWS, MOST_COLUMNS = 400, 40  # of a table on the page
-LONGEST = 400  # letters of one string
+MOST_COLUMNS = 40  # of a table on the page
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of a story a page shows; one that is too large is written again with tighter ones."""
+
+    rows: int = 400  # of a table
+    letters: int = 400  # of a string
+    figures: float = 1.0  # share of what figures may show
 
 
 def write_report(story: Story, path: str | os.PathLike[str]) -> Path:
@@ -44,8 +52,11 @@ def write_report(story: Story, path: str | os.PathLike[str]) -> Path:
         The file.
     """
     path = Path(path)
-    data = render_report(story).encode("utf-8")
-    if len(data) > MAX_BYTES:
+    for limits in (Limits(), Limits(100, 100, 0.6), Limits(25, 60, 0.3)):
+        data = render_report(story, limits).encode("utf-8")
+        if len(data) <= MAX_BYTES:
+            break
+    else:
         raise InputError(
             f"The report would have {len(data):,} bytes, more than the {MAX_BYTES:,} that can be mailed. "
             "Leave out sections or rows of tables."
@@ -56,31 +67,29 @@ def write_report(story: Story, path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def render_report(story: Story) -> str:
+def render_report(story: Story, limits: Limits | None = None) -> str:
     """Return the page as text."""
+    limits = limits or Limits()
     style, script = _asset("report.css"), _asset("report.js")
     numbers = count(1)
-
-    def draw_next(figure: Figure) -> Markup:
-        return draw(crop_figure(figure), next(numbers))
-
-    page = _environment().from_string(_asset("report.html.j2"))
+    page = _environment(limits.letters).from_string(_asset("report.html.j2"))
     return page.render(
         story=story,
         version=__version__,
         style=Markup(style),
         script=Markup(script),
         policy=Markup(_policy(style, script)),
-        draw=draw_next,
+        draw=lambda figure: draw(figure, next(numbers)),
+        crop=lambda figure: crop_figure(figure, limits.figures),
         figure_table=figure_table,
-        fit_table=_fit_table,
-        inline=inline_markup,
+        fit_table=lambda table: _fit_table(table, limits.rows),
+        inline=lambda text: inline_markup(text, 4 * limits.letters),
         cell_text=_cell_text,
         data_value=_data_value,
     )
 
 
-def inline_markup(text: str) -> Markup:
+def inline_markup(text: str, longest: int = 1600) -> Markup:
     """Return a sentence with `code` and *emphasis* set as such, everything in it escaped.
 
     Examples
@@ -88,7 +97,7 @@ def inline_markup(text: str) -> Markup:
     >>> print(inline_markup("`<b>` predicts *ill*"))
     <code>&lt;b&gt;</code> predicts <em>ill</em>
     """
-    parts = shorten(text, 4 * LONGEST).split("`")
+    parts = shorten(text, longest).split("`")
     if len(parts) % 2 == 0:  # one backtick is alone: it is a letter
         return escape("`".join(parts))
     pieces = []
@@ -98,14 +107,14 @@ def inline_markup(text: str) -> Markup:
     return Markup("".join(pieces))
 
 
-def _environment() -> Environment:
-    """Return jinja with escaping, which also drops control characters from every string."""
+def _environment(longest: int) -> Environment:
+    """Return jinja with escaping, which also cuts every string and drops its control characters."""
     return Environment(
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: shorten(value, LONGEST) if type(value) is str else value,
+        finalize=lambda value: shorten(value, longest) if type(value) is str else value,
     )
 
 
@@ -124,18 +133,18 @@ def _policy(style: str, script: str) -> str:
     )
 
 
-def _fit_table(table: Table) -> Table:
+def _fit_table(table: Table, most_rows: int) -> Table:
     """Return as much of a table as a page can carry, saying what is left out."""
     rows, columns = len(table.rows), len(table.columns)
-    if rows <= MOST_ROWS and columns <= MOST_COLUMNS:
+    if rows <= most_rows and columns <= MOST_COLUMNS:
         return table
-    left_out = f"The first {min(rows, MOST_ROWS):,} of {rows:,} rows"
+    left_out = f"The first {min(rows, most_rows):,} of {rows:,} rows"
     if columns > MOST_COLUMNS:
         left_out += f" and {MOST_COLUMNS} of {columns:,} columns"
     return replace(
         table,
         columns=table.columns[:MOST_COLUMNS],
-        rows=tuple(row[:MOST_COLUMNS] for row in table.rows[:MOST_ROWS]),
+        rows=tuple(row[:MOST_COLUMNS] for row in table.rows[:most_rows]),
         note=f"{table.note} {left_out} are shown.".strip(),
     )
 

@@ -10,29 +10,26 @@ from holdfast.reports.tables import clean_text
 
 LETTER = 7.0  # mean width of a letter at 12 px, in px
 LONGEST = 34  # letters of a name in a figure; tooltips have more
-LONGEST_TIP = 300
+LONGEST_TIP = 160
 N_COLORS = 12  # series colors that the style sheet defines, c0 to c11
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 
 
 def element(name: str, *children: str | Markup, **attributes: object) -> Markup:
-    """Return one element; `class_` and `text_anchor` become class and text-anchor, text children are escaped.
+    """Return one element; `class_` and `text_anchor` become class and text-anchor, text is cleaned and escaped.
 
     Examples
     --------
     >>> print(element("text", "a < b", class_="n", x=1.0))
     <text class="n" x="1">a &lt; b</text>
     """
-    written = Markup("").join(
-        Markup(' {}="{}"').format(Markup(key.rstrip("_").replace("_", "-")), _number(value))
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
         for key, value in attributes.items()
         if value != ""
     )
-    inside = Markup("").join(escape(child) for child in children)
-    tag = Markup(name)
-    return (
-        Markup("<{}{}>{}</{}>").format(tag, written, inside, tag) if inside else Markup("<{}{}/>").format(tag, written)
-    )
+    inside = "".join(child if isinstance(child, Markup) else escape(clean_text(child)) for child in children)
+    return Markup(f"<{name}{written}>{inside}</{name}>" if inside else f"<{name}{written}/>")
 
 
 def drawing(width: float, height: float, title: str, description: str, *marks: Markup, number: int) -> Markup:
@@ -41,7 +38,7 @@ def drawing(width: float, height: float, title: str, description: str, *marks: M
     return element(
         "svg",
         element("title", tip(title), id=names[0]),
-        element("desc", clean_text(description), id=names[1]),
+        element("desc", description, id=names[1]),
         *marks,
         class_="figure",
         viewBox=f"0 0 {math.ceil(width)} {math.ceil(height)}",
@@ -108,6 +105,8 @@ def nice_ticks(low: float, high: float, n_ticks: int = 5) -> list[float]:
     return [number * step for number in range(first, last + 1)]
 
 
-def _number(value: object) -> object:
-    """Return numbers as short as a figure needs them."""
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value
+def _value(value: object) -> object:
+    """Return numbers as short as a figure needs them, text clean."""
+    if isinstance(value, float):
+        return f"{value:.1f}".removesuffix(".0")
+    return clean_text(value) if isinstance(value, str) else value

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from holdfast.exceptions import InputError
@@ -148,6 +149,7 @@ def sort_value(cell: Cell) -> float | str | None:
     return None if isinstance(cell, float) and math.isnan(cell) else cell
 
 
+@lru_cache(maxsize=10_000)  # a figure cleans the same names again and again
 def clean_text(text: str) -> str:
     """Return one line of text, without the control characters and turns of direction that garble what is around it."""
     text = " ".join(text.split())
