@@ -3,11 +3,11 @@
     python benchmarks/convex.py [--quick] [--repetitions 5] [--rows 1000000] [--threads 1]
 
 A table of 30 columns of unit spread (scikit-learn's lbfgs likes nothing better), one of them unstable, in 4
-environments. Predict then Interpolate cuts them into 12 partitions, 24 overlapping groups. Timed by turns in one process:
-scikit-learn's `LogisticRegression` on all rows, and `solve_convex` on the groups of hard and of soft halves to a certified
-gap of 1e-4. All stop at a tolerance of 1e-4; how far scikit-learn's fits are from their own optimum stands beside them.
-Then the growth with rows and with environments. Writes JSON lines, then a table of medians: seconds on the clock and of
-the processor.
+environments. Predict then Interpolate cuts them into 12 partitions, 24 overlapping groups. Timed by turns in one
+process: scikit-learn's `LogisticRegression` on all rows, and `solve_convex` on the groups of hard and of soft halves to
+a certified gap of 1e-4. All stop at a tolerance of 1e-4; how far scikit-learn's fits are from their own optimum stands
+beside them. Then the growth with rows and with environments. Writes JSON lines, then a table of medians: seconds on the
+clock and of the processor.
 """
 
 from __future__ import annotations

@@ -241,6 +241,7 @@ def measure(n_repetitions: int, *, quick: bool) -> None:
                 "side": name,
                 "seconds": round(statistics.median(seconds[name]), 6),
                 "processor_seconds": round(statistics.median(processor[name]), 6),
+                "fastest_seconds": round(min(seconds[name]), 6),
                 "worst_case_risk": round(statistics.median(risks[name]), 6),
                 "ratio": round(statistics.median(seconds[name]) / statistics.median(seconds[own]), 1),
                 "processor_ratio": round(statistics.median(processor[name]) / statistics.median(processor[own]), 1),

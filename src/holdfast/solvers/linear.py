@@ -128,7 +128,8 @@ def _design(
     X: Any, y: NDArray[Any], *, fit_intercept: bool, transform: Callable[[Any], Any] | None, width: int
 ) -> Design:
     """Return X as a design whose rows match y; arrays and memory maps are not copied, nor read yet."""
-    if transform is None:
+    is_plain = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf" and X.size > 0
+    if transform is None and not is_plain:
         try:
             X = check_array(X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False)
         except ValueError as problem:

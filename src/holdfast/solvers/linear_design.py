@@ -41,7 +41,8 @@ class Design:
     def __init__(
         self, X: Any, *, fit_intercept: bool = True, transform: Callable[[Any], Any] | None = None, width: int = 1
     ) -> None:
-        self.X, self.fit_intercept, self.transform = X, fit_intercept, transform
+        self.X = sparse.csr_matrix(X, dtype=np.float64) if is_sparse(X) else X
+        self.fit_intercept, self.transform = fit_intercept, transform
         self.n_rows = int(X.shape[0])
         sample = self._float_block(slice(0, self.n_rows, max(1, self.n_rows // N_SAMPLED_ROWS)))
         self.n_features = int(sample.shape[1])
@@ -62,7 +63,7 @@ class Design:
 
     def _float_block(self, rows: slice) -> Block:
         """Return rows as float64, transformed, not yet shifted."""
-        block = self.X[rows]
+        block = self.X if rows == slice(0, self.n_rows) else self.X[rows]
         if self.transform is not None:
             block = self.transform(block)
         if is_sparse(block):

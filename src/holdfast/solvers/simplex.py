@@ -36,7 +36,7 @@ def maximize_on_simplex(linear: Array, factor: Array, *, start: Array | None = N
     """
     rank, n_groups = factor.shape
     squares = (factor**2).sum(axis=0)
-    scale = float(np.ptp(linear)) + float(squares.max())
+    scale = float(linear.max() - linear.min() + squares.max())
     if start is not None and np.count_nonzero(start) <= rank + 1:
         q = start / start.sum()
     else:
@@ -73,9 +73,10 @@ def _mixture_on_support(linear: Array, factor: Array, *, ridge: float) -> tuple[
     n = len(linear)
     if n == 1:
         return np.ones(1), float(linear[0] - (factor**2).sum())
-    system = np.ones((n + 1, n + 1))
+    system, right = np.ones((n + 1, n + 1)), np.ones(n + 1)
     system[:n, :n] = factor.T @ factor
     system.flat[:: n + 2] += ridge
     system[n, n] = 0.0
-    solution = np.linalg.solve(system, np.append(linear, 1.0))
+    right[:n] = linear
+    solution = np.linalg.solve(system, right)
     return solution[:n], float(solution[n])

@@ -90,3 +90,17 @@ def test_more_groups_than_the_working_set_holds():
     assert found.point.risks.shape == (n_groups,)
     assert found.mixture.sum() == pytest.approx(1.0)
     assert found.mixture @ found.point.risks == pytest.approx(found.point.risks.max(), abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5, 7, 10])
+def test_without_a_penalty_no_point_of_the_box_is_below_the_bound(seed: int):
+    """The certificate of an unpenalized fit holds for every coefficient vector near the one found, and for others."""
+    penalized = random_problem(seed)
+    problem = LinearProblem(penalized.design, penalized.loss, penalized.y, penalized.group_rows, penalty=0.0)
+    found = minimize_worst_case(problem, tolerance=1e-6, max_iterations=100)
+    assert found.gap <= 1e-6
+    generator = np.random.default_rng(seed)
+    for spread in (1e-3, 1e-1, 1.0, 10.0):
+        for _ in range(20):
+            other = found.point.coefficients * (1 + spread * generator.normal(size=problem.shape))
+            assert problem.risks(problem.design.forward(other)).max() >= found.lower_bound - 1e-12
