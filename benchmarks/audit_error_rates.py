@@ -13,9 +13,13 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import SplineTransformer, StandardScaler
 
 from holdfast.audit import audit_data
 from holdfast.metrics import wilson_interval
@@ -33,6 +37,7 @@ class Draw:
     environments: np.ndarray
     names: tuple[str, ...] | None = None
     attributes: np.ndarray | None = None
+    judge: Any = None
 
 
 def numeric(
@@ -79,6 +84,14 @@ def covariate_shift(generator: Generator, sizes: Sequence[int]) -> Draw:
     return Draw(X, y, np.repeat(["site 0", "site 1"], sizes))
 
 
+def curved(generator: Generator, sizes: Sequence[int], *, splines: bool) -> Draw:
+    """P(y | x) is shared but not monotone, and inputs shift: a straight judge is wrong in another way elsewhere."""
+    X = np.concatenate([generator.normal(number, 1.0, size=(size, 6)) for number, size in enumerate(sizes)])
+    y = (generator.random(len(X)) < 1 / (1 + np.exp(2 - 2 * X[:, 0] ** 2))).astype(int)
+    judge = make_pipeline(SplineTransformer(extrapolation="linear"), StandardScaler(), LogisticRegression())
+    return Draw(X, y, np.repeat(["site 0", "site 1"], sizes), judge=judge if splines else None)
+
+
 def three_classes(generator: Generator, sizes: Sequence[int], planted: Sequence[float] | None = None) -> Draw:
     """Three labels of unequal frequency; planted: a column that names the label but for a flip rate."""
     environments = np.repeat(np.arange(len(sizes)), sizes)
@@ -121,10 +134,14 @@ NOTHING_CHANGES: dict[str, Callable[[Generator], Draw]] = {
     "label shift 0.5 / 0.2, 400 + 200": lambda g: numeric(g, (400, 200), prevalence=(0.5, 0.2)),
     "covariate shift, 300 + 300": lambda g: covariate_shift(g, (300, 300)),
     "covariate shift, 150 + 800": lambda g: covariate_shift(g, (150, 800)),
+    "curved relation, shifted, judge with splines, 500 + 500": lambda g: curved(g, (500, 500), splines=True),
     "three classes, 400 + 300": lambda g: three_classes(g, (400, 300)),
     "four environments, 150 to 400": lambda g: numeric(g, (150, 200, 300, 400)),
     "attribute no judge sees, 300 + 300": lambda g: numeric(g, (300, 300), hidden=True),
     "words, 400 + 400 texts": lambda g: words(g, (400, 400)),
+}
+JUDGE_IS_WRONG: dict[str, Callable[[Generator], Draw]] = {
+    "curved relation, shifted, default judge, 500 + 500": lambda g: curved(g, (500, 500), splines=False),
 }
 ONE_CHANGES: dict[str, Callable[[Generator], Draw]] = {
     "flip rate 0.05 / 0.25, 400 + 400": lambda g: numeric(g, (400, 400), planted=(0.05, 0.25)),
@@ -148,7 +165,13 @@ def audit_once(make: Callable[[Generator], Draw], seed: int) -> tuple[bool, bool
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         audit = audit_data(
-            draw.X, draw.y, draw.environments, attributes=draw.attributes, names=draw.names, n_words=(1, 1)
+            draw.X,
+            draw.y,
+            draw.environments,
+            attributes=draw.attributes,
+            judge=draw.judge,
+            names=draw.names,
+            n_words=(1, 1),
         )
     planted = [name for name in audit.named if PLANTED in name]
     return bool(planted), len(planted) < len(audit.named)
@@ -185,7 +208,12 @@ def main() -> None:
     options = parser.parse_args()
     draws = 20 if options.quick else options.draws
     parallel = Parallel(n_jobs=options.jobs)
-    for title, cells in (("Nothing changes", NOTHING_CHANGES), ("One feature changes", ONE_CHANGES)):
+    tables = {
+        "Nothing changes": NOTHING_CHANGES,
+        "One feature changes": ONE_CHANGES,
+        "Nothing changes, but the judge is of the wrong form": JUDGE_IS_WRONG,
+    }
+    for title, cells in tables.items():
         chosen = {name: make for name, make in cells.items() if any(part in name for part in options.cells)}
         if chosen:
             measure(title, chosen, draws, parallel)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from holdfast.audit.columns import Columns, encode_table, encode_texts
 from holdfast.audit.importance import Reliance, WordImportance, relied_on, word_importance
 from holdfast.audit.judges import Judges, fit_judges, given_judges
+from holdfast.audit.pictures import AveragePicture, average_pictures
 from holdfast.audit.results import Audit, Finding, PartitionEvidence
 from holdfast.audit.run import audit_data, audit_partitions
 
 __all__ = [
     "Audit",
+    "AveragePicture",
     "Columns",
     "Finding",
     "Judges",
@@ -22,6 +24,7 @@ __all__ = [
     "WordImportance",
     "audit_data",
     "audit_partitions",
+    "average_pictures",
     "encode_table",
     "encode_texts",
     "fit_judges",

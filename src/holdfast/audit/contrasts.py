@@ -61,8 +61,8 @@ class _Fitted:
     design: Floats  # (n_rows, 1 + n_named)
     projection: Floats  # (1 + n_named, n_columns): what the design explains of each column
     score: Floats  # (n_columns,) Σ weight·x·residual
-    empirical: Floats  # (n_columns,) variance of the score by the residuals' squares
-    model: Floats  # (n_columns,) variance of the score by p·(1 − p)
+    squares: Floats  # (n_columns,) Σ (weight·x·residual)², by the residuals or by p·(1 − p), whichever is more
+    between: Floats  # (n_columns,) the part of it that lies between labels, which equal label shares take away
     judge: Floats  # (n_columns,) variance of the score by the judge's own estimation, 0 where unknown
     spread: Floats  # (n_columns,) weighted variance of the column beside the design
 
@@ -111,8 +111,8 @@ def make_sides(
 def contrast(home: Side, away: Side, named: Sequence[int] = ()) -> Scores:
     """Compare both sides, beside what the `named` columns explain."""
     at_home, abroad = _fit(home, named), _fit(away, named)
-    variance_home = np.maximum(np.maximum(at_home.empirical, at_home.model), abroad.judge)
-    variance_away = np.maximum(abroad.empirical, abroad.model)
+    variance_home = np.maximum(_within_labels(at_home.squares, at_home.between), abroad.judge)
+    variance_away = _within_labels(abroad.squares, abroad.between)
     variance = variance_home + variance_away
     total = _column_variance(home) + _column_variance(away)
     redundant = (at_home.spread + abroad.spread <= REDUNDANT * total) & (total > 0)
@@ -142,7 +142,7 @@ def permuted_statistics(home: Side, away: Side, n_permutations: int, generator: 
         score = score + _products(side.values, signed) - np.outer(signed.sum(axis=0), center)
         empirical = empirical + _squares(side.values, part**2 * fitted.residuals[:, None] ** 2, center)
         model = model + _squares(side.values, part**2 * fitted.noise[:, None], center)
-    variance = np.maximum(empirical, model)
+    variance = _within_labels(np.maximum(empirical, model), sides[0][1].between + sides[1][1].between)
     result: Floats = np.abs(score) / np.sqrt(np.where(variance > 0, variance, np.inf))
     return result
 
@@ -184,11 +184,29 @@ def _fit(side: Side, named: Sequence[int]) -> _Fitted:
         design,
         projection,
         _products(side.values, weighted[:, None])[0] - (weighted @ design) @ projection,
-        _residual_squares(side.values, side.weights**2 * residuals**2, design, projection),
-        _residual_squares(side.values, side.weights**2 * noise, design, projection),
+        np.maximum(
+            _residual_squares(side.values, side.weights**2 * residuals**2, design, projection),
+            _residual_squares(side.values, side.weights**2 * noise, design, projection),
+        ),
+        _between_labels(side, weighted, design, projection),
         judge,
         _residual_squares(side.values, side.weights * noise, design, projection) / max(side.weights @ noise, 1e-300),
     )
+
+
+def _between_labels(side: Side, weighted: Floats, design: Floats, projection: Floats) -> Floats:
+    """Return Σ_labels n·mean² of weight·x·residual: what labels explain of its squares."""
+    part = np.zeros(side.values.shape[1])
+    for label in np.unique(side.labels):
+        inside = np.where(side.labels == label, weighted, 0.0)
+        total = _products(side.values, inside[:, None])[0] - (inside @ design) @ projection
+        part += total**2 / (side.labels == label).sum()
+    return part
+
+
+def _within_labels(squares: Floats, between: Floats) -> Floats:
+    """Return the variance that equal label shares leave; a third of the squares at least, for rare words."""
+    return np.asarray(np.maximum(squares - between, squares / 3))
 
 
 def _match_label_shares(logs: Floats, y: NDArray[np.intp], weights: Floats) -> Floats:

@@ -191,7 +191,7 @@ def _shuffle(X: Any, column: int, order: NDArray[np.intp]) -> Any:
         return frame.with_columns(frame[name][order.tolist()]).to_native()
     if is_sparse(X):
         by_column = sp.csc_array(X)
-        columns = [by_column[:, [number]] for number in range(by_column.shape[1])]
+        columns: list[Any] = [by_column[:, [number]] for number in range(by_column.shape[1])]
         columns[column] = columns[column].tocsr()[order]
         return type(X)(sp.hstack(columns))
     changed = X.copy()
