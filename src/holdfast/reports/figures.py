@@ -112,7 +112,7 @@ def _curves(figure: Curves) -> Canvas:
         names.append(shorten(line.name, 60) + (" (marked)" if marked else ""))
     axes.set(yscale="log" if figure.log else "linear")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _plain(axes.set_xlabel(figure.x_title), axes.set_ylabel(figure.y_title))
+    _plain(axes.set_xlabel(shorten(figure.x_title)), axes.set_ylabel(shorten(figure.y_title)))
     axes.grid(visible=True, axis="y", color="#dddddd")
     _legend(canvas, handles, names)
     _title(axes, figure)
@@ -136,7 +136,7 @@ def _dots(figure: Dots) -> Canvas:
     axes.set(ylim=(len(places) - 0.5, -0.5))
     for place in range(1, len(places)):
         axes.axhline(place - 0.5, color="#dddddd", linewidth=0.8)
-    _plain(axes.set_xlabel(figure.value_title))
+    _plain(axes.set_xlabel(shorten(figure.value_title)))
     _legend(canvas, list(handles.values()), [shorten(name, 60) for name in handles])
     _title(axes, figure)
     return canvas

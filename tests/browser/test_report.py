@@ -1,0 +1,184 @@
+"""The report in a real browser, opened from disk. One browser serves all tests of this file."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from holdfast import ERMClassifier, PIClassifier
+from holdfast.datasets.values import Split
+from holdfast.reports import Section, Story, Table, tell_story, write_report
+
+_spec = importlib.util.spec_from_file_location("devtools", Path(__file__).with_name("devtools.py"))
+devtools = importlib.util.module_from_spec(_spec)
+sys.modules["devtools"] = devtools
+_spec.loader.exec_module(devtools)
+
+PROGRAM = devtools.find_browser()
+pytestmark = pytest.mark.skipif(
+    PROGRAM is None, reason="no Chromium is installed; scripts/browser-test installs one and runs these tests"
+)
+
+SCRIPT = "<script>window.harmed = true</script>"
+IMAGE = "\"'><img src=https://example.org/x.png onerror='window.harmed = true'>"
+PLAIN = "document.querySelectorAll('[data-table]')[{}]"
+
+
+def hospitals() -> tuple[Story, Split]:
+    """Return the story of three hospitals whose names and columns are made to harm."""
+    generator = np.random.default_rng(0)
+    blocks = []
+    for name, agreement in (("Boston", 0.95), (SCRIPT, 0.85), (IMAGE, 0.75)):
+        y = np.arange(200) % 2
+        stable = np.where(generator.random(200) < 0.8, y, 1 - y)
+        unstable = np.where(generator.random(200) < agreement, y, 1 - y)
+        blocks.append(Split(np.column_stack([stable, unstable]).astype(float), y, np.full(200, name, dtype=object)))
+    rows = Split(
+        np.concatenate([block.X for block in blocks]),
+        np.concatenate([block.y for block in blocks]),
+        np.concatenate([block.environments for block in blocks]),
+        {SCRIPT: generator.integers(0, 2, 600), "age": generator.normal(50, 9, 600)},
+    )
+    pi = PIClassifier(random_state=0).fit(rows.X, rows.y, environments=rows.environments)
+    erm = ERMClassifier().fit(rows.X, rows.y)
+    story = tell_story(
+        pi,
+        title=f"Hospitals {SCRIPT}",
+        training=rows,
+        test=rows,
+        methods={"ERM": erm, IMAGE: pi},
+        feature_names=["lesion", IMAGE],
+        warnings=[SCRIPT],
+    )
+    numbers = tuple((f"row {n}", float(value)) for n, value in enumerate([10, 9, -3, 100, 0.5, 7, 8, 1, 2, 3, 4, 5]))
+    table = Table("Numbers", ("name", "value"), (*numbers, ("unknown", None), (SCRIPT, 6.0)))
+    return Story(story.title, story.subtitle, (Section("First", "", (table,)), *story.sections), story.highlights), rows
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory) -> Path:
+    """Return a written report."""
+    return write_report(hospitals()[0], tmp_path_factory.mktemp("report") / "report with space.html")
+
+
+@pytest.fixture(scope="module")
+def shared_page(tmp_path_factory):
+    """Return the page of a browser that runs for all tests."""
+    with devtools.browser(PROGRAM, tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@pytest.fixture
+def page(shared_page, report):
+    """Return the page with the report freshly opened, 1200 pixels wide, on a light system."""
+    shared_page.resize(1200)
+    shared_page.prefer("light")
+    shared_page.open(report)
+    yield shared_page
+    assert shared_page.complaints() == []
+    assert shared_page.requests() == [report.as_uri()]
+
+
+def test_opens_without_complaint_or_request(page):
+    """Nothing goes to the console or to the network, and no string of a user became code."""
+    assert page.ask("document.title").startswith("Hospitals <script>")
+    assert page.ask("window.harmed === undefined && document.images.length === 0 && document.scripts.length === 1")
+    assert page.ask(f"document.body.innerText.includes({SCRIPT!r})")
+    assert page.ask("document.querySelectorAll('svg.figure').length") >= 6
+
+
+def test_a_click_sorts_and_a_second_turns_it(page):
+    """Numbers sort as numbers, unknown ones stay below, and the header says how it is sorted."""
+    values = f"[...{PLAIN.format(0)}.querySelectorAll('tbody tr')].map(row => row.cells[1].textContent)"
+    click = f"{PLAIN.format(0)}.querySelectorAll('th button')[1].click()"
+    sort = f"{PLAIN.format(0)}.querySelectorAll('th')[1].getAttribute('aria-sort')"
+    page.ask(click)
+    assert page.ask(sort) == "ascending"
+    ascending = page.ask(values)
+    assert ascending[:3] + ascending[-2:] == ["-3.000", "0.500", "1.000", "100.000", "–"]
+    page.ask(click)
+    assert page.ask(sort) == "descending"
+    assert page.ask(values)[:2] + page.ask(values)[-1:] == ["100.000", "10.000", "–"]
+    assert page.ask("document.getElementById('said').textContent") == "Sorted by value, descending."
+
+
+def test_keyboard_sorts(page):
+    """Tab reaches a header, Enter sorts, and what has the focus is outlined."""
+    page.ask(f"{PLAIN.format(0)}.querySelector('.scroll').focus()")
+    page.press("Tab")
+    assert page.ask("document.activeElement.textContent") == "name"
+    page.press("Enter")
+    assert page.ask("document.activeElement.parentNode.getAttribute('aria-sort')") == "ascending"
+    assert page.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_filter_hides_rows(page):
+    """Words filter rows, whatever their case, and the count is said; an empty filter shows all."""
+    typed = (
+        f"(text => {{ const box = {PLAIN.format(0)}, input = box.querySelector('input'); input.value = text; "
+        "input.dispatchEvent(new Event('input')); "
+        "return [[...box.querySelectorAll('tbody tr')].filter(row => row.offsetParent).length, "
+        "box.querySelector('.count').textContent]; })"
+    )
+    assert page.ask(f"{typed}('ROW 11')") == [1, "1 of 14 rows"]
+    assert page.ask(f"{typed}('row 1 9.0')") == [1, "1 of 14 rows"]
+    assert page.ask(f"{typed}('<script>')") == [1, "1 of 14 rows"]
+    assert page.ask(f"{typed}('')") == [14, ""]
+
+
+def test_theme_follows_the_system_and_the_reader(page, report):
+    """The page is as dark as the system, until the reader chooses; the choice outlives the page where it can."""
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.ask(background)
+    page.prefer("dark")
+    dark = page.ask(background)
+    assert dark != light
+    page.ask("document.getElementById('theme').click()")
+    assert (page.ask(background), page.ask("document.getElementById('theme').textContent")) == (light, "Dark theme")
+    page.open(report)
+    assert page.ask(background) == light
+    page.ask("localStorage.clear()")
+
+
+def test_pointer_shows_values(page):
+    """The value under the pointer is shown at once."""
+    box = page.ask(
+        "(() => { const cell = document.querySelector('svg .mark rect'); "
+        "cell.scrollIntoView({block: 'center', behavior: 'instant'}); "
+        "const r = cell.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+    )
+    page.point(*box)
+    assert page.ask("!document.getElementById('tip').hidden && document.getElementById('tip').textContent.length > 5")
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_nothing_hangs_over(page, width, tmp_path):
+    """At any width only boxes scroll, never the page; a screenshot shows more than one color."""
+    page.resize(width)
+    assert page.ask("document.documentElement.scrollWidth") == width
+    for scheme in ("light", "dark"):
+        page.prefer(scheme)
+        file = Path(os.environ.get("HOLDFAST_SCREENSHOTS", tmp_path)) / f"report-{width}-{scheme}.png"
+        page.screenshot(file, whole=True)
+        with Image.open(file) as picture:
+            assert picture.width == width
+            assert len(picture.convert("RGB").getcolors(1 << 24)) > 50
+
+
+def test_paper_shows_everything(page):
+    """On paper there are no tools, every detail is open, and colors are those of the light theme."""
+    page.prefer("dark")
+    page.ask("window.dispatchEvent(new Event('beforeprint'))")
+    page.call("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    try:
+        assert page.ask("[...document.querySelectorAll('details')].every(part => part.open)")
+        assert page.ask("getComputedStyle(document.querySelector('.tools')).display") == "none"
+        assert page.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    finally:
+        page.call("Emulation.setEmulatedMedia", media="")
