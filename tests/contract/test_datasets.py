@@ -65,6 +65,8 @@ def test_rows_can_be_taken(dataset):
     taken = take_rows(dataset.train.X, rows)
     if isinstance(dataset.train.X, list):
         assert taken == [dataset.train.X[row] for row in rows]
+    elif hasattr(dataset.train.X, "columns"):
+        assert taken.reset_index(drop=True).equals(dataset.train.X.iloc[rows].reset_index(drop=True))
     else:
         dense = np.asarray(taken)
         assert dense.shape == (3, *dataset.train.X.shape[1:])

@@ -111,6 +111,23 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
                 "A text network also needs word vectors: data_instructions('vectors')."
             ),
         ),
+        "adult": DatasetEntry(
+            summary="UCI Adult incomes; any column as environment.",
+            loader="holdfast.datasets.adult:load_adult",
+            instructions=(
+                "In FOLDER or FOLDER/adult, plain or gzip (.gz), from archive.ics.uci.edu/dataset/2/adult:\n"
+                "  adult.data  adult.test"
+            ),
+        ),
+        "table": DatasetEntry(
+            summary="Any table of your own, described by a TOML.",
+            loader="holdfast.datasets.own_table:load_table",
+            instructions=(
+                'In FOLDER a file table.toml (or config="name.toml") with the keys\n'
+                '  file = "patients.csv"    label = "diagnosis"    environment = "site"\n'
+                "and if need be attributes, drop, test_environments, validation_share, test_share."
+            ),
+        ),
     }
 )
 

@@ -19,6 +19,7 @@ from holdfast.datasets.checks import check_choice
 from holdfast.datasets.coloring import agreeing_codes
 from holdfast.datasets.downloads import make_folder
 from holdfast.datasets.idx import idx_bytes
+from holdfast.datasets.made_tables import write_adult, write_table
 from holdfast.seeding import Seeding
 
 
@@ -27,7 +28,7 @@ def make_files(name: str, folder: Path | str, *, seed: int = 0, n_rows: int | No
 
     Parameters
     ----------
-    name : {"colored_mnist", "beer", "celeba", "ask2me"}
+    name : {"colored_mnist", "beer", "celeba", "ask2me", "adult", "table"}
         Which format.
 
         - colored_mnist: scikit-learn's digits, enlarged to 28x28; load them with ``verify=False``.
@@ -35,6 +36,7 @@ def make_files(name: str, folder: Path | str, *, seed: int = 0, n_rows: int | No
         - celeba: patches whose brightness is hair and whose tint is gender, as a zip with ``attrs.npz``.
         - ask2me: abstracts of made words with 17 attributes. Each attribute has its word; half of them go along with
           the label, more so where ``breast cancer`` is 1, so that they are unstable.
+        - adult: incomes that hours of work tell for men alone; table: two sites and their scanners, with its TOML.
     folder : path
         Created if need be; files of the same names are replaced.
     seed : int, default=0
@@ -142,5 +144,7 @@ MAKERS: Mapping[str, tuple[Callable[[Path, np.random.Generator, int], None], int
         "beer": (_write_beer, 1200),
         "celeba": (_write_celeba, 600),
         "ask2me": (_write_ask2me, 1200),
+        "adult": (write_adult, 900),
+        "table": (write_table, 600),
     }
 )

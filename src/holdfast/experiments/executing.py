@@ -15,6 +15,7 @@ from holdfast.experiments.grids import PlannedRun
 from holdfast.experiments.store import RunStore
 
 Outcome = Literal["done", "failed", "elsewhere"]
+WAS_THERE = "was there"
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,10 @@ class Tally:
     def finished(self, run: PlannedRun, outcome: Outcome, message: str, seconds: float, n_running: int) -> None:
         """Count a run that is done or has failed."""
         if outcome == "done":
-            self.n_done, self.n_made = self.n_done + 1, self.n_made + 1
-            self.durations.append(seconds)
+            self.n_done += 1
+            if message != WAS_THERE:
+                self.n_made += 1
+                self.durations.append(seconds)
         else:
             self.failures.append((run, message))
         self.report(f"{run.name} seed {run.config.seed}: {message or f'{seconds:.0f} s'}", n_running)
@@ -87,12 +90,12 @@ def attempt(config: RunConfig, store: RunStore, folder: Path | None) -> tuple[Ou
     identity = config.identity
     start = time.perf_counter()
     if store.has(identity):
-        return "done", "was there", 0.0
+        return "done", WAS_THERE, 0.0
     with store.claim(identity) as mine:
         if not mine:
             return "elsewhere", "", 0.0
         if store.has(identity):  # finished between the look and the claim
-            return "done", "was there", 0.0
+            return "done", WAS_THERE, 0.0
         try:
             from holdfast.experiments.runner import run
 

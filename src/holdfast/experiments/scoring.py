@@ -66,5 +66,6 @@ def half_correlations(dataset: Dataset, partitions: Sequence[Partition]) -> list
 def _correlations(dataset: Dataset, rows: Rows) -> dict[str, Any]:
     """Return Pearson's correlation of the integer codes of label and attribute; NaN where one of them is constant."""
     y = dataset.train.y[rows]
-    found = {name: correlation(dataset.train.attributes[name][rows], y) for name in dataset.attribute_names}
+    attributes = {name: dataset.train.attributes[name] for name in dataset.attribute_names}
+    found = {name: correlation(x[rows], y) for name, x in attributes.items() if x.dtype.kind in "iufb"}
     return {"n_rows": len(rows), "correlations": found}

@@ -71,7 +71,7 @@ class Source:
 _SHORT = {"max_epochs": 2, "steps_per_epoch": 4, "batch_size": 10, "patience": 2, "made": True}
 _TEXT = {"estimator": "text_cnn"}
 _NATURAL = {"selection": "worst_group_validation", "validations": ["train"]}
-_QUICK_TEXT = {**_SHORT, "estimator_options": {"n_filters": 4}, "vectors": "vectors.npz"}
+_QUICK_TEXT = {**_SHORT, "learning_rate": 0.01, "estimator_options": {"n_filters": 4}, "vectors": "vectors.npz"}
 
 SOURCES: Mapping[str, Source] = MappingProxyType(
     {

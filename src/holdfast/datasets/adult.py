@@ -1,0 +1,116 @@
+"""UCI Adult: incomes of the 1994 census, a table with natural environments."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from holdfast.datasets.checks import check_choice, check_probability
+from holdfast.datasets.dealing import deal_rows
+from holdfast.datasets.folders import candidate_folders, find_file, missing_file
+from holdfast.datasets.own_table import TableDescription, make_dataset
+from holdfast.datasets.values import Dataset
+from holdfast.exceptions import DatasetError
+from holdfast.seeding import Seeding
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
+COLUMNS = (
+    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race",
+    "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
+)  # fmt: skip
+LABEL = "income"
+ROWS = {"adult.data": 32_561, "adult.test": 16_281}
+
+
+def load_adult(
+    *,
+    folder: Path | str | None = None,
+    seed: int = 0,
+    environment: str = "sex",
+    attributes: Sequence[str] = ("race", "workclass"),
+    validation_share: float = 0.2,
+) -> Dataset:
+    """Load Adult, where the label is whether an income is above 50,000 dollars.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Holds ``adult.data`` and ``adult.test``, plain or gzip, or a subfolder ``adult`` with them. None: the cache.
+    seed : int, default=0
+        Deals training rows to validation, by label and environment.
+    environment : str, default="sex"
+        Column whose values are the environments.
+    attributes : sequence of str, default=("race", "workclass")
+        Columns to evaluate by; they are no inputs, nor is the census weight ``fnlwgt``.
+    validation_share : float, default=0.2
+        Share of ``adult.data``; ``adult.test`` is the test split.
+
+    Returns
+    -------
+    Dataset
+        X is a frame. ``?`` is a missing value.
+    """
+    import pandas as pd
+
+    for name in (environment, *attributes):
+        check_choice("environment" if name == environment else "attributes", name, COLUMNS[:-1])
+    check_probability("validation_share", validation_share)
+    folders = candidate_folders(folder, ("adult",))
+    frames, notes = [], []
+    for name, n_rows in ROWS.items():
+        path = find_file(name, folders, f"{name}.gz")
+        if path is None:
+            raise missing_file("adult", f"{name} (plain or .gz)", folder)
+        frame = _read(path)
+        if len(frame) != n_rows:
+            notes.append(f"{path.name}: {len(frame):,} rows, UCI's file has {n_rows:,}")
+        frames.append(frame)
+    frame = pd.concat(frames, ignore_index=True)
+    frame[environment] = frame[environment].fillna("unknown")
+    n_train = len(frames[0])
+    cells = frame[environment].astype(str).to_numpy()[:n_train] + frame[LABEL].to_numpy(dtype=str)[:n_train]
+    deal = deal_rows(
+        cells, 1, validation_share=validation_share, test_share=0.0, generator=Seeding(seed).generator("splits")
+    )
+    description = TableDescription(Path("adult"), LABEL, environment, tuple(attributes), ("fnlwgt",))
+    parts = (deal.environments[0], deal.validation, np.arange(n_train, len(frame)))
+    return make_dataset("adult", frame, description, parts, notes)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """Read one file; blank lines and the test file's remark are left out, as is the full stop behind its labels."""
+    import pandas as pd
+
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError) as problem:
+        raise DatasetError(f"{path} cannot be read ({problem}). Get the file again.") from problem
+    rows = []
+    for number, cells in enumerate(csv.reader(io.StringIO(text), skipinitialspace=True), start=1):
+        if not cells or cells[0].startswith("|"):
+            continue
+        if len(cells) != len(COLUMNS):
+            raise DatasetError(
+                f"{path}, line {number}: {len(cells)} values where {len(COLUMNS)} are expected. Get the file again."
+            )
+        rows.append([None if cell == "?" else cell for cell in cells])
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    for name in NUMBERS:
+        try:
+            frame[name] = frame[name].astype(float)
+        except (TypeError, ValueError) as problem:
+            raise DatasetError(f"{path}: column {name!r} holds a value that is no number ({problem}).") from problem
+    frame[LABEL] = frame[LABEL].str.rstrip(".")
+    if set(frame[LABEL].unique()) - {"<=50K", ">50K"}:
+        raise DatasetError(f"{path}: the last column must be <=50K or >50K. Get the file again.")
+    return frame
