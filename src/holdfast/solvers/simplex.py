@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-RIDGE = 1e-13  # of the curvature: makes the optimum unique in rounded numbers where groups are copies of one another
+RIDGE = 1e-13  # in a program scaled to one: makes the optimum unique in rounded numbers where groups are copies of one another
 
 
 def maximize_on_simplex(linear: Array, factor: Array, *, start: Array | None = None, precision: float = 1e-11) -> Array:
@@ -42,17 +42,20 @@ def maximize_on_simplex(linear: Array, factor: Array, *, start: Array | None = N
     else:
         q = np.zeros(n_groups)
         q[np.argmax(linear - 0.5 * squares)] = 1.0
+    if scale == 0.0:
+        return q  # every point is as good
+    linear, factor = linear / scale, factor / np.sqrt(scale)
     support: list[int] = np.flatnonzero(q).tolist()
     added = -1
     for _ in range(10 * n_groups + 10):
         own = factor[:, support]
-        target, level = _mixture_on_support(linear[support], own, ridge=RIDGE * scale)
+        target, level = _mixture_on_support(linear[support], own)
         if target.min() >= 0.0:
             q[support] = target
             slope = linear - factor.T @ (own @ target)
             slope[support] = -np.inf
             added = int(np.argmax(slope))
-            if slope[added] <= level + precision * scale:
+            if slope[added] <= level + precision:
                 break
             support.append(added)
             continue
@@ -68,15 +71,18 @@ def maximize_on_simplex(linear: Array, factor: Array, *, start: Array | None = N
     return np.asarray(q / q.sum())
 
 
-def _mixture_on_support(linear: Array, factor: Array, *, ridge: float) -> tuple[Array, float]:
+def _mixture_on_support(linear: Array, factor: Array) -> tuple[Array, float]:
     """Return the maximizer on the plane Σ q = 1, entries of any sign, and the slope that all its vertices share."""
     n = len(linear)
     if n == 1:
         return np.ones(1), float(linear[0] - (factor**2).sum())
     system, right = np.ones((n + 1, n + 1)), np.ones(n + 1)
     system[:n, :n] = factor.T @ factor
-    system.flat[:: n + 2] += ridge
+    system.flat[:: n + 2] += RIDGE
     system[n, n] = 0.0
     right[:n] = linear
-    solution = np.linalg.solve(system, right)
+    try:
+        solution = np.linalg.solve(system, right)
+    except np.linalg.LinAlgError:  # copies that the ridge did not tell apart
+        solution = np.linalg.lstsq(system, right)[0]
     return solution[:n], float(solution[n])

@@ -257,6 +257,14 @@ def test_contradicting_groups_leave_the_constant():
     np.testing.assert_allclose(found.coef, 0.0, atol=1e-3)
 
 
+def test_groups_without_any_gradient_are_already_solved():
+    """Copies of a row with both labels in every group: zero coefficients are optimal and no system is well posed."""
+    groups = [Group("left", np.array([0, 1])), Group("right", np.array([2, 3]))]
+    found = minimize_worst_case_log_loss(np.array([[0.0], [0.0], [1.0], [1.0]]), [0, 1, 0, 1], groups, n_classes=2)
+    np.testing.assert_allclose(found.group_risks, np.log(2))
+    assert found.gap <= 1e-12
+
+
 def test_a_warm_start_at_the_optimum_needs_one_iteration_and_the_mixture():
     """Coefficients in scikit-learn's shapes are where the solver starts."""
     X, y, _ = three_classes()

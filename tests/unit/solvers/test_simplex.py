@@ -26,6 +26,20 @@ def test_equal_vertices_are_left_alone():
     assert maximize_on_simplex(np.ones(4), np.zeros((1, 4))).tolist() == [1.0, 0.0, 0.0, 0.0]
 
 
+def test_a_program_of_zeros_keeps_its_start():
+    """Where every mixture is as good, the given one stays."""
+    start = np.array([0.25, 0.75, 0.0])
+    assert maximize_on_simplex(np.zeros(3), np.zeros((2, 3)), start=start).tolist() == start.tolist()
+
+
+def test_copies_are_told_apart_even_without_the_ridge(monkeypatch):
+    """Exactly singular systems have a mixture too."""
+    monkeypatch.setattr("holdfast.solvers.simplex.RIDGE", 0.0)
+    factor = np.array([[1.0, 1.0, -3.0, -3.0]])
+    q = maximize_on_simplex(np.zeros(4), factor, start=np.array([0.5, 0.5, 0.0, 0.0]))
+    assert factor @ q == pytest.approx(0.0, abs=1e-12)
+
+
 def test_a_start_changes_the_way_and_not_the_answer():
     """From any mixture the same optimum is reached."""
     generator = np.random.default_rng(0)
