@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, StandardScaler
 
 from holdfast.audit.columns import is_sparse
 from holdfast.environments import Environment, take_rows
@@ -39,9 +39,20 @@ class Judges:
 
 
 def default_judge(X: Any) -> Pipeline:
-    """Return the judge used when none is given: a regularized logistic regression on scaled columns."""
-    scaler = MaxAbsScaler() if is_sparse(X) else StandardScaler()
-    return Pipeline([("scale", scaler), ("logistic", LogisticRegression(max_iter=1000))])
+    """Return the judge used when none is given: a regularized logistic regression on scaled columns.
+
+    Columns of a table also enter squared, so that a relation with a bend in it is not taken for one that changes.
+    """
+    if is_sparse(X):
+        return Pipeline([("scale", MaxAbsScaler()), ("logistic", LogisticRegression(max_iter=1000))])
+    bend = FunctionTransformer(with_squares)
+    return Pipeline([("scale", StandardScaler()), ("bend", bend), ("logistic", LogisticRegression(max_iter=1000))])
+
+
+def with_squares(scaled: Floats) -> Floats:
+    """Return scaled columns, cut at four standard deviations, and their squares."""
+    cut = np.clip(scaled, -4.0, 4.0)
+    return np.hstack([cut, cut**2])
 
 
 def fit_judges(
