@@ -160,5 +160,7 @@ def make_dataset(
 
 
 def _plain(column: Any) -> NDArray[Any]:
-    """Return a column of numbers as numbers, any other as text."""
-    return np.asarray(column) if column.dtype.kind in "iufb" else column.astype(str).to_numpy()
+    """Return a column of numbers as numbers, any other as text, missing values as "unknown"."""
+    if column.dtype.kind in "iufb" and not column.isna().any():
+        return np.asarray(column)
+    return np.where(column.isna(), "unknown", column.astype(str))

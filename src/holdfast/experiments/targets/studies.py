@@ -93,8 +93,9 @@ def plan_irm(options: Options) -> Plan:
     if absent is not None:
         return Plan((), (absent,))
     weights = PENALTY_WEIGHTS[::3] if options.quick else PENALTY_WEIGHTS
+    short = {"warm_up": 2} if options.quick else {}
     runs = [
-        PlannedRun(f"{weight:g}", make_run("mnist", "irm", options, seed=seed, penalty_weight=weight))
+        PlannedRun(f"{weight:g}", make_run("mnist", "irm", options, seed=seed, penalty_weight=weight, **short))
         for weight in weights
         for seed in range(options.n_seeds)
     ]

@@ -30,7 +30,7 @@ from holdfast.experiments.targets.summaries import (
     summarize,
 )
 
-_SETTINGS = {"test": "like the test environment", "train": "like the training environments"}
+_SETTINGS = {"test": "as in test", "train": "as in training"}
 # Beyond the paper: a loss that resists label noise, averaged weights, a falling learning rate.
 ROBUST = {"loss": "gce", "weight_averaging": 0.998, "schedule": "cosine", "max_epochs": 40}
 ROBUST_NAME = "PI, robust loss"
@@ -62,7 +62,7 @@ def report_table1(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
                     change = difference(ours, printed)
                     rule = selection_of(records, setting)
                     rows.append((paper.DATASETS[key], title, words, printed, ours.cell(), change, ours.n_seeds, rule))
-    columns = ("data set", "method", "validation rows", "paper", "ours", "difference", "seeds", "selection")
+    columns = ("data set", "method", "validation", "paper", "ours", "difference", "seeds", "selection")
     table = Table("Test accuracy, percent", columns, tuple(rows), _note(options, plan, read))
     return {"tables": [table, _gains(cells)], "figures": []}
 

@@ -1,0 +1,71 @@
+import json
+
+import pytest
+
+from holdfast.cli.reproduce import NAMES
+from holdfast.experiments.targets import TARGETS
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    """Return one folder of records for all targets."""
+    return tmp_path_factory.mktemp("out")
+
+
+def test_the_help_names_every_target():
+    """The names on the command line are those of the registry."""
+    assert tuple(TARGETS) == NAMES
+
+
+@pytest.mark.parametrize("target", [name for name in NAMES if name not in ("table1", "table2", "ablation")])
+def test_every_target_runs_at_a_small_size(holdfast, out, target):
+    """Quick targets work on made data; the second call re-uses every record."""
+    outcome = holdfast("reproduce", target, "--quick", "--out", out)
+    assert outcome.code == 0, outcome.err
+    assert "missing" not in outcome.err
+    assert TARGETS[target].title in outcome.out
+    again = holdfast("reproduce", target, "--quick", "--out", out, "--json")
+    assert again.code == 0
+    assert "started" not in again.err
+    assert again.json["missing"] == []
+    assert again.json["tables"][0]["rows"]
+
+
+def test_toy_reaches_the_papers_values(holdfast, out):
+    """The halves have correlations 1 and -1, and PI keeps 0.8 where the unstable feature flips."""
+    tables = holdfast("reproduce", "toy", "--quick", "--out", out, "--json").json["tables"]
+    assert [row["ours"] for row in tables[0]["rows"]] == pytest.approx([1.0, -1.0, 0.0])
+    accuracy = {row["method"]: row["eta=1"] for row in tables[1]["rows"]}
+    assert accuracy == pytest.approx({"ERM": 0.0, "DRO": 0.0, "PI": 0.8, "oracle": 0.8})
+
+
+def test_table2_as_json(holdfast, out, tmp_path):
+    """Rows carry the four correlations; compact records and Markdown are written beside them."""
+    options = ("--records", tmp_path / "records.jsonl", "--markdown", tmp_path / "table.md")
+    outcome = holdfast("reproduce", "table2", "--quick", "--out", out, "--json", *options)
+    assert outcome.code == 0, outcome.err
+    rows = {row["dataset"]: row for row in outcome.json["rows"]}
+    assert list(rows) == ["mnist", "beer_look", "beer_aroma", "beer_palate"]
+    assert rows["mnist"]["E1"] > 0.7
+    assert {"E1", "E2", "correct", "mistaken"} <= set(rows["mnist"])
+    records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+    assert len(records) == 4
+    assert (tmp_path / "table.md").read_text().startswith("**Correlation of unstable feature and label**")
+
+
+def test_absent_data_are_listed_and_do_not_fail(holdfast, tmp_path):
+    """Without any file the target says what it needs, and the exit code is 0."""
+    (tmp_path / "data").mkdir()
+    outcome = holdfast("reproduce", "table2", "--data", tmp_path / "data", "--out", tmp_path / "out", "--json")
+    assert outcome.code == 0
+    assert outcome.json["rows"] == []
+    missing = {entry["dataset"]: entry for entry in outcome.json["missing"]}
+    assert list(missing) == ["mnist", "beer_look", "beer_aroma", "beer_palate"]
+    assert "train-images-idx3-ubyte" in missing["mnist"]["needs"]
+
+
+def test_an_unknown_target_is_one_line(holdfast):
+    """The known ones are listed."""
+    outcome = holdfast("reproduce", "table9")
+    assert outcome.code == 2
+    assert outcome.err.startswith("error: There is no target 'table9'. Known are toy, table1,")

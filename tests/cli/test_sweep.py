@@ -1,0 +1,101 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOY = """
+name = "small"
+seeds = [0, 1]
+[run]
+dataset = "toy"
+estimator = "logistic"
+[[methods]]
+name = "ERM"
+method = "erm"
+[[methods]]
+name = "PI"
+method = "pi"
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Return an experiment of four quick runs."""
+    path = tmp_path / "small.toml"
+    path.write_text(TOY)
+    return path
+
+
+def test_sweep_makes_each_run_once(holdfast, file, tmp_path):
+    """The first call makes all runs and tunes; the second makes none; progress goes to stderr."""
+    outcome = holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", 0, "--json")
+    assert outcome.code == 0
+    assert (outcome.json["n_runs"], outcome.json["n_made"], outcome.json["failures"]) == (4, 4, [])
+    best = {(row["method"], row["validation"]): row for row in outcome.json["best"]}
+    assert best["PI", "train"]["seeds"] == 2
+    assert best["PI", "train"]["test accuracy"] == pytest.approx(0.8)
+    assert outcome.err.splitlines()[0].startswith("done 0 of 4, running 1, left 3; 0 s gone, ? to go; ERM seed 0")
+    again = holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", 0)
+    assert again.code == 0
+    assert again.out.startswith("small: 4 of 4 runs are done, 0 of them made now.")
+
+
+def test_failed_runs_are_listed_and_the_exit_code_is_1(holdfast, file, tmp_path):
+    """A run that cannot be made is named at the end; the others are done."""
+    file.write_text(TOY + '[[methods]]\nname = "IRM"\nmethod = "irm"\n')
+    outcome = holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", 0)
+    assert outcome.code == 1
+    assert "small: 4 of 6 runs are done, 4 of them made now." in outcome.out
+    lines = outcome.err.splitlines()
+    assert f"2 of 6 runs failed; their stories are in {tmp_path / 'out'}/failed:" in lines
+    assert "IRM, seed 1: ParameterError: The 'estimator' parameter of IRMClassifier" in lines[-1]
+
+
+def test_dry_run_prints_the_grid_and_makes_nothing(holdfast, file, tmp_path):
+    """The grid comes with an estimate; no folder is created."""
+    outcome = holdfast("sweep", file, "--out", tmp_path / "out", "--dry-run")
+    assert outcome.code == 0
+    assert "4 of 4 runs are to be made, in about 20 s" in outcome.out
+    assert not (tmp_path / "out").exists()
+    listed = holdfast("sweep", file, "--out", tmp_path / "out", "--dry-run", "--json").json
+    assert [run["name"] for run in listed["runs"]] == ["ERM", "ERM", "PI", "PI"]
+
+
+def test_an_unknown_key_is_one_line(holdfast, file, tmp_path):
+    """A mistake in the file ends with exit code 2 and says what was meant."""
+    file.write_text(TOY.replace("seeds", "sedes"))
+    outcome = holdfast("sweep", file, "--out", tmp_path / "out")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == f"error: {file} has an unknown key 'sedes'; did you mean 'seeds'?\n"
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_interrupted_sweeps_leave_no_process(file, tmp_path):
+    """Ctrl-C ends the sweep and its workers; the exit code is 130."""
+    slow = 'max_epochs = 5000\nestimator = "mlp"\nselection = "last"'
+    file.write_text(TOY.replace('estimator = "logistic"', slow))
+    command = [
+        sys.executable,
+        "-c",
+        "from holdfast.cli import main; main()",
+        "sweep",
+        str(file),
+        "--out",
+        str(tmp_path),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert "started" in process.stderr.readline()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert process.wait(timeout=60) == 130
+        assert process.stderr.read().splitlines()[-1] == "interrupted"
+        assert children
+        assert not [child for child in children if Path(f"/proc/{child}").exists()]
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()

@@ -1,0 +1,105 @@
+"""One run: two validation settings from one training, halves, scores, warnings."""
+
+import pytest
+
+from holdfast.exceptions import ConfigError
+from holdfast.experiments.config import parse_run
+from holdfast.experiments.runner import run
+
+DIGITS = {
+    "dataset": "colored_digits",
+    "estimator": "linear",
+    "learning_rate": 0.01,
+    "max_epochs": 12,
+    "steps_per_epoch": 5,
+    "batch_size": 20,
+    "patience": 2,
+    "precision": "fp32",
+}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """PI with both settings at once, and with each of them alone."""
+    cache = tmp_path_factory.mktemp("cache")
+    choices = {"both": ["train", "test"], "train": ["train"], "test": ["test"]}
+    return {
+        name: run(parse_run({**DIGITS, "method": "pi", "validations": validations}), cache=cache)
+        for name, validations in choices.items()
+    }
+
+
+@pytest.mark.parametrize("setting", ["train", "test"])
+def test_one_training_serves_both_settings(records, setting):
+    """Each setting selects, stops and scores as if it had been trained for alone; its history ends at its own stop."""
+    both, alone = (dict(records[name]["settings"][setting]) for name in ("both", setting))
+    assert both.pop("seconds") >= 0
+    assert alone.pop("seconds") >= 0
+    assert both == alone
+    assert len(both["history"]) == both["epochs"] <= 12
+    assert both["epochs"] == min(both["epoch"] + 2, 12)
+    best = both["history"][both["epoch"] - 1]
+    assert both["value"] == pytest.approx(min(best["training_score"], best["validation_score"]), abs=1e-5)
+    assert both["validation"]["accuracy"] == pytest.approx(best["validation_score"], abs=1e-5)
+
+
+def test_halves_do_not_depend_on_the_validation_rows(records, tmp_path):
+    """Stages 1 and 2 see the training environments alone; run without stage 3 they are the same."""
+    assert records["train"]["halves"] == records["test"]["halves"]
+    alone = run(parse_run({**DIGITS, "method": "halves"}), cache=tmp_path)
+    assert alone["halves"] == records["both"]["halves"]
+    assert "settings" not in alone
+
+
+def test_a_record_says_how_it_came_about(records):
+    """Versions, threads, precision, settings, sizes and times are in the record."""
+    record = records["both"]
+    assert record["identity"] == parse_run({**DIGITS, "method": "pi"}).identity
+    assert {"holdfast", "numpy", "torch", "threads", "precision"} <= set(record["runtime"])
+    assert record["runtime"]["precision"] == "fp32"
+    assert record["config"]["max_epochs"] == 12
+    assert list(record["stages"]) == ["stage 1: E1", "stage 1: E2", "stage 3"]
+    assert record["seconds"] > 0
+    assert [e["environment"] for e in record["data"]["environments"]] == ["E1", "E2"]
+    assert record["data"]["environments"][0]["correlations"]["color"] > 0.8
+    n_rows = sum(half["n_rows"] for half in record["halves"])
+    assert n_rows == record["data"]["n_train"]
+
+
+def test_tables_of_numbers_and_texts_are_run_by_trees_and_lines(tmp_path):
+    """A made table is prepared for scikit-learn's estimators; each attribute has a worst and an average accuracy."""
+    for estimator in ("logistic", "boosting"):
+        config = {"dataset": "adult", "method": "erm", "estimator": estimator, "made": True}
+        record = run(parse_run(config), cache=tmp_path)
+        setting = record["settings"]["train"]
+        assert list(record["settings"]) == ["train"]
+        assert setting["selection"] == "one fit"
+        assert setting["test"]["accuracy"] > 0.6
+        assert set(setting["test"]["attributes"]) == {"race", "workclass"}
+        assert setting["test"]["worst"] <= setting["test"]["average"]
+
+
+def test_texts_with_fixed_vectors_are_explained_word_by_word(tmp_path):
+    """Word vectors and a vocabulary over all splits reach the network; one review's words get their importance."""
+    config = {
+        "dataset": "beer", "method": "erm", "made": True, "estimator": "text_cnn", "vectors": "vectors.npz",
+        "estimator_options": {"n_filters": 4}, "max_epochs": 1, "steps_per_epoch": 2, "batch_size": 8, "explain": 1,
+    }  # fmt: skip
+    record = run(parse_run(config), cache=tmp_path)
+    words = record["settings"]["train"]["words"]
+    assert len(words["words"]) == len(words["drops"]) == 21
+    assert record["data"]["vector_dimension"] == 16
+    assert record["data"]["coverage"] > 0.9
+
+
+def test_irm_reports_its_penalty(tmp_path):
+    """The penalty and the risk on the training rows are beside the scores."""
+    config = {**DIGITS, "method": "irm", "penalty_weight": 10.0, "warm_up": 5, "max_epochs": 2}
+    found = run(parse_run(config), cache=tmp_path)["settings"]["train"]["penalty"]
+    assert 0 <= found["penalty"] < found["risk"]
+
+
+def test_an_oracle_needs_a_planted_attribute(tmp_path):
+    """Natural data have no oracle."""
+    with pytest.raises(ConfigError, match="Data set 'adult' has no planted attribute"):
+        run(parse_run({"dataset": "adult", "method": "oracle", "estimator": "logistic", "made": True}), cache=tmp_path)
