@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.estimators.rgm import RGMClassifier
     from holdfast.estimators.splitting import LeaveOneEnvironmentOut
     from holdfast.estimators.vrex import VRExClassifier
+    from holdfast.experiments.comparison import compare_methods
     from holdfast.objectives import OnlineGroupWeights
     from holdfast.risks import worst_case_risk
     from holdfast.stages.partition import partition_by_correctness
@@ -46,6 +47,7 @@ __all__ = [
     "RGMClassifier",
     "VRExClassifier",
     "__version__",
+    "compare_methods",
     "load_model",
     "partition_by_correctness",
     "save_model",
@@ -68,6 +70,7 @@ _PUBLIC = {
     "PIRegressor": "holdfast.estimators.regression:PIRegressor",
     "RGMClassifier": "holdfast.estimators.rgm:RGMClassifier",
     "VRExClassifier": "holdfast.estimators.vrex:VRExClassifier",
+    "compare_methods": "holdfast.experiments.comparison:compare_methods",
     "load_model": "holdfast.checkpoints:load",
     "partition_by_correctness": "holdfast.stages.partition:partition_by_correctness",
     "save_model": "holdfast.checkpoints:save",

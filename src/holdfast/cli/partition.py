@@ -99,7 +99,7 @@ def _judge(training: TrainingTable, estimator: str, *, seed: int, jobs: int) -> 
     environments = merge_small_environments(split_environments(training.environments, len(codes)), MIN_ROWS)
     if len(environments) < 2:
         raise EnvironmentsError("There is one environment only, so nobody can judge. Pass rows of at least two.")
-    _, matrix = fit_preprocessor(training, dense=dense)
+    _, matrix = fit_preprocessor(training.roles.schema, training.features, dense=dense)
     classifiers = fit_environment_classifiers(
         make_estimator(estimator),
         matrix,

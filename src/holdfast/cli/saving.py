@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MANIFEST = "manifest.json"
+TABLES = (*SEPARATORS, *PARQUET)
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:
@@ -28,9 +29,8 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise SavedModelError(f"{folder} already holds a saved model. Choose another --out, or pass --overwrite.")
 
 
-def check_file(file: Path, *, overwrite: bool, inputs: Sequence[Path] = ()) -> None:
+def check_file(file: Path, *, overwrite: bool, inputs: Sequence[Path] = (), suffixes: Sequence[str] = TABLES) -> None:
     """Refuse an output file of another type, one that exists (without `overwrite`), and one that is an input."""
-    suffixes = (*SEPARATORS, *PARQUET)
     if file.suffix.lower() not in suffixes:
         raise ParameterError(f"--out {file} is of the unknown type {file.suffix!r}. Use one of {', '.join(suffixes)}.")
     if any(file.resolve() == path.resolve() for path in inputs):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from holdfast.datasets.schema import TableSchema
+
 CHUNK_ROWS = 65_536
 
 
@@ -42,7 +44,7 @@ class TableClassifier:
         """Fit the preprocessing, then the classifier, on a table."""
         from sklearn.pipeline import Pipeline
 
-        preprocessor, matrix = fit_preprocessor(training, dense=dense)
+        preprocessor, matrix = fit_preprocessor(training.roles.schema, training.features, dense=dense)
         classifier.fit(matrix, training.y, environments=training.environments)
         pipeline = Pipeline([("features", preprocessor), ("classifier", classifier)])
         return cls(training.roles, pipeline, names)
@@ -85,13 +87,13 @@ class TableClassifier:
             )
 
 
-def fit_preprocessor(training: TrainingTable, *, dense: bool) -> tuple[Any, Any]:
-    """Return the fitted preprocessor and the matrix of the training rows."""
+def fit_preprocessor(schema: TableSchema, features: pd.DataFrame, *, dense: bool) -> tuple[Any, Any]:
+    """Return the fitted preprocessor of plain features and their matrix."""
     from holdfast.datasets.preprocess import make_preprocessor
 
-    preprocessor = make_preprocessor(training.roles.schema, dense=dense)
+    preprocessor = make_preprocessor(schema, dense=dense)
     try:
-        return preprocessor, preprocessor.fit_transform(training.features)
+        return preprocessor, preprocessor.fit_transform(features)
     except ValueError as problem:
         if "vocabulary" in str(problem) or "no terms remain" in str(problem):
             raise TableError(
