@@ -38,6 +38,7 @@ class EpochScores:
     training_score: float  # mean over the steps: of the worst group's or of all groups' batches, as the objective says
     worst_group: str  # most often the one with the largest risk
     worst_group_risk: float  # its mean risk over the steps in which it was the worst
+    group_risks: Mapping[str, float] | None = None  # mean over the steps, by name; None where there are many groups
     validation_score: float | None = None
     validation_group_scores: Mapping[str, float] | None = None
     other_environments_score: float | None = None
@@ -46,8 +47,9 @@ class EpochScores:
     def as_dict(self) -> dict[str, Any]:
         """Return the scores as plain values, without those that were not measured."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        if self.validation_group_scores is not None:
-            values["validation_group_scores"] = dict(self.validation_group_scores)
+        for name in ("group_risks", "validation_group_scores"):
+            if values[name] is not None:
+                values[name] = dict(values[name])
         return {name: value for name, value in values.items() if value is not None}
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from holdfast.datasets.values import Split
 from holdfast.environments import Group, split_environments
@@ -96,6 +95,8 @@ def seeds_interval(values: Sequence[float], *, level: float = 0.95) -> Interval:
     mean = float(np.mean(values))
     if len(values) == 1:
         return Interval(mean, math.nan, math.nan)
+    from scipy.stats import t as student  # takes a second to load
+
     reach = float(student.ppf(0.5 + level / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
     return Interval(mean, mean - reach, mean + reach)
 

@@ -117,10 +117,7 @@ def minimize_worst_case_squared_loss(
         group_risks=found.group_risks * unit**2,
         gap=found.gap * unit**2,
         group_weights=found.group_weights,
-        history=[
-            {**entry, "worst_case_risk": entry["worst_case_risk"] * unit**2, "gap": entry["gap"] * unit**2}
-            for entry in found.history
-        ],
+        history=[_rescaled(entry, unit**2) for entry in found.history],
     )
 
 
@@ -168,7 +165,23 @@ def _solve(
     coef, intercept = design.to_original(found.point.coefficients)
     group_risks, group_weights = np.zeros(len(groups)), np.zeros(len(groups))
     group_risks[kept], group_weights[kept] = found.point.risks, found.mixture
-    return LinearSolution(coef, intercept, group_risks, found.gap, group_weights, found.history)
+    history = [_for_all_groups(entry, kept, len(groups)) for entry in found.history]
+    return LinearSolution(coef, intercept, group_risks, found.gap, group_weights, history)
+
+
+def _rescaled(entry: dict[str, Any], factor: float) -> dict[str, Any]:
+    """Return an entry of the history in the units of the targets."""
+    scaled = {name: value * factor for name, value in entry.items() if name in ("worst_case_risk", "gap")}
+    risks = {"group_risks": [risk * factor for risk in entry["group_risks"]]} if "group_risks" in entry else {}
+    return {**entry, **scaled, **risks}
+
+
+def _for_all_groups(entry: dict[str, Any], kept: list[int], n_groups: int) -> dict[str, Any]:
+    """Return an entry of the history whose risks are those of all groups, 0 for one without weight."""
+    if "group_risks" not in entry or len(kept) == n_groups:
+        return entry
+    risks = dict(zip(kept, entry["group_risks"], strict=True))
+    return {**entry, "group_risks": [risks.get(group, 0.0) for group in range(n_groups)]}
 
 
 def _weighty_groups(groups: Sequence[Group], n_rows: int) -> list[int]:

@@ -31,6 +31,8 @@ from holdfast.training.state import TrainingState
 
 log = logging.getLogger(__name__)
 
+MOST_TOLD = 64  # groups whose risks the history has; of more it has the worst one's
+
 
 @dataclass(frozen=True, eq=False)
 class Trained:
@@ -231,11 +233,23 @@ def _evaluate(
         ),
         worst_group=state.batches.groups[most_often].name,
         worst_group_risk=float(np.mean(risks)) if risks else float("nan"),
+        group_risks=_group_risks(state.batches.groups, reports),
         validation_score=None if validated is None else validated.score,
         validation_group_scores=None if validated is None or not validated.group_scores else validated.group_scores,
         other_environments_score=examiner.score_others(state.evaluated),
         predicts_one_class=None if validated is None else validated.predicts_one_class,
     )
+
+
+def _group_risks(groups: Sequence[Group], reports: Sequence[StepReport]) -> dict[str, float] | None:
+    """Return the mean risk of each group over the steps that drew it; None where there are too many to keep."""
+    if len(groups) > MOST_TOLD:
+        return None
+    risks: dict[int, list[float]] = {}
+    for report in reports:
+        for group, risk in zip(report.groups, report.risks, strict=True):
+            risks.setdefault(group, []).append(risk)
+    return {groups[group].name: float(np.mean(found)) for group, found in sorted(risks.items())}
 
 
 def _copied(network: nn.Module) -> dict[str, torch.Tensor]:

@@ -58,8 +58,9 @@ class TensorBoardMonitor(Monitor):
         for name, value in scores.as_dict().items():
             if isinstance(value, float):
                 self._writer.add_scalar(name, value, scores.epoch)
-        for group, accuracy in (scores.validation_group_scores or {}).items():
-            self._writer.add_scalar(f"validation_group_scores/{group}", accuracy, scores.epoch)
+        for name in ("group_risks", "validation_group_scores"):
+            for group, value in (getattr(scores, name) or {}).items():
+                self._writer.add_scalar(f"{name}/{group}", value, scores.epoch)
         self._writer.add_scalar("selected", float(report.improved), scores.epoch)
         self._writer.add_text("worst_group", scores.worst_group, scores.epoch)
         self._writer.flush()

@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import ERMClassifier, PIClassifier, PIRegressor
+from holdfast import ERMClassifier, NeuralClassifier, PIClassifier, PIRegressor
 from holdfast.datasets import load_dataset
 from holdfast.datasets.values import Split
 from holdfast.exceptions import EmptyPartitionWarning, InputError
@@ -163,6 +163,15 @@ def test_reweighting_shows_every_group(toy):
     assert {line.name for line in risks.lines} == {group.name for group in model.groups_}
     last = {line.name: line.y[-1] for line in risks.lines}
     assert risks.marked == max(last, key=last.get)
+
+
+def test_networks_show_every_group(toy):
+    """The history of a network has every group's mean risk in each epoch."""
+    network = NeuralClassifier("linear", max_epochs=2, steps_per_epoch=3, device="cpu", random_state=0)
+    model = fit(PIClassifier(network, random_state=0), toy)
+    risks = risk_curves(model)[0]
+    assert (risks.title, risks.x_title, risks.lines[0].x) == ("Risk of every group", "epoch", (1.0, 2.0))
+    assert {line.name for line in risks.lines} == {group.name for group in model.groups_}
 
 
 @pytest.mark.parametrize(
