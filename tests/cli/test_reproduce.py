@@ -17,7 +17,9 @@ def test_the_help_names_every_target():
     assert tuple(TARGETS) == NAMES
 
 
-@pytest.mark.parametrize("target", [name for name in NAMES if name not in ("table1", "table2", "ablation")])
+@pytest.mark.parametrize(
+    "target", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("table1", "ablation"))) for name in NAMES]
+)
 def test_every_target_runs_at_a_small_size(holdfast, out, target):
     """Quick targets work on made data; the second call re-uses every record."""
     outcome = holdfast("reproduce", target, "--quick", "--out", out)

@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,14 @@ def test_an_unknown_key_is_one_line(holdfast, file, tmp_path):
     assert outcome.err == f"error: {file} has an unknown key 'sedes'; did you mean 'seeds'?\n"
 
 
+def is_alive(pid):
+    """Return whether a process runs; one that has ended and waits to be collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 def test_interrupted_sweeps_leave_no_process(file, tmp_path):
     """Ctrl-C ends the sweep and its workers; the exit code is 130."""
@@ -94,7 +103,10 @@ def test_interrupted_sweeps_leave_no_process(file, tmp_path):
         assert process.wait(timeout=60) == 130
         assert process.stderr.read().splitlines()[-1] == "interrupted"
         assert children
-        assert not [child for child in children if Path(f"/proc/{child}").exists()]
+        deadline = time.monotonic() + 20  # what helps to start processes leaves a moment after its parent
+        while any(map(is_alive, children)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not [child for child in children if is_alive(child)]
     finally:
         process.kill()
         process.wait()

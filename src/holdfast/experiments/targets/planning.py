@@ -68,7 +68,7 @@ class Source:
     natural: bool = False
 
 
-_SHORT = {"max_epochs": 2, "steps_per_epoch": 4, "batch_size": 10, "patience": 2, "made": True}
+_SHORT = {"max_epochs": 2, "steps_per_epoch": 2, "batch_size": 8, "patience": 2, "made": True}
 _TEXT = {"estimator": "text_cnn"}
 _NATURAL = {"selection": "worst_group_validation", "validations": ["train"]}
 _QUICK_TEXT = {**_SHORT, "learning_rate": 0.01, "estimator_options": {"n_filters": 4}, "vectors": "vectors.npz"}
