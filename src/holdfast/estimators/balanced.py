@@ -59,6 +59,7 @@ class BalancedClassifier(StableClassifier):
         training = self._read_training(X, y, environments, sample_weight=sample_weight, group_labels=group_labels)
         groups = known_groups(training, self.classes_)
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
+        held_out = self._read_validation(validation)
         self.estimator_ = minimize_mixture_risk(
             self._base_estimator(training.X),
             training.X,
@@ -67,8 +68,9 @@ class BalancedClassifier(StableClassifier):
             np.full(len(self.groups_), 1.0 / len(self.groups_)),
             seeding=Seeding(self.random_state),
             environments=training.environments,
-            validation=self._read_validation(validation),
+            validation=held_out,
             selection=self.selection,
         )
         self.history_ = getattr(last_step(self.estimator_), "history_", [])
+        self._score_validation(held_out)
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Tags, column_or_1d, get_tags
@@ -59,6 +61,7 @@ class StableEstimator(BaseEstimator):
 
     estimator: Any
     min_group_size: int = 5
+    _validation_metric: Callable[[Any, Any], float]
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return the estimator used when none is given."""
@@ -168,6 +171,12 @@ class StableEstimator(BaseEstimator):
             )
         return self.estimator
 
+    def _score_validation(self, validation: tuple[Any, NDArray[Any], Any] | None) -> None:
+        """Set `validation_score_` where validation rows were given, whether or not they selected anything."""
+        if validation is not None:
+            predicted = np.asarray(self.estimator_.predict(validation[0]))
+            self.validation_score_ = float(self._validation_metric(validation[1], predicted))
+
     def _keep(self, solution: Solution) -> None:
         """Store what stage 3 found."""
         self.estimator_ = solution.estimator
@@ -188,6 +197,8 @@ class StableEstimator(BaseEstimator):
 
 class StableClassifier(ClassifierMixin, StableEstimator):
     """Base of the classifiers."""
+
+    _validation_metric = staticmethod(accuracy_score)
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return columns scaled to unit variance, then a logistic regression."""
@@ -246,6 +257,8 @@ class StableClassifier(ClassifierMixin, StableEstimator):
 
 class StableRegressor(RegressorMixin, StableEstimator):
     """Base of the regressors."""
+
+    _validation_metric = staticmethod(r2_score)
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return columns scaled to unit variance, then a ridge regression."""

@@ -67,6 +67,7 @@ class EnvironmentObjectiveClassifier(StableClassifier):
         if warn_single_environment(len(training.environments), type(self).__name__):
             self.estimator_ = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
             self.history_ = last_step(self.estimator_).history_
+            self._score_validation(validation)
             return self
         self.groups_ = tuple(
             Group(environment.name, environment.rows).weighted(training.sample_weight)
@@ -85,4 +86,5 @@ class EnvironmentObjectiveClassifier(StableClassifier):
             stage="training",
         )
         self._keep(solution)
+        self._score_validation(validation)
         return self

@@ -67,15 +67,17 @@ class ERMClassifier(StableClassifier):
         """
         check_choice(self, "weighting", ("pooled", "environments"))
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
+        held_out = self._read_validation(validation)
         self.estimator_ = fit_erm(
             self._base_estimator(training.X),
             training,
             Seeding(self.random_state),
             weighting=self.weighting,
-            validation=self._read_validation(validation),
+            validation=held_out,
             selection=self.selection,
         )
         self.history_ = getattr(last_step(self.estimator_), "history_", [])
+        self._score_validation(held_out)
         return self
 
 

@@ -89,6 +89,7 @@ class GroupDROClassifier(StableClassifier):
         """Minimize the worst-case risk over the groups and keep what was found."""
         check_choice(self, "objective", ("max", "online"))
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
+        held_out = self._read_validation(validation)
         solution = minimize_worst_case_risk(
             self._base_estimator(training.X),
             training.X,
@@ -101,11 +102,12 @@ class GroupDROClassifier(StableClassifier):
             reweight_rounds=self.reweight_rounds,
             folds=max(self.n_folds, 2) if training.folds is None else training.folds,
             environments=training.environments,
-            validation=self._read_validation(validation),
+            validation=held_out,
             selection=self.selection,
             n_jobs=self.n_jobs,
         )
         self._keep(solution)
+        self._score_validation(held_out)
 
 
 class OracleClassifier(GroupDROClassifier):

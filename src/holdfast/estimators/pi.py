@@ -78,6 +78,8 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
     rounds_ : int
         Rounds that changed the halves.
     history_ : list of dict, one for each iteration, round or epoch
+    validation_score_ : float
+        Accuracy on the validation rows, where some were given.
     classes_, n_features_in_, feature_names_in_
 
     Examples
@@ -144,7 +146,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         sample_weight : array of shape (n_rows,), optional
             Reaches every stage.
         validation : (X, y) or (X, y, group_labels), optional
-            For networks: rows to select the epoch by.
+            For networks: rows to select the epoch by; the others are only scored on them (`validation_score_`).
         folds : labels of shape (n_rows,), optional
             Fold of each row, so that rows of one patient stay together.
         """

@@ -71,6 +71,7 @@ class PredictThenInterpolate(StableEstimator):
         self.groups_ = groups or _environment_groups(training)
         solution = self._minimize(estimator, training, self.groups_, seeding, n_classes, validation)
         self._keep(solution)
+        self._score_validation(validation)
 
     def _refine(
         self, estimator: Any, training: TrainingRows, seeding: Seeding, n_classes: int | None
@@ -122,6 +123,7 @@ class PredictThenInterpolate(StableEstimator):
         self.worst_case_risk_ = self.gap_ = float("nan")
         self.solver_, self.rounds_ = "erm", 1
         self.history_ = getattr(last_step(self.estimator_), "history_", [])
+        self._score_validation(validation)
         return self
 
 

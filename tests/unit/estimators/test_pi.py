@@ -13,9 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import ERMClassifier, GroupDROClassifier, PIClassifier
+from holdfast import ERMClassifier, GroupDROClassifier, NeuralClassifier, PIClassifier
 from holdfast.datasets import load_dataset
 from holdfast.exceptions import (
     AllMistakenWarning,
@@ -147,6 +148,36 @@ def test_any_estimator_inside(estimator, solver):
     assert np.isfinite(model.gap_)
     assert len(model.history_) >= 1
     assert model.predict(X).shape == y.shape
+
+
+@pytest.mark.parametrize("n_environments", [2, 3, 5])
+@pytest.mark.parametrize(
+    ("estimator", "solver"),
+    [
+        (LogisticRegression(), "convex"),
+        (LinearSVC(), "reweight"),
+        (HistGradientBoostingClassifier(max_iter=10), "reweight"),
+        (RandomForestClassifier(10, max_depth=4), "reweight"),
+        (NeuralClassifier("mlp", max_epochs=2, steps_per_epoch=50, selection="last"), "gradient"),
+    ],
+    ids=["logistic", "svm", "boosting", "forest", "mlp"],
+)
+def test_every_kind_of_estimator_with_many_environments(estimator, solver, n_environments):
+    """Each kind is fitted, judged and interpolated with 2, 3 and 5 environments."""
+    X, y, environments = shifted(n_rows=400 * n_environments, n_environments=n_environments)
+    model = PIClassifier(estimator, reweight_rounds=3, random_state=0).fit(X, y, environments=environments)
+    assert model.solver_ == solver
+    assert len(model.partitions_) == n_environments * (n_environments - 1)
+    assert model.worst_case_risk_ == model.group_risks_.max()
+    if solver == "convex":  # saying nothing costs log 2 in every half, and the optimum is no worse
+        assert model.worst_case_risk_ <= np.log(2) + model.gap_ + 1e-9
+
+
+def test_validation_rows_are_scored_by_every_solver():
+    """Validation rows select nothing for a logistic regression, and are not dropped silently either."""
+    X, y, environments = shifted()
+    model = PIClassifier().fit(X, y, environments=environments, validation=(X[:50], y[:50]))
+    assert model.validation_score_ == pytest.approx(model.score(X[:50], y[:50]))
 
 
 def test_pi_beats_erm_when_the_unstable_feature_turns():

@@ -66,7 +66,7 @@ def test_share_is_the_size_of_the_correct_half():
 def test_bad_thresholds_are_refused(threshold):
     """A threshold is a positive number or a share."""
     X, y, environments = copied([0.9, 0.8], n_rows=20)
-    with pytest.raises(ParameterError, match="The 'error_threshold' parameter of PIRegressor must be a positive number"):
+    with pytest.raises(ParameterError, match="The 'error_threshold' parameter of PIRegressor must be a positive"):
         PIRegressor(error_threshold=threshold).fit(X, y, environments=environments)
 
 
