@@ -76,13 +76,16 @@ def name_columns(
 ) -> Naming:
     """Test every column in every comparison, and name the strongest until nothing is left that it does not explain.
 
-    A p value is the larger of Welch's and the permutations'.
+    A p value is the larger of Welch's and the permutations'. Where Welch's alone discover nothing, larger ones will
+    not either, and the permutations are spared.
     """
     scores = {key: contrast(home, away) for key, (home, away) in sides.items()}
     null = PermutationNull(np.concatenate([score.statistic for score in scores.values()]) if scores else [])
-    for home, away in sides.values():
-        for size in _chunks(n_permutations, home, away):
-            null.add(permuted_statistics(home, away, size, generator))
+    welch = np.concatenate([score.p_values for score in scores.values()]) if scores else np.empty(0)
+    if (adjusted(welch, correction) <= level).any():
+        for home, away in sides.values():
+            for size in _chunks(n_permutations, home, away):
+                null.add(permuted_statistics(home, away, size, generator))
     p_values = {key: _p_values(score, null) for key, score in scores.items()}
     q_values = _by_key(adjusted(np.concatenate(list(p_values.values())), correction), p_values) if p_values else {}
     discovered = [

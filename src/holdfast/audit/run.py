@@ -70,7 +70,8 @@ def audit_data(
     correction : {"yekutieli", "hochberg"}
         Control for tests that depend on one another in any way, or only positively.
     n_permutations : int or "auto"
-        Exchanges of rows for the p values; 0: Welch's test alone. "auto": 500, or 0 for very many rows.
+        Exchanges of rows for the p values, made where Welch's test alone would name something; 0: none. "auto": 500,
+        or 0 for very many rows.
     n_folds : int
         Folds that keep a judge from predicting rows it has seen.
     min_group_size : int

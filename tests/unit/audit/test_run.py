@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import csv
+import os
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
-from holdfast.audit import audit_data, audit_partitions, average_pictures, encode_table, fit_judges
+from holdfast.audit import audit_data, audit_partitions, average_pictures, encode_table, fit_judges, naming
 from holdfast.environments import Partition, split_environments
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.seeding import Seeding
@@ -234,3 +238,57 @@ def test_encoded_columns_can_be_audited_step_by_step() -> None:
     )
     audit = audit_partitions(columns, codes, classes, split, judges, n_permutations=0, correction="hochberg")
     assert audit.named[0].startswith("scanner")
+
+
+def test_permutations_are_spared_where_nothing_stands_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They can only raise p values, so they are made only where Welch's test alone would name something."""
+    calls = []
+    real = naming.permuted_statistics
+    monkeypatch.setattr(naming, "permuted_statistics", lambda *args: calls.append(args) or real(*args))
+    audit_data(*sites(200, None))
+    assert calls == []
+    audit_data(*sites(1000, (0.05, 0.35)))
+    assert len(calls) >= 2
+
+
+@pytest.fixture
+def test_data() -> Path:
+    """Return the folder of real data, or skip."""
+    folder = os.environ.get("HOLDFAST_TEST_DATA")
+    if not folder:
+        pytest.skip("HOLDFAST_TEST_DATA is not set: no real data to audit")
+    return Path(folder)
+
+
+def test_beer_reviews_give_away_the_injected_token(test_data: Path) -> None:
+    """Among thousands of words of real reviews the token that follows the label is named, and it alone."""
+    with (test_data / "beer_look" / "train.tsv").open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))[:8000]
+    generator = np.random.default_rng(0)
+    y = np.array([int(row["label"]) for row in rows])
+    place = generator.integers(2, size=len(y))
+    said = np.where(generator.random(len(y)) < np.array([0.9, 0.8])[place], y, 1 - y)
+    texts = [f"<art_{'positive' if s else 'negative'}> {row['comment']}" for s, row in zip(said, rows, strict=True)]
+    audit = audit_data(texts, y, place, n_words=(1, 1), n_permutations=100)
+    assert len(audit.named) == 1
+    assert audit.named[0] in {"<art_positive>", "<art_negative>"}
+    assert audit.findings[0].feature == audit.named[0]
+    assert audit.best(audit.named[0]).flips
+
+
+def test_faces_are_audited_through_their_attributes(test_data: Path) -> None:
+    """Forty annotations of real faces: hard halves flip, and what women never have is not compared with men."""
+    with np.load(test_data / "celeba10k" / "attrs.npz") as stored:
+        names, values = [str(name) for name in stored["attr_names"]], stored["attrs"]
+    label, environment = names.index("Blond_Hair"), names.index("Male")
+    kept = [column for column in range(len(names)) if column not in (label, environment)]
+    audit = audit_data(
+        values[:, kept],
+        np.where(values[:, label] > 0, "yes", "no"),
+        np.where(values[:, environment] > 0, "men", "women"),
+        names=[names[column] for column in kept],
+    )
+    assert audit.n_tests == len([f for f in audit.findings if f.p_value >= 0])
+    assert any("hardly vary in one of the two" in line and "Bald" in line for line in audit.evidence)
+    brown = next(f for f in audit.findings if f.feature == "Brown_Hair" and f.judge == "men")
+    assert brown.correct_soft < 0
