@@ -96,7 +96,8 @@ def read_description(path: Path) -> TableDescription:
     lists = {
         key: tuple(map(str, content[key])) for key in ("attributes", "drop", "test_environments") if key in content
     }
-    return TableDescription(**{**content, **lists, "file": path.parent / content["file"]})
+    values: dict[str, Any] = {**content, **lists, "file": path.parent / content["file"]}
+    return TableDescription(**values)
 
 
 def split_table(frame: pd.DataFrame, description: TableDescription, seed: int) -> Dataset:
@@ -117,7 +118,8 @@ def split_table(frame: pd.DataFrame, description: TableDescription, seed: int) -
         raise DatasetError(
             f"{description.file} has no environment {unknown[0]!r}. {suggest(unknown[0], sorted(set(environments)))}"
         )
-    _, cells = np.unique(np.char.add(environments, frame[description.label].astype(str)), return_inverse=True)
+    pairs = zip(environments, frame[description.label].astype(str), strict=True)
+    _, cells = np.unique(np.array([" × ".join(pair) for pair in pairs]), return_inverse=True)
     rest = np.flatnonzero(~held_out)
     deal = deal_rows(
         cells[rest],

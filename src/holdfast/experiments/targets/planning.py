@@ -72,10 +72,11 @@ _SHORT = {"max_epochs": 2, "steps_per_epoch": 2, "batch_size": 8, "patience": 2,
 _TEXT = {"estimator": "text_cnn"}
 _NATURAL = {"selection": "worst_group_validation", "validations": ["train"]}
 _QUICK_TEXT = {**_SHORT, "learning_rate": 0.01, "estimator_options": {"n_filters": 4}, "vectors": "vectors.npz"}
+_QUICK_IMAGES = {**_SHORT, "estimator": "mlp", "estimator_options": {"hidden": [16]}}
 
 SOURCES: Mapping[str, Source] = MappingProxyType(
     {
-        "mnist": Source("colored_mnist", {"test_colorings": 10}, {"estimator": "cnn"}, {**_SHORT, "estimator": "cnn"}),
+        "mnist": Source("colored_mnist", {"test_colorings": 10}, {"estimator": "cnn"}, _QUICK_IMAGES),
         **{
             f"beer_{aspect}": Source("beer", {"aspect": aspect}, _TEXT, _QUICK_TEXT)
             for aspect in ("look", "aroma", "palate")
@@ -87,7 +88,7 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             {**_SHORT, "estimator_options": {"n_filters": 4, "dimension": 8}},
             natural=True,
         ),
-        "celeba": Source("celeba", {}, _NATURAL, {**_SHORT, "estimator": "cnn"}, natural=True),
+        "celeba": Source("celeba", {}, _NATURAL, _QUICK_IMAGES, natural=True),
     }
 )
 

@@ -1,0 +1,100 @@
+"""Tables of one's own, and Adult."""
+
+import gzip
+
+import pytest
+
+from holdfast.datasets import load_dataset
+from holdfast.datasets.made import make_files
+from holdfast.exceptions import DatasetError, ParameterError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder with table.csv and table.toml."""
+    return make_files("table", tmp_path)
+
+
+def describe(folder, text):
+    """Replace the description."""
+    (folder / "table.toml").write_text(text)
+
+
+GOOD = 'file = "table.csv"\nlabel = "diagnosis"\nenvironment = "site"\n'
+
+
+def test_a_description_says_what_the_columns_are(folder):
+    """Label, environment and attributes are no inputs; rows are dealt by label and environment."""
+    data = load_dataset("table", folder=folder)
+    assert list(data.train.X.columns) == ["marker", "dose"]
+    assert data.classes == ("ill", "well")
+    assert sorted(set(data.train.environments)) == ["A", "B"]
+    assert (len(data.train), len(data.validation["train"]), len(data.test)) == (300, 120, 180)
+    assert data.train.attributes["scanner"].dtype.kind == "i"
+    assert load_dataset("table", folder=folder).train.X.equals(data.train.X)
+    assert not load_dataset("table", folder=folder, seed=1).train.X.equals(data.train.X)
+
+
+def test_environments_can_be_kept_for_the_test(folder):
+    """With test_environments the test split is those environments, and nothing else."""
+    describe(folder, GOOD + 'drop = ["dose"]\ntest_environments = ["B"]\n')
+    data = load_dataset("table", folder=folder)
+    assert set(data.test.environments) == {"B"}
+    assert set(data.train.environments) == {"A"}
+    assert len(data.test) == 300
+    assert list(data.train.X.columns) == ["marker", "scanner"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GOOD + 'lable = "x"\n', "table.toml has an unknown key 'lable'. Did you mean 'label'\\?"),
+        ('file = "table.csv"\nlabel = "diagnosis"\n', "table.toml lacks the key 'environment'"),
+        (GOOD + "drop = 3\n", "table.toml: drop must be a list. Got 3 instead"),
+        (GOOD.replace("site", "sight"), "table.csv has no column 'sight'. Did you mean 'site'\\?"),
+        (GOOD + 'test_environments = ["C"]\n', "table.csv has no environment 'C'"),
+        ("file = ", "table.toml cannot be read as TOML"),
+    ],
+)
+def test_mistakes_in_a_description_are_named(folder, text, message):
+    """Each mistake is one error that names the file and what was meant."""
+    describe(folder, text)
+    with pytest.raises(DatasetError, match=message):
+        load_dataset("table", folder=folder)
+
+
+def test_a_missing_description_is_named(tmp_path):
+    """Without a TOML the error says what to write."""
+    with pytest.raises(DatasetError, match="does not exist. Write a TOML with file, label and environment"):
+        load_dataset("table", folder=tmp_path)
+
+
+def test_adult_takes_any_column_as_environment(tmp_path):
+    """The official test file is the test split; question marks are missing; gzip is read like plain text."""
+    folder = make_files("adult", tmp_path)
+    data = load_dataset("adult", folder=folder)
+    assert (len(data.train), len(data.validation["train"]), len(data.test)) == (483, 117, 300)
+    assert data.classes == ("<=50K", ">50K")
+    assert set(data.train.environments) == {"Female", "Male"}
+    assert "sex" not in data.train.X
+    assert "fnlwgt" not in data.train.X
+    assert "unknown" in set(data.test.attributes["workclass"])
+    packed = gzip.compress((folder / "adult.data").read_bytes())
+    (folder / "adult.data").unlink()
+    (folder / "adult.data.gz").write_bytes(packed)
+    other = load_dataset("adult", folder=folder, environment="workclass", attributes=("sex",))
+    assert set(other.train.environments) == {"Private", "State-gov", "unknown"}
+    with pytest.raises(ParameterError, match="'environment' option must be one of"):
+        load_dataset("adult", folder=folder, environment="gender")
+
+
+def test_broken_adult_files_are_named(tmp_path):
+    """A short line and a word in place of a number name the file, and the line where there is one."""
+    folder = make_files("adult", tmp_path)
+    lines = (folder / "adult.data").read_text().splitlines()
+    (folder / "adult.data").write_text("\n".join([lines[0], "39, Private", *lines[1:]]))
+    with pytest.raises(DatasetError, match="adult.data, line 2: 2 values where 15 are expected"):
+        load_dataset("adult", folder=folder)
+    (folder / "adult.data").write_text("\n".join(["old" + lines[0][2:], *lines[1:]]))
+    with pytest.raises(DatasetError, match="adult.data: column 'age' holds a value that is no number"):
+        load_dataset("adult", folder=folder)
