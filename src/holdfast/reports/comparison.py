@@ -30,7 +30,7 @@ def compare_on_rows(
 
     Parameters
     ----------
-    methods : mapping of name to fitted classifier
+    methods : mapping of name to fitted classifier, or to its labels for the rows of `test`
     test : Split
     known : sequence of str, optional
         Environments the classifiers were fitted on; the others are marked as new.
@@ -51,7 +51,10 @@ def compare_on_rows(
         for name in (test.attributes if attributes is None else attributes)
         if len(np.unique(np.asarray(test.attributes[name]).astype(str))) <= MOST_VALUES
     }
-    answers = {name: np.asarray(classifier.predict(test.X)) for name, classifier in methods.items()}
+    answers = {
+        name: np.asarray(method.predict(test.X) if hasattr(method, "predict") else method)
+        for name, method in methods.items()
+    }
     places: dict[str, list[Dot]] = {}
     for method, predicted in answers.items():
         for place, score in _scores(test.y, predicted, groups, crossed):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.datasets.values import Split
-from holdfast.environments import Group, split_environments
+from holdfast.environments import Group, Partition, split_environments
 from holdfast.exceptions import InputError
 from holdfast.reports.story import HeatMap
 
@@ -48,12 +48,7 @@ def correlation_maps(
     partitions = tuple(getattr(fitted, "partitions_", ()))
     if not partitions or not class_names:
         return ()
-    largest = max(int(half.max()) for p in partitions for half in (p.correct, p.mistaken) if len(half))
-    if largest >= len(training):
-        raise InputError(
-            f"training has {len(training)} rows, but the estimator was fitted on more than {largest}. "
-            "Pass the rows it was fitted on, in the same order."
-        )
+    _check_same_rows(partitions, training)
     rows = _picture_rows(fitted, training)
     targets = _targets(training.y, class_names)
     named = tuple(getattr(audit, "named", ()))
@@ -66,6 +61,24 @@ def correlation_maps(
         if columns is not None and columns[0]:
             found.append(_map(what, columns, targets, rows, named))
     return tuple(found)
+
+
+def _check_same_rows(partitions: Sequence[Partition], training: Split) -> None:
+    """Refuse rows that cannot be those the estimator was fitted on."""
+    labels = np.asarray(training.environments).astype(str)
+    known = set(labels.tolist())
+    for p in partitions:
+        rows = np.concatenate([p.correct, p.mistaken])
+        if len(rows) and rows.max() >= len(training):
+            raise InputError(
+                f"training has {len(training)} rows, but the estimator was fitted on more than {rows.max()}. "
+                "Pass the rows it was fitted on, in the same order."
+            )
+        if p.judged in known and (labels[rows] != p.judged).any():  # small environments were merged under a new name
+            raise InputError(
+                f"training has rows of other environments where the estimator was fitted on {p.judged!r}. "
+                "Pass the rows it was fitted on, in the same order."
+            )
 
 
 def attribute_columns(attributes: Mapping[str, Any]) -> tuple[list[str], Floats] | None:

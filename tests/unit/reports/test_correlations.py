@@ -121,6 +121,13 @@ def test_other_rows_than_fitted_are_refused():
         correlation_maps(fitted, training.take(np.arange(4)), NAMES)
 
 
+def test_rows_in_another_order_are_refused():
+    """Halves must lie in the environment that was judged."""
+    fitted, training = two_environments()
+    with pytest.raises(InputError, match=r"training has rows of other environments .* was fitted on 'b'"):
+        correlation_maps(fitted, training.take(np.arange(8)[::-1]), NAMES)
+
+
 def test_names_must_fit_the_columns():
     """One name for each column."""
     fitted, training = two_environments()
