@@ -1,0 +1,265 @@
+"""`holdfast audit`: which correlations not to trust, in a table or behind a saved classifier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.options import (
+    CategoricalOption,
+    DropOption,
+    JobsOption,
+    JsonOption,
+    OverwriteOption,
+    PeriodOption,
+    SeedOption,
+    TextOption,
+)
+from holdfast.cli.output import note, print_json, print_table, print_text, showing_stages
+
+if TYPE_CHECKING:
+    from holdfast.audit import Audit, Reliance
+    from holdfast.cli.audited import Rows
+
+MOST_ROWS = 12  # of a table; the rest is in --json and --out
+HTML = (".html", ".htm")
+
+
+def audit(
+    source: Annotated[
+        Path, typer.Argument(help="A table, or a folder that 'holdfast fit' wrote.", metavar="MODEL_OR_TABLE")
+    ],
+    table: Annotated[
+        Path | None, typer.Argument(help="With a model: the .csv, .tsv or .parquet file.", metavar="TABLE")
+    ] = None,
+    label: Annotated[str | None, typer.Option("--label", help="Column with the class label.", metavar="COL")] = None,
+    environment: Annotated[
+        list[str],
+        typer.Option(
+            "--environment", help="Column that says where a row came from; several are crossed.", metavar="COL"
+        ),
+    ] = [],  # noqa: B006 - typer copies defaults
+    attribute: Annotated[
+        list[str],
+        typer.Option("--attribute", help="Column to audit that is no feature; repeatable.", metavar="COL"),
+    ] = [],  # noqa: B006
+    drop: DropOption = [],  # noqa: B006
+    text: TextOption = [],  # noqa: B006
+    categorical: CategoricalOption = [],  # noqa: B006
+    environment_by: PeriodOption = None,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="With a model: another one, side by side.", metavar="DIR")
+    ] = None,
+    level: Annotated[
+        float, typer.Option("--level", help="False discovery rate.", min=0.0001, max=0.5, metavar="Q")
+    ] = 0.05,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="All findings: a .csv, .tsv, .parquet or .html file to write.", metavar="FILE"),
+    ] = None,
+    seed: SeedOption = 0,
+    jobs: JobsOption = 1,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Name what changes between environments: columns, words and attributes.
+
+    A classifier of each environment, a logistic regression, judges the rows of the others. Where it is wrong, a stable
+    feature does not tell the label; one that does has changed. Of the names a share of at most --level is expected to
+    be wrong.
+
+    For a table pass --label and --environment. For a saved model pass the model and a table: its columns are audited,
+    and what it relies on is shown; best with rows that it was not fitted on.
+    """
+    from holdfast.cli.audited import audit_rows, read_rows_of_model, reliance_of
+    from holdfast.cli.saving import TABLES, check_file
+    from holdfast.cli.table_classifier import TableClassifier
+    from holdfast.datasets.tables import Table
+
+    options = {"--label": label, "--drop": drop, "--text": text, "--categorical": categorical}
+    options["--environment-by"] = environment_by
+    file = _table_of(source, table, options, environment, baseline)
+    if out is not None:
+        check_file(out, overwrite=overwrite, inputs=[file], suffixes=(*TABLES, *HTML))
+    models = {}
+    if table is None:
+        rows = _read_table(file, options, environment, attribute)
+    else:
+        models = {source.name or str(source): TableClassifier.load(source)}
+        rows = read_rows_of_model(
+            Table(file), next(iter(models.values())), environments=environment, attributes=attribute
+        )
+        if baseline is not None:
+            models[str(baseline)] = TableClassifier.load(baseline)
+    with showing_stages(f"auditing {len(rows.y):,} rows"):
+        found = audit_rows(rows, level=level, seed=seed, jobs=jobs)
+        reliance = reliance_of(models, rows, seed=seed) if models else None
+    if out is not None:
+        _write(out, found, reliance, file)
+    result = _result(found, reliance, rows, out)
+    if as_json:
+        print_json(result)
+    else:
+        _print(result, found)
+
+
+def _table_of(
+    source: Path, table: Path | None, options: dict[str, Any], environment: list[str], baseline: Path | None
+) -> Path:
+    """Return the table's file, after checking that the options fit the kind of source."""
+    from holdfast.exceptions import ParameterError
+
+    if source.is_dir():
+        if table is None:
+            raise ParameterError(
+                f"{source} is a folder. To audit a saved model pass a table too: holdfast audit {source} TABLE."
+            )
+        for name, value in options.items():
+            if value:
+                raise ParameterError(f"{name} does not go with a saved model: it knows its columns. Leave it out.")
+        return table
+    if table is not None:
+        raise ParameterError(
+            f"{source} is not a folder that 'holdfast fit' wrote. Pass a model and a table, or a table."
+        )
+    if baseline is not None:
+        raise ParameterError("--baseline stands beside a saved model. Pass a model and a table, or leave it out.")
+    for name, value in (("--label", options["--label"]), ("--environment", environment)):
+        if not value:
+            raise ParameterError(f"A table needs {name}, the name of a column. See 'holdfast audit --help'.")
+    return source
+
+
+def _read_table(file: Path, options: dict[str, Any], environment: list[str], attribute: list[str]) -> Rows:
+    """Read a table whose columns are label, environments, attributes, dropped ones, and features."""
+    from holdfast.cli.audited import Rows, read_attributes
+    from holdfast.cli.tabular import check_period, read_training
+    from holdfast.datasets.tables import Table
+
+    check_period(options["--environment-by"])
+    attributes = read_attributes(Table(file), attribute, taken=[options["--label"], *environment])
+    training = read_training(
+        str(file),
+        label=options["--label"],
+        environments=environment,
+        period=options["--environment-by"],
+        drop=[*options["--drop"], *attribute],
+        text=options["--text"],
+        categorical=options["--categorical"],
+    )
+    for remark in training.notes:
+        note(f"note: {remark}")
+    return Rows(training.roles.schema, training.features, training.y, training.environments, attributes)
+
+
+def _write(out: Path, found: Audit, reliance: Reliance | None, file: Path) -> None:
+    """Write all findings as a table, or as a page with the sentences."""
+    from holdfast.cli.saving import TableWriter
+
+    if out.suffix.lower() not in HTML:
+        with TableWriter(out) as writer:
+            writer.write(found.to_frame())
+        return
+    from holdfast.reports import Story, write_report
+    from holdfast.reports.audit_chapter import audit_section
+
+    section = audit_section(found, reliance)
+    write_report(Story(f"Audit of {file.name}", "Which correlations not to trust.", (section,) if section else ()), out)
+
+
+def _result(found: Audit, reliance: Reliance | None, rows: Rows, out: Path | None) -> dict[str, Any]:
+    """Return everything that is reported, as JSON values."""
+    from dataclasses import asdict
+
+    result: dict[str, Any] = {
+        "n_rows": len(rows.y),
+        "environments": list(dict.fromkeys(p.judge for p in found.partitions)),
+        "level": found.level,
+        "n_tests": found.n_tests,
+        "named": list(found.named),
+        "sentences": [line for line in found.sentences() if line not in found.evidence],
+        "evidence": list(found.evidence),
+        "findings": [asdict(finding) for finding in found.findings],
+        "partitions": [asdict(partition) for partition in found.partitions],
+        "out": out,
+    }
+    if reliance is not None:
+        result["relied_on"] = _relied_on(found, reliance)
+    return result
+
+
+def _relied_on(found: Audit, reliance: Reliance) -> dict[str, Any]:
+    """Return the classifiers' accuracies, and how much they fall when each column is shuffled."""
+    from holdfast.cli.audited import source_column
+
+    named = {source_column(feature, reliance.features) for feature in found.named}
+    return {
+        "accuracies": dict(zip(reliance.estimators, reliance.accuracies.tolist(), strict=True)),
+        "n_rows": int(reliance.n_rows.max()),
+        "columns": [
+            {"column": name, "named": name in named, "falls": dict(zip(reliance.estimators, falls, strict=True))}
+            for name, falls in zip(reliance.features, reliance.falls.tolist(), strict=True)
+        ],
+    }
+
+
+def _print(result: dict[str, Any], found: Audit) -> None:
+    n_features = len({finding.feature for finding in found.findings})
+    print_text(
+        f"Audited {n_features:,} columns, words and attributes on {result['n_rows']:,} rows of "
+        f"{len(result['environments'])} environments."
+    )
+    print()
+    for line in (*result["sentences"], *result["evidence"]):
+        print_text(line)
+    _print_findings(found)
+    if "relied_on" in result:
+        _print_relied_on(result["relied_on"])
+    if result["out"] is not None:
+        print(f"\nWrote {result['out']}.")
+
+
+def _print_findings(found: Audit) -> None:
+    """Print one row for each feature: the finding that tells most about it."""
+    features = list(dict.fromkeys(finding.feature for finding in found.findings))
+    if not features:
+        return
+    labels = {finding.label for finding in found.findings}
+    rows = []
+    for finding in map(found.best, features[:MOST_ROWS]):
+        what = _shorten(finding.feature, 18)
+        if len(labels) > 1:
+            what = f"{_shorten(finding.feature, 10)} → {_shorten(finding.label, 5)}"
+        numbers = [finding.environment_correlation, finding.correct_soft, finding.mistaken_soft, finding.flip_score]
+        places = (_shorten(finding.judged, 9), _shorten(finding.judge, 9))
+        rows.append([("* " if finding.named else "  ") + what, *places, *map(_two_decimals, numbers), finding.q_value])
+    of = f"*{next(iter(labels))}*" if len(labels) == 1 else "a label"
+    header = ["  feature", "judged", "by", "whole", "right", "wrong", "flip", "q"]
+    print_table(f"Correlation with {of}: in all rows, where the judge is right, and wrong", header, rows)
+    print_text("* named; right, wrong: soft halves; flip: wrong − wrong at the judge's home", indent="  ")
+    if len(features) > MOST_ROWS:
+        print(f"  … and {len(features) - MOST_ROWS:,} more; --json and --out have them all")
+
+
+def _shorten(name: str, most: int) -> str:
+    """Return a name with its middle left out: the end of `scanner=B` says most."""
+    return name if len(name) <= most else f"{name[: (most - 1) // 2]}…{name[-(most // 2) :]}"
+
+
+def _two_decimals(value: float) -> str:
+    """Return a correlation with its sign, 0 without."""
+    return "–" if value != value else f"{value:+.2f}".replace("-0.00", "+0.00").replace("+0.00", " 0.00")
+
+
+def _print_relied_on(relied_on: dict[str, Any]) -> None:
+    """Print what the classifiers rely on."""
+    names = list(relied_on["accuracies"])
+    rows = [
+        [column["column"], *(column["falls"][name] for name in names), "named above" if column["named"] else ""]
+        for column in relied_on["columns"][:MOST_ROWS]
+    ]
+    accuracies = ", ".join(f"{name} {accuracy:.3f}" for name, accuracy in relied_on["accuracies"].items())
+    print_table("What the classifier relies on: fall of accuracy without a column", ["column", *names, ""], rows)
+    print_text(f"accuracy on {relied_on['n_rows']:,} rows with all columns: {accuracies}", indent="  ")

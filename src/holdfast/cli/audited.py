@@ -1,0 +1,139 @@
+"""What `holdfast audit` reads and finds: columns of a table, words of its texts, attributes beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from holdfast.audit import Audit, Columns, Reliance, audit_partitions, encode_table, encode_texts, fit_judges, relied_on
+from holdfast.audit.judges import default_judge
+from holdfast.audit.run import standardized
+from holdfast.cli.tabular import read_environments, read_labels
+from holdfast.datasets.schema import TableSchema
+from holdfast.datasets.tables import Table
+from holdfast.environments import split_environments, unique_labels
+from holdfast.exceptions import EnvironmentsError, LabelsError, ParameterError, TableError
+from holdfast.seeding import Seeding
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from holdfast.cli.table_classifier import TableClassifier
+    from holdfast.cli.tabular import TableRoles
+
+MIN_COUNT = 10  # rows that a level or word needs
+N_FOLDS = 5
+MOST_RELIED_ROWS = 20_000  # enough to see what a classifier relies on
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows to audit."""
+
+    schema: TableSchema
+    features: pd.DataFrame  # plain features, see `TableSchema.features`
+    y: NDArray[Any]
+    environments: NDArray[Any]
+    attributes: pd.DataFrame | None  # columns that judges do not see
+
+
+def read_rows_of_model(
+    table: Table, fitted: TableClassifier, *, environments: Sequence[str], attributes: Sequence[str]
+) -> Rows:
+    """Read the columns that a saved classifier was fitted with, and the attributes."""
+    roles: TableRoles = fitted.roles
+    names = list(environments) or list(roles.environments)
+    table.require([roles.label, *names])
+    roles.schema.require(table.columns)
+    kinds = {"number": "number", "boolean": "boolean"}
+    types = {**roles.schema.types, roles.label: kinds.get(roles.label_storage, "string")}
+    frame = table.read(list(dict.fromkeys([roles.label, *names, *roles.schema.names()])), types)
+    return Rows(
+        roles.schema,
+        roles.schema.features(frame),
+        read_labels(frame[roles.label], roles.label),
+        read_environments(frame, names, roles.period),
+        read_attributes(table, attributes, taken=[roles.label, *names]),
+    )
+
+
+def read_attributes(table: Table, names: Sequence[str], *, taken: Sequence[str]) -> pd.DataFrame | None:
+    """Read columns that are audited but no inputs."""
+    for name in names:
+        if name in taken:
+            raise TableError(f"Column {name!r} is the label or an environment; it cannot be an attribute.")
+    if not names:
+        return None
+    frame = table.read(list(names))
+    return TableSchema.infer(frame).features(frame)
+
+
+def audit_rows(rows: Rows, *, level: float, seed: int, jobs: int) -> Audit:
+    """Audit columns, words and attributes; judges are logistic regressions on columns and words."""
+    classes, codes = unique_labels(rows.y, what="labels", error=LabelsError)
+    split = split_environments(rows.environments, len(codes))
+    if len(split) < 2:
+        raise EnvironmentsError("There is one environment only, so nothing can change. Pass rows of at least two.")
+    inputs = _encode(rows.features, rows.schema.names("text"))
+    columns = inputs
+    if rows.attributes is not None:
+        columns = inputs.beside(encode_table(rows.attributes, min_count=MIN_COUNT).as_attributes())
+    judges = fit_judges(
+        default_judge(inputs.values),
+        inputs.values,
+        codes,
+        split,
+        classes=classes,
+        n_folds=N_FOLDS,
+        seeding=Seeding(seed),
+        n_jobs=jobs,
+    )
+    return audit_partitions(columns, codes, classes, split, judges, level=level, random_state=seed)
+
+
+def _encode(features: pd.DataFrame, texts: Sequence[str]) -> Columns:
+    """Return plain columns as numbers, and a column `text: word` for each frequent word."""
+    plain = [name for name in features.columns if name not in texts]
+    parts = [encode_table(features[plain], min_count=MIN_COUNT)] if plain else []
+    if not texts:
+        return parts[0]
+    blocks = [sp.csr_array(standardized(part.values)) for part in parts]  # dates are far from 0, words are not
+    names = [name for part in parts for name in part.names]
+    for text in texts:
+        words = encode_texts(features[text].tolist(), min_count=MIN_COUNT)
+        names += [f"{text}: {word}" for word in words.names]
+        blocks.append(sp.csr_array(words.values))
+    return Columns(tuple(names), sp.csr_array(sp.hstack(blocks)), np.ones(len(names), dtype=bool))
+
+
+def reliance_of(classifiers: Mapping[str, TableClassifier], rows: Rows, *, seed: int) -> Reliance:
+    """Say how much each classifier's accuracy falls when a column is shuffled."""
+    for fitted in classifiers.values():
+        if fitted.roles.schema.columns != rows.schema.columns:
+            raise ParameterError(
+                "The --baseline was fitted with other columns, so the two cannot stand side by side. "
+                "Fit both with the same options."
+            )
+    chosen = np.arange(len(rows.y))
+    if len(chosen) > MOST_RELIED_ROWS:
+        chosen = np.sort(Seeding(seed).generator("relied on").permutation(chosen)[:MOST_RELIED_ROWS])
+    pipelines = {name: fitted.pipeline for name, fitted in classifiers.items()}
+    return relied_on(pipelines, rows.features.iloc[chosen], rows.y[chosen], random_state=seed)
+
+
+def source_column(feature: str, columns: Sequence[str]) -> str | None:
+    """Return the table's column behind an audited one.
+
+    Examples
+    --------
+    >>> source_column("scanner=B", ["scan", "scanner"]), source_column("note: pain", ["note"])
+    ('scanner', 'note')
+    """
+    marks = ("=", " is missing", ": ")
+    behind = [name for name in columns if feature == name or feature.startswith(tuple(name + mark for mark in marks))]
+    return max(behind, key=len, default=None)

@@ -1,0 +1,109 @@
+"""`holdfast theory`: what judges do to an environment, exactly, for the example of two bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.options import JsonOption, OverwriteOption
+from holdfast.cli.output import print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from holdfast.theory import HalfCurves
+
+PICTURES = (".svg", ".png")
+
+
+def theory(
+    eta1: Annotated[
+        float, typer.Option("--eta1", help="P(x2 ≠ y) in the judge's environment.", min=0, max=1, metavar="P")
+    ] = 0.1,
+    eta2: Annotated[
+        float, typer.Option("--eta2", help="P(x2 ≠ y) in the judged environment.", min=0, max=1, metavar="P")
+    ] = 0.2,
+    noise: Annotated[
+        float, typer.Option("--noise", help="P(x1 ≠ y) in every environment.", min=0, max=1, metavar="P")
+    ] = 0.2,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A .svg or .png file to draw the curves to.", metavar="FILE")
+    ] = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute how the halves of an environment move with its unstable feature.
+
+    x1 and x2 are bits that tell the label y; x1 is stable, x2 is not. The ideal classifier of one environment cuts
+    another one into a correct and a mistaken half. Exact numbers, no sampling; the picture shows them for every eta2.
+    """
+    from holdfast.cli.saving import check_file
+    from holdfast.theory import half_curves
+
+    if out is not None:
+        check_file(out, overwrite=overwrite, suffixes=PICTURES)
+    curves = half_curves(eta1, eta2, noise)
+    if out is not None:
+        _draw(curves, out)
+    result = _result(curves, out)
+    if as_json:
+        print_json(result | {"curves": curves.rows()})
+    else:
+        _print(result)
+
+
+def _draw(curves: HalfCurves, out: Path) -> None:
+    """Write the picture, its words with it."""
+    from io import BytesIO
+
+    import matplotlib
+
+    from holdfast.reports.theory_figure import describe_half_curves, draw_half_curves
+    from holdfast.storage import write_bytes
+
+    kind = out.suffix.lower().lstrip(".")
+    metadata: dict[str, Any] = {"Title": "Halves of the toy example", "Description": describe_half_curves(curves)}
+    if kind == "svg":
+        metadata["Date"] = None
+    data = BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "holdfast"}):  # the same numbers, the same file
+        draw_half_curves(curves).savefig(data, format=kind, dpi=150, metadata=metadata)
+    write_bytes(out, data.getvalue())
+
+
+def _result(curves: HalfCurves, out: Path | None) -> dict[str, Any]:
+    """Return the numbers at the chosen eta2, as JSON values."""
+    at = int(abs(curves.eta - curves.judged_eta).argmin())
+    halves = {
+        kind: {
+            "alpha": float(curves.alpha[kind][at]),
+            "correct": float(curves.correct[kind][at]),
+            "mistaken": float(curves.mistaken[kind][at]),
+            "oracle_weight": float(curves.oracle[kind][at]),
+        }
+        for kind in ("soft", "hard")
+    }
+    environment = float(curves.judged[at])
+    chosen = {"eta1": curves.judge_eta, "eta2": curves.judged_eta, "noise": curves.noise}
+    return {**chosen, "correlation": environment, "halves": halves, "out": out}
+
+
+def _print(result: dict[str, Any]) -> None:
+    print_text(
+        f"x2 differs from y in {result['eta1']:.4g} of the judge's environment and in {result['eta2']:.4g} of the "
+        f"judged one, x1 in {result['noise']:.4g} of both. In the judged environment x2 and y correlate at "
+        f"{result['correlation']:+.3f}."
+    )
+    rows = [
+        [kind, half["alpha"], half["correct"], half["mistaken"], half["oracle_weight"]]
+        for kind, half in result["halves"].items()
+    ]
+    header = ["halves", "judge is right", "correct half", "mistaken half", "oracle's weight"]
+    print_table("Share that the judge gets right, and the correlation of x2 and y in the halves", header, rows)
+    print_text(
+        "soft: every row in both halves, weighted by the judge's probability; hard: cut by its prediction; oracle's "
+        "weight: of the correct half in the mixture where x2 tells nothing (– there is none)",
+        indent="  ",
+    )
+    if result["out"] is not None:
+        print(f"\nWrote {result['out']}.")
