@@ -41,6 +41,9 @@ def reproduce(
     markdown: Annotated[
         Path | None, typer.Option("--markdown", help="Also write the tables as Markdown.", metavar="FILE")
     ] = None,
+    retold: Annotated[
+        Path | None, typer.Option("--from", help="Run nothing: the tables of these compact records.", metavar="FILE")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a table or figure of the paper again, and compare.
@@ -48,16 +51,19 @@ def reproduce(
     What is finished is used again. Data sets that are not there are listed with the files they need; the rest is run.
     """
     from holdfast.experiments.reproducing import reproduce as run_target
+    from holdfast.experiments.reproducing import retell
     from holdfast.experiments.store import RunStore
     from holdfast.experiments.targets import TARGETS, Options
 
     if target not in TARGETS:
         raise ConfigError(f"There is no target {target!r}. Known are {', '.join(TARGETS)}.")
-    options = Options(data, quick, seeds or (1 if quick else 3))
-    with showing_progress() as tell:
-        result = run_target(
-            target, options, RunStore(out), jobs=(0 if quick else 1) if jobs is None else jobs, tell=tell
-        )
+    if retold is not None:
+        result = retell(target, retold)
+    else:
+        options = Options(data, quick, seeds or (1 if quick else 3))
+        n_processes = (0 if quick else 1) if jobs is None else jobs
+        with showing_progress() as tell:
+            result = run_target(target, options, RunStore(out), jobs=n_processes, tell=tell)
     if records is not None:
         _write_records(result, records)
     if markdown is not None:

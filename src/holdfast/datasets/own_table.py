@@ -93,7 +93,7 @@ def read_description(path: Path) -> TableDescription:
     missing = [key for key in _NEEDED if key not in content]
     if missing:
         raise DatasetError(f"{path} lacks the key {missing[0]!r}. A description needs {', '.join(_NEEDED)}.")
-    lists = {
+    lists: dict[str, Any] = {
         key: tuple(map(str, content[key])) for key in ("attributes", "drop", "test_environments") if key in content
     }
     values: dict[str, Any] = {**content, **lists, "file": path.parent / content["file"]}

