@@ -11,7 +11,15 @@ import typer
 from holdfast.cli.options import JsonOption
 from holdfast.cli.output import note, print_json, print_table, print_text
 from holdfast.cli.sweep import DataOption
-from holdfast.cli.sweeping import end, format_seconds, showing_progress
+from holdfast.cli.sweeping import (
+    MarkdownOption,
+    RecordsOption,
+    end,
+    format_seconds,
+    showing_progress,
+    write_records,
+    write_tables,
+)
 from holdfast.exceptions import ConfigError
 
 if TYPE_CHECKING:
@@ -35,12 +43,8 @@ def reproduce(
         int | None,
         typer.Option("--jobs", help="Processes, each with one thread (default: 1; quick: none but this).", min=0),
     ] = None,
-    records: Annotated[
-        Path | None, typer.Option("--records", help="Also write the compact records (JSON lines).", metavar="FILE")
-    ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", help="Also write the tables as Markdown.", metavar="FILE")
-    ] = None,
+    records: RecordsOption = None,
+    markdown: MarkdownOption = None,
     retold: Annotated[
         Path | None, typer.Option("--from", help="Run nothing: the tables of these compact records.", metavar="FILE")
     ] = None,
@@ -65,9 +69,9 @@ def reproduce(
         with showing_progress() as tell:
             result = run_target(target, options, RunStore(out), jobs=n_processes, tell=tell)
     if records is not None:
-        _write_records(result, records)
+        write_records(result.records, records)
     if markdown is not None:
-        _write_markdown(result, markdown)
+        write_tables([_report_table(table) for table in result.tables], markdown)
     if as_json:
         print_json(_as_json(result))
     else:
@@ -113,33 +117,6 @@ def _text(cell: Any) -> Any:
         digits = 2 if abs(mean) > 1.5 else 4
         return f"{mean:.{digits}f}" + ("" if math.isnan(spread) else f" ± {spread:.{digits}f}")
     return cell
-
-
-def _write_records(result: Reproduction, path: Path) -> None:
-    """Write the compact records, one a line."""
-    from holdfast.experiments.reproducing import compact
-    from holdfast.storage import canonical_json, write_bytes
-
-    lines = [canonical_json(_plain(compact(record))) for record in result.records]
-    write_bytes(path, b"".join(line + b"\n" for line in lines))
-
-
-def _plain(value: Any) -> Any:
-    """Return the value with NaN as None."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _write_markdown(result: Reproduction, path: Path) -> None:
-    """Write the tables, as they stand in the documentation."""
-    from holdfast.reports.tables import to_markdown
-    from holdfast.storage import write_bytes
-
-    parts = [to_markdown(_report_table(table)) for table in result.tables]
-    write_bytes(path, ("\n\n".join(parts) + "\n").encode())
 
 
 def _report_table(table: Table) -> Any:

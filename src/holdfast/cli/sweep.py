@@ -9,7 +9,16 @@ import typer
 
 from holdfast.cli.options import JsonOption
 from holdfast.cli.output import print_json, print_table
-from holdfast.cli.sweeping import ProcessesOption, end, format_seconds, showing_progress
+from holdfast.cli.sweeping import (
+    MarkdownOption,
+    ProcessesOption,
+    RecordsOption,
+    end,
+    format_seconds,
+    showing_progress,
+    write_markdown,
+    write_records,
+)
 
 if TYPE_CHECKING:
     from holdfast.experiments.grids import Experiment, PlannedRun
@@ -26,6 +35,8 @@ def sweep(
     data: DataOption = None,
     jobs: ProcessesOption = 1,
     ray: Annotated[bool, typer.Option("--ray", help="Make the runs on a Ray cluster.")] = False,
+    records: RecordsOption = None,
+    markdown: MarkdownOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the grid and how long it will take.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -51,6 +62,11 @@ def sweep(
         else:
             result = run_all(experiment.runs, store, folder=data, jobs=jobs, tell=tell)
     rows = _best(experiment, store)
+    if records is not None:
+        found = [store.read(run.config.identity) for run in experiment.runs]
+        write_records([record for record in found if record is not None], records)
+    if markdown is not None and rows:
+        write_markdown([(f"{experiment.name}: tuned on validation", rows)], markdown)
     if as_json:
         failures = [{"identity": run.config.identity, "name": run.name, "error": text} for run, text in result.failures]
         counts = {"n_runs": result.n_runs, "n_done": result.n_done, "n_made": result.n_made}
@@ -98,7 +114,10 @@ def _best(experiment: Experiment, store: RunStore) -> list[dict[str, Any]]:
             "selection value": best.value,
             "test accuracy": best.test,
             "spread": best.spread,
+            "worst group": best.worst,
             "seeds": best.n_seeds,
+            "points": best.n_points,
+            "selection": best.selection,
             "settings": ", ".join(f"{key}={value}" for key, value in best.point.items()),
         }
         for best in tune(experiment.runs, store.read)

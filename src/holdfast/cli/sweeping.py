@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +15,17 @@ from holdfast.cli.output import note
 
 if TYPE_CHECKING:
     from holdfast.experiments.executing import Progress, SweepResult
+    from holdfast.reports.tables import Table as ReportTable
 
 ProcessesOption = Annotated[
     int, typer.Option("--jobs", help="Processes, each with one thread; 0: none but this one.", min=0, metavar="N")
+]
+
+RecordsOption = Annotated[
+    Path | None, typer.Option("--records", help="Also write the compact records (JSON lines).", metavar="FILE")
+]
+MarkdownOption = Annotated[
+    Path | None, typer.Option("--markdown", help="Also write the tables as Markdown.", metavar="FILE")
 ]
 
 
@@ -63,3 +73,37 @@ def end(result: SweepResult, folder: object) -> None:
     for run, message in result.failures:
         note(f"  {run.config.identity}  {run.name}, seed {run.config.seed}: {message}")
     raise typer.Exit(1)
+
+
+def write_records(records: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Write compact records, one a line; NaN as null."""
+    from holdfast.experiments.reproducing import compact
+    from holdfast.storage import canonical_json, write_bytes
+
+    lines = [canonical_json(_plain(compact(dict(record)))) for record in records]
+    write_bytes(path, b"".join(line + b"\n" for line in lines))
+
+
+def write_tables(tables: Iterable[ReportTable], path: Path) -> None:
+    """Write tables as Markdown, one after the other."""
+    from holdfast.reports.tables import to_markdown
+    from holdfast.storage import write_bytes
+
+    write_bytes(path, ("\n\n".join(map(to_markdown, tables)) + "\n").encode())
+
+
+def write_markdown(titled: Iterable[tuple[str, list[dict[str, Any]]]], path: Path) -> None:
+    """Write rows of named values as Markdown tables under their titles."""
+    from holdfast.reports.tables import Table
+
+    tables = [Table(title, tuple(rows[0]), tuple(tuple(row.values()) for row in rows)) for title, rows in titled]
+    write_tables(tables, path)
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with NaN as None."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -25,6 +25,8 @@ class Best:
     value: float  # mean over seeds of the selection's value, by which it was chosen
     test: float  # mean test accuracy
     spread: float  # standard deviation over seeds, NaN for one
+    worst: float  # mean over seeds and attributes of the worst group's test accuracy, NaN without attributes
+    selection: str  # rule of the epoch
     n_seeds: int
     n_points: int  # points that were compared
 
@@ -51,4 +53,7 @@ def _best(name: str, setting: str, points: list[list[dict[str, Any]]]) -> Best:
     tests = [float(record["settings"][setting]["test"]["accuracy"]) for record in chosen]
     point = {key: item for key, item in chosen[0]["config"].items() if key not in _COMMON}
     spread = float(np.std(tests, ddof=1)) if len(tests) > 1 else math.nan
-    return Best(name, setting, point, value(chosen), float(np.mean(tests)), spread, len(tests), len(points))
+    worst = float(np.mean([record["settings"][setting]["test"].get("worst", math.nan) for record in chosen]))
+    rule = str(chosen[0]["settings"][setting]["selection"])
+    test = float(np.mean(tests))
+    return Best(name, setting, point, value(chosen), test, spread, worst, rule, len(tests), len(points))
