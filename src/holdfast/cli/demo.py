@@ -18,6 +18,9 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder to save the PI classifier to.", metavar="DIR")] = Path(
         "holdfast-demo"
     ),
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Page to write about it (default: DIR.html).", metavar="FILE")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what the method does, on 1,797 real digits that are colored.
@@ -26,14 +29,20 @@ def demo(
     times. A classifier that trusts the color fails there.
     """
     from holdfast.checkpoints import save
+    from holdfast.cli.reported import check_page
     from holdfast.cli.saving import check_folder
     from holdfast.experiments.demo import METHODS, run_demo
+    from holdfast.reports import write_report
+    from holdfast.reports.demo import demo_story
 
+    page = Path(f"{out}.html") if report is None else report
     check_folder(out, overwrite=True)
+    check_page(page, option="--report", overwrite=report is None)
     with counting("fitting", seeds * len(METHODS)) as step:
         result, classifier = run_demo(seeds, progress=step)
     save(classifier, out, overwrite=True)
-    result["out"] = str(out)
+    write_report(demo_story(result, classifier), page)
+    result |= {"out": str(out), "report": str(page)}
     if as_json:
         print_json(result)
     else:
@@ -60,4 +69,4 @@ def _print(result: dict[str, Any]) -> None:
         f"Every method uses {result['estimator']}; the penalty was chosen without the test environment. Labels are "
         f"noise in {data['label_noise']:.0%} of the rows."
     )
-    print(f"Saved the PI classifier of seed 0 to {result['out']}.")
+    print(f"Saved the PI classifier of seed 0 to {result['out']}. Open the report: {result['report']}")

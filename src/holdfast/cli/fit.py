@@ -17,6 +17,7 @@ from holdfast.cli.options import (
     LabelOption,
     OverwriteOption,
     PeriodOption,
+    ReportOption,
     SeedOption,
     TableArgument,
     TextOption,
@@ -42,6 +43,7 @@ def fit(
     ] = "pi",
     halves: Annotated[str, typer.Option("--halves", help="For pi: hard or soft.", metavar="KIND")] = "hard",
     environment_by: PeriodOption = None,
+    report: ReportOption = None,
     seed: SeedOption = 0,
     jobs: JobsOption = 1,
     overwrite: OverwriteOption = False,
@@ -54,6 +56,7 @@ def fit(
     month and weekday.
     """
     from holdfast.cli.estimators import ESTIMATORS, find, make_estimator, make_method
+    from holdfast.cli.reported import check_page
     from holdfast.cli.saving import check_folder
     from holdfast.cli.table_classifier import TableClassifier
     from holdfast.cli.tabular import check_period, read_training
@@ -62,6 +65,8 @@ def fit(
     classifier = make_method(method, make_estimator(estimator), halves=halves, random_state=seed, n_jobs=jobs)
     check_period(environment_by)
     check_folder(out, overwrite=overwrite)  # before hours of fitting
+    if report is not None:
+        check_page(report, option="--report", overwrite=overwrite)
     training = read_training(
         str(table),
         label=label,
@@ -77,11 +82,29 @@ def fit(
         names = {"estimator": estimator, "method": method}
         fitted = TableClassifier.fit(training, classifier, dense=entry.dense, names=names)
     fitted.save(out, overwrite=overwrite)
-    result = _result(training, fitted.classifier, names=names, seed=seed, out=out)
+    if report is not None:
+        with showing_stages(f"reporting {table}"):
+            _report(training, fitted, table, report, seed=seed, jobs=jobs)
+    result = _result(training, fitted.classifier, names=names, seed=seed, out=out) | {"report": report}
     if as_json:
         print_json(result)
     else:
         _print(result)
+
+
+def _report(training: TrainingTable, fitted: Any, table: Path, file: Path, *, seed: int, jobs: int) -> None:
+    """Write the page about a classifier and the rows it was fitted on."""
+    from holdfast.cli.audited import Rows
+    from holdfast.cli.output import shown_warnings
+    from holdfast.cli.reported import story_of_table
+    from holdfast.reports import write_report
+
+    rows = Rows(training.roles.schema, training.features, training.y, training.environments, None)
+    title = f"{table.name}: {fitted.names['method']} with {fitted.names['estimator']}"
+    told = {"table": str(table), "seed": seed}
+    notes = [*training.notes, *shown_warnings()]
+    story = story_of_table(fitted, title=title, rows=rows, settings=told, seed=seed, jobs=jobs, warnings=notes)
+    write_report(story, file)
 
 
 def _result(training: TrainingTable, classifier: Any, *, names: dict[str, str], seed: int, out: Path) -> dict[str, Any]:
@@ -109,3 +132,5 @@ def _print(result: dict[str, Any]) -> None:
     )
     print_stages(result)
     print(f"\nSaved to {result['out']}. Next: holdfast predict {result['out']} TABLE --out FILE")
+    if result["report"] is not None:
+        print(f"Wrote the report {result['report']}.")

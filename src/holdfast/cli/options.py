@@ -34,6 +34,9 @@ EstimatorOption = Annotated[
         metavar="NAME",
     ),
 ]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", help="Also write one HTML page about it.", metavar="FILE")
+]
 SeedOption = Annotated[int, typer.Option("--seed", help="Makes the run repeatable.", min=0, metavar="N")]
 JobsOption = Annotated[int, typer.Option("--jobs", help="Fits that run at the same time.", min=1, metavar="N")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]

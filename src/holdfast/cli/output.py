@@ -68,7 +68,7 @@ def format_cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return "–" if math.isnan(value) else f"{value:.3f}"
+        return "–" if math.isnan(value) else f"{value:.3f}".replace("-0.000", "0.000")
     return str(value)
 
 
@@ -81,6 +81,11 @@ def format_score(value: float, low: float, high: float) -> str:
     '0.750 [0.500, 0.900]'
     """
     return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def shown_warnings() -> list[str]:
+    """Return the warnings of this run so far."""
+    return list(_shown)
 
 
 def note(text: str) -> None:
