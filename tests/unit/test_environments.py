@@ -112,12 +112,12 @@ def test_small_environments_are_merged_and_named():
     assert rows_by_name(merged) == {"a": [0, 1, 2, 3], "(2 small environments)": [4, 5, 6]}
 
 
-def test_a_million_environments_of_one_row_become_one():
+def test_very_many_environments_of_one_row_become_one():
     """One label for each row is merged in a moment instead of making pairs of pairs."""
-    split = split_environments(np.arange(1_000_000), 1_000_000)
-    with pytest.warns(SmallGroupWarning, match="1000000 of 1000000 environments"):
+    split = split_environments(np.arange(200_000), 200_000)
+    with pytest.warns(SmallGroupWarning, match="200000 of 200000 environments"):
         (merged,) = merge_small_environments(split, 5)
-    assert len(merged) == 1_000_000
+    assert len(merged) == 200_000
 
 
 def test_too_many_environments_are_refused():

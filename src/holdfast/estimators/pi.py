@@ -85,7 +85,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
     Examples
     --------
     >>> from holdfast.datasets import load_dataset
-    >>> toy = load_dataset("toy", exact=True)
+    >>> toy = load_dataset("toy", exact=True, etas=(0.05, 0.2))
     >>> model = PIClassifier().fit(toy.train.X, toy.train.y, environments=toy.train.environments)
     >>> float(model.score(toy.test.X, toy.test.y))
     0.8

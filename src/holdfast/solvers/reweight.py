@@ -166,7 +166,7 @@ def solve_reweight(
     history: list[dict[str, Any]] = []
     with Parallel(n_jobs=n_jobs) as parallel:
         for t in range(1, rounds + 1):
-            row_weights = np.asarray(masses @ q) * len(used)  # mean one: the estimator's penalty keeps its strength
+            row_weights = np.asarray(masses @ q)
             fitted = parallel(
                 delayed(_fit_fold)(
                     seeded_clone(estimator, seeding, t, fold),
@@ -257,7 +257,8 @@ def _fit_fold(
 ) -> tuple[Any, Rows, NDArray[np.float64]]:
     """Fit on the used rows outside of a fold; return the model, the fold's used rows and the answers there."""
     inside, outside = used[~held_out[used]], used[held_out[used]]
-    model = fit_rows(estimator, X, y, inside, row_weights[inside])
+    # Mean one: the estimator's own penalty keeps its strength.
+    model = fit_rows(estimator, X, y, inside, row_weights[inside] / row_weights[inside].mean())
     features = take_rows(X, outside)
     if n_classes is None:
         return model, outside, np.asarray(model.predict(features), dtype=np.float64)

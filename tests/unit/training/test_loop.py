@@ -194,7 +194,7 @@ def test_weight_decay_is_coupled():
             """Return logits that do not depend on w."""
             return torch.zeros(len(inputs), 2) + 0 * self.w.sum()
 
-    with pytest.warns(CollapseWarning):
+    with pytest.warns(CollapseWarning, match="one class"):
         trained = run(build=Zero, max_epochs=1, steps_per_epoch=1, weight_decay=0.1)
     assert trained.network.w.tolist() == pytest.approx([0.99] * 3)
 
