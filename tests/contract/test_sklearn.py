@@ -26,7 +26,10 @@ from holdfast import (
 from holdfast.exceptions import EnvironmentsError
 
 SMALL_NETWORK = Pipeline(
-    [("scale", StandardScaler()), ("network", NeuralClassifier("mlp", max_epochs=4, steps_per_epoch=50))]
+    [
+        ("scale", StandardScaler()),
+        ("network", NeuralClassifier("mlp", max_epochs=2, steps_per_epoch=25, learning_rate=0.05)),
+    ]
 )
 CHECKED = [
     PIClassifier(),
