@@ -63,7 +63,7 @@ def _heat_map(figure: HeatMap, number: int) -> Markup:
 def _cell(figure: HeatMap, row: str, column: str, value: float, x: float, y: float) -> Markup:
     """Return one cell: its color is as strong as its number is large."""
     known = not math.isnan(value)
-    written = MISSING if not known else f"{value:+.2f}" if figure.scale == "correlation" else f"{value:.2f}"
+    written = MISSING if not known else f"{value:+z.2f}" if figure.scale == "correlation" else f"{value:.2f}"
     strength = min(abs(value), 1.0) if known else 0.0
     side = "share" if figure.scale == "share" else "positive" if value >= 0 else "negative"
     box: dict[str, object] = {"x": x + 1, "y": y + 1, "width": CELL_WIDTH - 2, "height": CELL_HEIGHT - 2, "rx": 3}

@@ -87,7 +87,7 @@ def _heat_map(figure: HeatMap) -> Canvas:
     colors, low = (SHARE, 0.0) if figure.scale == "share" else (CORRELATION, -1.0)
     axes.imshow(values, cmap=colors, vmin=low, vmax=1.0, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
-        number = MISSING if math.isnan(value) else f"{value:.2f}" if low == 0 else f"{value:+.2f}"
+        number = MISSING if math.isnan(value) else f"{value:.2f}" if low == 0 else f"{value:+z.2f}"
         light = not math.isnan(value) and abs(value) > 0.75
         axes.text(column, row, number, ha="center", va="center", fontsize=7, color="white" if light else "black")
     _name(axes, "x", figure.columns, rotation=45, ha="right")
