@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,6 +46,9 @@ def reproduce(
     ] = None,
     records: RecordsOption = None,
     markdown: MarkdownOption = None,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", help="Also write tables and figures, one file each.", metavar="DIR")
+    ] = None,
     retold: Annotated[
         Path | None, typer.Option("--from", help="Run nothing: the tables of these compact records.", metavar="FILE")
     ] = None,
@@ -72,6 +76,8 @@ def reproduce(
         write_records(result.records, records)
     if markdown is not None:
         write_tables([_report_table(table) for table in result.tables], markdown)
+    if figures is not None and result.records:
+        _write_figures(result, figures)
     if as_json:
         print_json(_as_json(result))
     else:
@@ -117,6 +123,32 @@ def _text(cell: Any) -> Any:
         digits = 2 if abs(mean) > 1.5 else 4
         return f"{mean:.{digits}f}" + ("" if math.isnan(spread) else f" ± {spread:.{digits}f}")
     return cell
+
+
+def _write_figures(result: Reproduction, folder: Path) -> None:
+    """Write the tables, training curves, comparisons and heat maps, each in the forms that papers and pages take."""
+    from holdfast.reports.assets import write_assets
+    from holdfast.reports.runs import runs_story
+    from holdfast.reports.story import HeatMap, Section
+
+    story = runs_story(result.records, title=result.title, tables=[_report_table(table) for table in result.tables])
+    maps = [
+        HeatMap(
+            table.title,
+            tuple(str(row[0]) for row in table.rows),
+            table.columns[1:],
+            tuple(tuple(math.nan if cell is None else cell[0] / 100 for cell in row[1:]) for row in table.rows),
+            "share",
+            table.columns[0],
+            "",
+            table.note,
+        )
+        for table in result.tables
+        if table.is_map
+    ]
+    if maps:
+        story = dataclasses.replace(story, sections=(Section("Maps", "", tuple(maps)), *story.sections))
+    write_assets(story, folder)
 
 
 def _report_table(table: Table) -> Any:

@@ -54,11 +54,8 @@ def report_ablation(options: Options, plan: Plan, read: Reader) -> dict[str, Any
     rows = [(high, *(pairs[high, low].cell() if (high, low) in pairs else None for low in lows)) for high in highs]
     aspect = plan.runs[0].config.dataset_options["aspect"]
     note = f"Beer {aspect}; the paper's figure is of aroma. Validation rows are like the training environments."
-    return {
-        "tables": [
-            Table("PI's test accuracy by the agreement in E1 (rows) and E2 (columns)", ("E1", *lows), tuple(rows), note)
-        ]
-    }
+    title = "PI's test accuracy by the agreement in E1 (rows) and E2 (columns)"
+    return {"tables": [Table(title, ("E1", *lows), tuple(rows), note, is_map=True)]}
 
 
 def plan_words(options: Options) -> Plan:
