@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import typer
 
+from holdfast.cli.audit import audit
 from holdfast.cli.compare import compare
 from holdfast.cli.data import data
 from holdfast.cli.demo import demo
+from holdfast.cli.doctor import doctor
 from holdfast.cli.evaluate import evaluate
 from holdfast.cli.fit import fit
 from holdfast.cli.partition import partition
 from holdfast.cli.predict import predict
+from holdfast.cli.report import report
 from holdfast.cli.reproduce import reproduce
 from holdfast.cli.shell import Shell, start
 from holdfast.cli.sweep import sweep
+from holdfast.cli.theory import theory
 
 app = typer.Typer(
     cls=Shell,
@@ -27,7 +31,21 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.callback(invoke_without_command=True)(start)
-for command in (demo, fit, predict, evaluate, compare, partition, data, sweep, reproduce):
+for command in (
+    demo,
+    fit,
+    predict,
+    evaluate,
+    compare,
+    audit,
+    report,
+    partition,
+    data,
+    sweep,
+    reproduce,
+    theory,
+    doctor,
+):
     app.command()(command)
 
 

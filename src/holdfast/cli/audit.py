@@ -87,12 +87,11 @@ def audit(
     if table is None:
         rows = _read_table(file, options, environment, attribute)
     else:
-        models = {source.name or str(source): TableClassifier.load(source)}
-        rows = read_rows_of_model(
-            Table(file), next(iter(models.values())), environments=environment, attributes=attribute
-        )
+        fitted = TableClassifier.load(source)
+        rows = read_rows_of_model(Table(file), fitted, environments=environment, attributes=attribute)
+        models[_name(source, baseline)] = fitted
         if baseline is not None:
-            models[str(baseline)] = TableClassifier.load(baseline)
+            models[_name(baseline, source)] = TableClassifier.load(baseline)
     with showing_stages(f"auditing {len(rows.y):,} rows"):
         found = audit_rows(rows, level=level, seed=seed, jobs=jobs)
         reliance = reliance_of(models, rows, seed=seed) if models else None
@@ -130,6 +129,11 @@ def _table_of(
         if not value:
             raise ParameterError(f"A table needs {name}, the name of a column. See 'holdfast audit --help'.")
     return source
+
+
+def _name(folder: Path, other: Path | None) -> str:
+    """Return what a model is called in tables: its folder's name, unless another one has the same."""
+    return str(folder) if not folder.name or (other is not None and other.name == folder.name) else folder.name
 
 
 def _read_table(file: Path, options: dict[str, Any], environment: list[str], attribute: list[str]) -> Rows:
@@ -261,5 +265,6 @@ def _print_relied_on(relied_on: dict[str, Any]) -> None:
         for column in relied_on["columns"][:MOST_ROWS]
     ]
     accuracies = ", ".join(f"{name} {accuracy:.3f}" for name, accuracy in relied_on["accuracies"].items())
-    print_table("What the classifier relies on: fall of accuracy without a column", ["column", *names, ""], rows)
+    who = "the classifier relies" if len(names) == 1 else "the classifiers rely"
+    print_table(f"What {who} on: fall of accuracy without a column", ["column", *names, ""], rows)
     print_text(f"accuracy on {relied_on['n_rows']:,} rows with all columns: {accuracies}", indent="  ")

@@ -1,0 +1,218 @@
+"""`holdfast doctor`: what is installed, what the machine can do, and what is missing."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import Any
+
+import typer
+
+from holdfast import __version__
+from holdfast.cli.options import JsonOption
+from holdfast.cli.output import print_json, print_table, print_text
+
+OLDEST_PYTHON = (3, 11)
+# Distribution -> (module, oldest version), as in pyproject.toml; a test compares the two.
+REQUIRED = {
+    "jinja2": ("jinja2", "3.1"),
+    "matplotlib": ("matplotlib", "3.9"),
+    "narwhals": ("narwhals", "1.20"),
+    "numpy": ("numpy", "2.0"),
+    "pandas": ("pandas", "2.2.2"),
+    "pillow": ("PIL", "10.3"),
+    "pyarrow": ("pyarrow", "16.1"),
+    "pydantic": ("pydantic", "2.8"),
+    "rich": ("rich", "13.7"),
+    "safetensors": ("safetensors", "0.4.5"),
+    "scikit-learn": ("sklearn", "1.7"),
+    "scipy": ("scipy", "1.13"),
+    "skops": ("skops", "0.11"),
+    "threadpoolctl": ("threadpoolctl", "3.1"),
+    "torch": ("torch", "2.4"),
+    "typer": ("typer", "0.16"),
+}
+# Extra -> what it is for, and its distributions.
+EXTRAS = {
+    "ray": ("sweeps on a cluster", ("ray>=2.40",)),
+    "tune": ("searching for settings", ("optuna>=4.1",)),
+    "tensorboard": ("watching a training", ("tensorboard>=2.18",)),
+    "docs": ("building the documentation", ("mkdocs>=1.6", "mkdocs-material>=9.5", "mkdocstrings[python]>=0.27")),
+    "dev": (
+        "working on holdfast",
+        (
+            "hypothesis>=6.115",
+            "import-linter>=2.1",
+            "mypy>=1.13",
+            "pandas-stubs>=2.2.2",
+            "polars>=1.10",
+            "pre-commit>=4.0",
+            "pytest>=8.3",
+            "pytest-xdist>=3.6",
+            "ruff>=0.8",
+            "scipy-stubs>=1.14",
+        ),
+    ),
+}
+LITTLE_SPACE = 1 << 30  # bytes
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Check the installation: versions, processor, disk, and what the extras lack.
+
+    Ends with exit code 1 when something that holdfast needs is missing, too old or broken.
+    """
+    from holdfast.cli.machine import cache_facts, processor_facts
+
+    packages = [_package(name, module, oldest) for name, (module, oldest) in REQUIRED.items()]
+    result: dict[str, Any] = {
+        "holdfast": __version__,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "packages": packages,
+        "processor": processor_facts(),
+        "cache": cache_facts(),
+        "extras": [_extra(name, purpose, needs) for name, (purpose, needs) in EXTRAS.items()],
+    }
+    result["problems"] = _problems(result)
+    result["remarks"] = _remarks(result)
+    if as_json:
+        print_json(result)
+    else:
+        _print(result)
+    if result["problems"]:
+        raise typer.Exit(1)
+
+
+def _package(name: str, module: str, oldest: str) -> dict[str, Any]:
+    """Return the version of a package that is needed, and what is wrong with it."""
+    from importlib import import_module
+
+    version = _version(name)
+    problem = None
+    if version is None:
+        problem = "is not installed"
+    elif _older(version, oldest):
+        problem = f"{version} is too old: {oldest} or newer is needed"
+    else:
+        try:
+            import_module(module)
+        except Exception as error:  # whatever a broken installation raises
+            problem = f"{version} cannot be imported ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+    return {"name": name, "version": version, "oldest": oldest, "problem": problem}
+
+
+def _extra(name: str, purpose: str, needs: tuple[str, ...]) -> dict[str, Any]:
+    """Return which distributions of an extra are missing or too old, and how to install them."""
+    missing = []
+    for need in needs:
+        distribution, _, oldest = need.partition(">=")
+        version = _version(distribution.partition("[")[0])
+        if version is None or _older(version, oldest):
+            missing.append(need)
+    install = f"pip install {' '.join(repr(need) for need in missing)}" if missing else None
+    return {"name": name, "for": purpose, "missing": missing, "install": install}
+
+
+def _version(distribution: str) -> str | None:
+    """Return the installed version, None where there is none."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def _older(version: str, oldest: str) -> bool:
+    """Return whether a version is older than another.
+
+    Examples
+    --------
+    >>> _older("2.10.0rc1", "2.9"), _older("2.4.0+cpu", "2.4"), _older("1.26.4", "2.0")
+    (False, False, True)
+    """
+    import re
+
+    numbers = [[int(part) for part in re.findall(r"\d+", text.partition("+")[0])] for text in (version, oldest)]
+    return numbers[0] + [0] * len(numbers[1]) < numbers[1]
+
+
+def _problems(result: dict[str, Any]) -> list[str]:
+    """Return what keeps holdfast from working."""
+    problems = [f"{package['name']} {package['problem']}." for package in result["packages"] if package["problem"]]
+    if sys.version_info < OLDEST_PYTHON:
+        problems.insert(0, f"Python {result['python']} is too old: {'.'.join(map(str, OLDEST_PYTHON))} is needed.")
+    bad = [f"{p['name']}>={p['oldest']}" for p in result["packages"] if p["problem"]]
+    if bad:
+        again = "--force-reinstall " if any(p["problem"] and p["version"] for p in result["packages"]) else ""
+        problems.append(f"To mend it: pip install --upgrade {again}{' '.join(map(repr, bad))}")
+    return problems
+
+
+def _remarks(result: dict[str, Any]) -> list[str]:
+    """Return what is worth knowing though everything works."""
+    cache, processor = result["cache"], result["processor"]
+    remarks = []
+    if cache["writable"] is False:
+        remarks.append(
+            f"The cache folder {cache['folder']} cannot be written: data sets cannot be downloaded. "
+            f"Set {cache['variable']} to a folder that can."
+        )
+    for name in ("cache", "working folder"):
+        free = cache["free_bytes"] if name == "cache" else cache["free_bytes_here"]
+        if free is not None and free < LITTLE_SPACE:
+            remarks.append(f"Only {free / 2**30:.1f} GiB are free at the {name}.")
+    cores, threads = processor["cores"], processor["threads"]
+    if cores is not None and threads is not None and threads > cores:
+        remarks.append(f"torch uses {threads} threads on {cores} cores. Set OMP_NUM_THREADS={cores}.")
+    return remarks
+
+
+def _print(result: dict[str, Any]) -> None:
+    processor, cache = result["processor"], result["cache"]
+    print(f"holdfast {result['holdfast']}, Python {result['python']}, {result['platform']}")
+    rows = [
+        [p["name"], p["version"] or "–", p["oldest"], "see below" if p["problem"] else "ok"] for p in result["packages"]
+    ]
+    print_table("Packages", ["package", "version", "needs", "state"], rows)
+    threads = "unknown" if processor["threads"] is None else str(processor["threads"])
+    print_table(
+        "Machine",
+        ["what", "value"],
+        [
+            ["processor", processor["name"]],
+            ["cores, threads of torch", f"{processor['cores']}, {threads}"],
+            ["device", processor["device"] or "unknown"],
+            ["precision of networks", _precision(processor)],
+            ["cache folder", str(cache["folder"] or "unknown")],
+            ["writable", "unknown" if cache["writable"] is None else cache["writable"]],
+            ["free there, free here", f"{_gibibytes(cache['free_bytes'])}, {_gibibytes(cache['free_bytes_here'])}"],
+        ],
+    )
+    rows = [
+        [e["name"], e["for"], "ok" if not e["missing"] else f"{len(e['missing'])} missing"] for e in result["extras"]
+    ]
+    print_table("Extras", ["extra", "for", "state"], rows)
+    for extra in result["extras"]:
+        if extra["install"]:
+            print_text(f"{extra['name']}: {extra['install']}", indent="  ")
+    print()
+    for line in (*result["remarks"], *result["problems"]):
+        print_text(line)
+    print("Something that holdfast needs is broken." if result["problems"] else "Everything that holdfast needs works.")
+
+
+def _precision(processor: dict[str, Any]) -> str:
+    """Return what networks compute in, with the reason."""
+    if processor["precision"] is None:
+        return "unknown"
+    has = ("has no" if processor["precision"] == "fp32" else "has") + " fast bfloat16"
+    if processor["device"] == "cpu":
+        has += f" (AMX, AVX-512 BF16); torch uses {processor['capability']}"
+    return f"{processor['precision']}: the {processor['device']} {has}"
+
+
+def _gibibytes(n_bytes: int | None) -> str:
+    return "unknown" if n_bytes is None else f"{n_bytes / 2**30:.1f} GiB"
