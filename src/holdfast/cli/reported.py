@@ -67,9 +67,8 @@ def story_of_table(
     told["environment columns"] = ", ".join(fitted.roles.environments)
     training = found = None
     if rows is not None:
-        attributes = (
-            {} if rows.attributes is None else {name: rows.attributes[name].to_numpy() for name in rows.attributes}
-        )
+        frame = rows.attributes
+        attributes = {} if frame is None else {str(name): frame[name].to_numpy() for name in frame}
         training = Split(rows.features, rows.y, rows.environments, attributes)
         if audit and len(fitted.classifier.environments_) > 1:
             found = audit_rows(rows, level=0.05, seed=seed, jobs=jobs)

@@ -12,15 +12,15 @@ from holdfast.reports.story import Curves, Dot, Dots, HeatMap, Line, Shares
 
 def test_every_figure_is_written_as_svg_and_png(figures_named, hostile, tmp_path):
     """Names are taken letter by letter: dollars are no formula, underscores hide nothing, tags are text."""
-    for name in ("_$x^{", hostile[0]):
-        for number, figure in enumerate(figures_named(name)):
-            for kind in ("svg", "png"):
-                path = save_figure(figure, tmp_path / f"{number}.{kind}", dpi=40)
-                assert path.stat().st_size > 1000
-            text = "".join(ElementTree.parse(tmp_path / f"{number}.svg").getroot().itertext())
-            assert name[:8] in text
-            with Image.open(tmp_path / f"{number}.png") as picture:
-                assert picture.width > 80
+    name = "_$x^{" + hostile[0]
+    for number, figure in enumerate(figures_named(name)):
+        for kind in ("svg", "png"):
+            path = save_figure(figure, tmp_path / f"{number}.{kind}", dpi=40)
+            assert path.stat().st_size > 1000
+        text = "".join(ElementTree.parse(tmp_path / f"{number}.svg").getroot().itertext())
+        assert name[:12] in text
+        with Image.open(tmp_path / f"{number}.png") as picture:
+            assert picture.width > 80
 
 
 def test_svg_carries_its_words_and_no_date(tmp_path):
