@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -99,7 +100,9 @@ def attempt(config: RunConfig, store: RunStore, folder: Path | None) -> tuple[Ou
         try:
             from holdfast.experiments.runner import run
 
-            store.write(identity, run(config, folder=folder, cache=store.folder))
+            checkpoints = store.checkpoints(identity)
+            store.write(identity, run(config, folder=folder, cache=store.folder, checkpoints=checkpoints))
+            shutil.rmtree(checkpoints, ignore_errors=True)
         except Exception as problem:  # whatever a run dies of, the others go on
             message = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
             store.write_failure(identity, failure_record(config, message, traceback.format_exc()))

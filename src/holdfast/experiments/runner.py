@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.audit.importance import word_importance
+from holdfast.checkpoints.monitor import CheckpointMonitor
 from holdfast.checkpoints.resuming import runtime_facts
 from holdfast.datasets import Split
 from holdfast.environments import split_environments
@@ -21,7 +22,7 @@ from holdfast.experiments.building import is_network, make_classifier, make_esti
 from holdfast.experiments.config import RunConfig
 from holdfast.experiments.preparing import Prepared, prepare
 from holdfast.experiments.scoring import environment_correlations, half_correlations, score_split
-from holdfast.experiments.watching import Setting, SettingsMonitor
+from holdfast.experiments.watching import CHECKPOINT_EVERY, Setting, SettingsMonitor
 from holdfast.seeding import Seeding
 from holdfast.stages.partition import partition_by_correctness
 from holdfast.stages.predict import cross_predict, fit_environment_classifiers
@@ -30,7 +31,9 @@ from holdfast.training import watch
 FORMAT = 1
 
 
-def run(config: RunConfig, *, folder: Path | None = None, cache: Path) -> dict[str, Any]:
+def run(
+    config: RunConfig, *, folder: Path | None = None, cache: Path, checkpoints: Path | None = None
+) -> dict[str, Any]:
     """Make one run.
 
     Parameters
@@ -40,6 +43,8 @@ def run(config: RunConfig, *, folder: Path | None = None, cache: Path) -> dict[s
         Where the files of data sets are.
     cache : Path
         Where made files and computed features are kept.
+    checkpoints : Path, optional
+        Where trainings keep their state, for this run alone: run again, it goes on from there, to the same last bit.
 
     Returns
     -------
@@ -49,7 +54,11 @@ def run(config: RunConfig, *, folder: Path | None = None, cache: Path) -> dict[s
     started, clock, work = datetime.now(UTC), time.perf_counter(), time.process_time()
     with _collecting_warnings() as messages:
         prepared = prepare(config, folder, cache)
-        results = _run_halves(config, prepared) if config.method == "halves" else _run_method(config, prepared)
+        monitor = _monitor(config, prepared, checkpoints)
+        with _watching(monitor, checkpoints):
+            halves = config.method == "halves"
+            results = _run_halves(config, prepared) if halves else _run_method(config, prepared, monitor)
+        results["stages"] = monitor.stages if monitor else {}
     return {
         "format": FORMAT,
         "identity": config.identity,
@@ -72,28 +81,25 @@ def run(config: RunConfig, *, folder: Path | None = None, cache: Path) -> dict[s
 def _run_halves(config: RunConfig, prepared: Prepared) -> dict[str, Any]:
     """Run stages 1 and 2 alone: the same judges and the same halves that PI has with this seed."""
     data = prepared.dataset
-    monitor = _monitor(config, prepared)
     environments = split_environments(data.train.environments, len(data.train))
-    with watch(monitor) if monitor else contextlib.nullcontext():
-        judges = fit_environment_classifiers(
-            make_estimator(config, prepared),
-            data.train.X,
-            data.train.y,
-            environments,
-            classes=np.array(data.classes),
-            seeding=Seeding(config.seed),
-            selection="other_environments",
-        )
+    judges = fit_environment_classifiers(
+        make_estimator(config, prepared),
+        data.train.X,
+        data.train.y,
+        environments,
+        classes=np.array(data.classes),
+        seeding=Seeding(config.seed),
+        selection="other_environments",
+    )
     predictions = cross_predict(judges, data.train.X, data.train.y)
     partitions = partition_by_correctness(predictions, data.train.y, environments)
     return {
         "halves": half_correlations(data, partitions),
-        "stages": monitor.stages if monitor else {},
         "precision": getattr(judges[0].estimator, "precision_", "float64"),
     }
 
 
-def _run_method(config: RunConfig, prepared: Prepared) -> dict[str, Any]:
+def _run_method(config: RunConfig, prepared: Prepared, monitor: SettingsMonitor | None) -> dict[str, Any]:
     """Fit a method, and score what each validation setting selects."""
     data = prepared.dataset
     classifier: Any = make_classifier(config, prepared)
@@ -102,16 +108,13 @@ def _run_method(config: RunConfig, prepared: Prepared) -> dict[str, Any]:
         if data.unstable_attribute is None:
             raise ConfigError(f"Data set {config.dataset!r} has no planted attribute that an oracle could know.")
         extra["attribute"] = data.train.attributes[data.unstable_attribute]
-    monitor = _monitor(config, prepared)
-    with watch(monitor) if monitor else contextlib.nullcontext():
-        classifier.fit(data.train.X, data.train.y, environments=data.train.environments, **extra)
+    classifier.fit(data.train.X, data.train.y, environments=data.train.environments, **extra)
     settings = {}
     for name, split in _validations(config, prepared).items():
         setting = monitor.settings[name] if monitor else None
         settings[name] = _score_setting(config, prepared, classifier, split, setting)
     results: dict[str, Any] = {
         "settings": settings,
-        "stages": monitor.stages if monitor else {},
         "precision": getattr(classifier.estimator_, "precision_", "float64"),
     }
     partitions = getattr(classifier, "partitions_", ())
@@ -159,7 +162,8 @@ def _validations(config: RunConfig, prepared: Prepared) -> dict[str, Split]:
     return found
 
 
-def _monitor(config: RunConfig, prepared: Prepared) -> SettingsMonitor | None:
+def _monitor(config: RunConfig, prepared: Prepared, checkpoints: Path | None) -> SettingsMonitor | None:
+    """Return what selects the epochs of a network."""
     if not is_network(config):
         return None
     return SettingsMonitor(
@@ -168,7 +172,22 @@ def _monitor(config: RunConfig, prepared: Prepared) -> SettingsMonitor | None:
         patience=config.patience if config.selection != "last" else config.max_epochs,
         vocabulary=prepared.vocabulary,
         precision=config.precision,
+        folder=None if checkpoints is None else checkpoints / "selection",
+        every=CHECKPOINT_EVERY,
     )
+
+
+@contextlib.contextmanager
+def _watching(monitor: SettingsMonitor | None, checkpoints: Path | None) -> Iterator[None]:
+    """Let the monitor see every training, and keep checkpoints beside it."""
+    if monitor is None:
+        yield
+    elif checkpoints is None:
+        with watch(monitor):
+            yield
+    else:
+        with watch(CheckpointMonitor(checkpoints, every=CHECKPOINT_EVERY, inside=monitor)):
+            yield
 
 
 def _compact(entry: dict[str, Any]) -> dict[str, Any]:

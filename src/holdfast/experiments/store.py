@@ -16,7 +16,8 @@ class RunStore:
     """A folder of runs, shared by any number of sweeps.
 
     ``runs/`` has a record for each finished run, ``failed/`` one for each that failed at its last attempt, ``claims/``
-    a lock for each run in work. The system releases the lock of a process that dies, so its run is free again.
+    a lock for each run in work, ``checkpoints/`` the state of its trainings. The system releases the lock of a process
+    that dies, so its run is free again.
 
     Parameters
     ----------
@@ -38,6 +39,10 @@ class RunStore:
     def failure_path(self, identity: str) -> Path:
         """Return where a failed run's record is or would be."""
         return self.folder / "failed" / f"{identity}.json"
+
+    def checkpoints(self, identity: str) -> Path:
+        """Return where the trainings of a run in work keep their state."""
+        return self.folder / "checkpoints" / identity
 
     def has(self, identity: str) -> bool:
         """Return whether the run is finished."""

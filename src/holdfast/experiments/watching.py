@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from holdfast.batches import make_source
+from holdfast.checkpoints.resuming import read_checkpoint, write_checkpoint
 from holdfast.datasets import Split
 from holdfast.metrics import accuracy_by_group, label_attribute_groups
 from holdfast.selection import EpochScores, Selected, choose_rule
@@ -21,6 +23,7 @@ from holdfast.training.monitor import EpochReport, Monitor
 from holdfast.training.settings import Precision, autocast, resolve_precision
 
 FINAL_STAGES = ("training", "stage 3")
+CHECKPOINT_EVERY = 5  # epochs
 
 
 @dataclass(eq=False)
@@ -34,6 +37,21 @@ class Setting:
     seconds: float = 0.0  # until then
     stopped: bool = False
     history: list[dict[str, Any]] = field(default_factory=list)
+
+    def state(self) -> dict[str, Any]:
+        """Return all but the split, as plain values and tensors."""
+        values = {name: getattr(self, name) for name in ("n_stale", "n_epochs", "seconds", "stopped", "history")}
+        best = self.best
+        kept = None if best is None else {"rule": best.rule, "value": best.value, "weights": dict(best.weights)}
+        return {**values, "best": kept, "scores": None if best is None else best.scores.as_dict()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue where `state` was called."""
+        for name in ("n_stale", "n_epochs", "seconds", "stopped", "history"):
+            setattr(self, name, state[name])
+        if state["best"] is not None:
+            scores = EpochScores(**state["scores"])
+            self.best = Selected(state["best"]["rule"], state["best"]["value"], scores, state["best"]["weights"])
 
 
 class SettingsMonitor(Monitor):
@@ -53,6 +71,10 @@ class SettingsMonitor(Monitor):
         For texts.
     precision : {"auto", "fp32", "bf16"}
         Of the evaluation.
+    folder : Path, optional
+        Where the selection is kept beside the checkpoints of the training, so that a run that was cut goes on.
+    every : int
+        Epochs between two checkpoints.
     """
 
     def __init__(
@@ -63,6 +85,8 @@ class SettingsMonitor(Monitor):
         patience: int,
         vocabulary: Any = None,
         precision: Precision = "auto",
+        folder: Path | None = None,
+        every: int = CHECKPOINT_EVERY,
     ) -> None:
         self.rule = choose_rule(rule, validation=True, validation_groups=True)
         self.patience = patience
@@ -74,31 +98,54 @@ class SettingsMonitor(Monitor):
             name: label_attribute_groups(split.y, split.environments, "environment")
             for name, split in validations.items()
         }
+        self._folder, self._every = folder, every
+        self._n_seen = 0  # epochs of the last stage that were looked at
+        self._before = 0.0  # seconds of the current stage before the run was cut
         self._start = time.perf_counter()
+        if folder is not None and folder.exists():
+            self._restore(read_checkpoint(folder))
 
     def start(self, stage: str) -> None:
-        """Note that a training begins."""
+        """Note that a training begins, or goes on."""
         self._start = time.perf_counter()
+        self._before = self.stages.get(stage, {}).get("seconds", 0.0)
 
     def epoch(self, report: EpochReport) -> None:
         """Score the settings that still run."""
         self.stages[report.stage] = {
             "epochs": report.epoch,
-            "seconds": round(time.perf_counter() - self._start, 2),
+            "seconds": round(self._seconds(), 2),
             "other_environments_score": report.scores.other_environments_score,
         }
-        if report.stage not in FINAL_STAGES:
-            return
+        if report.stage in FINAL_STAGES:
+            # An epoch may come twice: the selection was kept, but the run was cut before its training was.
+            if report.epoch > self._n_seen:
+                self._n_seen = report.epoch
+                for name, setting in self.settings.items():
+                    if not setting.stopped:
+                        self._look(name, setting, report)
+            if all(setting.stopped for setting in self.settings.values()):
+                report.state.finished = True
+        if self._folder is not None and (report.epoch % self._every == 0 or report.state.finished):
+            write_checkpoint(self._folder, self._state())
+
+    def _state(self) -> dict[str, Any]:
+        settings = {name: setting.state() for name, setting in self.settings.items()}
+        return {"n_seen": self._n_seen, "stages": self.stages, "settings": settings}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._n_seen, self.stages = state["n_seen"], state["stages"]
         for name, setting in self.settings.items():
-            if not setting.stopped:
-                self._look(name, setting, report)
-        if all(setting.stopped for setting in self.settings.values()):
-            report.state.finished = True
+            setting.restore(state["settings"][name])
+
+    def _seconds(self) -> float:
+        """Return the seconds of the current stage."""
+        return self._before + time.perf_counter() - self._start
 
     def _look(self, name: str, setting: Setting, report: EpochReport) -> None:
         """Score one setting, and keep the epoch if it is the best so far."""
         scores = self._scores(name, setting.split, report)
-        setting.n_epochs, setting.seconds = report.epoch, time.perf_counter() - self._start
+        setting.n_epochs, setting.seconds = report.epoch, self._seconds()
         setting.history.append(scores.as_dict())
         if self.rule.improves(scores, setting.best):
             weights = {key: tensor.detach().clone() for key, tensor in report.state.evaluated.state_dict().items()}

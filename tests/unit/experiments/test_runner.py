@@ -3,8 +3,10 @@
 import pytest
 
 from holdfast.exceptions import ConfigError
+from holdfast.experiments import runner
 from holdfast.experiments.config import parse_run
 from holdfast.experiments.runner import run
+from holdfast.experiments.watching import SettingsMonitor
 
 DIGITS = {
     "dataset": "colored_digits",
@@ -41,6 +43,36 @@ def test_one_training_serves_both_settings(records, setting):
     best = both["history"][both["epoch"] - 1]
     assert both["value"] == pytest.approx(min(best["training_score"], best["validation_score"]), abs=1e-5)
     assert both["validation"]["accuracy"] == pytest.approx(best["validation_score"], abs=1e-5)
+
+
+class Cut(Exception):
+    """The end of a process."""
+
+
+@pytest.mark.parametrize("moment", [7, 19])
+def test_a_run_that_was_cut_goes_on(records, tmp_path, monkeypatch, moment):
+    """Cut in any stage and run again, the record is that of a run that was not, but for its times."""
+    config = parse_run({**DIGITS, "method": "pi"})
+    seen = []
+
+    def epoch(self, report, look=SettingsMonitor.epoch):
+        look(self, report)
+        seen.append(report.epoch)
+        if len(seen) == moment:
+            raise Cut("cut here")
+
+    monkeypatch.setattr(runner, "CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr(SettingsMonitor, "epoch", epoch)
+    with pytest.raises(Cut, match="cut here"):
+        run(config, cache=tmp_path, checkpoints=tmp_path / "checkpoints")
+    resumed = run(config, cache=tmp_path, checkpoints=tmp_path / "checkpoints")
+    assert len(seen) < 2 * moment + 30
+    for name, setting in records["both"]["settings"].items():
+        found = dict(resumed["settings"][name])
+        assert {**found, "seconds": 0} == {**setting, "seconds": 0}
+    assert resumed["halves"] == records["both"]["halves"]
+    epochs = {name: stage["epochs"] for name, stage in resumed["stages"].items()}
+    assert epochs == {name: stage["epochs"] for name, stage in records["both"]["stages"].items()}
 
 
 def test_halves_do_not_depend_on_the_validation_rows(records, tmp_path):
