@@ -1,0 +1,105 @@
+"""Which runs the tables need, and what they show."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.exceptions import ConfigError
+from holdfast.experiments import paper
+from holdfast.experiments.grids import PlannedRun, parse_experiment
+from holdfast.experiments.ray_cluster import run_on_ray
+from holdfast.experiments.store import RunStore
+from holdfast.experiments.targets import TARGETS, Options
+from holdfast.experiments.targets.planning import find_missing, make_run
+from holdfast.experiments.targets.summaries import summarize
+from holdfast.experiments.targets.synthetic import report_table1
+
+DATA = os.environ.get("HOLDFAST_TEST_DATA")
+
+
+def test_runs_have_the_authors_settings():
+    """Table 1's runs on MNIST are those of the authors; halves are those of PI."""
+    run = make_run("mnist", "irm", Options(), seed=2)
+    assert (run.weight_decay, run.dropout, run.warm_up, run.penalty_weight, run.seed) == (1e-2, 0.5, 1000, 0.01, 2)
+    assert (run.estimator, run.batch_size, run.patience, run.max_epochs) == ("cnn", 50, 20, 1000)
+    assert run.dataset_options == {"test_colorings": 10}
+    halves = make_run("mnist", "halves", Options())
+    assert halves.as_dict() == {
+        "dataset": "colored_mnist", "method": "halves", "estimator": "cnn", "weight_decay": 0.01, "dropout": 0.5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+def test_quick_plans_need_no_files(target, tmp_path):
+    """Every quick run is on made data, and the seeds asked for are there."""
+    plan = TARGETS[target].plan(Options(tmp_path, quick=True, n_seeds=2))
+    assert plan.runs
+    assert plan.missing == ()
+    assert all(run.config.made or run.config.dataset == "toy" for run in plan.runs)
+
+
+def test_the_ablation_has_45_pairs(tmp_path, monkeypatch):
+    """All pairs of ten agreements, the larger in E1."""
+    monkeypatch.setattr("holdfast.experiments.targets.studies.find_missing", lambda key, options: None)
+    (tmp_path / "vectors.npz").write_bytes(b"")
+    plan = TARGETS["ablation"].plan(Options(tmp_path, n_seeds=1))
+    etas = [tuple(run.config.dataset_options["etas"]) for run in plan.runs]
+    assert len(set(etas)) == 45
+    assert all(high > low for high, low in etas)
+    assert {run.config.dataset_options["aspect"] for run in plan.runs} == {"aroma"}
+
+
+def test_table1_is_compared_with_the_paper():
+    """Means, spreads and differences come from the records; the gain is over the best baseline."""
+    found = {"erm": (0.2, 0.1), "group_dro": (0.3, 0.2), "irm": (0.4, 0.1), "rgm": (0.4, 0.1), "pi": (0.7, 0.7)}
+    options = Options(n_seeds=2)
+    runs, records = [], {}
+    for method, (test, train) in found.items():
+        for seed in (0, 1):
+            run = PlannedRun(f"mnist {paper.METHODS[method]}", make_run("mnist", method, options, seed=seed))
+            runs.append(run)
+            scores = {
+                setting: {"selection": "min_train_validation", "test": {"accuracy": value + 0.02 * seed}}
+                for setting, value in (("test", test), ("train", train))
+            }
+            records[run.config.identity] = {"settings": scores, "data": {"notes": ["as the paper"]}}
+    plan = type(TARGETS["toy"].plan(options))(tuple(runs))
+    table, claims = report_table1(options, plan, lambda config: records[config.identity])["tables"]
+    row = next(row for row in table.rows if row[1] == "PI" and row[2] == "as in training")
+    assert row[3] == 69.68
+    assert row[4] == pytest.approx((71.0, 2**0.5))
+    assert row[5] == pytest.approx(71.0 - 69.68)
+    assert row[6:] == (2, "min_train_validation")
+    assert [claim[2] for claim in claims.rows[:2]] == pytest.approx([30.0, 50.0])
+    assert table.note == "as the paper."
+
+
+def test_spreads():
+    """One seed has no spread, none no mean."""
+    assert summarize([1.0, 3.0]).cell() == pytest.approx((2.0, 2**0.5))
+    assert summarize([1.0]).n_seeds == 1
+    assert summarize([float("nan")]).cell() is None
+
+
+def test_a_cluster_needs_ray(tmp_path):
+    """Without the extra one sentence says how to get it."""
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        experiment = parse_experiment({"run": {"dataset": "toy"}, "methods": [{"method": "erm"}]})
+        with pytest.raises(ConfigError, match=r"Sweeps on a cluster need Ray: pip install 'holdfast\[ray\]'"):
+            run_on_ray(experiment.runs, RunStore(tmp_path))
+
+
+@pytest.mark.skipif(DATA is None, reason="HOLDFAST_TEST_DATA is not set")
+def test_what_is_there_is_found():
+    """MNIST and beer look can be loaded, aroma and ASK2ME are missing and say what they need."""
+    options = Options(Path(DATA))
+    assert find_missing("mnist", options) is None
+    assert find_missing("beer_look", options) is None
+    assert find_missing("celeba", options) is None
+    assert "art_aspect_1_env_0.json" in find_missing("beer_aroma", options).reason
+    assert "pubmed.json" in find_missing("ask2me", options).needs
+    assert json.dumps(make_run("beer_look", "pi", options).as_dict())
