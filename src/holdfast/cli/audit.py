@@ -216,8 +216,10 @@ def _print(result: dict[str, Any], found: Audit) -> None:
         f"{len(result['environments'])} environments."
     )
     print()
-    for line in (*result["sentences"], *result["evidence"]):
+    for line in (*result["sentences"], *result["evidence"][:MOST_ROWS]):
         print_text(line)
+    if len(result["evidence"]) > MOST_ROWS:
+        print(f"… and {len(result['evidence']) - MOST_ROWS:,} more remarks; --json has them all")
     _print_findings(found)
     if "relied_on" in result:
         _print_relied_on(result["relied_on"])

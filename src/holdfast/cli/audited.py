@@ -15,7 +15,7 @@ from holdfast.audit.run import standardized
 from holdfast.cli.tabular import read_environments, read_labels
 from holdfast.datasets.schema import TableSchema
 from holdfast.datasets.tables import Table
-from holdfast.environments import split_environments, unique_labels
+from holdfast.environments import merge_small_environments, split_environments, unique_labels
 from holdfast.exceptions import EnvironmentsError, LabelsError, ParameterError, TableError
 from holdfast.seeding import Seeding
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.cli.tabular import TableRoles
 
 MIN_COUNT = 10  # rows that a level or word needs
+MIN_ROWS = 5  # smaller environments are merged, as in PIClassifier
 N_FOLDS = 5
 MOST_RELIED_ROWS = 20_000  # enough to see what a classifier relies on
 
@@ -76,7 +77,7 @@ def read_attributes(table: Table, names: Sequence[str], *, taken: Sequence[str])
 def audit_rows(rows: Rows, *, level: float, seed: int, jobs: int) -> Audit:
     """Audit columns, words and attributes; judges are logistic regressions on columns and words."""
     classes, codes = unique_labels(rows.y, what="labels", error=LabelsError)
-    split = split_environments(rows.environments, len(codes))
+    split = merge_small_environments(split_environments(rows.environments, len(codes)), MIN_ROWS)
     if len(split) < 2:
         raise EnvironmentsError("There is one environment only, so nothing can change. Pass rows of at least two.")
     inputs = _encode(rows.features, rows.schema.names("text"))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from holdfast.estimators.base import StableClassifier, check_choice, warn_single_environment
 from holdfast.estimators.predict_then_interpolate import PredictThenInterpolate
-from holdfast.exceptions import ParameterError
+from holdfast.exceptions import EnvironmentsError, ParameterError
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stages.interpolate import choose_solver
 from holdfast.stages.partition import (
@@ -18,6 +20,9 @@ from holdfast.stages.partition import (
     warn_of_constant_judges,
 )
 from holdfast.stages.predict import cross_predict, cross_probabilities
+
+if TYPE_CHECKING:
+    from holdfast.audit import Audit
 
 
 class PIClassifier(PredictThenInterpolate, StableClassifier):
@@ -185,6 +190,50 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         # Stage 3: the least worst-case risk over all interpolations of the halves.
         self._interpolate(estimator, training, seeding, n_classes=len(self.classes_), validation=validation)
         return self
+
+    def audit(
+        self,
+        X: Any,
+        y: Any,
+        environments: Any = None,
+        *,
+        attributes: Any = None,
+        judge: Any = None,
+        level: float = 0.05,
+        random_state: RandomState = 0,
+    ) -> Audit:
+        """Rank the columns, words or attributes whose correlation with the label changes between environments.
+
+        Parameters
+        ----------
+        X, y : rows and labels
+        environments : labels of shape (n_rows,), optional
+            None: the rows are those of `fit`, in the same order.
+        attributes, judge, level, random_state
+            As in `holdfast.audit.audit_data`. Pass `judge=model.estimator` to judge with this estimator.
+        """
+        check_is_fitted(self)
+        if environments is None:
+            environments = self._fitted_environments(len(y))
+        run = import_module("holdfast.audit").audit_data  # a layer above this one: it is looked up, not imported
+        audit: Audit = run(
+            X, y, environments, attributes=attributes, judge=judge, level=level, random_state=random_state
+        )
+        return audit
+
+    def _fitted_environments(self, n_rows: int) -> np.ndarray[Any, Any]:
+        """Return the environment of each row of `fit`, for as many rows as were fitted."""
+        judged = {p.judged: np.concatenate([p.correct, p.mistaken]) for p in self.partitions_}
+        n_fitted = max((int(rows.max()) + 1 for rows in judged.values()), default=0)
+        if n_fitted != n_rows:
+            raise EnvironmentsError(
+                f"Without environments an audit takes the rows of fit, which were {n_fitted} in several environments. "
+                f"Got {n_rows} labels instead. Pass environments=, one label for each row."
+            )
+        labels = np.empty(n_rows, dtype=object)
+        for name, rows in judged.items():
+            labels[rows] = name
+        return labels
 
     def _check_parameters(self) -> None:
         """Refuse values outside of what the parameters may be."""
