@@ -14,8 +14,7 @@ from holdfast.exceptions import ConfigError
 from holdfast.storage import canonical_json
 
 FORMAT = 1  # raise it when the same settings come to mean another run
-METHOD_NAMES = ("pi", "halves", "erm", "balanced", "irm", "vrex", "rgm", "group_dro", "oracle")
-RULES = ("validation_accuracy", "worst_group_validation", "min_train_validation", "last")
+HALVES = "halves"  # stages 1 and 2 alone, beside the methods by name
 
 
 class RunConfig(BaseModel):
@@ -65,7 +64,9 @@ class RunConfig(BaseModel):
     @field_validator("method")
     @classmethod
     def _known_method(cls, value: str) -> str:
-        return _one_of("method", value, METHOD_NAMES)
+        from holdfast.estimators.methods import METHODS
+
+        return _one_of("method", value, (HALVES, *METHODS))
 
     @field_validator("validations")
     @classmethod

@@ -19,7 +19,7 @@ from holdfast.datasets import Split
 from holdfast.environments import split_environments
 from holdfast.exceptions import ConfigError
 from holdfast.experiments.building import is_network, make_classifier, make_estimator
-from holdfast.experiments.config import RunConfig
+from holdfast.experiments.config import HALVES, RunConfig
 from holdfast.experiments.preparing import Prepared, prepare
 from holdfast.experiments.scoring import environment_correlations, half_correlations, score_split
 from holdfast.experiments.watching import CHECKPOINT_EVERY, Setting, SettingsMonitor
@@ -56,7 +56,7 @@ def run(
         prepared = prepare(config, folder, cache)
         monitor = _monitor(config, prepared, checkpoints)
         with _watching(monitor, checkpoints):
-            halves = config.method == "halves"
+            halves = config.method == HALVES
             results = _run_halves(config, prepared) if halves else _run_method(config, prepared, monitor)
         results["stages"] = monitor.stages if monitor else {}
     return {
