@@ -81,7 +81,7 @@ def check_refused(in_child, folder, canary, match):
     before = sorted(str(path) for path in folder.parent.rglob("*"))
     child = in_child(attempt, folder)
     assert child.ended_by == 0
-    assert child.text.startswith(("UntrustedFileError", "CorruptFileError")), child.text
+    assert child.text.startswith(("UntrustedFileError", "CorruptFileError", "SavedModelError")), child.text
     assert match in child.text
     assert not canary.exists()
     assert sorted(str(path) for path in folder.parent.rglob("*")) == before
@@ -335,6 +335,26 @@ def test_trees_cannot_ask_for_more_than_there_is(root, copy_of, canary, in_child
     assert child.text.startswith(("UntrustedFileError", "CorruptFileError", "SavedModelError")), child.text
     assert child.peak_mib < MAX_MIB
     assert not canary.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ([["hidden", [10**5, 10**5]]], "do not fit network 'mlp'"),
+        ([["hidden", [10**12]]], "do not fit network 'mlp'"),
+        ([["weights", "/etc/passwd"]], "names a weights file outside of its folder"),
+    ],
+    ids=["large", "endless", "another file"],
+)
+def test_networks_are_no_larger_than_their_weights(options, match, copy_of, canary, in_child):
+    """Options that would build a network of 40 GB, or read another file, are refused before that."""
+    folder = copy_of("network")
+    tree = json.loads((folder / "tree.json").read_text())
+    state = dict(tree["root"]["state"]["items"])
+    state["network_options"] = {"$": "dict", "items": options}
+    tree["root"]["state"]["items"] = list(state.items())
+    put(folder, "tree.json", checked_json({"root": tree["root"]}))
+    check_refused(in_child, folder, canary, match)
 
 
 def changed_arrays(folder, name, change):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.batches import Vocabulary
-from holdfast.exceptions import SavedModelError
+from holdfast.exceptions import SavedModelError, UntrustedFileError
 from holdfast.networks import NETWORKS, build_network
 from holdfast.selection import EpochScores, Selected
 
@@ -71,6 +71,8 @@ def set_state(estimator: Any, state: Mapping[str, Any], tensors: Mapping[str, An
             f"holdfast.networks.register_network({name!r}) before loading."
         )
     options = dict(state["network_options"])
+    if "weights" in options:  # never saved: whoever put it there wants another file to be read
+        raise UntrustedFileError("The saved estimator names a weights file outside of its folder. It was not read.")
     vectors = options.pop("vectors", None)
     parameters = {**state["parameters"], "network_options": options or None, "random_state": state["random_state"]}
     if state["loss"] is not None:
@@ -86,9 +88,10 @@ def set_state(estimator: Any, state: Mapping[str, Any], tensors: Mapping[str, An
     if state["feature_names_in"]:
         estimator.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
     arguments = estimator._network_arguments()
+    weights = {key: torch.as_tensor(tensor) for key, tensor in tensors.items()}
+    _check_sizes(name, arguments, vectors, weights)
     if vectors is not None:
         arguments["vectors"] = torch.zeros(vectors)
-    weights = {key: torch.as_tensor(tensor) for key, tensor in tensors.items()}
     network = build_network(name, **arguments)
     try:
         network.load_state_dict(weights)
@@ -102,6 +105,21 @@ def set_state(estimator: Any, state: Mapping[str, Any], tensors: Mapping[str, An
     chosen = state["selected"]
     scores = EpochScores(**chosen["scores"])
     estimator.selected_ = Selected(chosen["rule"], chosen["value"], scores, network.state_dict())
+
+
+def _check_sizes(
+    name: str, arguments: Mapping[str, Any], vectors: list[int] | None, weights: Mapping[str, Tensor]
+) -> None:
+    """Refuse options that ask for a larger network than the saved tensors fill, before memory is taken for it."""
+    try:
+        with torch.device("meta"):  # shapes without memory
+            fixed: dict[str, Any] = {} if vectors is None else {"vectors": torch.empty(vectors)}
+            network = build_network(name, **arguments, **fixed)
+    except (NotImplementedError, RuntimeError):  # a user's network that looks at its own numbers
+        return
+    expected = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
+    if expected != {key: tuple(tensor.shape) for key, tensor in weights.items()}:
+        raise SavedModelError(f"The saved weights do not fit network {name!r}: their names or shapes differ.")
 
 
 def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
