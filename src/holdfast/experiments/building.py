@@ -63,6 +63,9 @@ def make_classifier(config: RunConfig, prepared: Prepared) -> StableClassifier:
         "weighting": "environments",  # ERM averages the environments' losses
         "penalty_weight": config.penalty_weight,
         "warm_up": config.warm_up,
+        "halves": "hard",
+        "interpolation": "worst_case",
+        "objective": "max",
     }
     if is_network(config):
         settings["n_folds"] = 0  # a judge's accuracy at home is not needed, and would double stage 1
