@@ -24,7 +24,9 @@ Array = NDArray[np.float64]
 
 ARMIJO = 1e-3  # share of the predicted decrease that a step must deliver
 SHORTEST_STEP = 1e-6
-MAX_STALLED = 3  # iterations without a lower objective or a higher bound
+LOOSEST = 0.2  # relative residual of systems that are not solved exactly
+OTHERS = 0.1  # share of the other groups in the curvature after a step that had to be cut
+MAX_STALLED = 5  # iterations without a lower objective or a higher bound
 WORKING_GROUPS = 128  # of the largest risks; the others are only evaluated
 WORKING_GROUPS_WIDE = 32  # when every one of them costs a system of conjugate gradients
 BOX = 1e3  # without a penalty the certificate covers coefficients up to so many times those found
@@ -87,24 +89,29 @@ def minimize_worst_case(
         point = min(point, _evaluate(problem, started, problem.design.forward(started)), key=lambda p: p.objective)
     q = np.full(n_groups, 1.0 / n_groups) if mixture is None else mixture
     best = Minimum(point, q, lower_bound=0.0)  # no loss is below 0
-    n_stalled, estimated_gap = 0, np.inf
+    n_stalled, precision = 0, LOOSEST
     for iteration in range(1, max_iterations + 1):
         before = (best.point.objective, best.lower_bound)
-        model = TangentModel(problem, point, q, precision=0.3 * np.sqrt(min(estimated_gap, 0.25)))
+        model = TangentModel(problem, point, q, precision=precision)
         estimated_gap = point.objective - model.estimated_bound
         if estimated_gap <= 0.9 * tolerance:
             bound = certified_bound(problem, point, model)
             if bound > best.lower_bound:
                 best.lower_bound, best.mixture = bound, q
         # The step is taken even when the bound suffices: it costs one pass and leaves less than the gap says.
-        q, point = _next_point(problem, point, model)
+        q, point = _next_point(problem, point, model, tolerance)
         if point.objective < best.point.objective:
             best.point = point
         best.history.append({"iteration": iteration, "worst_case_risk": float(best.point.risks.max()), "gap": best.gap})
         log.debug("iteration %d: objective %.6g, gap %.2g", iteration, best.point.objective, best.gap)
-        n_stalled = n_stalled + 1 if (best.point.objective, best.lower_bound) == before else 0
+        is_stalled = (best.point.objective, best.lower_bound) == before
+        n_stalled = n_stalled + 1 if is_stalled else 0
         if best.gap <= tolerance or n_stalled == MAX_STALLED:
             break
+        # Systems are solved the better, the closer the optimum is; better still where that was no help.
+        precision = min(precision, LOOSEST * np.sqrt(max(estimated_gap, 0.0)))
+        if is_stalled or estimated_gap <= 0.9 * tolerance:
+            precision *= 0.1
     return best
 
 
@@ -153,7 +160,8 @@ def certified_bound(problem: LinearProblem, point: Point, model: TangentModel) -
     return value - float((box * np.abs(moments)).sum())
 
 
-def _next_point(problem: LinearProblem, point: Point, model: TangentModel) -> tuple[Array, Point]:
+@np.errstate(over="ignore", invalid="ignore")  # a step along which the mixture does not curve can be of any length
+def _next_point(problem: LinearProblem, point: Point, model: TangentModel, tolerance: float) -> tuple[Array, Point]:
     """Return the next mixture, and a point of lower objective if the line search finds one."""
     q, step, value = model.best_step(point.risks[model.groups])
     predicted = point.objective - value
@@ -162,11 +170,17 @@ def _next_point(problem: LinearProblem, point: Point, model: TangentModel) -> tu
     if whole.objective <= point.objective - ARMIJO * predicted:
         return q, whole
     # Groups curve differently, and the mixture's curvature misjudged some: aim again, with the risks just seen.
-    seen = whole.risks[model.groups] - model.gradients @ step.ravel()
-    _, second, _ = model.best_step(seen)
-    corrected = _evaluate(problem, point.coefficients + second, point.z + problem.design.forward(second))
-    if corrected.objective <= point.objective - ARMIJO * predicted:
-        return q, corrected
+    if np.isfinite(whole.objective):
+        seen = whole.risks[model.groups] - model.gradients @ step.ravel()
+        _, second, _ = model.best_step(seen)
+        corrected = _evaluate(problem, point.coefficients + second, point.z + problem.design.forward(second))
+        if corrected.objective <= point.objective - ARMIJO * predicted:
+            return q, corrected
+    # Still not: the next curvature shall know directions that only groups outside the mixture see.
+    if predicted > 0.1 * tolerance:  # where nothing is left to gain, the mixture is kept for its bound
+        others = np.zeros_like(q)
+        others[model.groups] = 1.0 / len(model.groups)
+        q = (1.0 - OTHERS) * q + OTHERS * others
     length = 0.5
     while length > SHORTEST_STEP:
         part = _evaluate(problem, point.coefficients + length * step, point.z + length * change)

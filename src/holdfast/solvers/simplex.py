@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-RIDGE = 1e-13  # in a program scaled to one: makes the optimum unique in rounded numbers where groups are copies of one another
+RIDGE = 1e-13  # in a program scaled to one: makes the optimum unique where groups are copies of one another
 
 
 def maximize_on_simplex(linear: Array, factor: Array, *, start: Array | None = None, precision: float = 1e-11) -> Array:
@@ -38,7 +38,7 @@ def maximize_on_simplex(linear: Array, factor: Array, *, start: Array | None = N
     squares = (factor**2).sum(axis=0)
     scale = float(linear.max() - linear.min() + squares.max())
     if start is not None and np.count_nonzero(start) <= rank + 1:
-        q = start / start.sum()
+        q = np.asarray(start / start.sum())
     else:
         q = np.zeros(n_groups)
         q[np.argmax(linear - 0.5 * squares)] = 1.0
@@ -85,4 +85,4 @@ def _mixture_on_support(linear: Array, factor: Array) -> tuple[Array, float]:
         solution = np.linalg.solve(system, right)
     except np.linalg.LinAlgError:  # copies that the ridge did not tell apart
         solution = np.linalg.lstsq(system, right)[0]
-    return solution[:n], float(solution[n])
+    return np.asarray(solution[:n], dtype=np.float64), float(solution[n])

@@ -355,3 +355,18 @@ def test_large_problems_start_from_a_sample(monkeypatch):
         sampled = minimize_worst_case_log_loss(X, y, groups, n_classes=2)
     assert len(sampled.history) < len(whole.history)
     np.testing.assert_allclose(sampled.group_risks, whole.group_risks, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", [0, 3, 16, 19, 22, 40, 52, 75, 146, 230])
+def test_few_binary_rows_without_a_penalty_are_certified(seed):
+    """Directions the worst groups do not see, copies of rows and groups, optima at infinity: still a gap of 1e-4."""
+    generator = np.random.default_rng(seed)
+    n_rows, n_features = int(generator.integers(4, 13)), int(generator.integers(3, 6))
+    X = generator.integers(2, size=(n_rows, n_features)).astype(float)
+    y = generator.integers(2, size=n_rows)
+    groups = [
+        Group(str(g), generator.choice(n_rows, size=int(generator.integers(1, n_rows))))
+        for g in range(int(generator.integers(2, 10)))
+    ]
+    assert minimize_worst_case_log_loss(X, y, groups * 2, n_classes=2, C=np.inf).gap <= 1e-4
+    assert minimize_worst_case_squared_loss(X, y, groups * 2, alpha=0.0).gap <= 1e-4

@@ -57,9 +57,10 @@ def test_a_bound_holds_for_any_mixture_and_any_step(seed: int, monkeypatch: pyte
         assert linear_minimax.certified_bound(problem, point, model) <= optimum + 1e-9
 
 
-def test_conjugate_gradients_reach_the_same_optimum(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("seed", range(12))
+def test_conjugate_gradients_reach_the_same_optimum(seed: int, monkeypatch: pytest.MonkeyPatch):
     """The method for many coefficients certifies the same value as the one for few."""
-    problem = random_problem(5)
+    problem = random_problem(seed)
     exact = minimize_worst_case(problem, tolerance=1e-8, max_iterations=100)
     monkeypatch.setattr(linear_curvature, "MAX_MATRIX", 0)
     other = minimize_worst_case(problem, tolerance=1e-5, max_iterations=100)
