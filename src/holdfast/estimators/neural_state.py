@@ -97,6 +97,8 @@ def set_state(estimator: Any, state: Mapping[str, Any], tensors: Mapping[str, An
         network.load_state_dict(weights)
     except RuntimeError as problem:
         raise SavedModelError(f"The saved weights do not fit network {name!r}: {problem}") from problem
+    if len(estimator.input_shape_) == 3:  # as the training lays it out: other kernels give other last bits
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     estimator.network_ = network.eval()
     estimator.device_ = "cpu"
     estimator.precision_ = state["precision"]

@@ -79,7 +79,10 @@ def test_a_convolutional_network_comes_back(tmp_path):
     model = NeuralClassifier("cnn", max_epochs=1, steps_per_epoch=2, batch_size=8, random_state=0)
     model.fit(images, np.arange(40) % 2)
     save(model, tmp_path / "model")
-    assert same_answers(model, load(tmp_path / "model"), images)
+    copy = load(tmp_path / "model")
+    assert same_answers(model, copy, images)
+    layouts = [[tensor.stride() for tensor in m.network_.state_dict().values()] for m in (model, copy)]
+    assert layouts[0] == layouts[1]
 
 
 def test_a_pipeline_with_pi_inside_comes_back(tiny_environments, tmp_path):
