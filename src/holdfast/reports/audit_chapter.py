@@ -62,7 +62,10 @@ def audit_table(audit: Any) -> Table | None:
     if not len(frame) or not columns:
         return None
     shown = frame[columns].head(MOST_FINDINGS)
-    rows = tuple(tuple(_cell(value) for value in row) for row in shown.itertuples(index=False, name=None))
+    # A correlation of 1e-16 is rounding; a p value of that size is not.
+    exact = ["p_value", "q_value"]
+    rounded = shown.round(dict.fromkeys([name for name in columns if name not in exact], 9))
+    rows = tuple(tuple(_cell(value) for value in row) for row in rounded.itertuples(index=False, name=None))
     left_out = len(frame) - len(shown)
     note = "p and q: of the change between environments; named: a discovery that no stronger one explains."
     if left_out:

@@ -14,7 +14,7 @@ from holdfast.reports.tables import MISSING
 
 CELL_WIDTH, CELL_HEIGHT, GAP = 44.0, 26.0, 10.0
 COLUMN_LETTERS = 26
-STRONG = {"positive": 0.87, "share": 0.87, "negative": 0.77}  # from this strength on white is easier to read than black
+STRONG = {"positive": 0.75, "share": 0.78, "negative": 0.7}  # from this strength on white is easier to read than black
 
 
 def draw(figure: Figure, number: int) -> Markup:

@@ -70,7 +70,7 @@
     });
     const input = tools.querySelector("input");
     const count = tools.querySelector(".count");
-    input.setAttribute("aria-label", `Filter ${box.querySelector(".caption")?.textContent ?? "table"}`);
+    input.setAttribute("aria-label", `Filter ${table.getAttribute("aria-label")}`);
     input.addEventListener("input", () => {
       const asked = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       rows.forEach((row) => {
@@ -115,7 +115,4 @@
     });
     figure.addEventListener("pointerleave", () => { tip.hidden = true; });
   });
-
-  // On paper everything is open.
-  window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => { part.open = true; }));
 })();
