@@ -30,7 +30,11 @@ def test_a_record_is_written_once(tmp_path):
     assert read_record(tmp_path / "a.json") == {"run": 2}
 
 
-@pytest.mark.parametrize("value", [object(), {1: 2}, {"$float": "nan"}, b"x", {"a": [{2, 3}]}], ids=["object", "number key", "our key", "bytes", "set"])
+@pytest.mark.parametrize(
+    "value",
+    [object(), {1: 2}, {"$float": "nan"}, b"x", {"a": [{2, 3}]}],
+    ids=["object", "number key", "our key", "bytes", "set"],
+)
 def test_what_a_record_cannot_hold_is_named(value, tmp_path):
     """The error names the place in the record."""
     with pytest.raises(InputTypeError, match="result.* of the record is .*, which a record cannot hold"):

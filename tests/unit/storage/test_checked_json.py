@@ -75,7 +75,9 @@ def test_a_huge_file_is_not_read(tmp_path):
         read_json(tmp_path / "a.json", max_bytes=100)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, {1, 2}, b"bytes", object()], ids=["nan", "inf", "set", "bytes", "object"])
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, {1, 2}, b"bytes", object()], ids=["nan", "inf", "set", "bytes", "object"]
+)
 def test_what_json_cannot_say_is_refused(value):
     """Values that would not come back are an error when writing."""
     with pytest.raises(InputTypeError, match="This cannot be written as JSON"):
