@@ -16,6 +16,7 @@ def slides(tmp_path_factory):
     pd.DataFrame(
         {
             "site": np.repeat(["Lyon", "Oslo"], 400),
+            "slide": [f"s{number}" for number in range(800)],
             "lesion": 2 * y - 1 + generator.normal(size=800).round(3),
             "stain": np.where(stain == 1, "red", "blue"),
             "remark": np.where(stain == 1, "slide looks pale", "slide looks dark"),
@@ -109,8 +110,9 @@ def test_all_findings_are_written(holdfast, slides, tmp_path):
         (["{slides}", "{slides}"], "is not a folder that 'holdfast fit' wrote. Pass a model and a table, or a table."),
         (["{slides}", *OPTIONS, "--baseline", "x"], "--baseline stands beside a saved model. Pass a model and a table"),
         (["{slides}", *OPTIONS, "--out", "a.xls"], "--out a.xls is of the unknown type '.xls'. Use one of .csv, .tsv"),
+        (["{slides}", *OPTIONS, "--text", "slide"], "Text column 'slide' has no word that at least 10 rows have"),
         (["{model}"], "is a folder. To audit a saved model pass a table too: holdfast audit "),
-        (["{model}", "{slides}"], "has no column 'diagnosis'. It may be 'site', 'lesion', "),
+        (["{model}", "{slides}"], "has no column 'diagnosis'. It may be 'site', 'slide', "),
         (["{model}", "{slides}", "--label", "grade"], "--label does not go with a saved model: it knows its columns."),
         (["{folder}", "{slides}"], "is not a saved model: manifest.json is missing."),
     ],

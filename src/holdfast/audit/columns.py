@@ -105,6 +105,11 @@ def encode_table(X: Any, *, names: Sequence[str] | None = None, min_count: int =
     if not pairs:
         raise FeaturesError("X has no columns; an audit needs at least one.")
     encoded = [column for name, values in pairs for column in _encode_column(name, values, min_count)]
+    if not encoded:
+        raise FeaturesError(
+            f"X has nothing to audit: no number, and no category that at least {min_count} rows have and as many have "
+            "not. Leave identifiers out, and pass other columns."
+        )
     return _all_inputs([name for name, _ in encoded], np.column_stack([values for _, values in encoded]))
 
 

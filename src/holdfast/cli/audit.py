@@ -64,7 +64,7 @@ def audit(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Name what changes between environments: columns, words and attributes.
+    """Name the columns and words that change between environments.
 
     A classifier of each environment, a logistic regression, judges the rows of the others. Where it is wrong, a stable
     feature does not tell the label; one that does has changed. Of the names a share of at most --level is expected to

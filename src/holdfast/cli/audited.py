@@ -16,7 +16,7 @@ from holdfast.cli.tabular import read_environments, read_labels
 from holdfast.datasets.schema import TableSchema
 from holdfast.datasets.tables import Table
 from holdfast.environments import merge_small_environments, split_environments, unique_labels
-from holdfast.exceptions import EnvironmentsError, LabelsError, ParameterError, TableError
+from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError, TableError
 from holdfast.seeding import Seeding
 
 if TYPE_CHECKING:
@@ -106,10 +106,21 @@ def _encode(features: pd.DataFrame, texts: Sequence[str]) -> Columns:
     blocks = [sp.csr_array(standardized(part.values)) for part in parts]  # dates are far from 0, words are not
     names = [name for part in parts for name in part.names]
     for text in texts:
-        words = encode_texts(features[text].tolist(), min_count=MIN_COUNT)
+        words = _encode_words(features, text)
         names += [f"{text}: {word}" for word in words.names]
         blocks.append(sp.csr_array(words.values))
     return Columns(tuple(names), sp.csr_array(sp.hstack(blocks)), np.ones(len(names), dtype=bool))
+
+
+def _encode_words(features: pd.DataFrame, text: str) -> Columns:
+    """Return the words of one text column."""
+    try:
+        return encode_texts(features[text].tolist(), min_count=MIN_COUNT)
+    except FeaturesError as problem:
+        raise TableError(
+            f"Text column {text!r} has no word that at least {MIN_COUNT} rows have and as many have not. "
+            "Drop it, or leave out --text."
+        ) from problem
 
 
 def reliance_of(classifiers: Mapping[str, TableClassifier], rows: Rows, *, seed: int) -> Reliance:

@@ -58,7 +58,7 @@ LITTLE_SPACE = 1 << 30  # bytes
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Check the installation: versions, processor, disk, and what the extras lack.
+    """Check versions, processor and disk, and what the extras lack.
 
     Ends with exit code 1 when something that holdfast needs is missing, too old or broken.
     """

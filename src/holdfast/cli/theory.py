@@ -32,7 +32,7 @@ def theory(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute how the halves of an environment move with its unstable feature.
+    """Compute how environments fall into halves, in an exact example.
 
     x1 and x2 are bits that tell the label y; x1 is stable, x2 is not. The ideal classifier of one environment cuts
     another one into a correct and a mistaken half. Exact numbers, no sampling; the picture shows them for every eta2.

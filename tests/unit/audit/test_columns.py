@@ -65,6 +65,11 @@ def test_arrays_get_names() -> None:
         (np.eye(2), ["a"], "1 names were given for 2 columns"),
         (np.array([[1.0, np.inf]]), None, "'x1' of X holds infinite values"),
         (pd.DataFrame(index=[0, 1]), None, "X has no columns"),
+        (
+            pd.DataFrame({"id": list("abc")}),
+            None,
+            "X has nothing to audit: no number, and no category that at least 10",
+        ),
     ],
 )
 def test_unusable_tables_are_refused(X: object, names: list[str] | None, message: str) -> None:
