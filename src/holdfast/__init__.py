@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.checkpoints import save as save_model
     from holdfast.estimators.balanced import BalancedClassifier
     from holdfast.estimators.erm import ERMClassifier
+    from holdfast.estimators.extrapolation import ExtrapolationClassifier
     from holdfast.estimators.group_dro import GroupDROClassifier, OracleClassifier
     from holdfast.estimators.irm import IRMClassifier
     from holdfast.estimators.neural import NeuralClassifier, NeuralRegressor
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BalancedClassifier",
     "ERMClassifier",
+    "ExtrapolationClassifier",
     "GroupDROClassifier",
     "IRMClassifier",
     "LeaveOneEnvironmentOut",
@@ -59,6 +61,7 @@ __all__ = [
 _PUBLIC = {
     "BalancedClassifier": "holdfast.estimators.balanced:BalancedClassifier",
     "ERMClassifier": "holdfast.estimators.erm:ERMClassifier",
+    "ExtrapolationClassifier": "holdfast.estimators.extrapolation:ExtrapolationClassifier",
     "GroupDROClassifier": "holdfast.estimators.group_dro:GroupDROClassifier",
     "IRMClassifier": "holdfast.estimators.irm:IRMClassifier",
     "LeaveOneEnvironmentOut": "holdfast.estimators.splitting:LeaveOneEnvironmentOut",

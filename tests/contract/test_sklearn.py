@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from holdfast import (
     BalancedClassifier,
     ERMClassifier,
+    ExtrapolationClassifier,
     GroupDROClassifier,
     IRMClassifier,
     LeaveOneEnvironmentOut,
@@ -38,6 +39,7 @@ CHECKED = [
     GroupDROClassifier(),
     GroupDROClassifier(DecisionTreeClassifier(max_depth=4), reweight_rounds=3),
     BalancedClassifier(),
+    ExtrapolationClassifier(),
     PIRegressor(),
     IRMClassifier(SMALL_NETWORK),
     VRExClassifier(SMALL_NETWORK),

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from holdfast.estimators.balanced import BalancedClassifier
 from holdfast.estimators.base import StableClassifier
 from holdfast.estimators.erm import ERMClassifier
+from holdfast.estimators.extrapolation import ExtrapolationClassifier
 from holdfast.estimators.group_dro import GroupDROClassifier, OracleClassifier
 from holdfast.estimators.irm import IRMClassifier
 from holdfast.estimators.pi import PIClassifier
@@ -17,6 +18,7 @@ from holdfast.estimators.vrex import VRExClassifier
 METHODS: Mapping[str, type[StableClassifier]] = MappingProxyType(
     {
         "pi": PIClassifier,
+        "extrapolate": ExtrapolationClassifier,
         "erm": ERMClassifier,
         "balanced": BalancedClassifier,
         "irm": IRMClassifier,

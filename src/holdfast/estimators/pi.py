@@ -179,7 +179,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
                 predictions, training.y, training.environments, sample_weight=training.sample_weight
             )
         else:
-            probabilities = cross_probabilities(
+            probabilities, _ = cross_probabilities(
                 classifiers, training.X, training.y, len(self.classes_), sample_weight=training.sample_weight
             )
             self.partitions_ = partition_by_probability(

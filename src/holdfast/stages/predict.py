@@ -156,8 +156,8 @@ def cross_probabilities(
     n_classes: int,
     *,
     sample_weight: Weights | None = None,
-) -> NDArray[np.float64]:
-    """Return each judge's calibrated class probabilities for each row, shape (n_judges, n_rows, n_classes).
+) -> tuple[NDArray[np.float64], tuple[Calibration, ...]]:
+    """Return each judge's calibrated class probabilities for each row, (n_judges, n_rows, n_classes), and the maps.
 
     A judge's own rows are predicted out of fold, and these answers calibrate what it says about the others: a
     classifier that memorizes is near certain of everything otherwise, and one without probabilities only has scores.
@@ -165,6 +165,7 @@ def cross_probabilities(
     """
     n_rows = len(y)
     probabilities = np.full((len(classifiers), n_rows, n_classes), np.nan)
+    calibrations = []
     for judge, classifier in enumerate(classifiers):
         scores = np.full((n_rows, n_classes), np.nan)
         for estimator, rows in _unseen_rows(classifier, n_rows):
@@ -177,7 +178,8 @@ def cross_probabilities(
             calibration = calibrate(scores[own], y[own], weights, offsets=offsets)
         known = ~np.isnan(scores[:, 0])
         probabilities[judge, known] = calibration.probabilities(scores[known])
-    return probabilities
+        calibrations.append(calibration)
+    return probabilities, tuple(calibrations)
 
 
 def _unseen_rows(classifier: EnvironmentClassifier, n_rows: int) -> list[tuple[Any, Rows]]:

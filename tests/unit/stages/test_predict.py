@@ -44,7 +44,7 @@ def test_own_rows_are_unknown_without_folds(two_sites):
     X, y, labels = two_sites
     classifiers = fit(LogisticRegression(), X, y, labels)
     assert (cross_predict(classifiers, X, y)[0, :20] == -1).all()
-    assert np.isnan(cross_probabilities(classifiers, X, y, 2)[0, :20]).all()
+    assert np.isnan(cross_probabilities(classifiers, X, y, 2)[0][0, :20]).all()
 
 
 def test_own_rows_are_predicted_out_of_fold():
@@ -78,7 +78,7 @@ def test_probabilities_cover_labels_that_an_environment_lacks():
     y = np.array([0, 1, 0, 1, 0, 1, 0, 1, 2, 0, 1, 2])
     with pytest.warns(UnseenLabelWarning, match=r"a \(never 2\): some labels are unseen there"):
         classifiers = fit(LogisticRegression(), X, y, np.repeat(["a", "b"], 6))
-    probabilities = cross_probabilities(classifiers, X, y, 3)
+    probabilities, _ = cross_probabilities(classifiers, X, y, 3)
     assert (probabilities[0, 6:, 2] < 2e-3).all()
     np.testing.assert_allclose(probabilities[0, 6:].sum(axis=1), 1.0)
 
@@ -88,7 +88,7 @@ def test_probabilities_are_calibrated_out_of_fold():
     generator = np.random.default_rng(0)
     X, y = generator.normal(size=(600, 3)), generator.integers(2, size=600)
     classifiers = fit(DecisionTreeClassifier(random_state=0), X, y, np.repeat([0, 1], 300), n_folds=2)
-    probabilities = cross_probabilities(classifiers, X, y, 2)
+    probabilities, _ = cross_probabilities(classifiers, X, y, 2)
     assert np.isfinite(probabilities).all()
     assert np.abs(probabilities - 0.5).max() < 0.15
 
@@ -99,7 +99,7 @@ def test_scores_of_a_linear_svm_become_probabilities():
     y = generator.integers(2, size=600)
     X = generator.normal(size=(600, 2)) + y[:, None]
     classifiers = fit(LinearSVC(), X, y, np.repeat([0, 1], 300), n_folds=3)
-    p = cross_probabilities(classifiers, X, y, 2)[0, 300:, 1]
+    p = cross_probabilities(classifiers, X, y, 2)[0][0, 300:, 1]
     assert abs(p.mean() - y[300:].mean()) < 0.06
     assert abs(p[p > 0.8].mean() - y[300:][p > 0.8].mean()) < 0.1
 
