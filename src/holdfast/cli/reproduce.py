@@ -15,6 +15,7 @@ from holdfast.cli.sweep import DataOption
 from holdfast.cli.sweeping import (
     MarkdownOption,
     RecordsOption,
+    RetoldOption,
     end,
     format_seconds,
     showing_progress,
@@ -49,9 +50,7 @@ def reproduce(
     figures: Annotated[
         Path | None, typer.Option("--figures", help="Also write tables and figures, one file each.", metavar="DIR")
     ] = None,
-    retold: Annotated[
-        Path | None, typer.Option("--from", help="Run nothing: the tables of these compact records.", metavar="FILE")
-    ] = None,
+    retold: RetoldOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a table or figure of the paper again, and compare.

@@ -13,6 +13,7 @@ from holdfast.cli.sweeping import (
     MarkdownOption,
     ProcessesOption,
     RecordsOption,
+    RetoldOption,
     end,
     format_seconds,
     showing_progress,
@@ -21,8 +22,13 @@ from holdfast.cli.sweeping import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.experiments.grids import Experiment, PlannedRun
-    from holdfast.experiments.store import RunStore
+
+    Reader = Callable[[str], dict[str, Any] | None]
+
+TUNED = "tuned on validation, scored on the test rows"
 
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Folder of the data sets' files (default: $HOLDFAST_DATA).", metavar="DIR")
@@ -31,12 +37,15 @@ DataOption = Annotated[
 
 def sweep(
     file: Annotated[Path, typer.Argument(help="An experiment file (TOML).", metavar="FILE")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the records; finished runs are kept.", metavar="DIR")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for the records; finished runs are kept.", metavar="DIR")
+    ] = Path("holdfast-sweep"),
     data: DataOption = None,
     jobs: ProcessesOption = 1,
     ray: Annotated[bool, typer.Option("--ray", help="Make the runs on a Ray cluster.")] = False,
     records: RecordsOption = None,
     markdown: MarkdownOption = None,
+    retold: RetoldOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the grid and how long it will take.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,6 +62,9 @@ def sweep(
     if dry_run:
         _show_grid(experiment, out, jobs, as_json=as_json)
         return
+    if retold is not None:
+        _retell(experiment, retold, markdown, as_json=as_json)
+        return
     store = RunStore(out)
     with showing_progress() as tell:
         if ray:
@@ -61,12 +73,12 @@ def sweep(
             result = run_on_ray(experiment.runs, store, folder=data, tell=tell)
         else:
             result = run_all(experiment.runs, store, folder=data, jobs=jobs, tell=tell)
-    rows = _best(experiment, store)
+    rows = _best(experiment, store.read)
     if records is not None:
         found = [store.read(run.config.identity) for run in experiment.runs]
         write_records([record for record in found if record is not None], records)
     if markdown is not None and rows:
-        write_markdown([(f"{experiment.name}: tuned on validation", rows)], markdown)
+        write_markdown(f"{experiment.name}: {TUNED}", rows, markdown)
     if as_json:
         failures = [{"identity": run.config.identity, "name": run.name, "error": text} for run, text in result.failures]
         counts = {"n_runs": result.n_runs, "n_done": result.n_done, "n_made": result.n_made}
@@ -74,7 +86,7 @@ def sweep(
     else:
         print(f"{experiment.name}: {result.n_done} of {result.n_runs} runs are done, {result.n_made} of them made now.")
         if rows:
-            print_table("Tuned on validation, test accuracy", list(rows[0]), [list(row.values()) for row in rows])
+            print_table(TUNED, list(rows[0]), [list(row.values()) for row in rows])
     end(result, out)
 
 
@@ -103,7 +115,20 @@ def _line(run: PlannedRun) -> list[Any]:
     return [run.config.identity, run.name, settings]
 
 
-def _best(experiment: Experiment, store: RunStore) -> list[dict[str, Any]]:
+def _retell(experiment: Experiment, path: Path, markdown: Path | None, *, as_json: bool) -> None:
+    """Show what compact records of the experiment's runs tell."""
+    from holdfast.experiments.reproducing import read_compact
+
+    rows = _best(experiment, read_compact(path).get)
+    if markdown is not None:
+        write_markdown(f"{experiment.name}: {TUNED}", rows, markdown)
+    if as_json:
+        print_json({"experiment": experiment.name, "best": rows})
+    elif rows:
+        print_table(TUNED, list(rows[0]), [list(row.values()) for row in rows])
+
+
+def _best(experiment: Experiment, read: Reader) -> list[dict[str, Any]]:
     """Return for each method and setting the point with the best mean selection value, and its test score."""
     from holdfast.experiments.tuning import tune
 
@@ -120,5 +145,5 @@ def _best(experiment: Experiment, store: RunStore) -> list[dict[str, Any]]:
             "selection": best.selection,
             "settings": ", ".join(f"{key}={value}" for key, value in best.point.items()),
         }
-        for best in tune(experiment.runs, store.read)
+        for best in tune(experiment.runs, read)
     ]

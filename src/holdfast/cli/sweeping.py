@@ -28,6 +28,10 @@ MarkdownOption = Annotated[
     Path | None, typer.Option("--markdown", help="Also write the tables as Markdown.", metavar="FILE")
 ]
 
+RetoldOption = Annotated[
+    Path | None, typer.Option("--from", help="Run nothing: the tables of these compact records.", metavar="FILE")
+]
+
 
 @contextmanager
 def showing_progress() -> Iterator[Callable[[Progress], None]]:
@@ -92,12 +96,12 @@ def write_tables(tables: Iterable[ReportTable], path: Path) -> None:
     write_bytes(path, ("\n\n".join(map(to_markdown, tables)) + "\n").encode())
 
 
-def write_markdown(titled: Iterable[tuple[str, list[dict[str, Any]]]], path: Path) -> None:
-    """Write rows of named values as Markdown tables under their titles."""
+def write_markdown(title: str, rows: list[dict[str, Any]], path: Path) -> None:
+    """Write rows of named values as a Markdown table under its title."""
     from holdfast.reports.tables import Table
 
-    tables = [Table(title, tuple(rows[0]), tuple(tuple(row.values()) for row in rows)) for title, rows in titled]
-    write_tables(tables, path)
+    columns = tuple(rows[0]) if rows else ()
+    write_tables([Table(title, columns, tuple(tuple(row.values()) for row in rows))], path)
 
 
 def _plain(value: Any) -> Any:

@@ -72,17 +72,25 @@ def retell(target: str, path: Path) -> Reproduction:
     path : Path
         JSON lines of compact records.
     """
-    try:
-        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        by_identity = {record["identity"]: _restored(record) for record in records}
-        n_seeds = max(record["config"].get("seed", 0) for record in records) + 1
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise ConfigError(f"{path} does not hold records as JSON lines ({problem}). Check the path.") from problem
+    by_identity = read_compact(path)
+    n_seeds = max(record["config"].get("seed", 0) for record in by_identity.values()) + 1
     options = Options(n_seeds=n_seeds, recorded=tuple(by_identity.values()))
     plan = TARGETS[target].plan(options)
     known = [run for run in plan.runs if run.config.identity in by_identity]
     result = SweepResult(len(plan.runs), len(known), 0)
     return _compare(target, options, plan, lambda config: by_identity.get(config.identity), result)
+
+
+def read_compact(path: Path) -> dict[str, Record]:
+    """Return the compact records of a file, by identity."""
+    try:
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        found = {record["identity"]: _restored(record) for record in records}
+        if not all(isinstance(record["config"], dict) for record in records) or not records:
+            raise ValueError("no records")
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise ConfigError(f"{path} does not hold records as JSON lines ({problem}). Check the path.") from problem
+    return found
 
 
 def _compare(target: str, options: Options, plan: Plan, read: Reader, result: SweepResult) -> Reproduction:
