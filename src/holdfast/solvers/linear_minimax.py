@@ -29,6 +29,7 @@ OTHERS = 0.1  # share of the other groups in the curvature after a step that had
 MAX_STALLED = 5  # iterations without a lower objective or a higher bound
 WORKING_GROUPS = 128  # of the largest risks; the others are only evaluated
 WORKING_GROUPS_WIDE = 32  # when every one of them costs a system of conjugate gradients
+MOST_TOLD = 64  # groups whose risks the history has; of more it has the worst one's
 BOX = 1e3  # without a penalty the certificate covers coefficients up to so many times those found
 
 log = logging.getLogger(__name__)
@@ -102,7 +103,14 @@ def minimize_worst_case(
         q, point = _next_point(problem, point, model, tolerance)
         if point.objective < best.point.objective:
             best.point = point
-        best.history.append({"iteration": iteration, "worst_case_risk": float(best.point.risks.max()), "gap": best.gap})
+        entry: dict[str, Any] = {
+            "iteration": iteration,
+            "worst_case_risk": float(best.point.risks.max()),
+            "gap": best.gap,
+        }
+        if n_groups <= MOST_TOLD:
+            entry["group_risks"] = best.point.risks.tolist()
+        best.history.append(entry)
         log.debug("iteration %d: objective %.6g, gap %.2g", iteration, best.point.objective, best.gap)
         is_stalled = (best.point.objective, best.lower_bound) == before
         n_stalled = n_stalled + 1 if is_stalled else 0

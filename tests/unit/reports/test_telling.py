@@ -165,6 +165,22 @@ def test_reweighting_shows_every_group(toy):
     assert risks.marked == max(last, key=last.get)
 
 
+def test_the_exact_solver_shows_every_group(fitted):
+    """The history of the convex solver has every group's risk, which ends where the group's risk does."""
+    risks, gap = risk_curves(fitted)
+    last = {line.name: line.y[-1] for line in risks.lines}
+    assert last == pytest.approx(dict(zip([group.name for group in fitted.groups_], fitted.group_risks_, strict=True)))
+    assert (gap.title, gap.log) == ("Distance to the optimum", True)
+
+
+def test_ridge_shows_risks_in_the_units_of_its_target(toy):
+    """Squared errors are told as they are, not of the scaled target that the solver works with."""
+    y = 10.0 * toy.train.y
+    model = PIRegressor().fit(toy.train.X, y, environments=toy.train.environments)
+    risks = risk_curves(model)[0]
+    assert max(line.y[-1] for line in risks.lines) == pytest.approx(model.worst_case_risk_)
+
+
 def test_networks_show_every_group(toy):
     """The history of a network has every group's mean risk in each epoch."""
     network = NeuralClassifier("linear", max_epochs=2, steps_per_epoch=3, device="cpu", random_state=0)
