@@ -44,6 +44,13 @@ def test_sweep_makes_each_run_once(holdfast, file, tmp_path):
     assert again.out.startswith("small: 4 of 4 runs are done, 0 of them made now.")
 
 
+def test_what_is_finished_can_be_shown(holdfast, file, tmp_path):
+    """Nothing is made; the counts say how far it is."""
+    outcome = holdfast("sweep", file, "--out", tmp_path / "out", "--finished")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == "small: 0 of 4 runs are done, 0 of them made now.\n"
+
+
 def test_failed_runs_are_listed_and_the_exit_code_is_1(holdfast, file, tmp_path):
     """A run that cannot be made is named at the end; the others are done."""
     file.write_text(TOY + '[[methods]]\nname = "IRM"\nmethod = "irm"\n')

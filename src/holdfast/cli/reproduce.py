@@ -13,6 +13,7 @@ from holdfast.cli.options import JsonOption
 from holdfast.cli.output import note, print_json, print_table, print_text
 from holdfast.cli.sweep import DataOption
 from holdfast.cli.sweeping import (
+    FinishedOption,
     MarkdownOption,
     RecordsOption,
     RetoldOption,
@@ -45,6 +46,7 @@ def reproduce(
         int | None,
         typer.Option("--jobs", help="Processes, each with one thread (default: 1; quick: none but this).", min=0),
     ] = None,
+    finished: FinishedOption = False,
     records: RecordsOption = None,
     markdown: MarkdownOption = None,
     figures: Annotated[
@@ -70,7 +72,7 @@ def reproduce(
         options = Options(data, quick, seeds or (1 if quick else 3))
         n_processes = (0 if quick else 1) if jobs is None else jobs
         with showing_progress() as tell:
-            result = run_target(target, options, RunStore(out), jobs=n_processes, tell=tell)
+            result = run_target(target, options, RunStore(out), jobs=n_processes, finished=finished, tell=tell)
     if records is not None:
         write_records(result.records, records)
     if markdown is not None:

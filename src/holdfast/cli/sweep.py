@@ -10,6 +10,7 @@ import typer
 from holdfast.cli.options import JsonOption
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.sweeping import (
+    FinishedOption,
     MarkdownOption,
     ProcessesOption,
     RecordsOption,
@@ -43,6 +44,7 @@ def sweep(
     data: DataOption = None,
     jobs: ProcessesOption = 1,
     ray: Annotated[bool, typer.Option("--ray", help="Make the runs on a Ray cluster.")] = False,
+    finished: FinishedOption = False,
     records: RecordsOption = None,
     markdown: MarkdownOption = None,
     retold: RetoldOption = None,
@@ -54,7 +56,7 @@ def sweep(
     A run that is finished is never repeated: start again to go on. Several sweeps may share a folder. A run that fails
     is recorded, the others go on, and the exit code is 1.
     """
-    from holdfast.experiments.executing import run_all
+    from holdfast.experiments.executing import look_up, run_all
     from holdfast.experiments.grids import read_experiment
     from holdfast.experiments.store import RunStore
 
@@ -67,7 +69,9 @@ def sweep(
         return
     store = RunStore(out)
     with showing_progress() as tell:
-        if ray:
+        if finished:
+            result = look_up(experiment.runs, store)
+        elif ray:
             from holdfast.experiments.ray_cluster import run_on_ray
 
             result = run_on_ray(experiment.runs, store, folder=data, tell=tell)

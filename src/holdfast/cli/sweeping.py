@@ -28,6 +28,7 @@ MarkdownOption = Annotated[
     Path | None, typer.Option("--markdown", help="Also write the tables as Markdown.", metavar="FILE")
 ]
 
+FinishedOption = Annotated[bool, typer.Option("--finished", help="Make no run; show what is finished.")]
 RetoldOption = Annotated[
     Path | None, typer.Option("--from", help="Run nothing: the tables of these compact records.", metavar="FILE")
 ]

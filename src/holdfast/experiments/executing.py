@@ -150,6 +150,11 @@ def run_all(
     return tally.result()
 
 
+def look_up(runs: Sequence[PlannedRun], store: RunStore) -> SweepResult:
+    """Count the runs that are finished, and make none."""
+    return SweepResult(len(runs), sum(store.has(run.config.identity) for run in runs), 0)
+
+
 def _run_here(waiting: list[PlannedRun], store: RunStore, folder: Path | None, tally: Tally) -> None:
     """Make the runs one after the other in this process."""
     while waiting:

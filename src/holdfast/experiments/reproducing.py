@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.exceptions import ConfigError
-from holdfast.experiments.executing import Progress, SweepResult, run_all
+from holdfast.experiments.executing import Progress, SweepResult, look_up, run_all
 from holdfast.experiments.store import RunStore
 from holdfast.experiments.targets import TARGETS, Missing, Options, Plan, Reader, Record, Table
 
@@ -37,6 +37,7 @@ def reproduce(
     store: RunStore,
     *,
     jobs: int = 1,
+    finished: bool = False,
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> Reproduction:
     """Make a target's runs and compare them with the paper.
@@ -49,11 +50,16 @@ def reproduce(
         Where the data are, quick or full, how many seeds.
     store : RunStore
         Finished runs in it are used again.
+    finished : bool
+        Make no run: compare what is finished.
     jobs, tell
         As for `run_all`.
     """
     plan = TARGETS[target].plan(options)
-    result = run_all(plan.runs, store, folder=options.folder, jobs=jobs, tell=tell)
+    if finished:
+        result = look_up(plan.runs, store)
+    else:
+        result = run_all(plan.runs, store, folder=options.folder, jobs=jobs, tell=tell)
 
     @functools.cache
     def read_identity(identity: str) -> Record | None:
