@@ -75,7 +75,8 @@ class RunStore:
             if mine:
                 # Whoever opened the file in the meantime finds the record when it gets the lock.
                 if self.has(identity):
-                    lock.path.unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):  # some systems keep files that are open
+                        lock.path.unlink()
                 lock.release()
 
     def write(self, identity: str, record: dict[str, Any]) -> None:
