@@ -59,7 +59,7 @@ def format_seconds(seconds: float) -> str:
 
     Examples
     --------
-    >>> [format_seconds(value) for value in (5, 150, 7300)]
+    >>> [format_seconds(value) for value in (5, 150, 7320)]
     ['5 s', '2 min 30 s', '2 h 2 min']
     """
     whole = round(seconds)
