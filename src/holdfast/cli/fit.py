@@ -39,7 +39,8 @@ def fit(
     categorical: CategoricalOption = [],  # noqa: B006
     estimator: EstimatorOption = "logistic",
     method: Annotated[
-        str, typer.Option("--method", help="pi, extrapolate, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME")
+        str,
+        typer.Option("--method", help="pi, extrapolate, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME"),
     ] = "pi",
     halves: Annotated[str, typer.Option("--halves", help="For pi: hard or soft.", metavar="KIND")] = "hard",
     environment_by: PeriodOption = None,
