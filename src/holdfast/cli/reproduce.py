@@ -162,4 +162,4 @@ def _report_table(table: Table) -> Any:
         return value
 
     rows = tuple(tuple(cell(value) for value in row) for row in table.rows)
-    return ReportTable(table.title, table.columns, rows, table.note)
+    return ReportTable(table.title, table.columns, rows, table.note, table.digits)

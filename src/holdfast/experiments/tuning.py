@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.experiments.grids import PlannedRun
 from holdfast.storage import canonical_json
 
-_COMMON = ("dataset", "dataset_options", "estimator", "method", "seed")
+_COMMON = ("dataset", "dataset_options", "estimator", "method", "seed", "selection", "validations")
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     note: str = ""
+    digits: int = 3  # behind the point
     is_map: bool = False  # a number in percent for each pair of row and column, to be drawn as a heat map
 
 

@@ -118,7 +118,8 @@ def report_table2(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
         lines.append(line)
     columns = ("data set", "rows", "paper", "ours", "difference", "seeds")
     note = f"Judges are selected by other_environments. {_note(options, plan, read)}"
-    return {"rows": lines, "tables": [Table("Correlation of unstable feature and label", columns, tuple(rows), note)]}
+    table = Table("Correlation of unstable feature and label", columns, tuple(rows), note.strip(), digits=4)
+    return {"rows": lines, "tables": [table]}
 
 
 def _half(record: Record, half: str) -> dict[str, Any]:
