@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/training_step.py [--quick] [--threads 1]
 
 4 groups × 50 rows of 10 × 28 × 28, the paper's CNN, Adam. The reference is fp32 with contiguous tensors, a DataLoader
-with a batch sampler for each group, one forward of all groups together, the maximum of the group losses and one backward
-through everything. Both sides are timed by turns in one process, in processor time and on the clock.
+with a batch sampler for each group, one forward of all groups, the maximum of the group losses and one backward through
+everything. Both sides are timed by turns in one process, in processor time and on the clock.
 """
 
 from __future__ import annotations
