@@ -130,7 +130,7 @@ def test_notes_say_what_is_left_out_or_guessed(holdfast, tmp_path):
         ({}, ["--environment", "sight"], "has no column 'sight'. Did you mean 'site'?"),
         ({}, ["--estimator", "logstic"], "There is no estimator 'logstic'. Did you mean 'logistic'?"),
         ({}, ["--method", "grup_dro"], "There is no method 'grup_dro'. Did you mean 'group_dro'?"),
-        ({}, ["--method", "oracle"], "There is no method 'oracle'. It may be 'pi', 'erm'"),
+        ({}, ["--method", "oracle"], "There is no method 'oracle'. It may be 'pi', 'extrapolate', 'erm'"),
         ({}, ["--halves", "medium"], "The 'halves' parameter of PIClassifier must be one of 'hard', 'soft'."),
         ({}, ["--label", "marker"], "Label column 'marker' holds decimal numbers such as 0.5, so it is an amount"),
         ({}, ["--label", "site"], "Column 'site' cannot be both the label and an environment."),

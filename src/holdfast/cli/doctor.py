@@ -27,7 +27,7 @@ REQUIRED = {
     "safetensors": ("safetensors", "0.4.5"),
     "scikit-learn": ("sklearn", "1.7"),
     "scipy": ("scipy", "1.13"),
-    "skops": ("skops", "0.11"),
+    "skops": ("skops", "0.16"),
     "threadpoolctl": ("threadpoolctl", "3.1"),
     "torch": ("torch", "2.4"),
     "typer": ("typer", "0.16"),
