@@ -41,6 +41,11 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         fits for everything else.
     halves : "hard" or "soft"
         Rows cut by whether the judge is right, or every row in both halves, weighted by the judge's probability.
+    interpolation : "worst_case" or "invariant"
+        The least worst-case risk over all mixtures of the halves, as in the paper; or the one (geometric) mixture under
+        which the risk is the same in every environment, found by risks out of fold, which keeps what environments
+        share where the worst case is too harsh. The latter then is one fit of the estimator; `groups_` are the
+        environments, and `gap_` is the difference of their risks. Plain ERM, with a warning, where nothing differs.
     rounds : int
         Largest number of rounds of stages 1 and 2: each further one cuts the halves again, by judges that are already
         best in the worst half of their own environment, for a second unstable feature behind the first. It stops by
@@ -104,6 +109,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         *,
         solver: Literal["auto", "convex", "gradient", "reweight"] = "auto",
         halves: Literal["hard", "soft"] = "hard",
+        interpolation: Literal["worst_case", "invariant"] = "worst_case",
         rounds: int = 1,
         reweight_rounds: int = 20,
         objective: Literal["max", "online"] = "max",
@@ -117,6 +123,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         self.estimator = estimator
         self.solver = solver
         self.halves = halves
+        self.interpolation = interpolation
         self.rounds = rounds
         self.reweight_rounds = reweight_rounds
         self.objective = objective
@@ -166,7 +173,8 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
             return self._fit_alone(training, seeding, validation)
         estimator = self._base_estimator(training.X)
         # Before any work: an estimator that no solver fits is refused now, not after stage 1.
-        self.solver_ = choose_solver(estimator, self.solver)
+        if self.interpolation == "worst_case":
+            self.solver_ = choose_solver(estimator, self.solver)
 
         # Stage 1: one classifier for each environment, then ask each about the rows it was not fitted on.
         classifiers = self._fit_environments(estimator, training, seeding)
@@ -187,8 +195,9 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
             )
         self.accuracies_ = accuracy_matrix(predictions, training.y, training.environments, training.sample_weight)
 
-        # Stage 3: the least worst-case risk over all interpolations of the halves.
-        self._interpolate(estimator, training, seeding, n_classes=len(self.classes_), validation=validation)
+        # Stage 3: the least worst-case risk over all interpolations of the halves, or the invariant one.
+        interpolate = self._interpolate if self.interpolation == "worst_case" else self._interpolate_invariantly
+        interpolate(estimator, training, seeding, n_classes=len(self.classes_), validation=validation)
         return self
 
     def audit(
@@ -238,6 +247,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
     def _check_parameters(self) -> None:
         """Refuse values outside of what the parameters may be."""
         check_choice(self, "halves", ("hard", "soft"))
+        check_choice(self, "interpolation", ("worst_case", "invariant"))
         check_choice(self, "objective", ("max", "online"))
         if self.halves == "soft" and self.n_folds < 2:
             raise ParameterError("halves='soft' needs probabilities out of fold. Set n_folds to 2 or more.")
@@ -245,6 +255,8 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
             raise ParameterError(
                 f"The 'rounds' parameter of PIClassifier must be an integer >= 1. Got {self.rounds!r} instead."
             )
+        if self.rounds > 1 and self.interpolation != "worst_case":
+            raise ParameterError("The 'rounds' parameter of PIClassifier above 1 needs interpolation='worst_case'.")
         if self.rounds > 1 and self.halves != "hard":
             raise ParameterError(
                 "The 'rounds' parameter of PIClassifier above 1 needs halves='hard'. Set one of the two."

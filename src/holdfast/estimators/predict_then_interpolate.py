@@ -73,6 +73,27 @@ class PredictThenInterpolate(StableEstimator):
         self._keep(solution)
         self._score_validation(validation)
 
+    def _interpolate_invariantly(
+        self, estimator: Any, training: TrainingRows, seeding: Seeding, *, n_classes: int | None, validation: Any
+    ) -> None:
+        """Fit where the risk is the same in every environment, and keep what was found."""
+        from holdfast.solvers.invariant import solve_invariant
+
+        solution = solve_invariant(
+            estimator,
+            training.X,
+            training.y,
+            training.environments,
+            n_classes=n_classes or 0,
+            seeding=seeding,
+            sample_weight=training.sample_weight,
+            folds=max(self.n_folds, 2) if training.folds is None else training.folds,
+            n_jobs=self.n_jobs,
+        )
+        self.groups_, self.rounds_ = _environment_groups(training), 1
+        self._keep(solution)
+        self._score_validation(validation)
+
     def _refine(
         self, estimator: Any, training: TrainingRows, seeding: Seeding, n_classes: int | None
     ) -> tuple[list[Group], int]:

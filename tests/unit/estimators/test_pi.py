@@ -18,6 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import ERMClassifier, GroupDROClassifier, NeuralClassifier, PIClassifier
 from holdfast.datasets import load_dataset
+from holdfast.datasets.gaussian import stable_columns
 from holdfast.exceptions import (
     AllMistakenWarning,
     ConstantJudgeWarning,
@@ -276,6 +277,27 @@ def test_soft_halves_hold_every_row_twice():
         np.testing.assert_allclose(partition.correct_weights + partition.mistaken_weights, 1.0)
 
 
+@pytest.mark.parametrize(
+    "estimator", [None, RandomForestClassifier(40, min_samples_leaf=5)], ids=["logistic", "forest"]
+)
+def test_invariant_interpolation_keeps_a_noisy_stable_feature(estimator):
+    """Where the worst case is near constant, the invariant mixture closes half of the gap to the stable columns."""
+    data = load_dataset("gaussian", n_environments=3, n_classes=3, n_rows=1000, seed=1)
+    turned = data.test.environments == "flipped"
+    train, test = (data.train.X, data.train.y), (data.test.X[turned], data.test.y[turned])
+    model = PIClassifier(estimator, interpolation="invariant", random_state=0)
+    reached = model.fit(*train, environments=data.train.environments).score(*test)
+    erm = ERMClassifier(estimator, random_state=0).fit(*train).score(*test)
+    columns = stable_columns(3)
+    limit = (
+        ERMClassifier(estimator, random_state=0).fit(train[0][:, columns], train[1]).score(test[0][:, columns], test[1])
+    )
+    assert reached > erm + 0.5 * (limit - erm)
+    assert model.solver_ == "invariant"
+    assert [group.name for group in model.groups_] == [str(label) for label in model.environments_]
+    assert len(model.partitions_) == 6
+
+
 def two_unstable(n_rows=4000, agreements=((0.95, 0.9), (0.8, 0.7)), stable=0.65, seed=0):
     """Return one stable and two unstable columns in -1/+1, the first unstable one stronger."""
     generator = np.random.default_rng(seed)
@@ -315,6 +337,11 @@ def test_refinement_stops_when_nothing_changes():
     ("parameters", "message"),
     [
         ({"rounds": 0}, "The 'rounds' parameter of PIClassifier must be an integer >= 1. Got 0 instead"),
+        ({"rounds": 2, "interpolation": "invariant"}, "above 1 needs interpolation='worst_case'"),
+        (
+            {"interpolation": "best"},
+            "The 'interpolation' parameter of PIClassifier must be one of",
+        ),
         ({"rounds": 2, "halves": "soft"}, "The 'rounds' parameter of PIClassifier above 1 needs halves='hard'"),
     ],
 )
