@@ -22,6 +22,15 @@ def test_fit_reports_stages_in_80_columns(holdfast, hospitals, tmp_path):
     assert "Stage 3 (convex): worst-case risk" in outcome.out
 
 
+def test_fit_past_the_worst_case(holdfast, hospitals, tmp_path):
+    """--interpolation invariant reports the environments' risks and how much they differ."""
+    options = [*hospitals.fit_options, "--drop", "note", "--interpolation", "invariant", "--out", tmp_path / "m"]
+    result = holdfast("fit", hospitals.train, *options, "--json").json
+    assert result["solver"] == "invariant"
+    assert [group["name"] for group in result["groups"]] == ["Boston", "Chicago"]
+    assert load_model(tmp_path / "m")["classifier"].interpolation == "invariant"
+
+
 def test_fit_prints_one_json_object(holdfast, hospitals, tmp_path):
     """The same as values: environments, accuracies, partitions, groups, risks."""
     result = holdfast(

@@ -43,6 +43,9 @@ def fit(
         typer.Option("--method", help="pi, extrapolate, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME"),
     ] = "pi",
     halves: Annotated[str, typer.Option("--halves", help="For pi: hard or soft.", metavar="KIND")] = "hard",
+    interpolation: Annotated[
+        str, typer.Option("--interpolation", help="For pi: worst_case or invariant.", metavar="KIND")
+    ] = "worst_case",
     environment_by: PeriodOption = None,
     report: ReportOption = None,
     seed: SeedOption = 0,
@@ -63,7 +66,8 @@ def fit(
     from holdfast.cli.tabular import check_period, read_training
 
     entry = find(ESTIMATORS, estimator, "estimator")
-    classifier = make_method(method, make_estimator(estimator), halves=halves, random_state=seed, n_jobs=jobs)
+    settings = {"halves": halves, "interpolation": interpolation, "random_state": seed, "n_jobs": jobs}
+    classifier = make_method(method, make_estimator(estimator), **settings)
     check_period(environment_by)
     check_folder(out, overwrite=overwrite)  # before hours of fitting
     if report is not None:

@@ -100,7 +100,10 @@ def _print_groups(summary: dict[str, Any]) -> None:
     rows = [[g["name"], g["n_rows"], g["risk"], g["weight"]] for g in groups]
     title = f"Stage 3 ({summary['solver']}): worst-case risk {summary['worst_case_risk']:.4f}"
     gap = summary["gap"]
-    title += f", at most {gap:.1g} above the optimum" if gap == gap else ""  # NaN: no certificate
+    if summary["solver"] == "invariant":
+        title += f", the environments' risks differ by {gap:.2f}"
+    elif gap == gap:  # NaN: no certificate
+        title += f", at most {gap:.1g} above the optimum"
     print_table(title, ["group", "rows", "risk", "weight"], rows[:MOST_ROWS])
     _print_rest(rows)
 
