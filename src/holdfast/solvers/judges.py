@@ -2,7 +2,7 @@
 
 Judges are joint where the rows allow it: one classifier of all rows, with the environment as further columns, is asked
 what it would say in each environment. Whatever the environments share is then fitted once, from all rows, and cancels
-in their differences instead of adding two errors. Where those columns change nothing (linear models, naive Bayes) or
+in their differences instead of adding two errors. Where such columns can only shift the answers (linear models) or
 cannot be added (texts, frames, images), one classifier is fitted for each environment, and one for all.
 """
 
@@ -32,7 +32,6 @@ from holdfast.fitting import (
 from holdfast.seeding import Seeding
 
 Array = NDArray[np.float64]
-ALIKE = 1e-3  # judges whose answers differ by less, in units of the answers' own spread, say the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,15 +85,9 @@ def out_of_fold_evidence(
     settings = (estimator, X, y_codes, codes, weights, deals, n_classes, seeding, n_jobs)
     if joint and _can_add_columns(estimator, X):
         answers, probable = _ask(*settings, joint=True)
-        pooled = answers.mean(axis=0)
-        scores = _as_scores(answers, probable)
-        apart = scores - scores.mean(axis=0)
-        apart -= apart.mean(axis=(1, 2), keepdims=True)
-        apart -= apart.mean(axis=1, keepdims=True)  # an offset alone is no difference in what is learned
-        if apart.std() > ALIKE * scores.std():
-            pooled = _as_scores(pooled, probable)
-            _forget_unseen(scores, pooled, y_codes, codes)
-            return Evidence(pooled, scores, joint=True, are_probabilities=probable)
+        scores, pooled = _as_scores(answers, probable), _as_scores(answers.mean(axis=0), probable)
+        _forget_unseen(scores, pooled, y_codes, codes)
+        return Evidence(pooled, scores, joint=True, are_probabilities=probable)
     answers, probable = _ask(*settings, joint=False)
     scores = _as_scores(answers, probable)
     _forget_unseen(scores[:-1], scores[-1], y_codes, codes)
