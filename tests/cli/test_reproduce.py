@@ -45,6 +45,13 @@ def test_toy_reaches_the_papers_values(holdfast, out):
     assert accuracy == pytest.approx({"ERM": 0.0, "DRO": 0.0, "PI": 0.8, "oracle": 0.8})
 
 
+def test_a_reproduction_writes_a_page(holdfast, out, tmp_path):
+    """--report writes one HTML file with the target's tables."""
+    page = tmp_path / "toy.html"
+    assert holdfast("reproduce", "toy", "--out", out, "--report", page).code == 0
+    assert "Correlation of x2 and y" in page.read_text(encoding="utf-8")
+
+
 def test_table2_as_json(holdfast, out, tmp_path):
     """Rows carry the four correlations; compact records and Markdown are written beside them."""
     options = ("--records", tmp_path / "records.jsonl", "--markdown", tmp_path / "table.md")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import JsonOption
+from holdfast.cli.options import JsonOption, ReportOption
 from holdfast.cli.output import note, print_json, print_table, print_text
+from holdfast.cli.reported import check_page
 from holdfast.cli.sweep import DataOption
 from holdfast.cli.sweeping import (
     FinishedOption,
@@ -52,6 +53,7 @@ def reproduce(
     figures: Annotated[
         Path | None, typer.Option("--figures", help="Also write tables and figures, one file each.", metavar="DIR")
     ] = None,
+    report: ReportOption = None,
     retold: RetoldOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -66,6 +68,8 @@ def reproduce(
 
     if target not in TARGETS:
         raise ConfigError(f"There is no target {target!r}. Known are {', '.join(TARGETS)}.")
+    if report is not None:
+        check_page(report, option="--report", overwrite=True)  # a second call tells more of the same
     if retold is not None:
         result = retell(target, retold)
     else:
@@ -79,6 +83,8 @@ def reproduce(
         write_tables([_report_table(table) for table in result.tables], markdown)
     if figures is not None and result.records:
         _write_figures(result, figures)
+    if report is not None and result.records:
+        _write_report(result, report)
     if as_json:
         print_json(_as_json(result))
     else:
@@ -124,6 +130,14 @@ def _text(cell: Any) -> Any:
         digits = 2 if abs(mean) > 1.5 else 4
         return f"{mean:.{digits}f}" + ("" if math.isnan(spread) else f" ± {spread:.{digits}f}")
     return cell
+
+
+def _write_report(result: Reproduction, file: Path) -> None:
+    """Write one page: the tables with the paper's numbers, training curves, comparisons, every run."""
+    from holdfast.reports import runs_story, write_report
+
+    tables = [_report_table(table) for table in result.tables]
+    write_report(runs_story(result.records, title=result.title, tables=tables), file)
 
 
 def _write_figures(result: Reproduction, folder: Path) -> None:
