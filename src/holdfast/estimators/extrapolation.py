@@ -1,15 +1,14 @@
 """Predict, then extrapolate: from environments where a correlation is stronger to one where it is gone.
 
-With z_e(x, c) = log P_e(c|x) − log P_e(c), the evidence that environment e's judge sees, whatever two environments
-share cancels in z_j − z_i, and what is left is the unstable part. So L_a = mean_e z_e + a·sum_e v_e z_e, with v the
-direction in which the environments differ most, loses the unstable part at one a, and there its risk is the same in
-every environment. That a is found by risks out of fold; stage 1 is all the work.
+With z_e(x, c) = log P_e(c|x) of environment e's judge, whatever two environments share cancels in z_j − z_i, and what
+is left is the unstable part. So L_a = mean_e z_e + a·sum_e v_e z_e, with sum_e v_e = 0, loses the unstable part at one
+a, and there its risk is the same in every environment. Contrast and a are found by risks out of fold
+(`holdfast.solvers.steps`); stage 1 is all the work.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,33 +17,36 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from holdfast.calibration import Calibration, calibrate, class_scores
-from holdfast.environments import Environment, Weights, listed
+from holdfast.calibration import class_scores
+from holdfast.environments import listed
 from holdfast.estimators.base import StableClassifier, warn_single_environment
 from holdfast.estimators.erm import fit_erm
 from holdfast.estimators.reading import TrainingRows
-from holdfast.exceptions import IdenticalEnvironmentsWarning, ParameterError, PrevalenceWarning
+from holdfast.exceptions import ParameterError, PrevalenceWarning
 from holdfast.fitting import last_step
 from holdfast.seeding import RandomState, Seeding
+from holdfast.solvers.invariant import warn_of_verdict
+from holdfast.solvers.judges import Evidence, environment_codes
+from holdfast.solvers.steps import find_step
 from holdfast.stages.partition import accuracy_matrix
 from holdfast.stages.predict import cross_predict, cross_probabilities, fit_environment_classifiers
 
 Array = NDArray[np.float64]
-SPREAD_WEIGHT = 150.0  # of the variance of the environments' risks beside their mean
-LARGEST_STEP = 8.0  # in units of the direction's own spread: beyond, judges' noise is all that grows
-SIGNIFICANT = 2.0  # standard errors between the environments' risks below which nothing is extrapolated
-UNLIKE_PREVALENCE = 0.1
+UNLIKE_PREVALENCE = 0.25  # range of a class's share over environments from which on a warning is due
 
 
 @dataclass(frozen=True, eq=False)
 class Extrapolation:
-    """A direction over environments, and how far to go."""
+    """A contrast of environments, and how far to go along it."""
 
-    direction: Array  # (n_environments,) sum zero, in units of the direction's spread
-    coefficient: float  # a
-    mean_risk: float  # class-balanced, out of fold
-    spread: float  # standard deviation of the environments' risks there
-    evidence: float  # standard errors between the environments' risks without extrapolation
+    contrast: Array  # (n_environments,) v, sum zero, length one
+    coefficient: float  # a, in standard deviations of the contrast's scores
+    weights: Array  # (n_environments,) what each judge counts for in L_a
+    risks: Array  # (n_environments,) there: class-balanced, out of fold
+    mean_judge_risks: Array  # (n_environments,) at a = 0
+    difference: float  # standard errors between the environments' risks at a = 0
+    gain: float  # likelihood ratio of knowing the environment
+    skill: float  # share of the mean judge's skill that is left
 
 
 class ExtrapolatedClassifier(ClassifierMixin, BaseEstimator):
@@ -56,38 +58,26 @@ class ExtrapolatedClassifier(ClassifierMixin, BaseEstimator):
         One for each environment.
     scales, offsets : arrays of shape (n_environments,), (n_environments, n_classes)
         Their calibrations.
-    log_shares : array of shape (n_environments, n_classes)
-        Log class shares of the environments, taken out of the evidence.
     weights : array of shape (n_environments,)
-        What each environment's evidence counts: 1/n + a·v_e.
-    scale : float
-        One over the temperature of the sum.
-    log_prior : array of shape (n_classes,)
-        Log class shares put back in.
+        What each judge's log-probabilities count for.
+    scale, shift : float, array of shape (n_classes,)
+        The calibration of the sum.
     """
 
     def __init__(
-        self,
-        estimators: list[Any],
-        scales: Array,
-        offsets: Array,
-        log_shares: Array,
-        weights: Array,
-        scale: float,
-        log_prior: Array,
+        self, estimators: list[Any], scales: Array, offsets: Array, weights: Array, scale: float, shift: Array
     ) -> None:
         self.estimators = estimators
         self.scales = scales
         self.offsets = offsets
-        self.log_shares = log_shares
         self.weights = weights
         self.scale = scale
-        self.log_prior = log_prior
+        self.shift = shift
 
     @property
     def classes_(self) -> NDArray[np.intp]:
         """The codes."""
-        return np.arange(len(self.log_prior))
+        return np.arange(len(self.shift))
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -102,12 +92,12 @@ class ExtrapolatedClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Array:
         """Return probabilities, (n_rows, n_classes)."""
         total: Any = 0.0
-        parts = zip(self.estimators, self.scales, self.offsets, self.log_shares, self.weights, strict=True)
-        for estimator, scale, offsets, log_shares, weight in parts:
-            scores = class_scores(estimator, X, len(self.log_prior))
-            evidence = log_softmax(scale * scores + offsets, axis=1) - log_shares
-            total = total + weight * (evidence - evidence.mean(axis=1, keepdims=True))
-        return np.asarray(np.exp(log_softmax(self.scale * total + self.log_prior, axis=1)))
+        for estimator, scale, offsets, weight in zip(
+            self.estimators, self.scales, self.offsets, self.weights, strict=True
+        ):
+            judged = log_softmax(scale * class_scores(estimator, X, len(self.shift)) + offsets, axis=1)
+            total = total + weight * (judged - judged.mean(axis=1, keepdims=True))
+        return np.asarray(np.exp(log_softmax(self.scale * total + self.shift, axis=1)))
 
     def predict(self, X: Any) -> NDArray[np.intp]:
         """Return the most probable codes."""
@@ -138,7 +128,7 @@ class ExtrapolationClassifier(StableClassifier):
     environments_, environment_classifiers_, accuracies_, classes_
         As for `PIClassifier`.
     extrapolation_ : Extrapolation or None
-        Direction, coefficient, risk, spread and evidence; None where plain ERM was fitted.
+        Contrast, coefficient, risks and the evidence for it; None where plain ERM was fitted.
     estimator_ : fitted classifier over class codes
     """
 
@@ -221,109 +211,47 @@ class ExtrapolationClassifier(StableClassifier):
         probabilities, calibrations = cross_probabilities(
             judges, training.X, training.y, len(self.classes_), sample_weight=training.sample_weight
         )
-        log_shares = np.log(class_shares(training, len(self.classes_)))  # (n_environments, n_classes)
-        warn_of_prevalence(np.exp(log_shares), training.environments, self.classes_)
-        evidence = centered(np.log(probabilities) - log_shares[:, None, :])  # (n_environments, n_rows, n_classes)
-        found = find_extrapolation(evidence, training.y, training.environments, training.sample_weight)
-        if found.evidence < SIGNIFICANT:
-            warnings.warn(
-                f"the environments' risks differ by {found.evidence:.1f} standard errors: there is no evidence that "
-                "anything changes between them, and plain ERM is fitted. More rows, or environments that differ more, "
-                "would help.",
-                IdenticalEnvironmentsWarning,
-                stacklevel=4,
-            )
+        warn_of_prevalence(class_shares(training, len(self.classes_)), self.classes_)
+        judged = np.log(probabilities)  # (n_environments, n_rows, n_classes)
+        step = find_step(
+            Evidence(judged.mean(axis=0), judged, joint=False, are_probabilities=True),
+            training.y,
+            environment_codes(training.environments, training.n_rows),
+            sample_weight=training.sample_weight,
+            seeding=seeding,
+        )
+        if step.verdict != "moved":
+            warn_of_verdict(step, training.environments)
             return
-        n_environments = len(training.environments)
-        weights = np.full(n_environments, 1.0 / n_environments) + found.coefficient * found.direction
-        joined = np.einsum("e,enk->nk", weights, evidence)
-        balanced = balanced_weights(training.y, training.environments, training.sample_weight, len(self.classes_))
-        self.extrapolation_ = found
+        weights = step.pooled_weight / len(judged) + step.judge_weights
+        self.extrapolation_ = Extrapolation(
+            step.contrast,
+            step.size,
+            weights,
+            step.risks,
+            step.pooled_risks,
+            step.difference,
+            step.gain,
+            step.skill,
+        )
         self.estimator_ = ExtrapolatedClassifier(
             [judge.estimator for judge in judges],
             np.array([calibration.scale for calibration in calibrations]),
             np.stack([calibration.offsets for calibration in calibrations]),
-            log_shares,
             weights,
-            calibrate(joined, training.y, balanced).scale,
-            np.log(np.exp(log_shares).mean(axis=0)),
+            step.calibration.scale,
+            step.calibration.offsets,
         )
 
 
-def find_extrapolation(
-    evidence: Array, y: NDArray[np.intp], environments: Sequence[Environment], sample_weight: Weights | None = None
-) -> Extrapolation:
-    """Return how far to go along the environments' main difference for the same risk in all of them.
-
-    `evidence` has shape (n_environments, n_rows, n_classes): centered log-probabilities without the class shares, of
-    rows that the environment's judge was not fitted on. Risks are class-balanced, so that prevalence plays no part.
-    """
-    n_environments, _, n_classes = evidence.shape
-    weights = balanced_weights(y, environments, sample_weight, n_classes)
-    mean = evidence.mean(axis=0)
-    deviations = evidence - mean
-    moments = np.einsum("enk,fnk,n->ef", deviations, deviations, weights) / weights.sum()
-    direction = np.linalg.eigh(moments)[1][:, -1]
-    direction = direction - direction.mean()
-    difference = np.einsum("e,enk->nk", direction, evidence)
-    size = float(np.sqrt((weights[:, None] * difference**2).sum() / weights.sum()))
-    if size < 1e-9:
-        return Extrapolation(np.zeros(n_environments), 0.0, float("nan"), 0.0, 0.0)
-    direction, difference = direction / size, difference / size
-    risks, errors = _risks(mean, y, environments, weights)
-    contrast = direction - direction.mean()
-    evidence_at_zero = abs(contrast @ risks) / max(float(np.sqrt((contrast**2 * errors**2).sum())), 1e-12)
-    tried = []
-    for coefficient in np.linspace(-LARGEST_STEP, LARGEST_STEP, 65):
-        risks, _ = _risks(mean + coefficient * difference, y, environments, weights)
-        value = float(risks.mean() + SPREAD_WEIGHT * risks.var())
-        tried.append((value, float(coefficient), float(risks.mean()), float(risks.std())))
-    _, best, mean_risk, spread = min(tried)
-    return Extrapolation(direction, best, mean_risk, spread, float(evidence_at_zero))
-
-
-def _risks(
-    scores: Array, y: NDArray[np.intp], environments: Sequence[Environment], weights: Weights
-) -> tuple[Array, Array]:
-    """Return each environment's class-balanced risk at the best common temperature, and its standard error."""
-    calibration: Calibration = calibrate(scores, y, weights)
-    losses = -log_softmax(calibration.scale * scores, axis=1)[np.arange(len(y)), y]
-    risks, errors = [], []
-    for environment in environments:
-        share = weights[environment.rows] / weights[environment.rows].sum()
-        risk = float(share @ losses[environment.rows])
-        risks.append(risk)
-        errors.append(float(np.sqrt((share**2) @ (losses[environment.rows] - risk) ** 2)))
-    return np.array(risks), np.array(errors)
-
-
-def centered(evidence: Array) -> Array:
-    """Take the mean over classes out: only differences between classes are evidence."""
-    return np.asarray(evidence - evidence.mean(axis=-1, keepdims=True))
-
-
 def class_shares(training: TrainingRows, n_classes: int) -> Array:
-    """Return the class shares of each environment, (n_environments, n_classes), none of them zero."""
+    """Return the class shares of each environment, (n_environments, n_classes)."""
     weights = np.ones(training.n_rows) if training.sample_weight is None else training.sample_weight
-    counts = np.stack(
-        [np.bincount(training.y[e.rows], weights[e.rows], minlength=n_classes) + 0.5 for e in training.environments]
-    )
-    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+    counts = [np.bincount(training.y[e.rows], weights[e.rows], minlength=n_classes) for e in training.environments]
+    return np.stack([count / max(count.sum(), 1e-12) for count in counts])
 
 
-def balanced_weights(
-    y: NDArray[np.intp], environments: Sequence[Environment], sample_weight: Weights | None, n_classes: int
-) -> Weights:
-    """Return row weights under which every environment and every class in it counts the same."""
-    weights = np.ones(len(y)) if sample_weight is None else sample_weight.astype(np.float64)
-    result = np.zeros(len(y))
-    for environment in environments:
-        totals = np.bincount(y[environment.rows], weights[environment.rows], minlength=n_classes)
-        result[environment.rows] = weights[environment.rows] / np.maximum(totals, 1e-12)[y[environment.rows]]
-    return np.asarray(result * len(y) / result.sum())
-
-
-def warn_of_prevalence(shares: Array, environments: Sequence[Environment], classes: NDArray[Any]) -> None:
+def warn_of_prevalence(shares: Array, classes: NDArray[Any], *, stacklevel: int = 5) -> None:
     """Say where label frequencies differ much between environments."""
     unlike = [
         f"{classes[code]} ({shares[:, code].min():.0%} to {shares[:, code].max():.0%})"
@@ -332,8 +260,9 @@ def warn_of_prevalence(shares: Array, environments: Sequence[Environment], class
     ]
     if unlike:
         warnings.warn(
-            f"label frequencies differ between environments: {listed(unlike)}. Shares are taken out of the evidence "
-            "and risks are balanced over classes; at a new environment probabilities assume the mean of the shares.",
+            f"label frequencies differ between environments: {listed(unlike)}. Frequencies are taken out of the "
+            "comparison and risks are balanced over classes; at a new environment probabilities assume the frequencies "
+            "of all rows. If its own are known, multiply the odds accordingly.",
             PrevalenceWarning,
-            stacklevel=5,
+            stacklevel=stacklevel,
         )
