@@ -19,6 +19,7 @@ from holdfast import (
     IRMClassifier,
     LeaveOneEnvironmentOut,
     NeuralClassifier,
+    OracleClassifier,
     PIClassifier,
     PIRegressor,
     RGMClassifier,
@@ -32,12 +33,23 @@ SMALL_NETWORK = Pipeline(
         ("network", NeuralClassifier("mlp", max_epochs=2, steps_per_epoch=25, learning_rate=0.05)),
     ]
 )
+
+
+class ToldOracle(OracleClassifier):
+    """The oracle, told that the label itself is the attribute: the checks know of no attribute."""
+
+    def fit(self, X, y, *, sample_weight=None):
+        """Fit with the label as attribute."""
+        return super().fit(X, y, attribute=y, sample_weight=sample_weight)
+
+
 CHECKED = [
     PIClassifier(),
     PIClassifier(DecisionTreeClassifier(max_depth=4), reweight_rounds=3),
     ERMClassifier(),
     GroupDROClassifier(),
     GroupDROClassifier(DecisionTreeClassifier(max_depth=4), reweight_rounds=3),
+    ToldOracle(),
     BalancedClassifier(),
     ExtrapolationClassifier(),
     PIRegressor(),

@@ -174,12 +174,12 @@ class OracleClassifier(GroupDROClassifier):
             As for `GroupDROClassifier`.
         """
         check_choice(self, "form", ("agreement", "label_attribute"))
+        training = self._read_training(X, y, environments, sample_weight=sample_weight, folds=folds)
         if attribute is None:
             raise EnvironmentsError(
                 "OracleClassifier was not told the unstable attribute. Pass attribute=, for example "
                 "attribute=frame['color']; without such a column use PIClassifier, which needs none."
             )
-        training = self._read_training(X, y, environments, sample_weight=sample_weight, folds=folds)
         groups = agreement_groups if self.form == "agreement" else attribute_groups
         self._solve(training, groups(training, self.classes_, attribute), validation)
         return self
