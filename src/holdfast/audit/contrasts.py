@@ -111,15 +111,19 @@ def make_sides(
 def contrast(home: Side, away: Side, named: Sequence[int] = ()) -> Scores:
     """Compare both sides, beside what the `named` columns explain."""
     at_home, abroad = _fit(home, named), _fit(away, named)
-    variance_home = np.maximum(_within_labels(at_home.squares, at_home.between), abroad.judge)
+    rows_home = _within_labels(at_home.squares, at_home.between)
+    variance_home = np.maximum(rows_home, abroad.judge)
     variance_away = _within_labels(abroad.squares, abroad.between)
+    # A variance that a few folds told is known no better than they can tell it.
+    folds = len(home.weights) if away.fold_log_odds is None else len(away.fold_log_odds)
+    freedom_home = np.where(abroad.judge > rows_home, folds - 1, len(home.weights) - 1)
     variance = variance_home + variance_away
     total = _column_variance(home) + _column_variance(away)
     redundant = (at_home.spread + abroad.spread <= REDUNDANT * total) & (total > 0)
     usable = (variance > 0) & ~redundant & home.varies & away.varies
     safe = np.where(usable, variance, 1.0)
     statistic = np.where(usable, (abroad.score - at_home.score) / np.sqrt(safe), np.nan)
-    denominators = variance_home**2 / (len(home.weights) - 1) + variance_away**2 / (len(away.weights) - 1)
+    denominators = variance_home**2 / freedom_home + variance_away**2 / (len(away.weights) - 1)
     freedom = safe**2 / np.where(usable, denominators, 1.0)
     p_values = np.asarray(2 * student.sf(np.abs(statistic), freedom))
     return Scores(statistic, p_values, np.sqrt(variance), redundant)

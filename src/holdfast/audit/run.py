@@ -40,7 +40,7 @@ def audit_data(
     level: float = 0.05,
     correction: Literal["yekutieli", "hochberg"] = "yekutieli",
     n_permutations: int | Literal["auto"] = "auto",
-    n_folds: int = 5,
+    n_folds: int = 10,
     min_group_size: int = 30,
     min_count: int = 10,
     n_words: tuple[int, int] = (1, 2),
@@ -73,7 +73,7 @@ def audit_data(
         Exchanges of rows for the p values, made where Welch's test alone would name something; 0: none. "auto": 500,
         or 0 for very many rows.
     n_folds : int
-        Folds that keep a judge from predicting rows it has seen.
+        Folds that keep a judge from predicting rows it has seen, and tell how sure it is of itself.
     min_group_size : int
         Effective rows that an environment and a mistaken half must have.
     min_count : int
