@@ -63,8 +63,11 @@ def _report(key: str, published: Published, plan: Plan, read: Reader) -> dict[st
         full += _attribute_rows(method, records, published)
     order = sorted({row[0] for row in full}, key=lambda name: _erm_worst(full, name))
     short = {*order[:_N_SHOWN], _ENVIRONMENT[key]}
-    columns = ("attribute", "method", "paper: worst", "worst", "lowest rows", "paper: average", "average")
-    note = "Worst: the least accurate of the label × attribute cells; 'lowest rows' is how many rows it has."
+    columns = ("attribute", "method", "paper: worst", "worst", "95 %", "lowest rows", "paper: average", "average")
+    note = (
+        "Worst: the least accurate of the label × attribute cells; '95 %' is its bootstrap interval over test rows (the "
+        "mean of the seeds' bounds), 'lowest rows' the fewest rows that it has in any seed: few rows make it a rough number."
+    )
     return {
         "tables": [
             Table(
@@ -86,6 +89,7 @@ def _attribute_rows(method: str, records: list[Record], published: Published) ->
         worst = summarize(setting_values(records, "train", *paths, "worst"))
         average = summarize(setting_values(records, "train", *paths, "average"))
         printed = published.get(name, {}).get(method)
+        bounds = [summarize(setting_values(records, "train", *paths, end)).mean for end in ("worst_low", "worst_high")]
         smallest = min(r["settings"]["train"]["test"]["attributes"][name]["worst_rows"] for r in records)
         rows.append(
             (
@@ -93,6 +97,7 @@ def _attribute_rows(method: str, records: list[Record], published: Published) ->
                 paper.METHODS[method],
                 None if printed is None else printed[0],
                 worst.cell(),
+                f"{bounds[0]:.0f}–{bounds[1]:.0f}",
                 smallest,
                 None if printed is None else printed[1],
                 average.cell(),

@@ -123,15 +123,15 @@ def make_run(key: str, method: str, options: Options, *, seed: int = 0, **settin
 
 
 def plan_methods(keys: Iterable[str], options: Options, methods: Mapping[str, str] | None = None) -> Plan:
-    """Return the authors' runs of all methods on the data sets that are there."""
+    """Return the authors' runs of all methods on the data sets that are there, seed by seed: what is cut is balanced."""
     runs, missing = [], []
     for key in keys:
         absent = find_missing(key, options)
         if absent is not None:
             missing.append(absent)
             continue
-        for method in authors()[key]:
-            for seed in range(options.n_seeds):
+        for seed in range(options.n_seeds):
+            for method in authors()[key]:
                 name = f"{key} {(methods or {}).get(method, method)}"
                 runs.append(PlannedRun(name, make_run(key, method, options, seed=seed)))
     return Plan(tuple(runs), tuple(missing))
