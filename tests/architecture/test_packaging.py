@@ -37,6 +37,28 @@ def test_every_constraint_is_an_exact_version():
     assert [line for line in LINES if not re.fullmatch(r"[a-z0-9.-]+==[\w.]+( ; .+)?", line)] == []
 
 
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock", "requirements-cuda.lock"])
+def test_every_locked_version_is_the_pinned_one_and_has_hashes(name):
+    """The lock files add hashes to the pins, and nothing else; to renew them: scripts/lock."""
+    text = (ROOT / name).read_text(encoding="utf-8").replace(" \\\n    --hash=", " --hash=")
+    for line in text.splitlines()[1:]:
+        pin, *hashes = line.split(" --hash=")
+        assert pin.rstrip() in LINES
+        assert hashes != []
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", value) for value in hashes)
+
+
+def test_everything_the_scripts_install_is_locked():
+    """Core, tools and build backend are in the lock files by name; the libraries of CUDA are apart."""
+    for name, needed in (
+        ("requirements.lock", PROJECT["dependencies"]),
+        ("requirements-dev.lock", [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]),
+    ):
+        locked = {package_name(line) for line in (ROOT / name).read_text(encoding="utf-8").splitlines() if "==" in line}
+        assert {package_name(requirement) for requirement in [*needed, *BUILD["requires"], "editables"]} <= locked
+        assert not any(package.startswith(("nvidia", "cuda", "triton")) for package in locked)
+
+
 def test_torch_pin():
     """A bare torch pulls gigabytes; the pin is met by the CPU build too."""
     assert "torch==2.13.0" in LINES

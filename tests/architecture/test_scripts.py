@@ -18,7 +18,8 @@ case "$1 $2" in
     "-m venv") bin="${{@: -1}}/bin"; mkdir -p "$bin" && cp "$0" "$bin/python" && exec "$0" --make-scripts "$bin" ;;
     "--make-scripts "*) for name in holdfast lint-imports; do
         printf '#!/bin/sh\\necho "%s $*"\\n' "$name" >"$2/$name" && chmod +x "$2/$name"; done ;;
-    "-m pip") shift 2; case "$*" in *install*) echo "pip $*" >>"$LOG"; exit "${{PIP_STATUS:-0}}" ;; esac ;;
+    "-m pip") shift 2; case "$*" in *install*|*check*) echo "pip $*" >>"$LOG"; exit "${{PIP_STATUS:-0}}" ;; esac ;;
+    "-c import importlib.metadata"*) exit "${{CUDA_STATUS:-1}}" ;;
     "-c "*) exec {sys.executable!r} "$@" ;;
     "--version "*) echo "Python 3.11" ;;
     *) echo "python $*" ;;
@@ -33,8 +34,8 @@ class Checkout:
         self.root, self.log = folder / "a check out", folder / "log"
         shutil.copytree(ROOT / "scripts", self.root / "scripts")
         shutil.copytree(ROOT / ".ci", self.root / ".ci")
-        for name in ("pyproject.toml", "constraints.txt"):
-            shutil.copy(ROOT / name, self.root)
+        for path in (ROOT / "pyproject.toml", ROOT / "constraints.txt", *ROOT.glob("requirements*.lock")):
+            shutil.copy(path, self.root)
         self.python = folder / "stand in"
         self.python.write_text(STAND_IN, encoding="utf-8")
         self.python.chmod(0o755)
@@ -59,13 +60,14 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 def test_demo_installs_once(checkout):
-    """The first call installs the build backend and the package with the pins; the second installs nothing."""
+    """The first call installs what is locked, then the package alone; the second installs nothing."""
     first = checkout.run("scripts/demo", "--json")
     assert first.returncode == 0, first.stderr
     assert first.stdout == "holdfast demo --json\n"
     assert checkout.installed() == [
-        "pip --disable-pip-version-check install --quiet -c constraints.txt hatchling editables",
-        "pip --disable-pip-version-check install --quiet -c constraints.txt --no-build-isolation -e .",
+        "pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements.lock",
+        "pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation -e .",
+        "pip --disable-pip-version-check check",
     ]
     second = checkout.run("scripts/demo", "--json")
     assert (second.stdout, second.stderr) == ("holdfast demo --json\n", "")
@@ -83,7 +85,8 @@ def test_test_script_installs_the_tools_and_passes_arguments_on(checkout):
         "python /lint-imports",
         "python -m pytest -n 2 -k two words",
     ]
-    assert checkout.installed()[-1].endswith("-c constraints.txt --no-build-isolation -e .[dev]")
+    assert checkout.installed()[0].endswith("--no-deps --require-hashes -r requirements-dev.lock")
+    assert checkout.installed()[1].endswith("--no-deps --no-build-isolation -e .[dev]")
     checkout.run("scripts/demo")
     assert checkout.installed() == []
 
@@ -97,17 +100,35 @@ def test_the_tools_are_added_to_a_demo_installation(checkout):
     """An installation without tools does not satisfy the test script."""
     checkout.run("scripts/demo")
     checkout.run("scripts/test")
-    assert checkout.installed()[-1].endswith("-e .[dev]")
+    assert checkout.installed()[1].endswith("-e .[dev]")
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_the_libraries_of_cuda_come_with_its_torch_alone(checkout):
+    """Where the torch that was chosen needs them, they are installed, with hashes too."""
+    checkout.run("scripts/demo", CUDA_STATUS="0")
+    assert checkout.installed()[1].endswith("--no-deps --require-hashes -r requirements-cuda.lock")
+
+
+def test_the_hashes_can_be_left_out(checkout):
+    """HOLDFAST_UNLOCKED installs the pinned versions, whatever the build; a failed installation names it."""
+    failed = checkout.run("scripts/demo", PIP_STATUS="1")
+    assert failed.returncode == 1
+    assert "HOLDFAST_UNLOCKED=1" in failed.stderr.splitlines()[-1]
+    checkout.run("scripts/demo", HOLDFAST_UNLOCKED="1")
+    assert [line.split("--quiet ")[1] for line in checkout.installed()] == [
+        "-c constraints.txt hatchling editables",
+        "-c constraints.txt --no-build-isolation -e .",
+    ]
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt", "requirements.lock"])
 def test_a_changed_requirement_installs_again(checkout, name):
     """Editing the requirements or the pins makes the next call install."""
     checkout.run("scripts/demo")
     with (checkout.root / name).open("a", encoding="utf-8") as file:
         file.write("# changed\n")
     checkout.run("scripts/demo")
-    assert len(checkout.installed()) == 2
+    assert len(checkout.installed()) == 3
 
 
 def test_a_failed_installation_is_repeated(checkout):
@@ -117,7 +138,7 @@ def test_a_failed_installation_is_repeated(checkout):
     assert failed.returncode == 3
     assert len(checkout.installed()) == 1
     checkout.run("scripts/demo")
-    assert len(checkout.installed()) == 2
+    assert len(checkout.installed()) == 3
 
 
 def test_no_usable_python_is_said(checkout):
