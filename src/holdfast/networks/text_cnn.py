@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -69,15 +70,18 @@ class TextCNN(Network):
 
     def features(self, inputs: Tensor) -> Tensor:
         """Return the strongest answer of each filter, (n_rows, n_filters * n_widths)."""
-        # A window starts at each token; a text without tokens has one, of zeros.
-        absent = inputs == _PADDING
-        absent[:, 0] = False
-        padded = F.pad(inputs, (0, max(self.widths) - 1), value=_PADDING)
-        words = self.dropout(self.embedding(padded)).transpose(1, 2)  # (n_rows, dimension, length + widest - 1)
+        # A window starts at each token; a text without tokens has one, of zeros. Only windows that are there are
+        # multiplied: texts are several times shorter than the longest of their batch.
+        present = inputs != _PADDING
+        present[:, 0] = True
+        lengths = present.sum(dim=1).tolist()
+        words = self.dropout(self.embedding(F.pad(inputs, (0, max(self.widths) - 1), value=_PADDING)))
+        windows = words.unfold(1, max(self.widths), 1)[present]  # (n_windows, dimension, widest)
         strongest = []
         for width, convolution in zip(self.widths, self.convolutions, strict=True):
-            answers = convolution(words[:, :, : inputs.shape[1] + width - 1])  # (n_rows, n_filters, length)
-            strongest.append(answers.masked_fill(absent.unsqueeze(1), float("-inf")).amax(dim=2))
+            weight, bias = cast("nn.Conv1d", convolution).weight, cast("nn.Conv1d", convolution).bias
+            answers = F.linear(windows[:, :, :width].flatten(1), weight.flatten(1), bias)  # (n_windows, n_filters)
+            strongest.append(torch.stack([part.amax(dim=0) for part in answers.split(lengths)]))
         return self.dropout(F.relu(torch.cat(strongest, dim=1)))  # type: ignore[no-any-return]
 
 
