@@ -111,6 +111,8 @@ def split_environments(environments: Any, n_rows: int) -> tuple[Environment, ...
     """
     if environments is None:
         return (Environment("all", np.arange(n_rows)),)
+    if n_rows == 0:
+        raise EnvironmentsError("There are no rows to tell environments of. Pass at least one row.")
     labels = label_array(environments, n_rows, what="environments", error=EnvironmentsError, example="frame['site']")
     values, codes = unique_labels(labels, what="environments", error=EnvironmentsError)
     order = np.argsort(codes, kind="stable")
@@ -129,7 +131,12 @@ def label_array(
     values: Any, n_rows: int, *, what: str, error: type[EnvironmentsError] | type[LabelsError], example: str
 ) -> NDArray[Any]:
     """Return one label for each row as a 1-d array; several columns are crossed into tuples written as text."""
-    labels = np.asarray(values)
+    try:
+        labels = np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as problem:  # rows of different lengths, for example
+        raise error(
+            f"{what} cannot be read as one label for each row ({problem}). Pass a column, for example {what}={example}."
+        ) from problem
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim not in (1, 2):
@@ -179,7 +186,7 @@ def unique_labels(
     """Return the sorted distinct labels and each row's code."""
     try:
         values, codes = np.unique(labels, return_inverse=True)
-    except TypeError as problem:
+    except (TypeError, ValueError, ArithmeticError) as problem:
         types = sorted({type(value).__name__ for value in labels})
         raise error(
             f"{what} mixes labels of types {', '.join(types)}, which have no common order. "

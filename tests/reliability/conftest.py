@@ -1,5 +1,6 @@
 """Saved folders to harm, and children of this process to harm them in."""
 
+import contextlib
 import os
 import resource
 import shutil
@@ -56,8 +57,22 @@ def in_child():
 @pytest.fixture
 def memory_folder(tmp_path):
     """Return a folder in memory where there is one: a kill is the same there, and flushing costs nothing."""
+    with folder_in_memory(tmp_path) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def memory_folder_of_module(tmp_path_factory):
+    """Return such a folder for all tests of a module."""
+    with folder_in_memory(tmp_path_factory.mktemp("module")) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def folder_in_memory(otherwise):
+    """Make a folder in memory, or use another one."""
     if not os.access("/dev/shm", os.W_OK):
-        yield tmp_path
+        yield otherwise
         return
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         yield Path(folder)

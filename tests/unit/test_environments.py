@@ -173,3 +173,9 @@ def test_environment_has_a_length_and_a_name():
     environment = Environment(2019, np.array([3, 4]))
     assert len(environment) == 2
     assert environment.name == "2019"
+
+
+def test_no_rows_are_refused():
+    """Labels of no rows have no environments."""
+    with pytest.raises(EnvironmentsError, match=r"^There are no rows to tell environments of\. Pass at least one row\.$"):
+        split_environments([], 0)

@@ -21,7 +21,7 @@ class CheckpointMonitor(Monitor):
     folder : path
         Where checkpoints go, numbered in the order of the trainings. Use one folder for one fit, with `n_jobs=None`.
     every : int
-        Epochs between two checkpoints; the last epoch always gets one.
+        Epochs between two checkpoints; the last epoch always gets one, and so does the last before Ctrl-C.
     inside : Monitor, optional
         Another monitor that shall see the same epochs, such as a progress bar.
 
@@ -37,6 +37,7 @@ class CheckpointMonitor(Monitor):
         self.every = every
         self.inside = Monitor() if inside is None else inside
         self._n_started = 0
+        self._unwritten: tuple[SavedState, str] | None = None  # the last epoch, until a checkpoint holds it
 
     def start(self, stage: str) -> SavedState | None:
         """Return the state of this training from its last checkpoint, None when there is none."""
@@ -50,9 +51,20 @@ class CheckpointMonitor(Monitor):
     def epoch(self, report: EpochReport) -> None:
         """Write a checkpoint."""
         self.inside.epoch(report)
+        self._unwritten = (report.state.save(), str(report.state.fingerprint["precision"]))
         if report.epoch % self.every == 0 or report.state.finished:
-            precision = str(report.state.fingerprint["precision"])
-            write_checkpoint(self._current(), report.state.save(), precision=precision)
+            self._write()
+
+    def interrupted(self) -> None:
+        """Write the last whole epoch, so that Ctrl-C costs no more than the one that was cut."""
+        self.inside.interrupted()  # first: what it keeps may be ahead of the training, but not behind
+        self._write()
+
+    def _write(self) -> None:
+        if self._unwritten is not None:
+            state, precision = self._unwritten
+            write_checkpoint(self._current(), state, precision=precision)
+            self._unwritten = None
 
     def _current(self) -> Path:
         return self.folder / f"training-{self._n_started:04d}"

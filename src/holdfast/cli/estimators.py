@@ -17,11 +17,12 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True)
 class EstimatorEntry:
-    """Where a classifier is, its settings that differ from its defaults, and whether it needs a dense matrix."""
+    """Where a classifier is, its settings that differ from its defaults, and what it needs."""
 
     path: str  # "module:class"
     settings: Mapping[str, Any] = field(default_factory=dict)
     dense: bool = False
+    epochs: bool = False  # trained epoch by epoch: it can go on where it was cut
 
     def make(self) -> Any:
         """Return the unfitted classifier."""
@@ -37,7 +38,7 @@ ESTIMATORS: Mapping[str, EstimatorEntry] = MappingProxyType(
         "linear_svm": EstimatorEntry("sklearn.svm:LinearSVC"),
         "naive_bayes": EstimatorEntry("sklearn.naive_bayes:GaussianNB", dense=True),
         "mlp": EstimatorEntry(
-            "holdfast.estimators.neural:NeuralClassifier", {"network": "mlp", "max_epochs": 20}, dense=True
+            "holdfast.estimators.neural:NeuralClassifier", {"network": "mlp", "max_epochs": 20}, dense=True, epochs=True
         ),
     }
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,10 +43,10 @@ def fit(
         str,
         typer.Option("--method", help="pi, extrapolate, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME"),
     ] = "pi",
-    halves: Annotated[str, typer.Option("--halves", help="For pi: hard or soft.", metavar="KIND")] = "hard",
+    halves: Annotated[str, typer.Option("--halves", help="For pi: auto, hard or soft.", metavar="KIND")] = "auto",
     interpolation: Annotated[
-        str, typer.Option("--interpolation", help="For pi: worst_case or invariant.", metavar="KIND")
-    ] = "worst_case",
+        str, typer.Option("--interpolation", help="For pi: auto, invariant or worst_case.", metavar="KIND")
+    ] = "auto",
     environment_by: PeriodOption = None,
     report: ReportOption = None,
     seed: SeedOption = 0,
@@ -57,13 +58,14 @@ def fit(
 
     Columns that are neither label, environment nor dropped are features. Numbers are scaled, missing ones become the
     median with a column that says so; texts are levels (missing is a level, rare ones are grouped); dates become days,
-    month and weekday.
+    month and weekday. A network that is cut goes on from its last epoch when the same command is given again.
     """
     from holdfast.cli.estimators import ESTIMATORS, find, make_estimator, make_method
     from holdfast.cli.reported import check_page
     from holdfast.cli.saving import check_folder
     from holdfast.cli.table_classifier import TableClassifier
     from holdfast.cli.tabular import check_period, read_training
+    from holdfast.cli.unfinished import resumable
 
     entry = find(ESTIMATORS, estimator, "estimator")
     settings = {"halves": halves, "interpolation": interpolation, "random_state": seed, "n_jobs": jobs}
@@ -83,10 +85,12 @@ def fit(
     )
     for remark in training.notes:
         note(f"note: {remark}")
-    with showing_stages(f"fitting {method} with {estimator} on {len(training.y):,} rows"):
-        names = {"estimator": estimator, "method": method}
+    names = {"estimator": estimator, "method": method}
+    # Epoch by epoch in this process: what is cut can go on. Other estimators are fitted in one piece.
+    kept = resumable(out, training, {**settings, **names}) if entry.epochs and jobs == 1 else nullcontext()
+    with kept, showing_stages(f"fitting {method} with {estimator} on {len(training.y):,} rows"):
         fitted = TableClassifier.fit(training, classifier, dense=entry.dense, names=names)
-    fitted.save(out, overwrite=overwrite)
+        fitted.save(out, overwrite=overwrite)
     if report is not None:
         with showing_stages(f"reporting {table}"):
             _report(training, fitted, table, report, seed=seed, jobs=jobs)

@@ -215,7 +215,8 @@ def _features(series: pd.Series[Any], column: Column) -> dict[str, Any]:
         return {f"{name} (days)": series.astype("float64")} | {
             f"{name} ({part})": _levels(series) for part in DATE_PARTS
         }
-    days = (series - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    # In the column's own unit: nanoseconds hold the years 1677 to 2262 only.
+    days = pd.Series((series.to_numpy() - np.datetime64(0, "s")) / np.timedelta64(1, "D"), index=series.index)
     parts = {part: _levels(getattr(series.dt, name_in_pandas)) for part, name_in_pandas in DATE_PARTS.items()}
     return {f"{name} (days)": days.astype("float64")} | {f"{name} ({part})": levels for part, levels in parts.items()}
 

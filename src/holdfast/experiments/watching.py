@@ -40,7 +40,8 @@ class Setting:
 
     def state(self) -> dict[str, Any]:
         """Return all but the split, as plain values and tensors."""
-        values = {name: getattr(self, name) for name in ("n_stale", "n_epochs", "seconds", "stopped", "history")}
+        values = {name: getattr(self, name) for name in ("n_stale", "n_epochs", "seconds", "stopped")}
+        values["history"] = list(self.history)  # the next epoch appends to ours
         best = self.best
         kept = None if best is None else {"rule": best.rule, "value": best.value, "weights": dict(best.weights)}
         return {**values, "best": kept, "scores": None if best is None else best.scores.as_dict()}
@@ -102,6 +103,7 @@ class SettingsMonitor(Monitor):
         self._n_seen = 0  # epochs of the last stage that were looked at
         self._before = 0.0  # seconds of the current stage before the run was cut
         self._start = time.perf_counter()
+        self._unwritten: dict[str, Any] | None = None  # after the last epoch, until a checkpoint holds it
         if folder is not None and folder.exists():
             self._restore(read_checkpoint(folder))
 
@@ -126,12 +128,19 @@ class SettingsMonitor(Monitor):
                         self._look(name, setting, report)
             if all(setting.stopped for setting in self.settings.values()):
                 report.state.finished = True
-        if self._folder is not None and (report.epoch % self._every == 0 or report.state.finished):
-            write_checkpoint(self._folder, self._state())
+        self._unwritten = self._state()
+        if report.epoch % self._every == 0 or report.state.finished:
+            self.interrupted()
+
+    def interrupted(self) -> None:
+        """Keep the selection as it was after the last whole epoch."""
+        if self._folder is not None and self._unwritten is not None:
+            write_checkpoint(self._folder, self._unwritten)
+            self._unwritten = None
 
     def _state(self) -> dict[str, Any]:
         settings = {name: setting.state() for name, setting in self.settings.items()}
-        return {"n_seen": self._n_seen, "stages": self.stages, "settings": settings}
+        return {"n_seen": self._n_seen, "stages": dict(self.stages), "settings": settings}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._n_seen, self.stages = state["n_seen"], state["stages"]

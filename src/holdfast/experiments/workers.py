@@ -61,7 +61,7 @@ class WorkerPool:
             self._hand_out(queue, tally)
             for worker in self._ready():
                 self._receive(worker, later, tally)
-            if later:  # another sweep has them in work; they are tried again, in case it dies
+            if later and not queue:  # another sweep has them in work; they are tried again, in case it dies
                 time.sleep(_PAUSE)
                 queue.extend(later)
                 later.clear()
@@ -116,7 +116,8 @@ class WorkerPool:
             code = worker.process.exitcode or 0
             message = f"the process died ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
             outcome, seconds = "failed", 0.0
-            self._store.write_failure(run.config.identity, failure_record(run.config, message, ""))
+            story = f"No traceback: {message}. Something outside ended it, or the system had no memory left."
+            self._store.write_failure(run.config.identity, failure_record(run.config, message, story))
             worker.connection.close()
             self._workers[self._workers.index(worker)] = self._start()
         if outcome == "elsewhere":
@@ -143,14 +144,21 @@ def _one_thread() -> Iterator[None]:
 def _serve(connection: Connection, store_folder: Path, folder: Path | None) -> None:
     """Make the runs that come, until there are no more. Runs in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everybody; the sweep decides
+    signal.signal(signal.SIGTERM, _interrupt)  # and decides by this: a training keeps its last whole epoch first
     threading.Thread(target=_end_with_parent, daemon=True).start()
     store = RunStore(store_folder)
-    while True:
-        try:
-            config = connection.recv()
-        except EOFError:
-            return
-        connection.send(attempt(config, store, folder))
+    try:
+        while True:
+            connection.send(attempt(connection.recv(), store, folder))
+    except EOFError:  # no more runs
+        return
+    except KeyboardInterrupt:
+        os._exit(128 + signal.SIGTERM)
+
+
+def _interrupt(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+    raise KeyboardInterrupt
 
 
 def _end_with_parent() -> None:

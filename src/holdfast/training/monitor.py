@@ -33,6 +33,9 @@ class Monitor:
     def epoch(self, report: EpochReport) -> None:
         """Look at an epoch that has just been evaluated."""
 
+    def interrupted(self) -> None:
+        """Keep what is not kept yet: the block was left by Ctrl-C."""
+
 
 _current: ContextVar[Monitor | None] = ContextVar("holdfast_monitor", default=None)
 
@@ -43,6 +46,9 @@ def watch(monitor: Monitor) -> Iterator[Monitor]:
     token = _current.set(monitor)
     try:
         yield monitor
+    except KeyboardInterrupt:
+        monitor.interrupted()
+        raise
     finally:
         _current.reset(token)
 

@@ -1,0 +1,285 @@
+"""Ctrl-C at any moment: exit code 130, no process left behind, and at most the epoch that was cut is lost."""
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SWEEP = """
+name = "cut"
+[run]
+dataset = "toy"
+dataset_options = {n_rows = 40, test_etas = [1.0]}
+estimator = "mlp"
+steps_per_epoch = 2
+batch_size = 5
+max_epochs = 23
+selection = "last"
+precision = "fp32"
+[[methods]]
+method = "erm"
+[[methods]]
+method = "pi"
+"""
+
+
+class Epochs(logging.Handler):
+    """Writes every epoch that has been trained to a file, at once."""
+
+    def __init__(self, file):
+        super().__init__()
+        self.file = file
+
+    def emit(self, record):
+        """Write one down."""
+        if record.msg.startswith("%s: epoch"):
+            os.write(self.file, f"{json.dumps(record.args[:2])}\n".encode())
+
+
+def run_command(arguments, log):
+    """Run the command line in this process, which a test has forked, and leave with its exit code."""
+    from holdfast.cli import main
+
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(os.open(log.with_suffix(".err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    logger = logging.getLogger("holdfast.training.loop")
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(Epochs(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)))
+    logger.propagate = False
+    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)  # pytest has others in their place
+    sys.argv = ["holdfast", *map(str, arguments)]
+    code = 99
+    try:
+        main()
+    except SystemExit as problem:
+        code = problem.code or 0
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def start(arguments, log):
+    """Return the process number of a fork that runs a command."""
+    child = os.fork()
+    if child == 0:
+        run_command(arguments, log)
+    return child
+
+
+def epochs(log):
+    """Return the (stage, epoch) pairs that were written down."""
+    return [tuple(json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def wait_for_end(child, seconds=60):
+    """Return a child's exit code, or None when it has not ended in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    return None
+
+
+def members(session):
+    """Return the living processes of a session."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session and fields[0] != "Z":
+                found.append(int(path.parent.name))
+    return found
+
+
+def wait_until_gone(session):
+    """Wait for a session to be empty: what helps to start processes leaves a moment after its parent."""
+    deadline = time.monotonic() + 30
+    while members(session) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert members(session) == []
+
+
+def interrupt_until_done(arguments, log, max_epochs, n_interrupts, seed):
+    """Interrupt a command again and again, then let it end; return how often it was, and how many epochs came twice."""
+    rng = np.random.default_rng(seed)
+    n_cut = 0
+    while True:
+        child, code = start(arguments, log), None
+        if n_cut < n_interrupts:
+            n_wanted = len(epochs(log)) + int(rng.integers(0, 3))
+            while len(epochs(log)) < n_wanted and code is None:
+                code = wait_for_end(child, 0.01)
+            time.sleep(rng.uniform(0, 0.1))
+            if code is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child, signal.SIGINT)
+        code = wait_for_end(child, 300) if code is None else code
+        if code == 0:
+            return n_cut, count_repeated(epochs(log), max_epochs)
+        said = log.with_suffix(".err").read_text().splitlines()
+        assert (code, said[-1:]) == (130, ["interrupted"]), said
+        assert not any("Traceback" in line for line in said)
+        wait_until_gone(child)
+        n_cut += 1
+
+
+def count_repeated(seen, max_epochs):
+    """Return how many epochs were trained to their end and then again: Ctrl-C may cost only the one that it cuts."""
+    last, n_repeated = {}, 0
+    for stage, epoch in seen:
+        before = last.get(stage, 0)
+        n_repeated += epoch <= before < max_epochs
+        last[stage] = epoch
+    return n_repeated
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded():
+    """Import what the commands need once, before the forks."""
+    for name in ("torch", "holdfast.cli.unfinished", "holdfast.estimators.neural", "holdfast.experiments.runner"):
+        importlib.import_module(name)
+
+
+pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+
+
+@pytest.fixture
+def experiment(memory_folder):
+    """Return an experiment file of two trainings."""
+    path = memory_folder / "cut.toml"
+    path.write_text(SWEEP)
+    return path
+
+
+def comparable(folder):
+    """Return the records of a store without what a clock said."""
+
+    def timeless(value):
+        if isinstance(value, dict):
+            return {k: timeless(v) for k, v in value.items() if k not in ("seconds", "cpu_seconds", "started")}
+        return [timeless(item) for item in value] if isinstance(value, list) else value
+
+    from holdfast.experiments.store import RunStore
+
+    return timeless(RunStore(folder).records())
+
+
+def test_an_interrupted_sweep_loses_one_epoch_at_most(experiment, memory_folder):
+    """Cut several times in this process, a sweep ends with the records of one that was left alone."""
+    arguments = ("sweep", experiment, "--jobs", 0, "--out")
+    assert interrupt_until_done((*arguments, memory_folder / "whole"), memory_folder / "whole.log", 23, 0, 0) == (0, 0)
+    n_cut, n_repeated = interrupt_until_done((*arguments, memory_folder / "cut"), memory_folder / "cut.log", 23, 4, 1)
+    assert (n_cut, n_repeated) == (4, 0)
+    assert comparable(memory_folder / "cut") == comparable(memory_folder / "whole")
+    assert not any((memory_folder / "cut" / "checkpoints").iterdir())
+
+
+def test_a_worker_that_is_told_to_end_keeps_its_last_epoch(experiment, memory_folder):
+    """Ctrl-C during a sweep with a process of its own: what was trained is in a checkpoint, whichever epoch it was."""
+    out, log = memory_folder / "out", memory_folder / "log"
+    experiment.write_text(SWEEP.replace("max_epochs = 23", "max_epochs = 4003"))
+    child = start(("sweep", experiment, "--jobs", 1, "--out", out), log)
+    deadline = time.monotonic() + 120
+    while not list(out.glob("checkpoints/*/training-0001")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(child, signal.SIGINT)
+    assert wait_for_end(child) == 130
+    wait_until_gone(child)
+    from holdfast.checkpoints import read_checkpoint
+
+    (folder,) = out.glob("checkpoints/*")
+    epoch, seen = read_checkpoint(folder / "training-0001")[0]["epoch"], read_checkpoint(folder / "selection")["n_seen"]
+    assert 5 <= epoch <= seen <= epoch + 1
+
+
+@pytest.fixture
+def table(memory_folder):
+    """Return a small table."""
+    rng = np.random.default_rng(0)
+    rows = [f"{x:.3f},{'ab'[i % 2]},{int(x + rng.normal() > 0)}" for i, x in enumerate(rng.normal(size=60))]
+    path = memory_folder / "table.csv"
+    path.write_text("\n".join(["x,site,y", *rows]))
+    return path
+
+
+def interrupt_fits(table, folder, monkeypatch, n_interrupts, seed):
+    """Fit a network by the command line, left alone and interrupted; return the count and whether both are the same."""
+    from holdfast.cli.estimators import ESTIMATORS
+
+    monkeypatch.setitem(ESTIMATORS["mlp"].settings, "steps_per_epoch", 2)
+    counts = []
+    for name, n in (("whole", 0), ("cut", n_interrupts)):
+        arguments = (
+            "fit",
+            table,
+            "--label",
+            "y",
+            "--environment",
+            "site",
+            "--estimator",
+            "mlp",
+            "--out",
+            folder / name,
+        )
+        counts.append(interrupt_until_done(arguments, folder / f"{name}.log", 20, n, seed))
+        assert not (folder / f"{name}.unfinished").exists()
+    weights = [{p.name: p.read_bytes() for p in (folder / name).rglob("*.safetensors")} for name in ("whole", "cut")]
+    assert weights[0] != {}
+    assert weights[0] == weights[1]
+    shutil.rmtree(folder / "whole")
+    shutil.rmtree(folder / "cut")
+    return counts[1]
+
+
+def test_an_interrupted_fit_loses_one_epoch_at_most(table, memory_folder, monkeypatch):
+    """The same command goes on, and ends with the same bytes as a fit that was left alone."""
+    assert interrupt_fits(table, memory_folder, monkeypatch, 3, 1) == (3, 0)
+
+
+@pytest.mark.slow
+def test_ctrl_c_fifty_times(table, experiment, memory_folder, monkeypatch):
+    """20 times during fit, 20 during sweep, 10 during reproduce: 130, nobody left, no epoch trained twice."""
+    assert interrupt_fits(table, memory_folder, monkeypatch, 20, 2) == (20, 0)
+    sweep = ("sweep", experiment, "--jobs", 0, "--out", memory_folder / "sweep")
+    assert interrupt_until_done(sweep, memory_folder / "sweep.log", 23, 20, 3) == (20, 0)
+    reproduce = ("reproduce", "table2", "--quick", "--out", memory_folder / "reproduce")
+    assert interrupt_until_done(reproduce, memory_folder / "reproduce.log", 2, 10, 4) == (10, 0)
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_real_processes(table, experiment, memory_folder):
+    """From the first moments of a command that was started by its name, with processes of its own: 130, nobody left."""
+    rng = np.random.default_rng(5)
+    commands = [
+        ["sweep", experiment, "--jobs", "2", "--out", memory_folder / "out"],
+        ["fit", table, "--label", "y", "--environment", "site", "--estimator", "forest", "--jobs", "2", "--out"],
+        ["reproduce", "table2", "--quick", "--jobs", "2", "--out", memory_folder / "reproduced"],
+    ]
+    commands[1].append(memory_folder / "forest")
+    for attempt in range(9):
+        command = [sys.executable, "-c", "from holdfast.cli import main; main()", *map(str, commands[attempt % 3])]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                   start_new_session=True)  # fmt: skip
+        time.sleep(rng.uniform(1, 8))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(timeout=120) == 130
+            assert process.stderr.read().splitlines()[-1] == "interrupted"
+        wait_until_gone(process.pid)
+        process.stderr.close()
+        shutil.rmtree(memory_folder / "forest", ignore_errors=True)
