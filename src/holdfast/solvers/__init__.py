@@ -17,7 +17,7 @@ class Solution:
 
     estimator: Any  # fitted; predicts codes 0..n_classes-1
     group_risks: NDArray[np.float64]  # (n_groups,) out of fold where the estimator can memorise
-    gap: float  # convex: duality gap; reweight: regret gap; gradient: nan, no certificate is known
+    gap: float  # convex: duality gap; reweight: as far as it answers best; gradient: nan, no certificate is known
     group_weights: NDArray[np.float64]  # (n_groups,) the mixture, on the simplex
     solver: str
     history: list[dict[str, Any]] = field(default_factory=list)  # an entry for each iteration, round or epoch

@@ -13,6 +13,7 @@ from sklearn.utils import check_array
 
 from holdfast.environments import Group
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SmallGroupWarning, SolverWarning
+from holdfast.mapped import MappedRows
 from holdfast.solvers.linear_design import Design
 from holdfast.solvers.linear_losses import BinaryLogLoss, LinearLoss, SoftmaxLogLoss, SquaredLoss
 from holdfast.solvers.linear_minimax import minimize_worst_case
@@ -125,7 +126,9 @@ def _design(
     X: Any, y: NDArray[Any], *, fit_intercept: bool, transform: Callable[[Any], Any] | None, width: int
 ) -> Design:
     """Return X as a design whose rows match y; arrays and memory maps are not copied, nor read yet."""
-    is_plain = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf" and X.size > 0
+    is_plain = isinstance(X, MappedRows) or (
+        isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf" and X.size > 0
+    )
     if transform is None and not is_plain:
         try:
             X = check_array(X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False)

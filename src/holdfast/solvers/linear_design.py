@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from holdfast.environments import Rows, take_rows
+from holdfast.environments import Rows
 
 Array = NDArray[np.float64]
 Block = Any  # (n_block_rows, n_features) float64, dense or CSR
@@ -24,7 +24,7 @@ class Design:
 
     Parameters
     ----------
-    X : ndarray, memory map or sparse matrix of shape (n_rows, n_features)
+    X : ndarray, memory map, rows of one, or sparse matrix, of shape (n_rows, n_features)
         Features. Read block by block on every pass.
     fit_intercept : bool
         Whether a column of ones is appended. Without it nothing is shifted.
@@ -63,7 +63,7 @@ class Design:
 
     def _float_block(self, rows: slice) -> Block:
         """Return rows as float64, transformed, not yet shifted."""
-        block = self.X if rows == slice(0, self.n_rows) else self.X[rows]
+        block = self.X if is_sparse(self.X) and rows == slice(0, self.n_rows) else self.X[rows]
         if self.transform is not None:
             block = self.transform(block)
         if is_sparse(block):
@@ -81,7 +81,7 @@ class Design:
         """Return the design of some rows, held in memory, in the same coordinates."""
         part = object.__new__(Design)
         part.__dict__.update(self.__dict__)
-        part.X, part.n_rows = take_rows(self.X, rows), len(rows)
+        part.X, part.n_rows = self.X[rows], len(rows)
         if is_sparse(part.X):
             part.block_rows = part.n_rows
         return part

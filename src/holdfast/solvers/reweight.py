@@ -2,13 +2,17 @@
 
 Round t fits the estimator with row weights sum_g q_g·p_g(row), judges every group by the rows that a model was *not*
 fitted on (a forest or a boosted ensemble has no risk on its own rows, so nothing would ever be reweighted), and moves q
-towards the groups with the larger risk. With R_g(f_t) the out-of-fold group risks, the regret gap
+towards the groups with the larger risk, q_g proportional to exp(rate · sum_t R_g(f_t)). The average of the rounds then
+approaches the min–max value like sqrt(log(n_groups) / n_rounds) (Freund and Schapire, 1999). The log loss is convex in
+the probability, so that the ensemble that averages probabilities is at least as good as the average of the rounds.
 
-    max_g mean_t R_g(f_t) − mean_t <q_t, R(f_t)>
+No classifier does better in the worst group than the best one does in the mixture q_t, which is <q_t, R(f_t)> as far as
+the estimator answers q_t best. So the rounds end as soon as the gap
 
-bounds how far the average of the rounds is from the min–max value, as far as the estimator answers q_t best, and it
-falls like sqrt(log(n_groups) / n_rounds) (Freund and Schapire, 1999). The log loss is convex in the probability, so
-that the ensemble that averages probabilities is at least as good as the average of the rounds.
+    max_g R_g(ensemble) − max_t <q_t, R(f_t)>
+
+is closed. The rate sqrt(8·log(n_groups) / sum_t range_t²), range_t that of the groups' risks in round t, needs no
+number of rounds, and is the larger the less the groups differ.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from holdfast.exceptions import DivergedError, ParameterError
 from holdfast.fitting import code_probabilities, fit_rows, has_probabilities, require_sample_weight, seeded_clone
 from holdfast.seeding import Seeding
 from holdfast.solvers import Solution
+from holdfast.solvers.binning import binned_for
 
 # The largest loss of one row is log(1000) = 6.9: Hedge needs bounded losses, and so does a mean over a small group.
 PROBABILITY_FLOOR = 1e-3
@@ -136,7 +141,7 @@ def solve_reweight(
     folds : int or array of shape (n_rows,)
         Number of folds, stratified by group and label, or the fold of each row (rows of one patient in one fold).
     tolerance : float
-        Stop once the regret gap is below this.
+        Stop once the gap is below this.
     seeding : Seeding, optional
         Streams for the folds and the estimators.
     n_jobs : int, optional
@@ -145,7 +150,8 @@ def solve_reweight(
     Returns
     -------
     Solution
-        `group_risks` are the ensemble's, out of fold; `gap` is the regret gap; `group_weights` the mean of q_t.
+        `group_risks` are the ensemble's, out of fold; `gap` how far their largest is from the min–max value, as
+        far as the estimator answers best; `group_weights` the mean of q_t.
     """
     require_sample_weight(estimator, asked_by="solver='reweight'")
     seeding = Seeding(0) if seeding is None else seeding
@@ -156,10 +162,11 @@ def solve_reweight(
     fold_of_row = assign_folds(folds, y_codes, masses, seeding)
     n_outputs = None if is_regressor(estimator) else n_classes
 
+    fitted_on = binned_for(estimator, X)
     n_groups = masses.shape[1]
     q = np.full(n_groups, 1.0 / n_groups)
-    cumulative, spread = np.zeros(n_groups), 0.0  # sum_t R_g(f_t); largest range of risks in one round
-    played = 0.0  # sum_t <q_t, R(f_t)>
+    cumulative, spread = np.zeros(n_groups), 0.0  # sum_t R_g(f_t); sum_t range_t²
+    bound = 0.0  # max_t <q_t, R(f_t)>; no risk is below 0
     answers = np.zeros(len(y_codes) if n_outputs is None else (len(y_codes), n_outputs))  # sum of the rounds'
     parts: list[Any] = []
     mixtures: list[NDArray[np.float64]] = []
@@ -170,6 +177,7 @@ def solve_reweight(
             fitted = parallel(
                 delayed(_fit_fold)(
                     seeded_clone(estimator, seeding, t, fold),
+                    fitted_on,
                     X,
                     y_codes,
                     used,
@@ -191,16 +199,16 @@ def solve_reweight(
                     f"round {t}: the risk of a group is not finite ({risks.tolist()}); {type(estimator).__name__} "
                     "gave NaN or infinite answers. Scale the features or regularize the estimator more strongly."
                 )
-            cumulative += risks
-            played += float(q @ risks)
+            bound = max(bound, float(q @ risks))
             mixtures.append(q)
-            gap = (float(cumulative.max()) - played) / t
+            ensemble_risks = _group_risks(masses, answers / t, y_codes, used, votes=votes)
+            gap = max(float(ensemble_risks.max()) - bound, 0.0)
             history.append({"round": t, "group_weights": q.tolist(), "group_risks": risks.tolist(), "gap": gap})
             if gap < tolerance:
                 break
-            spread = max(spread, float(np.ptp(risks)), 1e-12)
-            q = _hedge(cumulative, np.sqrt(8.0 * np.log(n_groups) / rounds) / spread)
-    ensemble_risks = _group_risks(masses, answers / len(history), y_codes, used, votes=votes)
+            cumulative += risks
+            spread += max(float(np.ptp(risks)), 1e-12) ** 2
+            q = _hedge(cumulative, np.sqrt(8.0 * np.log(n_groups) / spread))
     weights = np.full(len(parts), 1.0 / len(parts))
     ensemble = WeightedMean(parts, weights) if n_outputs is None else WeightedEnsemble(parts, weights, n_outputs)
     return Solution(ensemble, ensemble_risks, gap, np.mean(mixtures, axis=0), "reweight", history)
@@ -248,6 +256,7 @@ def assign_folds(folds: int | Rows, y_codes: NDArray[Any], masses: csc_array, se
 
 def _fit_fold(
     estimator: Any,
+    fitted_on: Any,
     X: Any,
     y: NDArray[Any],
     used: Rows,
@@ -258,7 +267,7 @@ def _fit_fold(
     """Fit on the used rows outside of a fold; return the model, the fold's used rows and the answers there."""
     inside, outside = used[~held_out[used]], used[held_out[used]]
     # Mean one: the estimator's own penalty keeps its strength.
-    model = fit_rows(estimator, X, y, inside, row_weights[inside] / row_weights[inside].mean())
+    model = fit_rows(estimator, fitted_on, y, inside, row_weights[inside] / row_weights[inside].mean())
     features = take_rows(X, outside)
     if n_classes is None:
         return model, outside, np.asarray(model.predict(features), dtype=np.float64)

@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from holdfast.calibration import Calibration, calibrate, class_scores
-from holdfast.environments import Environment, Group, Rows, Weights, listed, take_rows
+from holdfast.environments import Environment, Group, Rows, Weights, listed
 from holdfast.exceptions import SingleClassEnvironmentWarning, UnseenLabelWarning
 from holdfast.fitting import fit_rows, last_step, seeded_clone
+from holdfast.mapped import MappedRows, answers, is_mapped
 from holdfast.seeding import Seeding
 
 log = logging.getLogger(__name__)
@@ -112,12 +114,24 @@ def _fit_judge(
 ) -> Any:
     """Fit on some rows of one environment; a network is told the others, by which its epoch can be selected."""
     labels = y[own.rows]
+    if is_mapped(X) and own.weights is None and _has_all_codes(labels):
+        from holdfast.solvers.convex import solve_convex, supports_convex
+
+        if supports_convex(estimator):  # one group of all rows is the estimator's own problem
+            n_classes = int(labels.max()) + 1 if labels.dtype.kind == "i" else None
+            everything = [Group(own.name, np.arange(len(own)))]
+            return solve_convex(estimator, MappedRows(X, own.rows), labels, everything, n_classes=n_classes).estimator
     if not hasattr(last_step(estimator), "fit_groups") or (labels == labels[0]).all():
         return fit_rows(estimator, X, y, own.rows, own.weights)
     from holdfast.solvers.gradient import solve_gradient
 
     options: dict[str, Any] = {"objective": "erm", "environments": environments, "selection": selection}
     return solve_gradient(estimator, X, y, [own], seeding=seeding, stage=f"stage 1: {own.name}", **options).estimator
+
+
+def _has_all_codes(labels: NDArray[Any]) -> bool:
+    """Return whether codes are 0 to some largest one, at least two, without a gap; numbers are no codes."""
+    return labels.dtype.kind != "i" or (labels.max() > 0 and bool(np.bincount(labels).all()))
 
 
 def deal_folds(
@@ -145,7 +159,7 @@ def cross_predict(classifiers: Sequence[EnvironmentClassifier], X: Any, y: NDArr
     predictions = np.full((len(classifiers), n_rows), unknown, dtype=y.dtype)
     for judge, classifier in enumerate(classifiers):
         for estimator, rows in _unseen_rows(classifier, n_rows):
-            predictions[judge, rows] = np.asarray(estimator.predict(take_rows(X, rows)))
+            predictions[judge, rows] = answers(estimator.predict, X, rows)
     return predictions
 
 
@@ -169,7 +183,7 @@ def cross_probabilities(
     for judge, classifier in enumerate(classifiers):
         scores = np.full((n_rows, n_classes), np.nan)
         for estimator, rows in _unseen_rows(classifier, n_rows):
-            scores[rows] = class_scores(estimator, take_rows(X, rows), n_classes)
+            scores[rows] = answers(partial(class_scores, estimator, n_classes=n_classes), X, rows)
         own = classifier.environment.rows[~np.isnan(scores[classifier.environment.rows, 0])]
         calibration = Calibration(1.0, np.zeros(n_classes))
         if len(own):

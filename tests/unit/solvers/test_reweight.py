@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast.environments import Group
 from holdfast.exceptions import DivergedError, ParameterError
 from holdfast.seeding import Seeding
+from holdfast.solvers.linear import minimize_worst_case_log_loss
 from holdfast.solvers.reweight import WeightedEnsemble, WeightedMean, assign_folds, group_masses, solve_reweight
 
 
@@ -61,13 +62,13 @@ def test_weight_moves_to_the_worse_group(rows):
     assert np.mean((natural == rows[1])[rows[2][1].rows]) < accuracy[1] - 0.2
 
 
-def test_the_gap_is_the_regret(rows):
-    """The gap is recomputed from the history, and is never negative."""
-    solution = solve(LogisticRegression(), rows, tolerance=0)
+def test_the_gap_is_the_ensembles_distance_from_the_hardest_mixture(rows):
+    """The gap is the worst-case risk minus the largest risk of a round in its own mixture."""
+    solution = solve(LogisticRegression(), rows, rounds=2, tolerance=0)
     q = np.array([entry["group_weights"] for entry in solution.history])
     risks = np.array([entry["group_risks"] for entry in solution.history])
-    assert solution.gap == pytest.approx(risks.mean(axis=0).max() - (q * risks).sum(axis=1).mean())
-    assert solution.gap >= 0
+    assert solution.gap == pytest.approx(solution.worst_case_risk - (q * risks).sum(axis=1).max())
+    assert solution.gap > 0
     np.testing.assert_allclose(solution.group_weights, q.mean(axis=0))
 
 
@@ -86,6 +87,16 @@ def test_the_gap_shrinks_with_rounds(rows):
         gaps[n] = solution.gap
         assert solution.gap <= spread * np.sqrt(2 * np.log(4) / n)
     assert gaps[32] < gaps[8] < gaps[2]
+
+
+def test_a_closed_gap_ends_the_rounds(rows):
+    """The exact min–max value is reached within the tolerance long before the rounds are used up."""
+    X, y, groups = rows
+    solution = solve(LogisticRegression(), rows, rounds=200, tolerance=0.01)
+    assert solution.gap < 0.01
+    assert len(solution.history) < 30
+    exact = minimize_worst_case_log_loss(X, y, groups, n_classes=2)
+    assert solution.worst_case_risk == pytest.approx(exact.group_risks.max(), abs=0.03)
 
 
 def test_out_of_fold_risks_reveal_a_learner_that_memorizes(rows):
