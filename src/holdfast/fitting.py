@@ -76,7 +76,13 @@ def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weigh
     A classifier that sees one class only becomes that constant, because most refuse such rows.
     """
     if weights is not None:
+        n_rows = len(rows)
         rows, weights = rows[weights > 0], weights[weights > 0]
+        if not len(rows):
+            raise FeaturesError(
+                f"All {n_rows} rows that {type(last_step(estimator)).__name__} is to be fitted on (an environment's, or "
+                "those of a group) have weight zero. Leave them out, or give some of them a positive sample_weight."
+            )
     targets = y[rows]
     features = take_rows(X, rows)
     if not is_regressor(estimator) and (targets == targets[0]).all():

@@ -102,7 +102,7 @@ def shaped(shape, values):
         return values
 
 
-@often(200, 40_000)
+@often(200, 50_000)
 @given(COLUMNS, SHAPES, st.integers(-1, 1))
 def test_environment_labels(values, shape, off):
     """Labels of any kind become environments that hold every row once, under names that differ."""
@@ -114,7 +114,7 @@ def test_environment_labels(values, shape, off):
         merge_small_environments(found, 2)
 
 
-@often(40, 5_000)
+@often(40, 10_000)
 @given(st.lists(COLUMNS, min_size=1, max_size=3), st.integers(0, 3))
 def test_several_columns_of_environment_labels(columns, kind):
     """Columns are crossed, whatever holds them."""
@@ -167,7 +167,7 @@ def training_rows(draw):
     return X, y, draw(st.sampled_from([environments, None, [str(e) for e in environments], environments[1:]]))
 
 
-@often(25, 6_000)
+@often(25, 5_000)
 @given(training_rows(), st.sampled_from(["pi", "erm", "soft", "weights"]))
 def test_arrays(rows, method):
     """A fit on any array ends with probabilities that are numbers and sum to one, and labels that it has seen."""
@@ -264,7 +264,7 @@ def check_predictions(fitted, path, n_rows=None):
     return labels
 
 
-@often(80, 30_000)
+@often(80, 25_000)
 @given(csv_bytes(), st.integers(0, 15))
 def test_csv_files(data, number):
     """Any bytes under the name of a CSV file are read, and sometimes fitted, or refused."""
@@ -313,7 +313,7 @@ def parquet_tables(draw):
     return pa.Table.from_arrays([values for _, values in columns], names=[name for name, _ in columns])
 
 
-@often(80, 10_000)
+@often(80, 7_000)
 @given(parquet_tables(), st.integers(0, 15), st.integers(0, 30), st.data())
 def test_parquet_files(table, number, harm, data):
     """Any Parquet file, whole or harmed, is read, and sometimes fitted, or refused."""
@@ -367,7 +367,7 @@ REPLACEMENTS = [
 ]  # fmt: skip
 
 
-@often(60, 9_000)
+@often(60, 3_000)
 @given(st.permutations(["number", "flag", "level", "day", "site", "y"]), st.data())
 def test_predicting_other_tables(order, data):
     """Columns in another order or among others change nothing; missing or odd ones are named, or answered."""

@@ -103,7 +103,7 @@ class Sweep:
 
     def said(self):
         """Return what it wrote to stderr."""
-        return self.log.read_text()
+        return self.log.read_text() if self.log.exists() else ""  # killed before it could say a word
 
 
 def run_command(arguments, log):

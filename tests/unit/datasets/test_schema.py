@@ -163,3 +163,17 @@ def test_prose_is_told_from_levels():
     assert looks_like_text(pd.Series([f"this is report number {i}" for i in range(20)]))
     assert not looks_like_text(pd.Series(["a b c d e"] * 20))
     assert not looks_like_text(pd.Series([f"id{i}" for i in range(20)]))
+
+
+def test_dates_beyond_nanoseconds():
+    """Years that nanoseconds cannot hold are days all the same."""
+    frame = pd.DataFrame({"day": np.array(["0001-01-01", "9999-12-31", "1970-01-02"], dtype="datetime64[s]")})
+    schema = TableSchema.infer(frame)
+    assert schema.features(frame)["day (days)"].tolist() == [-719162.0, 2932896.0, 1.0]
+
+
+def test_texts_that_say_no_date_are_missing():
+    """A column of dates may come as texts that are all missing."""
+    schema = TableSchema.infer(pd.DataFrame({"day": pd.to_datetime(["2026-01-01", "2026-01-02"])}))
+    features = schema.features(pd.DataFrame({"day": ["NaT", "NaT"]}))
+    assert features.isna().to_numpy().all()

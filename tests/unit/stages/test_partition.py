@@ -14,6 +14,7 @@ from holdfast.exceptions import (
 from holdfast.stages.partition import (
     accuracy_matrix,
     halves_as_groups,
+    halves_at_chance,
     partition_by_correctness,
     partition_by_probability,
     warn_of_constant_judges,
@@ -84,6 +85,16 @@ def test_soft_halves_of_three_classes_cancel_the_judge():
     labels = np.array([0, 1, 2, 0, 1, 2])
     by_a, _ = partition_by_probability(np.tile(p, (2, 6, 1)), labels, sites)
     np.testing.assert_allclose(by_a.mistaken_weights * p, 1.0 / (1.0 / p).sum())
+
+
+def test_at_chance_a_judge_is_right_as_often_as_guessing():
+    """With K classes correct rows weigh 1/K in all and mistaken ones the rest; sample weights act inside a half."""
+    partitions = partition_by_correctness(PREDICTIONS, Y, SITES)
+    for partition in halves_at_chance(partitions, 4):
+        assert partition.correct_weights.sum() == pytest.approx(1 / 4)
+        assert partition.mistaken_weights.sum() == pytest.approx(3 / 4)
+    by_a, _ = halves_at_chance(partitions, 2, sample_weight=np.array([1.0, 1, 1, 1, 1, 3]))
+    assert by_a.mistaken_weights.tolist() == pytest.approx([1 / 8, 3 / 8])
 
 
 def test_halves_become_groups_with_weights():

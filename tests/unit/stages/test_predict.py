@@ -9,7 +9,8 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast.environments import split_environments
-from holdfast.exceptions import ParameterError, SingleClassEnvironmentWarning, UnseenLabelWarning
+from holdfast.exceptions import FeaturesError, ParameterError, SingleClassEnvironmentWarning, UnseenLabelWarning
+from holdfast.fitting import fit_rows
 from holdfast.seeding import Seeding
 from holdfast.stages.predict import cross_predict, cross_probabilities, deal_folds, fit_environment_classifiers
 
@@ -136,3 +137,11 @@ def test_streams_belong_to_environments():
     two = fit(RandomForestClassifier(3), X[:60], y[:60], labels[:60])
     three = fit(RandomForestClassifier(3), X, y, labels)
     np.testing.assert_array_equal(two[0].estimator.predict_proba(X), three[0].estimator.predict_proba(X))
+
+
+def test_an_environment_without_weight_is_refused():
+    """A judge cannot be fitted on rows that all weigh nothing."""
+    with pytest.raises(
+        FeaturesError, match=r"^All 2 rows that LogisticRegression is to be fitted on .* have weight zero"
+    ):
+        fit_rows(LogisticRegression(), np.zeros((3, 1)), np.array([0, 1, 0]), np.array([0, 1]), np.zeros(2))
