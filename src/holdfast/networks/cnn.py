@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.exceptions import FeaturesError
+from holdfast.exceptions import FeaturesError, ParameterError
 from holdfast.networks.registry import Network, register_network
 
 _SMALLEST_SIDE = 6  # two 3x3 convolutions and one halving leave one pixel
@@ -27,6 +28,9 @@ class CNN(Network):
         Probability that a whole map is dropped before the hidden layer.
     hidden : int, default=390
         Width of the hidden layer.
+    shift : int, default=0
+        Each training image is moved by up to this many pixels in both directions, what enters being zero: more images
+        where few are left.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class CNN(Network):
         dropout: float = 0.0,
         channel_dropout: float = 0.25,
         hidden: int = 390,
+        shift: int = 0,
     ) -> None:
         super().__init__()
         if len(input_shape) not in (2, 3) or min(input_shape[-2:]) < _SMALLEST_SIDE:
@@ -44,7 +49,10 @@ class CNN(Network):
                 f"Network 'cnn' needs images of shape (channels, height, width) with sides of at least "
                 f"{_SMALLEST_SIDE}. Got rows of shape {input_shape}. Reshape X, or use network='mlp'."
             )
+        if shift < 0:
+            raise ParameterError(f"The 'shift' of network 'cnn' must not be negative. Got {shift!r} instead.")
         n_channels, height, width = (1, *input_shape)[-3:]
+        self.shift = shift
         self.conv1 = nn.Conv2d(n_channels, 32, 3)
         self.conv2 = nn.Conv2d(32, 64, 3)
         self.channel_dropout = nn.Dropout2d(channel_dropout)
@@ -55,8 +63,20 @@ class CNN(Network):
     def features(self, inputs: Tensor) -> Tensor:
         """Return the hidden layer, (n_rows, hidden)."""
         images = inputs.unsqueeze(1) if inputs.ndim == 3 else inputs
+        if self.training and self.shift:
+            images = _shifted(images, self.shift)
         maps = F.relu(self.conv1(images))
         # ReLU and max commute: pooling first leaves a quarter of the values to rectify.
         maps = F.relu(F.max_pool2d(self.conv2(maps), 2))
         flat = self.channel_dropout(maps).flatten(1)  # (n_rows, 64 * height/2 * width/2)
         return self.dropout(F.relu(self.hidden(flat)))  # type: ignore[no-any-return]
+
+
+def _shifted(images: Tensor, most: int) -> Tensor:
+    """Move each image by its own random number of pixels, at most `most` in each direction."""
+    n_images, _, height, width = images.shape
+    corners = torch.randint(2 * most + 1, (2, n_images, 1, 1), device=images.device)
+    rows = corners[0] + torch.arange(height, device=images.device).unsqueeze(1)  # (n_images, height, 1)
+    columns = corners[1] + torch.arange(width, device=images.device)  # (n_images, 1, width)
+    padded = F.pad(images, (most, most, most, most)).permute(0, 2, 3, 1)
+    return padded[torch.arange(n_images, device=images.device)[:, None, None], rows, columns].permute(0, 3, 1, 2)

@@ -6,6 +6,7 @@ Proposition 1 as stated: each row lies in both, weighted by the judge's probabil
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import logging
 import warnings
@@ -184,6 +185,23 @@ def error_matrix(
     """Return the mean squared error of each judge (row) in each judged environment (column), its own out of fold."""
     errors = (predictions - y) ** 2  # (n_judges, n_rows)
     return np.stack([errors[:, judged.rows].mean(axis=1) for judged in environments], axis=1)
+
+
+def halves_at_chance(
+    partitions: Sequence[Partition], n_classes: int, *, sample_weight: Weights | None = None
+) -> tuple[Partition, ...]:
+    """Return the partitions with halves weighted 1/K to 1 − 1/K: in their mixture a judge is right as often as chance.
+
+    What the judge predicts says nothing about the label there, and with it whatever it relied on. Each partition's
+    weights sum to one; equal labels in the halves are assumed.
+    """
+    shares = (1 / n_classes, 1 - 1 / n_classes)
+    found = []
+    for partition in partitions:
+        halves = [half.weighted(sample_weight) for half in partition.groups()]
+        correct, mistaken = (share * half.probabilities() for share, half in zip(shares, halves, strict=True))
+        found.append(dataclasses.replace(partition, correct_weights=correct, mistaken_weights=mistaken))
+    return tuple(found)
 
 
 def halves_as_groups(
