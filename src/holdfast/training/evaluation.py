@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from holdfast.batches import RowSource
 from holdfast.environments import Group, Rows
+from holdfast.training.settings import without_denormals
 
 _CHUNK_VALUES = 4_000_000  # input numbers in a chunk: 16 MB of float32
 _MAX_EVALUATED = 5_000  # rows of each other environment: 100 batches of 50, as in the authors' experiments
@@ -55,7 +56,7 @@ def outputs_on(
     was_training = network.training
     network.eval()
     parts = []
-    with torch.inference_mode():
+    with without_denormals(), torch.inference_mode():
         for start in range(0, n_rows, size):
             chunk = slice(start, start + size) if rows is None else rows[start : start + size]
             with autocast():
