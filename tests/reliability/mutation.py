@@ -173,8 +173,7 @@ def main() -> None:
     options = parser.parse_args()
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT / "src"))
-    import hypothesis  # noqa: F401 - what every child needs, once
-    import pandas  # noqa: F401
+    import pandas  # noqa: F401 - what every child needs, once
     import pytest  # noqa: F401
     import scipy.optimize  # noqa: F401
     import sklearn.ensemble  # noqa: F401
