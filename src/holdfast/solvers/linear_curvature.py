@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dtrtrs  # small systems: the checks around solve_triangular take longer than the work
+from scipy.linalg.blas import dtrsm  # solve_triangular calls dtrtrs, which wakes all threads for the smallest system
 
 from holdfast.exceptions import FeaturesError
 from holdfast.solvers.linear_design import dense, is_sparse, scale_rows
@@ -88,8 +88,8 @@ class MatrixCurvature:
 
     def solve(self, right: Array, *, precision: float) -> tuple[Array, Array]:
         """Return M⁻¹ right and the triangular factor's half of it."""
-        factor = dtrtrs(self.lower, right * self.scale[:, None], lower=1)[0]
-        solution = dtrtrs(self.lower, factor, lower=1, trans=1)[0]
+        factor = dtrsm(1.0, self.lower, right * self.scale[:, None], lower=1)
+        solution = dtrsm(1.0, self.lower, factor, lower=1, trans_a=1)
         return solution * self.scale[:, None], factor
 
 

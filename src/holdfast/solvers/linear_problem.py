@@ -17,6 +17,8 @@ from holdfast.solvers.linear_losses import LinearLoss
 
 Array = NDArray[np.float64]
 
+SMALL_MATRIX = 1 << 16  # numbers up to which a plain product is faster than the set-up of a sparse one
+
 
 @dataclass(frozen=True, eq=False)
 class LinearProblem:
@@ -25,7 +27,7 @@ class LinearProblem:
     design: Design
     loss: LinearLoss
     y: NDArray[Any]  # (n_rows,) codes or targets
-    group_rows: Any  # CSR (n_rows, n_groups): each column is a probability distribution over the rows
+    group_rows: Any  # (n_rows, n_groups), CSR or small: each column is a probability distribution over the rows
     penalty: float  # λ
 
     @cached_property
@@ -71,7 +73,10 @@ class LinearProblem:
         return self._split(self.group_rows)
 
     def _split(self, weights: Any) -> list[Any]:
-        """Cut a CSR matrix into blocks of rows and transpose them, without a copy: rows in CSR are columns in CSC."""
+        """Cut a matrix into blocks of rows and transpose them, without a copy: rows in CSR are columns in CSC."""
+        if isinstance(weights, np.ndarray):
+            size = self.design.block_rows
+            return [weights[start : start + size].T for start in range(0, self.design.n_rows, size)]
         parts = []
         for start in range(0, self.design.n_rows, self.design.block_rows):
             bounds = weights.indptr[start : start + self.design.block_rows + 1]
@@ -104,7 +109,9 @@ class LinearProblem:
 
 
 def group_matrix(groups: Sequence[Group], n_rows: int) -> Any:
-    """Return the CSR matrix (n_rows, n_groups) whose columns are the groups' distributions over the rows."""
+    """Return the matrix (n_rows, n_groups) whose columns are the groups' distributions, CSR where it is large."""
+    if n_rows * len(groups) <= SMALL_MATRIX:
+        return np.column_stack([np.bincount(g.rows, weights=g.probabilities(), minlength=n_rows) for g in groups])
     rows: Rows = np.concatenate([group.rows for group in groups])
     columns = np.repeat(np.arange(len(groups), dtype=np.int32), [len(group) for group in groups])
     values = np.concatenate([group.probabilities() for group in groups])
