@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +46,12 @@ def reproduce(
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", help="Processes, each with one thread (default: 1; quick: none but this).", min=0),
+        typer.Option(
+            "--jobs",
+            help="Processes, each with one thread (default: one for each core; quick: none but this).",
+            min=0,
+            metavar="N",
+        ),
     ] = None,
     finished: FinishedOption = False,
     records: RecordsOption = None,
@@ -74,7 +80,7 @@ def reproduce(
         result = retell(target, retold)
     else:
         options = Options(data, quick, seeds or (1 if quick else 3))
-        n_processes = (0 if quick else 1) if jobs is None else jobs
+        n_processes = (0 if quick else os.cpu_count() or 1) if jobs is None else jobs
         with showing_progress() as tell:
             result = run_target(target, options, RunStore(out), jobs=n_processes, finished=finished, tell=tell)
     if records is not None:
