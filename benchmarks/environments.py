@@ -1,6 +1,6 @@
 """What n environments cost: a step of stage 3, and a whole fit, at n = 2 … 32.
 
-    OMP_NUM_THREADS=1 python benchmarks/environments.py [--quick]
+    python benchmarks/environments.py [--quick] [--repetitions 7] [--record DIR]
 
 With n environments there are n(n-1) partitions and 2n(n-1) groups. The same rows are dealt to more environments;
 steps of all n are interleaved in one process, and the median over the repetitions is compared with that at n = 2.
@@ -8,15 +8,13 @@ steps of all n are interleaved in one process, and the median over the repetitio
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-import statistics
-import time
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import torch
+from measuring import by_turns, parser, ratio, repeated, write_record
 
 from holdfast import NeuralClassifier, PIClassifier
 from holdfast.batches import GroupBatches, make_source
@@ -71,79 +69,61 @@ def make_step(n_rows: int, n_environments: int, objective: str):
 def time_steps(ns: list[int], n_rows: int, objective: str, repetitions: int, n_steps: int) -> list[dict[str, object]]:
     """Return the median milliseconds of a step at each n, interleaved."""
     steps = {n: make_step(n_rows, n, objective) for n in ns}
-    for step, _ in steps.values():
-        for _ in range(20):
-            step()
-    seconds: dict[int, list[float]] = {n: [] for n in ns}
-    for _ in range(repetitions):
-        for n, (step, _) in steps.items():
-            begin = time.perf_counter()
-            for _ in range(n_steps):
-                step()
-            seconds[n].append((time.perf_counter() - begin) / n_steps)
-    base = statistics.median(seconds[ns[0]])
-    return [
-        {
-            "what": f"step, {objective}",
-            "environments": n,
-            "groups": steps[n][1],
-            "milliseconds": round(1e3 * statistics.median(seconds[n]), 3),
-            "ratio": round(statistics.median(seconds[n]) / base, 2),
-        }
-        for n in ns
-    ]
+    sides = {str(n): repeated(step, n_steps) for n, (step, _) in steps.items()}
+    timed = by_turns(sides, repetitions, warm_up=True)
+    return rows_of(f"step, {objective}", ns, [steps[n][1] for n in ns], timed, n_steps)
 
 
 def time_fits(ns: list[int], n_rows: int, repetitions: int) -> list[dict[str, object]]:
-    """Return the median seconds of a whole fit at each n, interleaved."""
+    """Return the median milliseconds of a whole fit at each n, interleaved."""
     network = NeuralClassifier("mlp", max_epochs=5, steps_per_epoch=100, random_state=0, selection="last")
+    networks = {"objective": "online", "judge_selection": "last", "n_folds": 0}
     models = {
-        "fit, logistic": lambda: PIClassifier(random_state=0),
-        "fit, network online": lambda: PIClassifier(
-            network, objective="online", judge_selection="last", n_folds=0, random_state=0
-        ),
+        "fit, logistic": PIClassifier(random_state=0),
+        "fit, network online": PIClassifier(network, random_state=0, **networks),
     }
     rows = []
-    for name, make in models.items():
-        seconds: dict[int, list[float]] = {n: [] for n in ns}
-        for _ in range(repetitions):
-            for n in ns:
-                X, y, environments = make_rows(n_rows, n)
-                begin = time.perf_counter()
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    make().fit(X, y, environments=environments)
-                seconds[n].append(time.perf_counter() - begin)
-        base = statistics.median(seconds[ns[0]])
-        rows += [
-            {
-                "what": name,
-                "environments": n,
-                "groups": 2 * n * (n - 1),
-                "milliseconds": round(1e3 * statistics.median(seconds[n]), 1),
-                "ratio": round(statistics.median(seconds[n]) / base, 2),
-            }
-            for n in ns
-        ]
+    for name, model in models.items():
+
+        def fit(n: int, model: PIClassifier = model) -> Callable[[], PIClassifier]:
+            X, y, environments = make_rows(n_rows, n)
+            return lambda: model.fit(X, y, environments=environments)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            timed = by_turns({str(n): fit(n) for n in ns}, repetitions)
+        rows += rows_of(name, ns, [2 * n * (n - 1) for n in ns], timed)
     return rows
 
 
+def rows_of(what: str, ns: list[int], n_groups: list[int], timed: dict, count: int = 1) -> list[dict[str, object]]:
+    """Return a row for each n, with the ratio to the first one in processor time."""
+    first = timed[str(ns[0])]
+    return [
+        {
+            "what": what,
+            "environments": n,
+            "groups": groups,
+            "milliseconds": round(1e3 * timed[str(n)].seconds / count, 3),
+            "processor_milliseconds": round(1e3 * timed[str(n)].processor_seconds / count, 3),
+            "ratio": ratio(timed[str(n)].seconds, first.seconds),
+            "processor_ratio": ratio(timed[str(n)].processor_seconds, first.processor_seconds),
+            "target": 1.3 if what == "step, online" and n == 32 else None,
+        }
+        for n, groups in zip(ns, n_groups, strict=True)
+    ]
+
+
 def main() -> None:
-    """Measure and print a table, then one JSON object for each line of it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few repetitions, n up to 8")
-    quick = parser.parse_args().quick
-    torch.set_num_threads(1)
-    ns, n_rows = ([2, 4, 8], 1600) if quick else ([2, 4, 8, 16, 32], 12_800)
-    repetitions, n_steps = (3, 50) if quick else (7, 200)
+    """Measure steps of both objectives and whole fits."""
+    options = parser(__doc__, repetitions=7).parse_args()
+    torch.set_num_threads(options.threads)
+    ns, n_rows = ([2, 4], 1600) if options.quick else ([2, 4, 8, 16, 32], 12_800)
+    repetitions, n_steps = (1, 20) if options.quick else (options.repetitions, 200)
     rows = time_steps(ns, n_rows, "online", repetitions, n_steps)
     rows += time_steps(ns[:3], n_rows, "max", repetitions, max(n_steps // 10, 5))
-    rows += time_fits(ns, n_rows, 1 if quick else 3)
-    print(f"{'what':22} {'n':>3} {'groups':>7} {'ms':>10} {'ratio':>7}")
-    for row in rows:
-        print(f"{row['what']:22} {row['environments']:3} {row['groups']:7} {row['milliseconds']:10} {row['ratio']:7}")
-    for row in rows:
-        print(json.dumps(row))
+    rows += time_fits(ns, n_rows, 1 if options.quick else 3)
+    write_record(options, rows, n_rows=n_rows, n_columns=N_COLUMNS)
 
 
 if __name__ == "__main__":

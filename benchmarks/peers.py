@@ -1,13 +1,11 @@
 """The exact worst-case fit against the group DRO of other packages, on the paper's toy with PI's halves.
 
-    python benchmarks/peers.py [--quick] [--repetitions 5] [--folder DIR]
+    python benchmarks/peers.py [--quick] [--repetitions 5] [--folder DIR] [--record DIR]
 
 Makes a virtual environment of its own (numpy, scikit-learn and torch come from the one that runs this script), installs
 the PyPI packages dro, fairlearn and spuco into it, and times them and holdfast by turns in one process with one thread.
 Every side fits a linear classifier without a penalty to the same rows and groups; the worst-case risk is the largest
-mean log loss of a group, computed here for all of them. Writes JSON lines, then a table of medians: seconds on the
-clock and of the processor, which differ where other work shares it. Where the packages cannot be installed it says so
-and skips.
+mean log loss of a group, computed here for all of them. Where the packages cannot be installed it says so and skips.
 """
 
 from __future__ import annotations
@@ -15,10 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib.abc
 import importlib.machinery
-import json
 import os
-import platform
-import statistics
 import subprocess
 import sys
 import sysconfig
@@ -30,7 +25,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any
+
+from measuring import ROOT, THREADS, parser, ratio, rounded, write_record
 
 PEERS = ("dro==0.4.3", "fairlearn==0.15.0", "spuco==2.0.3")
 NEEDED = ("cvxpy>=1.5", "requests")
@@ -52,25 +50,21 @@ TARGETS = {"dro": 50.0, "fairlearn": 10.0, "spuco": 10.0}
 
 def main() -> int:
     """Make the environment, run the measurement in it, and pass its output on."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one repetition, fewer epochs: does it run?")
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "holdfast-peers")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "holdfast-peers")
+    options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    arguments = options.parse_args()
     if arguments.inside:
-        measure(1 if arguments.quick else arguments.repetitions, quick=arguments.quick)
+        measure(arguments)
         return 0
     python, problem = make_environment(arguments.folder)
     if problem:
         print(f"skipped: the peers could not be installed in {arguments.folder}: {problem}")
         return 0
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    source = Path(__file__).resolve().parents[1] / "src"
-    command = [str(python), __file__, "--inside", "--repetitions", str(arguments.repetitions)]
-    return subprocess.run(
-        command + ["--quick"] * arguments.quick, env=os.environ | one_thread | {"PYTHONPATH": str(source)}, check=False
-    ).returncode
+    one_thread = dict.fromkeys(THREADS, "1")
+    command = [str(python), __file__, *sys.argv[1:], "--inside"]
+    environment = os.environ | one_thread | {"PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run(command, env=environment, check=False).returncode
 
 
 def make_environment(folder: Path) -> tuple[Path, str]:
@@ -201,8 +195,9 @@ def fit_spuco(X: Any, y: Any, cell: Any, groups: list[Any], *, n_epochs: int) ->
     return lambda: network(rows.tensors[0]).softmax(1)[:, 1].detach().double().numpy()
 
 
-def measure(n_repetitions: int, *, quick: bool) -> None:
-    """Time every side by turns and print JSON lines and the table."""
+def measure(options: argparse.Namespace) -> None:
+    """Time every side by turns."""
+    quick, n_repetitions = options.quick, 1 if options.quick else options.repetitions
     sys.meta_path.insert(0, StubFinder())
     import numpy as np
     import torch
@@ -232,39 +227,22 @@ def measure(n_repetitions: int, *, quick: bool) -> None:
                     seconds[name].append(time.perf_counter() - clocks[0])
                     processor[name].append(time.process_time() - clocks[1])
                     risks[name].append(worst_case_risk(predict(), y, groups))
-    records = []
+    rows = []
     for name in sides:
         own = "holdfast, dro's columns" if name == "dro" else "holdfast"
-        records.append(
+        rows.append(
             {
-                "benchmark": "peers",
                 "side": name,
-                "seconds": round(statistics.median(seconds[name]), 6),
-                "processor_seconds": round(statistics.median(processor[name]), 6),
-                "fastest_seconds": round(min(seconds[name]), 6),
-                "worst_case_risk": round(statistics.median(risks[name]), 6),
-                "ratio": round(statistics.median(seconds[name]) / statistics.median(seconds[own]), 1),
-                "processor_ratio": round(statistics.median(processor[name]) / statistics.median(processor[own]), 1),
-                "target": TARGETS.get(name),
                 "version": version(name) if name in TARGETS else None,
-                "n_rows": len(y),
-                "n_groups": len(groups),
-                "repetitions": n_repetitions,
-                "threads": 1,
-                "python": platform.python_version(),
-                "scikit-learn": version("scikit-learn"),
-                "torch": torch.__version__,
+                "seconds": rounded(median(seconds[name])),
+                "processor_seconds": rounded(median(processor[name])),
+                "worst_case_risk": rounded(median(risks[name])),
+                "ratio": ratio(median(seconds[name]), median(seconds[own])),
+                "processor_ratio": ratio(median(processor[name]), median(processor[own])),
+                "target": TARGETS.get(name),
             }
         )
-    for record in records:
-        print(json.dumps(record))
-    print(f"\n{'side':26}{'seconds':>10}{'processor':>11}{'worst case':>12}{'ratio':>8}{'processor':>11}{'target':>8}")
-    for r in records:
-        target = "" if r["target"] is None else f"≥ {r['target']:.0f}"
-        print(
-            f"{r['side']:26}{r['seconds']:10.4f}{r['processor_seconds']:11.4f}{r['worst_case_risk']:12.4f}"
-            f"{r['ratio']:8.1f}{r['processor_ratio']:11.1f}{target:>8}"
-        )
+    write_record(options, rows, packages=tuple(TARGETS), n_rows=len(y), n_groups=len(groups))
 
 
 if __name__ == "__main__":

@@ -1,22 +1,21 @@
 """A training step of stage 3 on colored-MNIST-like rows, against the straightforward torch loop.
 
-    OMP_NUM_THREADS=1 python benchmarks/training_step.py [--quick] [--threads 1]
+    python benchmarks/training_step.py [--quick] [--repetitions 7] [--threads 1] [--profile] [--record DIR]
 
 4 groups × 50 rows of 10 × 28 × 28, the paper's CNN, Adam. The reference is fp32 with contiguous tensors, a DataLoader
 with a batch sampler for each group, one forward of all groups, the maximum of the group losses and one backward through
-everything. Both sides are timed by turns in one process, in processor time and on the clock.
+everything. Both sides are timed by turns in one process. The limit of the machine is measured beside them: how fast it
+multiplies large float32 matrices, and with that how long the arithmetic of a step would take at least.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from measuring import by_turns, parser, ratio, repeated, rounded, write_record
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Subset, TensorDataset
 
 from holdfast.batches import GroupBatches, make_source
@@ -28,6 +27,8 @@ from holdfast.seeding import Seeding
 from holdfast.training.settings import autocast, resolve_precision
 
 N_GROUPS, BATCH, SHAPE = 4, 50, (10, 28, 28)
+TARGET = 8.0  # with bf16 in hardware
+MATRIX = 1024  # side of the product that measures the peak
 
 
 def make_rows(n_rows: int) -> tuple[np.ndarray, np.ndarray, list[Group]]:
@@ -91,37 +92,69 @@ def holdfast_step(X: np.ndarray, y: np.ndarray, groups: list[Group]):
     return step
 
 
+def forward_flops() -> int:
+    """Return the operations of one row's forward pass: two for each product of the convolutions and linear layers."""
+    network, counted = make_network(), []
+
+    def count(module: torch.nn.Module, _: object, output: torch.Tensor) -> None:
+        weight = module.weight
+        counted.append(2 * output[0].numel() * weight[0].numel())
+
+    hooks = [m.register_forward_hook(count) for m in network.modules() if hasattr(m, "weight")]
+    with torch.no_grad():
+        network(torch.zeros(1, *SHAPE))
+    for hook in hooks:
+        hook.remove()
+    return sum(counted)
+
+
+def multiply() -> Callable[[], object]:
+    """Return a product of large matrices, the fastest arithmetic that there is."""
+    a, b = torch.randn(MATRIX, MATRIX), torch.randn(MATRIX, MATRIX)
+    return lambda: a @ b
+
+
 def main() -> None:
-    """Measure both sides and print their ratio."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one repetition of two steps")
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    repetitions, n_steps = (1, 2) if options.quick else (7, 8)
+    """Measure both sides and the peak by turns."""
+    options = parser(__doc__, repetitions=7)
+    options.add_argument("--profile", action="store_true", help="print where a step's time goes instead")
+    arguments = options.parse_args()
+    torch.set_num_threads(arguments.threads)
+    repetitions, n_steps = (1, 2) if arguments.quick else (arguments.repetitions, 8)
     rows = make_rows(2000)
-    sides = {"reference": reference_step(*rows), "holdfast": holdfast_step(*rows)}
-    clock: dict[str, list[float]] = {name: [] for name in sides}
-    processor: dict[str, list[float]] = {name: [] for name in sides}
-    for step in sides.values():
-        step()
-    for _ in range(repetitions):
-        for name, step in sides.items():
-            begin, spent = time.perf_counter(), time.process_time()
-            for _ in range(n_steps):
-                step()
-            clock[name].append((time.perf_counter() - begin) / n_steps)
-            processor[name].append((time.process_time() - spent) / n_steps)
-    result = {
+    if arguments.profile:
+        profile(holdfast_step(*rows), n_steps)
+        return
+    sides = {"reference": reference_step(*rows), "holdfast": holdfast_step(*rows), "peak": multiply()}
+    timed = by_turns({name: repeated(step, n_steps) for name, step in sides.items()}, repetitions, warm_up=True)
+    clock = {name: timed[name].seconds / n_steps for name in sides}
+    processor = {name: timed[name].processor_seconds / n_steps for name in sides}
+    # Every group forward, and the worst one backward, which costs twice its forward pass.
+    flops = forward_flops() * BATCH * (N_GROUPS + 2)
+    peak = 2 * MATRIX**3 / processor["peak"]  # operations a second
+    row = {
         "precision": resolve_precision("auto", torch.device("cpu")),
-        "threads": options.threads,
-        "clock_ms": {name: round(1e3 * statistics.median(values), 1) for name, values in clock.items()},
-        "processor_ms": {name: round(1e3 * statistics.median(values), 1) for name, values in processor.items()},
+        "reference_ms": rounded(1e3 * clock["reference"]),
+        "holdfast_ms": rounded(1e3 * clock["holdfast"]),
+        "reference_processor_ms": rounded(1e3 * processor["reference"]),
+        "holdfast_processor_ms": rounded(1e3 * processor["holdfast"]),
+        "ratio": ratio(clock["reference"], clock["holdfast"]),
+        "processor_ratio": ratio(processor["reference"], processor["holdfast"]),
+        "target": TARGET,
+        "gigaflop": rounded(flops / 1e9, 3),
+        "peak_gigaflops": rounded(peak / 1e9, 3),
+        "limit_ms": rounded(1e3 * flops / peak, 3),
+        "share_of_limit": rounded(flops / peak / processor["holdfast"], 2),
     }
-    for kind in ("clock", "processor"):
-        times = result[f"{kind}_ms"]
-        result[f"{kind}_ratio"] = round(times["reference"] / times["holdfast"], 2)
-    print(json.dumps(result))
+    write_record(arguments, [row])
+
+
+def profile(step: Callable[[], None], n_steps: int) -> None:
+    """Print the operations that a step's processor time goes to."""
+    step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+        repeated(step, n_steps)()
+    print(found.key_averages().table(sort_by="self_cpu_time_total", row_limit=18, max_name_column_width=40))
 
 
 if __name__ == "__main__":
