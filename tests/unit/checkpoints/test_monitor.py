@@ -74,3 +74,32 @@ def test_checkpoints_of_another_run_are_refused(tmp_path):
     fit(tmp_path)
     with pytest.raises(SavedModelError, match="of another run: settings was .*Remove the old state, or repeat"):
         fit(tmp_path, learning_rate=0.5)
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
+def test_ctrl_c_costs_the_epoch_that_it_cuts(tmp_path):
+    """However rare the checkpoints are, the last whole epoch is written before the interrupt goes on."""
+
+    class Interrupter(Counter):
+        def epoch(self, report):
+            """Press Ctrl-C while the third epoch is looked at."""
+            super().epoch(report)
+            if report.epoch == 3:
+                raise KeyboardInterrupt
+
+    model = NeuralClassifier("mlp", max_epochs=4, steps_per_epoch=3, batch_size=8, random_state=0)
+    with (
+        pytest.raises(KeyboardInterrupt, match="^$"),
+        watch(CheckpointMonitor(tmp_path, every=100, inside=Interrupter())),
+    ):
+        model.fit(IMAGES[:, 0, 0], LABELS)
+    resumed, epochs = fit(tmp_path, every=100)
+    assert epochs == [3, 4]
+    assert weights(resumed) == weights(fit(tmp_path / "straight")[0])
+
+
+def test_an_interrupt_before_the_first_epoch_writes_nothing(tmp_path):
+    """There is nothing to keep yet."""
+    with pytest.raises(KeyboardInterrupt, match="^$"), watch(CheckpointMonitor(tmp_path)):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
