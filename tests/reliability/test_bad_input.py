@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
@@ -25,24 +25,22 @@ from holdfast.exceptions import EnvironmentsError, HoldfastError
 LONGEST = 60  # seconds that any of these tiny inputs may take on a machine that others use too
 
 
+PART = 2_500  # examples of one slow test
+
+
 def often(n_short, n_long):
-    """Make a property run `n_short` times by default and `n_long` times as a slow test."""
+    """Make a property run `n_short` times by default, and `n_long` times in parts of their own as slow tests."""
+    parts = [(PART, part) for part in range(1, n_long // PART + 1)]
+    long = [pytest.param(*part, marks=pytest.mark.slow, id=f"long-{part[1]}") for part in parts]
 
     def decorate(check):
-        quiet = list(HealthCheck)
-
-        def run(n_examples, phases):
+        @pytest.mark.parametrize(("n_examples", "part"), [pytest.param(n_short, 0, id="short"), *long])
+        def test(n_examples, part):
             options = settings(
-                max_examples=n_examples, deadline=None, database=None, derandomize=True,
-                suppress_health_check=quiet, phases=phases,
+                max_examples=n_examples, deadline=None, database=None, suppress_health_check=list(HealthCheck),
+                phases=(Phase.explicit, Phase.generate, Phase.shrink),
             )  # fmt: skip
-            options(check)()
-
-        @pytest.mark.parametrize(
-            "n_examples", [n_short, pytest.param(n_long, marks=pytest.mark.slow)], ids=["short", "long"]
-        )
-        def test(n_examples):
-            run(n_examples, (Phase.explicit, Phase.generate, Phase.shrink))
+            seed(part)(options(check))()
 
         test.__doc__, test.__name__ = check.__doc__, check.__name__
         return test
@@ -313,7 +311,7 @@ def parquet_tables(draw):
     return pa.Table.from_arrays([values for _, values in columns], names=[name for name, _ in columns])
 
 
-@often(80, 7_000)
+@often(80, 7_500)
 @given(parquet_tables(), st.integers(0, 15), st.integers(0, 30), st.data())
 def test_parquet_files(table, number, harm, data):
     """Any Parquet file, whole or harmed, is read, and sometimes fitted, or refused."""
@@ -367,7 +365,7 @@ REPLACEMENTS = [
 ]  # fmt: skip
 
 
-@often(60, 3_000)
+@often(60, 2_500)
 @given(st.permutations(["number", "flag", "level", "day", "site", "y"]), st.data())
 def test_predicting_other_tables(order, data):
     """Columns in another order or among others change nothing; missing or odd ones are named, or answered."""
