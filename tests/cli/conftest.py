@@ -93,7 +93,7 @@ def hospitals(tmp_path_factory) -> Hospitals:
     for method in ("pi", "erm"):
         outcome = invoke(
             "fit", files.train, *files.fit_options, "--drop", "note", "--drop", "visit", "--method", method,
-            "--out", folder / method,
+            "--interpolation", "worst_case", "--out", folder / method,
         )  # fmt: skip
         assert outcome.code == 0, outcome.err
     return files

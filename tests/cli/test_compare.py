@@ -9,25 +9,37 @@ from holdfast.cli.tabular import read_training
 DROP = ("--drop", "note", "--drop", "visit")
 
 
+def patients(site, agreement, generator, n_rows=800):
+    """Return rows of whom the marker tells 75 of 100 diagnoses, and the scanner `agreement` of them."""
+    ill = generator.integers(2, size=n_rows)
+    columns = {
+        name: np.where(generator.random(n_rows) < share, ill, 1 - ill)
+        for name, share in (("marker", 0.75), ("scanner", agreement))
+    }
+    return pd.DataFrame({"site": site, **columns, "diagnosis": np.where(ill, "ill", "well")})
+
+
 @pytest.fixture(scope="module")
-def three(hospitals, tmp_path_factory):
-    """Write Boston, Chicago and Denver into one table."""
-    file = tmp_path_factory.mktemp("three") / "three.csv"
-    tables = [pd.read_csv(hospitals.train), pd.read_csv(hospitals.test).query("site == 'Denver'")]
-    pd.concat(tables).to_csv(file, index=False)
-    return file
+def sites(tmp_path_factory):
+    """Write a table of Boston and Chicago, and one with Denver too, where the scanner tells the opposite."""
+    folder, generator = tmp_path_factory.mktemp("sites"), np.random.default_rng(0)
+    tables = [patients(site, share, generator) for site, share in (("Boston", 0.97), ("Chicago", 0.8), ("Denver", 0.1))]
+    pd.concat(tables[:2]).to_csv(folder / "two.csv", index=False)
+    pd.concat(tables).to_csv(folder / "three.csv", index=False)
+    return folder
 
 
-def test_the_recommended_method_holds_where_it_was_not_fitted(holdfast, hospitals, three):
+def test_the_recommended_method_holds_where_it_was_not_fitted(holdfast, hospitals, sites):
     """The accuracy in Denver is the one that a classifier fitted on the other two by `holdfast fit` has there."""
-    result = holdfast("compare", three, *hospitals.fit_options, *DROP, "--method", "pi", "--json").json
-    assert (result["n_rows"], result["n_environments"]) == (500, 3)
+    result = holdfast("compare", sites / "three.csv", *hospitals.fit_options, "--method", "pi", "--json").json
+    assert (result["n_rows"], result["n_environments"]) == (2400, 3)
     assert result["protocol"] == "each environment left out in turn"
     assert [method["method"] for method in result["methods"]] == ["pi", "erm"]
     assert result["recommended"] == "pi"
-    assert result["recommendation"].startswith("Use pi: its accuracy in unseen environments is 0.7")
-    training = read_training(str(hospitals.train), label="diagnosis", environments=["site"], drop=["note", "visit"])
-    frame = pd.read_csv(three).query("site == 'Denver'")
+    assert result["caveat"] is None
+    assert result["recommendation"].startswith("Use pi: its accuracy in unseen environments is 0.")
+    training = read_training(str(sites / "two.csv"), label="diagnosis", environments=["site"])
+    frame = pd.read_csv(sites / "three.csv").query("site == 'Denver'")
     for method in result["methods"]:
         classifier = make_method(method["method"], make_estimator("logistic"), random_state=0)
         fitted = TableClassifier.fit(training, classifier, dense=False, names={})
@@ -36,15 +48,27 @@ def test_the_recommended_method_holds_where_it_was_not_fitted(holdfast, hospital
         assert method["parts"]["Denver"] == pytest.approx(accuracy)
 
 
-def test_text_is_a_ranking_and_a_sentence(holdfast, hospitals):
-    """With two environments the worst half counts; progress goes to stderr, and all fits 80 columns."""
-    outcome = holdfast("compare", hospitals.train, *hospitals.fit_options, *DROP, "--method", "pi")
+def test_text_is_a_ranking_and_a_sentence(holdfast, hospitals, sites):
+    """With two environments the worst half counts, with a caveat; progress goes to stderr, and all fits 80 columns."""
+    outcome = holdfast("compare", sites / "two.csv", *hospitals.fit_options, "--method", "pi")
     assert outcome.code == 0
     assert max(map(len, outcome.out.splitlines()[:-1])) <= 80
     assert "Ranked by accuracy in the worst half (95 % intervals)\n  method " in outcome.out
     assert "\n  Chicago, mistaken " in outcome.out
     assert "\nUse pi: its accuracy in the worst held-out half is " in outcome.out
+    assert "which favors methods that minimize the risk of the worst half by construction" in " ".join(
+        outcome.out.split()
+    )
     assert outcome.err.splitlines()[0] == "fitting 1 of 4: erm, 1 of 2"
+
+
+def test_without_probabilities_the_spread_is_missing(holdfast, hospitals, sites):
+    """A linear SVM has no log loss, and the text says so."""
+    outcome = holdfast(
+        "compare", sites / "two.csv", *hospitals.fit_options, "--method", "balanced", "--estimator", "linear_svm"
+    )
+    assert outcome.code == 0, outcome.err
+    assert "–: linear_svm gives no probabilities there, so no log loss" in outcome.out
 
 
 @pytest.mark.parametrize(

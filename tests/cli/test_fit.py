@@ -7,10 +7,14 @@ import pytest
 
 from holdfast import PIClassifier, load_model
 
+PAPER = ("--interpolation", "worst_case")
+
 
 def test_fit_reports_stages_in_80_columns(holdfast, hospitals, tmp_path):
     """Environments, judges, partitions and group risks are printed; every number agrees with the next."""
-    outcome = holdfast("fit", hospitals.train, *hospitals.fit_options, "--drop", "note", "--out", tmp_path / "m")
+    outcome = holdfast(
+        "fit", hospitals.train, *hospitals.fit_options, "--drop", "note", *PAPER, "--out", tmp_path / "m"
+    )
     assert outcome.code == 0
     assert max(map(len, outcome.out.splitlines()[:-1])) <= 80  # the last line has the folder's path
     for part in ("Fitted pi with logistic on 400 rows", "1 numeric, 2 categorical, 1 date", "2 classes of 'diagnosis'"):
@@ -23,18 +27,20 @@ def test_fit_reports_stages_in_80_columns(holdfast, hospitals, tmp_path):
 
 
 def test_fit_past_the_worst_case(holdfast, hospitals, tmp_path):
-    """--interpolation invariant reports the environments' risks and how much they differ."""
-    options = [*hospitals.fit_options, "--drop", "note", "--interpolation", "invariant", "--out", tmp_path / "m"]
+    """The default reports the environments' risks, and where few rows leave it undecided, says so with advice."""
+    options = [*hospitals.fit_options, "--drop", "note", "--out", tmp_path / "m"]
     result = holdfast("fit", hospitals.train, *options, "--json").json
     assert result["solver"] == "invariant"
     assert [group["name"] for group in result["groups"]] == ["Boston", "Chicago"]
-    assert load_model(tmp_path / "m")["classifier"].interpolation == "invariant"
+    assert len(result["partitions"]) == 2
+    assert load_model(tmp_path / "m")["classifier"].interpolation_ == "invariant"
+    assert all("Plain ERM is fitted" in warning for warning in result["warnings"])
 
 
 def test_fit_prints_one_json_object(holdfast, hospitals, tmp_path):
     """The same as values: environments, accuracies, partitions, groups, risks."""
     result = holdfast(
-        "fit", hospitals.train, *hospitals.fit_options, "--drop", "note", "--out", tmp_path / "m", "--json"
+        "fit", hospitals.train, *hospitals.fit_options, "--drop", "note", *PAPER, "--out", tmp_path / "m", "--json"
     ).json
     assert result["classes"] == ["ill", "well"]
     assert result["columns"] == {"marker": "numeric", "scanner": "categorical", "sex": "categorical", "visit": "date"}
@@ -140,7 +146,7 @@ def test_notes_say_what_is_left_out_or_guessed(holdfast, tmp_path):
         ({}, ["--estimator", "logstic"], "There is no estimator 'logstic'. Did you mean 'logistic'?"),
         ({}, ["--method", "grup_dro"], "There is no method 'grup_dro'. Did you mean 'group_dro'?"),
         ({}, ["--method", "oracle"], "There is no method 'oracle'. It may be 'pi', 'extrapolate', 'erm'"),
-        ({}, ["--halves", "medium"], "The 'halves' parameter of PIClassifier must be one of 'hard', 'soft'."),
+        ({}, ["--halves", "medium"], "The 'halves' parameter of PIClassifier must be one of 'auto', 'hard', 'soft'."),
         ({}, ["--label", "marker"], "Label column 'marker' holds decimal numbers such as 0.5, so it is an amount"),
         ({}, ["--label", "site"], "Column 'site' cannot be both the label and an environment."),
         ({}, ["--drop", "site"], "Column 'site' is the label or an environment; it cannot be a feature or dropped."),

@@ -53,7 +53,8 @@ def compare(
 
     Each environment is left out in turn, every method is fitted on the others, and its accuracy in the one it has not
     seen counts. With two environments rows are held out in both, and the worst half of them counts, cut by the other
-    environment's classifier. irm, vrex and rgm take part with --estimator mlp.
+    environment's classifier: a hint only, which favors methods that minimize the risk of such halves by construction.
+    irm, vrex and rgm take part with --estimator mlp.
     """
     from holdfast.cli.tabular import check_period, read_training
     from holdfast.experiments.comparison import compare_methods
@@ -152,6 +153,7 @@ def _result(
         "methods": [_score(score) for score in comparison.scores],
         "recommended": comparison.recommended,
         "recommendation": comparison.recommendation,
+        "caveat": comparison.caveat,
     }
 
 
@@ -164,6 +166,7 @@ def _score(score: MethodScore) -> dict[str, Any]:
         "spread": score.spread,
         "parts": dict(score.parts),
         "problem": score.problem,
+        "remarks": list(score.remarks),
     }
 
 
@@ -175,14 +178,24 @@ def _print(result: dict[str, Any], table: Path) -> None:
     fitted = [method for method in result["methods"] if method["problem"] is None]
     by = "mean accuracy" if result["ranked_by"] == "mean" else "accuracy in the worst half"
     header = ["method", "mean", "worst", "mean gain over erm", "spread"]
-    rows = [[m["method"], m["mean"], m["worst"], _gain(m), m["spread"]] for m in fitted]
+    known = [method["spread"] == method["spread"] for method in fitted]  # NaN: it gives no probabilities
+    rows = [
+        [m["method"], m["mean"], m["worst"], _gain(m), m["spread"] if told else "–"]
+        for m, told in zip(fitted, known, strict=True)
+    ]
     print_table(f"Ranked by {by} (95 % intervals)", header, rows)
     print_text("spread: largest minus smallest log loss over the environments", indent="  ")
+    if not all(known):
+        print_text(f"–: {result['estimator']} gives no probabilities there, so no log loss", indent="  ")
     _print_parts(fitted, "environment left out" if result["ranked_by"] == "mean" else "half of held-out rows")
     print()
     for method in result["methods"]:
         if method["problem"] is not None:
             print_text(f"{method['method']} could not be fitted: {method['problem']}")
+        for remark in method["remarks"]:
+            print_text(f"{method['method']}, {remark}")
+    if result["caveat"] is not None:
+        print_text(result["caveat"])
     print_text(result["recommendation"])
     print_text(f"Next: holdfast fit {table} --method {result['recommended']} … --out DIR")
 

@@ -8,7 +8,6 @@ a, and there its risk is the same in every environment. Contrast and a are found
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +17,11 @@ from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.calibration import class_scores
-from holdfast.environments import listed
 from holdfast.estimators.base import StableClassifier, warn_single_environment
 from holdfast.estimators.erm import fit_erm
+from holdfast.estimators.prevalence import warn_of_prevalence
 from holdfast.estimators.reading import TrainingRows
-from holdfast.exceptions import ParameterError, PrevalenceWarning
+from holdfast.exceptions import ParameterError
 from holdfast.fitting import last_step
 from holdfast.seeding import RandomState, Seeding
 from holdfast.solvers.invariant import warn_of_verdict
@@ -32,7 +31,6 @@ from holdfast.stages.partition import accuracy_matrix
 from holdfast.stages.predict import cross_predict, cross_probabilities, fit_environment_classifiers
 
 Array = NDArray[np.float64]
-UNLIKE_PREVALENCE = 0.25  # range of a class's share over environments from which on a warning is due
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +209,7 @@ class ExtrapolationClassifier(StableClassifier):
         probabilities, calibrations = cross_probabilities(
             judges, training.X, training.y, len(self.classes_), sample_weight=training.sample_weight
         )
-        warn_of_prevalence(class_shares(training, len(self.classes_)), self.classes_)
+        warn_of_prevalence(training, self.classes_)
         judged = np.log(probabilities)  # (n_environments, n_rows, n_classes)
         step = find_step(
             Evidence(judged.mean(axis=0), judged, joint=False, are_probabilities=True),
@@ -241,28 +239,4 @@ class ExtrapolationClassifier(StableClassifier):
             weights,
             step.calibration.scale,
             step.calibration.offsets,
-        )
-
-
-def class_shares(training: TrainingRows, n_classes: int) -> Array:
-    """Return the class shares of each environment, (n_environments, n_classes)."""
-    weights = np.ones(training.n_rows) if training.sample_weight is None else training.sample_weight
-    counts = [np.bincount(training.y[e.rows], weights[e.rows], minlength=n_classes) for e in training.environments]
-    return np.stack([count / max(count.sum(), 1e-12) for count in counts])
-
-
-def warn_of_prevalence(shares: Array, classes: NDArray[Any], *, stacklevel: int = 5) -> None:
-    """Say where label frequencies differ much between environments."""
-    unlike = [
-        f"{classes[code]} ({shares[:, code].min():.0%} to {shares[:, code].max():.0%})"
-        for code in range(len(classes))
-        if np.ptp(shares[:, code]) > UNLIKE_PREVALENCE
-    ]
-    if unlike:
-        warnings.warn(
-            f"label frequencies differ between environments: {listed(unlike)}. Frequencies are taken out of the "
-            "comparison and risks are balanced over classes; at a new environment probabilities assume the frequencies "
-            "of all rows. If its own are known, multiply the odds accordingly.",
-            PrevalenceWarning,
-            stacklevel=stacklevel,
         )

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from holdfast.estimators.base import StableClassifier, check_choice, warn_single_environment
 from holdfast.estimators.predict_then_interpolate import PredictThenInterpolate
 from holdfast.exceptions import EnvironmentsError, ParameterError
+from holdfast.fitting import last_step
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stages.interpolate import choose_solver
 from holdfast.stages.partition import (
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 
 class PIClassifier(PredictThenInterpolate, StableClassifier):
-    """Train a classifier that is best in its worst half.
+    """Train a classifier on what holds in every environment.
 
     One classifier is fitted on each environment; each judges the other environments, cutting them into correct and
-    mistaken rows; the final classifier minimizes the largest risk over all these halves.
+    mistaken rows; the final classifier is fitted to an interpolation of these halves: the one under which its risk is
+    the same in every environment (the default for tables), or the worst one (the paper's, and the default for
+    networks).
 
     Parameters
     ----------
@@ -39,21 +42,25 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
     solver : "auto", "convex", "gradient" or "reweight"
         How the min–max problem is solved: exactly for logistic regression, by gradients for networks, by reweighted
         fits for everything else.
-    halves : "hard" or "soft"
-        Rows cut by whether the judge is right, or every row in both halves, weighted by the judge's probability.
-    interpolation : "worst_case" or "invariant"
+    halves : "auto", "hard" or "soft"
+        Rows cut by whether the judge is right, or every row in both halves, weighted by the judge's probability. Auto:
+        soft for the invariant interpolation, hard for the worst case.
+    interpolation : "auto", "worst_case" or "invariant"
         The least worst-case risk over all mixtures of the halves, as in the paper; or the one (geometric) mixture under
         which the risk is the same in every environment, found by risks out of fold, which keeps what environments
         share where the worst case is too harsh. The latter then is one fit of the estimator; `groups_` are the
         environments, and `gap_` is the difference of their risks. Plain ERM, with a warning, where nothing differs.
+        Auto: invariant, but the worst case for networks, with `group_labels`, and wherever a setting asks for it
+        (`halves="hard"`, a `solver`, `rounds` above 1, `n_folds` below 2).
     rounds : int
         Largest number of rounds of stages 1 and 2: each further one cuts the halves again, by judges that are already
         best in the worst half of their own environment, for a second unstable feature behind the first. It stops by
         itself when nothing changes. Needs hard halves.
     reweight_rounds : int
         Largest number of fits of each fold by the reweighting solver.
-    objective : "max" or "online"
-        For networks: differentiate the worst group alone, or weight the groups by exponentiated risks.
+    objective : "max", "online" or "chance"
+        For networks: differentiate the worst group alone, or weight the groups by exponentiated risks, or take the one
+        mixture in which every judge is right as often as chance (1/K correct, 1 − 1/K mistaken rows).
     selection : str or None
         For networks: the rule that selects the final classifier's epoch; None: the network's own.
     judge_selection : str or None
@@ -79,12 +86,16 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
     accuracies_ : array of shape (n_environments, n_environments)
         Accuracy of each judge (row) in each environment (column); the diagonal is out of fold.
     groups_ : tuple of Group
-        The halves that entered stage 3.
+        The halves that entered stage 3; with the invariant interpolation, the environments.
     group_risks_, worst_case_risk_, gap_ : array, float, float
         Risk of each group under the final classifier, the largest one, and how far from the optimum it can be (the
-        duality gap of the convex solver, the regret gap of reweighting, NaN for networks).
+        duality gap of the convex solver, the regret gap of reweighting, NaN for networks; with the invariant
+        interpolation, by how much the environments' risks differ).
     estimator_ : fitted estimator over class codes
+    halves_, interpolation_ : str
+        What was used.
     solver_ : str
+        With the invariant interpolation, "invariant".
     rounds_ : int
         Rounds that changed the halves.
     history_ : list of dict, one for each iteration, round or epoch
@@ -108,11 +119,11 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         estimator: Any = None,
         *,
         solver: Literal["auto", "convex", "gradient", "reweight"] = "auto",
-        halves: Literal["hard", "soft"] = "hard",
-        interpolation: Literal["worst_case", "invariant"] = "worst_case",
+        halves: Literal["auto", "hard", "soft"] = "auto",
+        interpolation: Literal["auto", "worst_case", "invariant"] = "auto",
         rounds: int = 1,
         reweight_rounds: int = 20,
-        objective: Literal["max", "online"] = "max",
+        objective: Literal["max", "online", "chance"] = "max",
         selection: str | None = None,
         judge_selection: str | None = "other_environments",
         min_group_size: int = 5,
@@ -168,13 +179,21 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         )
         validation = self._read_validation(validation)
         seeding = Seeding(self.random_state)
+        self.halves_, self.interpolation_ = self._choose_stages(known_groups=group_labels is not None)
         if warn_single_environment(len(training.environments), type(self).__name__):
             self.accuracies_ = np.full((1, 1), np.nan)
             return self._fit_alone(training, seeding, validation)
         estimator = self._base_estimator(training.X)
         # Before any work: an estimator that no solver fits is refused now, not after stage 1.
-        if self.interpolation == "worst_case":
+        if self.interpolation_ == "worst_case":
             self.solver_ = choose_solver(estimator, self.solver)
+        if self.objective == "chance" and (self.interpolation_, getattr(self, "solver_", "")) != (
+            "worst_case",
+            "gradient",
+        ):
+            raise ParameterError("objective='chance' is for networks. Use a NeuralClassifier, or leave it out.")
+        if self.objective == "chance" and self.rounds > 1:
+            raise ParameterError("objective='chance' takes the halves of one round. Set rounds to 1.")
 
         # Stage 1: one classifier for each environment, then ask each about the rows it was not fitted on.
         classifiers = self._fit_environments(estimator, training, seeding)
@@ -182,7 +201,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         warn_of_constant_judges(predictions, training.environments, self.classes_)
 
         # Stage 2: cut every judged environment by correctness.
-        if self.halves == "hard":
+        if self.halves_ == "hard":
             self.partitions_ = partition_by_correctness(
                 predictions, training.y, training.environments, sample_weight=training.sample_weight
             )
@@ -196,7 +215,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         self.accuracies_ = accuracy_matrix(predictions, training.y, training.environments, training.sample_weight)
 
         # Stage 3: the least worst-case risk over all interpolations of the halves, or the invariant one.
-        interpolate = self._interpolate if self.interpolation == "worst_case" else self._interpolate_invariantly
+        interpolate = self._interpolate if self.interpolation_ == "worst_case" else self._interpolate_invariantly
         interpolate(estimator, training, seeding, n_classes=len(self.classes_), validation=validation)
         return self
 
@@ -244,20 +263,32 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
             labels[rows] = name
         return labels
 
+    def _choose_stages(self, *, known_groups: bool) -> tuple[str, str]:
+        """Return the halves and the interpolation that "auto" stands for."""
+        network = hasattr(last_step(self.estimator), "fit_groups")
+        asked = self.halves == "hard" or self.solver != "auto" or self.rounds > 1 or self.n_folds < 2
+        interpolation: str = self.interpolation
+        if interpolation == "auto":
+            interpolation = "worst_case" if network or asked or known_groups else "invariant"
+        halves: str = self.halves
+        if halves == "auto":
+            halves = "soft" if interpolation == "invariant" and self.n_folds >= 2 else "hard"
+        return halves, interpolation
+
     def _check_parameters(self) -> None:
         """Refuse values outside of what the parameters may be."""
-        check_choice(self, "halves", ("hard", "soft"))
-        check_choice(self, "interpolation", ("worst_case", "invariant"))
-        check_choice(self, "objective", ("max", "online"))
+        check_choice(self, "halves", ("auto", "hard", "soft"))
+        check_choice(self, "interpolation", ("auto", "worst_case", "invariant"))
+        check_choice(self, "objective", ("max", "online", "chance"))
         if self.halves == "soft" and self.n_folds < 2:
             raise ParameterError("halves='soft' needs probabilities out of fold. Set n_folds to 2 or more.")
         if not isinstance(self.rounds, int | np.integer) or self.rounds < 1:
             raise ParameterError(
                 f"The 'rounds' parameter of PIClassifier must be an integer >= 1. Got {self.rounds!r} instead."
             )
-        if self.rounds > 1 and self.interpolation != "worst_case":
+        if self.rounds > 1 and self.interpolation == "invariant":
             raise ParameterError("The 'rounds' parameter of PIClassifier above 1 needs interpolation='worst_case'.")
-        if self.rounds > 1 and self.halves != "hard":
+        if self.rounds > 1 and self.halves == "soft":
             raise ParameterError(
                 "The 'rounds' parameter of PIClassifier above 1 needs halves='hard'. Set one of the two."
             )

@@ -10,13 +10,15 @@ import numpy as np
 from holdfast.environments import Group, Partition
 from holdfast.estimators.base import StableEstimator
 from holdfast.estimators.erm import fit_erm
+from holdfast.estimators.prevalence import warn_of_prevalence
 from holdfast.estimators.reading import TrainingRows
 from holdfast.estimators.refinement import refine_halves
 from holdfast.fitting import last_step
 from holdfast.seeding import RandomState, Seeding
 from holdfast.solvers import Solution
+from holdfast.solvers.invariant import solve_invariant
 from holdfast.stages.interpolate import minimize_worst_case_risk
-from holdfast.stages.partition import halves_as_groups, large_halves
+from holdfast.stages.partition import halves_as_groups, halves_at_chance, large_halves
 from holdfast.stages.predict import EnvironmentClassifier, fit_environment_classifiers
 
 
@@ -63,7 +65,11 @@ class PredictThenInterpolate(StableEstimator):
             "sample_weight": training.sample_weight,
             "group_labels": training.group_labels,
         }
-        groups = halves_as_groups(self.partitions_, **options)
+        partitions = self.partitions_
+        if self.objective == "chance":
+            partitions = halves_at_chance(partitions, n_classes or 2, sample_weight=training.sample_weight)
+            options["sample_weight"] = None  # it is in the halves' weights
+        groups = halves_as_groups(partitions, **options)
         self.rounds_ = 1
         if self.rounds > 1:
             halves, self.rounds_ = self._refine(estimator, training, seeding, n_classes)
@@ -77,8 +83,7 @@ class PredictThenInterpolate(StableEstimator):
         self, estimator: Any, training: TrainingRows, seeding: Seeding, *, n_classes: int | None, validation: Any
     ) -> None:
         """Fit where the risk is the same in every environment, and keep what was found."""
-        from holdfast.solvers.invariant import solve_invariant
-
+        warn_of_prevalence(training, getattr(self, "classes_", np.empty(0)))
         solution = solve_invariant(
             estimator,
             training.X,
@@ -125,7 +130,7 @@ class PredictThenInterpolate(StableEstimator):
             n_classes=n_classes,
             seeding=seeding,
             solver=self.solver_,
-            objective=self.objective,
+            objective="pooled" if self.objective == "chance" else self.objective,
             reweight_rounds=self.reweight_rounds,
             folds=max(self.n_folds, 2) if training.folds is None else training.folds,
             environments=training.environments,

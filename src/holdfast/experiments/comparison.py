@@ -2,7 +2,9 @@
 
 With three or more environments each is left out in turn, and a method's score is its accuracy there. With two there is
 no third to leave out; rows are then held out inside both, and a method's score is its accuracy in the worst half that
-the environments' classifiers cut of the held-out rows. No test data is looked at in either case.
+the environments' classifiers cut of the held-out rows. That is a proxy: methods that minimize the risk of such halves
+(PI's worst case) are at an advantage by construction, and with noisy labels the mistaken halves favor classifiers that
+know little. No test data is looked at in either case.
 """
 
 from __future__ import annotations
@@ -21,16 +23,30 @@ from holdfast.environments import Environment, Rows, split_environments, take_ro
 from holdfast.estimators.base import StableClassifier
 from holdfast.estimators.erm import ERMClassifier
 from holdfast.estimators.methods import METHODS
-from holdfast.exceptions import EnvironmentsError, HoldfastError, HoldfastWarning, ParameterError
+from holdfast.exceptions import (
+    EnvironmentsError,
+    HoldfastError,
+    HoldfastWarning,
+    IdenticalEnvironmentsWarning,
+    ParameterError,
+    PrevalenceWarning,
+    SolverWarning,
+)
 from holdfast.fitting import last_step
 from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:
     import pandas as pd
 
+TOLD = (IdenticalEnvironmentsWarning, PrevalenceWarning, SolverWarning)  # what concerns the choice of a method
 NEEDS_A_NETWORK = ("irm", "vrex", "rgm")
 LEFT_OUT = "each environment left out in turn"
 HELD_OUT = "rows held out in both environments, cut into halves by the other's classifier"
+CAVEAT = (
+    "With two environments no unseen one can be tried. The halves are cut as inside pi, which favors methods that "
+    "minimize the risk of the worst half by construction: take this ranking as a hint, and rows of a third environment "
+    "as the answer."
+)
 
 
 @dataclass(frozen=True)
@@ -41,11 +57,12 @@ class MethodScore:
     mean: float  # mean accuracy over the parts
     worst: float  # accuracy in the worst part
     parts: Mapping[str, float]  # accuracy by environment left out, or by half
-    spread: float  # largest minus smallest log loss over environments
+    spread: float  # largest minus smallest log loss over environments; NaN without probabilities
     gain: float  # mean accuracy above ERM's
     gain_low: float  # 95 % interval of the gain, paired by row
     gain_high: float
     problem: str | None = None  # why it could not be fitted
+    remarks: tuple[str, ...] = ()  # what its fits warned of, each with the number of fits
 
 
 @dataclass(frozen=True)
@@ -57,6 +74,7 @@ class Comparison:
     scores: tuple[MethodScore, ...]
     recommended: str
     recommendation: str  # one sentence with its evidence
+    caveat: str | None = None  # what the ranking cannot tell
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each method."""
@@ -64,7 +82,7 @@ class Comparison:
 
         rows = [
             {"method": s.method, "mean": s.mean, "worst": s.worst, "gain": s.gain, "gain_low": s.gain_low}
-            | {"gain_high": s.gain_high, "spread": s.spread, "problem": s.problem}
+            | {"gain_high": s.gain_high, "spread": s.spread, "problem": s.problem, "remarks": " ".join(s.remarks)}
             | {f"in {part}": accuracy for part, accuracy in s.parts.items()}
             for s in self.scores
         ]
@@ -137,9 +155,10 @@ def compare_methods(
     table = {name: _collect(outcome, held_out, len(labels)) for name, outcome in answers.items()}
     scores = [_score(name, table, parts, part_names, of_row) for name in candidates]
     ranked_by = "mean" if leave_out else "worst"
-    scores.sort(key=lambda score: -np.nan_to_num(getattr(score, ranked_by), nan=-1.0))
+    scores.sort(key=lambda score: (-np.nan_to_num(getattr(score, ranked_by), nan=-1.0), score.spread))
     recommended, sentence = _recommend(scores, ranked_by, len(split))
-    return Comparison(LEFT_OUT if leave_out else HELD_OUT, ranked_by, tuple(scores), recommended, sentence)
+    protocol, caveat = (LEFT_OUT, None) if leave_out else (HELD_OUT, CAVEAT)
+    return Comparison(protocol, ranked_by, tuple(scores), recommended, sentence, caveat)
 
 
 def candidate_methods(methods: Any, estimator: Any, random_state: RandomState) -> dict[str, StableClassifier]:
@@ -180,24 +199,34 @@ def _announced(estimator: Any, progress: Callable[[str], None], line: str) -> An
 
 def _fit_and_ask(
     estimator: Any, X: Any, y: NDArray[Any], environments: NDArray[Any], held_out: Rows
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]] | str:
-    """Return which held-out rows are right and their log losses, or why the method could not be fitted."""
+) -> tuple[NDArray[np.bool_], NDArray[np.float64], list[str]] | str:
+    """Return which held-out rows are right, their log losses and what was warned of, or why nothing could be fitted."""
     kept = np.setdiff1d(np.arange(len(y)), held_out, assume_unique=True)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HoldfastWarning)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", HoldfastWarning)
             estimator.fit(take_rows(X, kept), y[kept], environments=environments[kept])
+        remarks = _remarks(caught)
         rows = take_rows(X, held_out)
         right = np.asarray(estimator.predict(rows)) == y[held_out]
         if not hasattr(estimator, "predict_proba"):
-            return right, 1.0 - right
+            return right, np.full(len(right), np.nan), remarks
         probabilities = estimator.predict_proba(rows)
         columns = np.searchsorted(estimator.classes_, y[held_out]).clip(max=len(estimator.classes_) - 1)
         known = estimator.classes_[columns] == y[held_out]
         truth = np.where(known, probabilities[np.arange(len(rows)), columns], 0.0)
-        return right, -np.log(np.maximum(truth, 1e-6))
+        return right, -np.log(np.maximum(truth, 1e-6)), remarks
     except HoldfastError as problem:
         return str(problem)
+
+
+def _remarks(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """Return our own warnings as texts, and pass the others on."""
+    ours = [entry for entry in caught if issubclass(entry.category, HoldfastWarning)]
+    for entry in caught:
+        if entry not in ours:
+            warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+    return list(dict.fromkeys(str(entry.message) for entry in ours if issubclass(entry.category, TOLD)))
 
 
 def _halves(
@@ -219,14 +248,17 @@ def _half_names(names: NDArray[Any]) -> list[str]:
     return [f"{name}, {half}" for name in names for half in ("mistaken", "correct")]
 
 
-def _collect(outcomes: list[Any], held_out: Sequence[Rows], n_rows: int) -> tuple[Any, Any] | str:
-    """Join the held-out rows of all fits, or return the first problem."""
+def _collect(outcomes: list[Any], held_out: Sequence[Rows], n_rows: int) -> tuple[Any, Any, tuple[str, ...]] | str:
+    """Join the held-out rows of all fits and what they warned of first, or return the first problem."""
     right, loss = np.zeros(n_rows, dtype=bool), np.zeros(n_rows)
+    remarks: list[str] = []
     for outcome, rows in zip(outcomes, held_out, strict=True):
         if isinstance(outcome, str):
             return outcome
-        right[rows], loss[rows] = outcome
-    return right, loss
+        right[rows], loss[rows], warned = outcome
+        remarks += warned[:1]
+    n_fits = f"in {len(remarks)} of {len(held_out)} fits: "
+    return right, loss, (n_fits + remarks[0],) if remarks else ()
 
 
 def _score(
@@ -236,7 +268,7 @@ def _score(
     if isinstance(table[name], str):
         nan = float("nan")
         return MethodScore(name, nan, nan, {}, nan, nan, nan, nan, problem=table[name])
-    right, loss = table[name]
+    right, loss, remarks = table[name]
     present = [part for part in range(len(part_names)) if (parts == part).any()]
     accuracies = {part_names[part]: float(right[parts == part].mean()) for part in present}
     losses = [loss[of_row == number].mean() for number in np.unique(of_row)]
@@ -256,6 +288,7 @@ def _score(
         gain,
         gain - 1.96 * error,
         gain + 1.96 * error,
+        remarks=remarks,
     )
 
 

@@ -25,7 +25,7 @@ from holdfast.fitting import fit_rows, sample_weight_name, seeded_clone
 from holdfast.seeding import Seeding
 from holdfast.solvers import Solution
 from holdfast.solvers.judges import environment_codes, out_of_fold_evidence
-from holdfast.solvers.steps import DIFFERENT, HELPFUL, Step, find_step
+from holdfast.solvers.steps import HELPFUL, KNOWN, Step, find_step
 
 log = logging.getLogger(__name__)
 
@@ -89,16 +89,18 @@ def solve_invariant(
         )
         step = find_step(evidence, y_codes, codes, sample_weight=sample_weight, seeding=seeding)
         log.info(
-            "invariant: %s, step %.2f, risks differ by %.1f standard errors, gain %.1f, skill left %.0f%%, %s judges",
+            "invariant: %s, step %.2f, risks differ by %.1f and own scores by %.1f standard errors, gain %.1f, "
+            "skill left %.0f%%, %s judges",
             step.verdict,
             step.size,
             step.difference,
+            step.knows,
             step.gain,
             100 * step.skill,
             "joint" if evidence.joint else "separate",
         )
         # Joint judges differ little where rows hardly tell; judges of their own are the second opinion.
-        if step.verdict == "moved" or not evidence.joint or step.difference < DIFFERENT:
+        if step.verdict in ("moved", "no skill") or not evidence.joint:
             break
     if step.verdict == "moved":
         targets = step.probabilities(evidence.pooled, evidence.judges)
@@ -133,25 +135,35 @@ def fit_relabeled(
 
 def warn_of_verdict(step: Step, environments: Sequence[Environment], *, stacklevel: int = 4) -> None:
     """Say why plain ERM is fitted, and what to do about it."""
+    names = [f"{e.name} {risk:.2f}" for e, risk in zip(environments, step.pooled_risks, strict=True)]
+    evidence = (
+        f"rows score higher under the classifier of their own environment by {step.knows:.1f} standard errors "
+        f"({KNOWN:g} are needed), and knowing the environment improves predictions with a likelihood ratio of "
+        f"{step.gain:.1f} ({HELPFUL:g} is needed)"
+    )
     if step.verdict == "nothing stable":
-        risks = [f"{e.name} {risk:.2f}" for e, risk in zip(environments, step.pooled_risks, strict=True)]
-        warnings.warn(
-            f"the environments' risks differ ({listed(risks)}), but a classifier with the same risk in all of them "
+        text = (
+            f"the environments' risks differ ({listed(names)}), but a classifier with the same risk in all of them "
             f"would keep {max(step.skill, 0):.0%} of the skill or less: labels may be noisier, or all features weaker, "
-            "in some environments. Plain ERM is fitted. Look at the audit, or use interpolation='worst_case'.",
-            SolverWarning,
-            stacklevel=stacklevel,
+            "in some environments. Plain ERM is fitted. Look at the audit, or use interpolation='worst_case'."
         )
-        return
-    reason = (
-        "out of fold the estimator predicts no better than the label frequencies, so there is nothing to compare"
-        if step.verdict == "no skill"
-        else f"the environments' risks differ by {step.difference:.1f} standard errors ({DIFFERENT:g} are needed) and "
-        f"knowing the environment improves predictions with a likelihood ratio of {step.gain:.1f} ({HELPFUL:g} is "
-        "needed): there is no evidence that what predicts the label changes between them"
-    )
-    warnings.warn(
-        f"{reason}. Plain ERM is fitted. More rows, or environments that differ more, would help.",
-        IdenticalEnvironmentsWarning,
-        stacklevel=stacklevel,
-    )
+        warnings.warn(text, SolverWarning, stacklevel=stacklevel)
+    elif step.verdict == "undecided":
+        text = (
+            f"the environments' risks differ ({listed(names)}), but the rows do not tell whether a feature is unstable "
+            f"or everything is weaker, as with noisier labels, in some of them: {evidence}. Plain ERM is fitted. More "
+            "rows would tell; interpolation='worst_case' takes the feature to be unstable."
+        )
+        warnings.warn(text, SolverWarning, stacklevel=stacklevel)
+    elif step.verdict == "no skill":
+        text = (
+            "out of fold the estimator predicts no better than the label frequencies, so there is nothing to compare. "
+            "Plain ERM is fitted. More rows, other features or another estimator would help."
+        )
+        warnings.warn(text, IdenticalEnvironmentsWarning, stacklevel=stacklevel)
+    else:
+        text = (
+            f"{evidence}: there is no evidence that what predicts the label changes between them. Plain ERM is fitted. "
+            "More rows, or environments that differ more, would help."
+        )
+        warnings.warn(text, IdenticalEnvironmentsWarning, stacklevel=stacklevel)

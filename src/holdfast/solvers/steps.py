@@ -2,12 +2,14 @@
 
 Let B be the pooled classifier's scores and z_e those of environment e's judge. A step a along the contrast v gives
 L_a = B + a·sum_e v_e z_e. With p(x1|y) shared and p_e(x2|y) not, the sum is a function of x2 alone: some a takes x2
-out, and there the risk is the same in every environment (`docs/beyond-the-worst-case.md`). Three things are guarded:
+out, and there the risk is the same in every environment (`docs/beyond-the-worst-case.md`). Four things are guarded:
 
-* a classifier without skill has the same risk everywhere, too: some of the skill must be left;
+* judges differ by noise: rows must score higher, out of fold, under the judge of their own environment, and knowing the
+  environment must help beyond a scale for each environment;
 * environments whose labels are noisier, or whose features are all weaker, differ by the *scale* of their scores: what
   is proportional to the mean judge is taken out of every judge first;
-* judges differ by noise: knowing the environment must help out of fold, beyond a scale for each environment.
+* the difference of the risks, which says how far to go, is itself measured with an error: the way is shrunk by as much;
+* a classifier without skill has the same risk everywhere, too: some of the skill must be left.
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ from holdfast.seeding import Seeding
 from holdfast.solvers.judges import Evidence
 
 Array = NDArray[np.float64]
-DIFFERENT = 2.0  # standard errors between environments' risks from which on they differ
+ALIKE = 2.0  # standard errors between environments' risks up to which they may be the same
+KNOWN = 2.0  # standard errors by which rows must score higher under the judge of their own environment
 HELPFUL = 4.0  # likelihood ratio from which on knowing the environment helps: chi-squared, one degree, below 5 %
 LEAST_SKILL = 0.3  # share of the pooled classifier's skill that must be left
 LARGEST_STEP, STRIDE = 8.0, 0.25  # in standard deviations of the direction's scores
 MOST_ROWS = 20_000  # rows that the search looks at
-Verdict = Literal["moved", "identical", "no skill", "nothing stable"]
+Verdict = Literal["moved", "identical", "undecided", "no skill", "nothing stable"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,7 @@ class Step:
     risks: Array  # (n_environments,) class-balanced, out of fold, after the step
     pooled_risks: Array  # (n_environments,) before
     difference: float  # standard errors between the environments' risks before the step
+    knows: float  # standard errors by which rows score higher under the judge of their own environment
     gain: float  # likelihood ratio of knowing the environment
     skill: float  # share of the pooled classifier's skill that is left
     pooled_weight: float  # what the pooled classifier's scores count for in L_a
@@ -62,7 +66,11 @@ def find_step(
     sample_weight: Weights | None = None,
     seeding: Seeding | None = None,
 ) -> Step:
-    """Find the smallest step after which the environments' risks differ by no more than two standard errors.
+    """Find the step after which the environments' risks are the same, as far as they are known to differ before it.
+
+    A difference of z standard errors is taken back by the share z²/(1 + z²) of least expected squared error, so that a
+    difference of about its own error moves the classifier half of the way, and a clear one all of it. Where the skill
+    runs out first, the last step with enough of it is taken if the risks may be the same there.
 
     Parameters
     ----------
@@ -81,18 +89,18 @@ def find_step(
     problem = _Problem(evidence, y_codes[kept], codes[kept], weights[kept], kept)
     before, errors = problem.risks(problem.pooled)
     by_risk = _unit(before - before.mean())
-    difference = _standard_errors(by_risk, before, errors)
     best = max((_Direction(problem, v) for v in (by_risk, problem.main_contrast(before))), key=lambda way: way.gain)
+    difference = _standard_errors(best.contrast, before, errors)
     chance = np.log(problem.n_classes)
     history = [{"step": 0.0, "risks": before.tolist(), "skill": 1.0}]
     verdict: Verdict
     size, after = 0.0, before
     if before.mean() >= chance:
         verdict = "no skill"
-    elif difference < DIFFERENT or best.gain < HELPFUL:
-        verdict = "identical"
+    elif best.knows < KNOWN or best.gain < HELPFUL:
+        verdict = "identical" if difference < ALIKE else "undecided"
     else:
-        size, after, alike = _search(problem, best, by_risk, chance - float(before.mean()), history)
+        size, after, alike = _search(problem, best, difference, chance - float(before.mean()), history)
         verdict = "moved" if alike else "nothing stable"
     pooled_weight, judge_weights = problem.raw_weights(size, best)
     moved = _moved(evidence.pooled, evidence.judges, pooled_weight, judge_weights)
@@ -103,6 +111,7 @@ def find_step(
         after,
         before,
         difference,
+        best.knows,
         best.gain,
         float((chance - after.mean()) / (chance - before.mean())) if before.mean() < chance else 0.0,
         pooled_weight,
@@ -113,31 +122,34 @@ def find_step(
 
 
 def _search(
-    problem: _Problem, direction: _Direction, by_risk: Array, skill: float, history: list[dict[str, Any]]
+    problem: _Problem, direction: _Direction, difference: float, skill: float, history: list[dict[str, Any]]
 ) -> tuple[float, Array, bool]:
-    """Return the smallest step that makes environments alike, their risks there, and whether enough skill is left."""
+    """Return the step, the environments' risks there, and whether they may be the same."""
+    target = difference / (1.0 + difference**2)  # what the shrunken way leaves, in standard errors
 
-    def at(size: float) -> tuple[bool, bool, Array]:
+    def at(size: float) -> tuple[float, float, Array]:
         risks, errors = problem.risks(problem.pooled + size * direction.scores)
         left = float((np.log(problem.n_classes) - risks.mean()) / skill)
         history.append({"step": size, "risks": risks.tolist(), "skill": left})
-        return _standard_errors(by_risk, risks, errors) <= DIFFERENT, left >= LEAST_SKILL, risks
+        return _standard_errors(direction.contrast, risks, errors), left, risks
 
-    too_small = 0.0
+    apart, _, risks = at(0.0)
+    del history[-1]
+    too_small, too_large = 0.0, LARGEST_STEP
     for size in np.arange(STRIDE, LARGEST_STEP + STRIDE, STRIDE):
-        alike, skilled, risks = at(float(size))
-        if alike or not skilled:
+        there, left, risks_there = at(float(size))
+        if there <= target or left < LEAST_SKILL:
+            too_large = float(size)
             break
-        too_small = float(size)
-    enough = float(size)
-    for _ in range(3):
-        middle = (too_small + enough) / 2
-        alike_there, skilled_there, risks_there = at(middle)
-        if alike_there or not skilled_there:
-            enough, alike, skilled, risks = middle, alike_there, skilled_there, risks_there
+        too_small, apart, risks = float(size), there, risks_there
+    for _ in range(4):
+        middle = (too_small + too_large) / 2
+        there, left, risks_there = at(middle)
+        if there <= target or left < LEAST_SKILL:
+            too_large = middle
         else:
-            too_small = middle
-    return enough, risks, alike and skilled
+            too_small, apart, risks = middle, there, risks_there
+    return too_small, risks, apart <= ALIKE
 
 
 class _Problem:
@@ -186,13 +198,16 @@ class _Problem:
 
     def risks(self, scores: Array) -> tuple[Array, Array]:
         """Return each environment's class-balanced risk under one common calibration, and its standard error."""
-        losses = _losses(scores, self.y, self.balanced)
-        risks, errors = np.empty(len(self.environments)), np.empty(len(self.environments))
+        return self.means(_losses(scores, self.y, self.balanced))
+
+    def means(self, values: Array) -> tuple[Array, Array]:
+        """Return each environment's class-balanced mean of (n_rows,) values, and its standard error."""
+        means, errors = np.empty(len(self.environments)), np.empty(len(self.environments))
         for code, rows in enumerate(self.environments):
             share = self.balanced[rows] / self.balanced[rows].sum()
-            risks[code] = share @ losses[rows]
-            errors[code] = np.sqrt(share**2 @ (losses[rows] - risks[code]) ** 2)
-        return risks, errors
+            means[code] = share @ values[rows]
+            errors[code] = np.sqrt(share**2 @ (values[rows] - means[code]) ** 2)
+        return means, errors
 
     def gain(self, direction: Array, contrast: Array) -> float:
         """Return the likelihood ratio of following each environment along the direction, beyond a scale of its own."""
@@ -213,14 +228,17 @@ class _Problem:
 
 
 class _Direction:
-    """A contrast v of environments with its scores sum_e v_e z_e, and the evidence for it."""
+    """A contrast v of environments with its scores sum_e v_e z_e, and the evidence for it, out of fold."""
 
     def __init__(self, problem: _Problem, contrast: Array) -> None:
         self.contrast = contrast
         scores = np.einsum("e,enk->nk", contrast, problem.judges)
         self.spread = float(np.sqrt(problem.balanced @ (scores**2).sum(axis=1) / problem.balanced.sum()))
         self.scores = scores / max(self.spread, 1e-12)
-        self.gain = problem.gain(self.scores, contrast) if self.spread > 1e-9 else 0.0
+        differs = self.spread > 1e-9
+        self.gain = problem.gain(self.scores, contrast) if differs else 0.0
+        own = self.scores[np.arange(len(problem.y)), problem.y]
+        self.knows = _standard_errors(contrast, *problem.means(own)) if differs else 0.0
 
 
 def balanced_weights(y: NDArray[np.intp], codes: Rows, weights: Weights, n_classes: int) -> Weights:

@@ -39,6 +39,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::holdfast.exceptions.EmptyPartit
 CELLS = np.array(list(itertools.product([0.0, 1.0], [0.0, 1.0])))  # every (x1, x2)
 
 
+def paper(estimator=None, **settings):
+    """Return PI as in the paper: hard halves, worst case."""
+    return PIClassifier(estimator, **{"halves": "hard", "interpolation": "worst_case", **settings})
+
+
 def toy(**options):
     """Return the training rows of the paper's toy example."""
     return load_dataset("toy", **options).train
@@ -63,7 +68,7 @@ def shifted(n_rows=600, n_environments=3, n_classes=2, seed=0):
 def test_toy_halves_flip_the_unstable_correlation():
     """On exact counts x2 correlates +1 with the label in E2's correct half and -1 in its mistaken half."""
     rows = toy(exact=True)
-    model = PIClassifier().fit(rows.X, rows.y, environments=rows.environments)
+    model = paper().fit(rows.X, rows.y, environments=rows.environments)
     (cut,) = [p for p in model.partitions_ if p.judged == str(model.environments_[1])]
     x2 = rows.X[:, 1]
     assert correlation(x2[cut.correct], rows.y[cut.correct]) == pytest.approx(1.0)
@@ -74,7 +79,7 @@ def test_toy_halves_flip_the_unstable_correlation():
 def test_toy_final_probabilities_ignore_the_unstable_feature():
     """With the exact solver the probabilities depend on x1 alone, to 1e-3, and are right with probability 0.8."""
     rows = toy(exact=True)
-    model = PIClassifier(LogisticRegression(C=1e4)).fit(rows.X, rows.y, environments=rows.environments)
+    model = paper(LogisticRegression(C=1e4)).fit(rows.X, rows.y, environments=rows.environments)
     p = model.predict_proba(CELLS)[:, 1].reshape(2, 2)  # rows x1, columns x2
     assert np.abs(p[:, 0] - p[:, 1]).max() < 1e-3
     np.testing.assert_allclose(p[:, 0], [0.2, 0.8], atol=2e-3)
@@ -84,10 +89,22 @@ def test_toy_final_probabilities_ignore_the_unstable_feature():
 
 
 def test_toy_default_estimator_ignores_the_unstable_feature():
-    """The default needs no settings for the same."""
+    """The paper's setting needs no estimator for the same."""
     rows = toy(exact=True)
-    p = PIClassifier().fit(rows.X, rows.y, environments=rows.environments).predict_proba(CELLS)[:, 1].reshape(2, 2)
+    p = paper().fit(rows.X, rows.y, environments=rows.environments).predict_proba(CELLS)[:, 1].reshape(2, 2)
     assert np.abs(p[:, 0] - p[:, 1]).max() < 1e-3
+
+
+def test_toy_by_default_depends_on_the_stable_feature():
+    """Without any setting the probabilities depend on x1, and on x2 by less than 0.05 (risks are out of fold)."""
+    rows = toy(exact=True)
+    model = PIClassifier(random_state=0).fit(rows.X, rows.y, environments=rows.environments)
+    p = model.predict_proba(CELLS)[:, 1].reshape(2, 2)  # rows x1, columns x2
+    assert np.abs(p[:, 0] - p[:, 1]).max() < 0.05
+    np.testing.assert_allclose(p.mean(axis=1), [0.2, 0.8], atol=0.03)
+    assert (model.halves_, model.interpolation_, model.solver_) == ("soft", "invariant", "invariant")
+    assert len(model.partitions_) == 2
+    assert model.accuracies_.shape == (2, 2)
 
 
 @pytest.mark.parametrize("agreement", [0.0, 0.1, 0.5, 1.0])
@@ -95,16 +112,16 @@ def test_toy_accuracy_is_the_stable_one_whatever_x2_does(agreement):
     """PI scores 0.8 for any test agreement of x2; ERM falls to 0.2 or below when x2 turns around."""
     rows = toy(exact=True)
     test = load_dataset("toy", exact=True, test_etas=[1 - agreement]).test
-    pi = PIClassifier().fit(rows.X, rows.y, environments=rows.environments)
     erm = ERMClassifier().fit(rows.X, rows.y, environments=rows.environments)
-    assert pi.score(test.X, test.y) == pytest.approx(0.8)
+    for pi in (paper(), PIClassifier(random_state=0)):
+        assert pi.fit(rows.X, rows.y, environments=rows.environments).score(test.X, test.y) == pytest.approx(0.8)
     assert erm.score(test.X, test.y) == pytest.approx(agreement)
 
 
 def test_toy_sampled_rows_depend_little_on_x2():
     """On 20,000 sampled rows the dependence on x2 stays below 0.02."""
     rows = toy(exact=False, n_rows=10_000, seed=3)
-    p = PIClassifier().fit(rows.X, rows.y, environments=rows.environments).predict_proba(CELLS)[:, 1].reshape(2, 2)
+    p = paper().fit(rows.X, rows.y, environments=rows.environments).predict_proba(CELLS)[:, 1].reshape(2, 2)
     assert np.abs(p[:, 0] - p[:, 1]).max() < 0.02
 
 
@@ -116,7 +133,7 @@ def test_toy_sampled_rows_depend_little_on_x2():
 def test_any_number_of_environments_and_classes(n_environments, n_classes):
     """Every ordered pair is judged, and what is fitted has the documented shapes."""
     X, y, environments = shifted(n_rows=2000, n_environments=n_environments, n_classes=n_classes)
-    model = PIClassifier(random_state=0).fit(X, y, environments=environments)
+    model = paper(random_state=0).fit(X, y, environments=environments)
     n_pairs = n_environments * (n_environments - 1)
     assert len(model.partitions_) == n_pairs
     assert model.accuracies_.shape == (n_environments, n_environments)
@@ -144,7 +161,7 @@ def test_any_number_of_environments_and_classes(n_environments, n_classes):
 def test_any_estimator_inside(estimator, solver):
     """Linear models are solved exactly, everything else that takes weights by reweighting, each with its gap."""
     X, y, environments = shifted()
-    model = PIClassifier(estimator, reweight_rounds=4, random_state=0).fit(X, y, environments=environments)
+    model = paper(estimator, reweight_rounds=4, random_state=0).fit(X, y, environments=environments)
     assert model.solver_ == solver
     assert np.isfinite(model.gap_)
     assert len(model.history_) >= 1
@@ -166,7 +183,7 @@ def test_any_estimator_inside(estimator, solver):
 def test_every_kind_of_estimator_with_many_environments(estimator, solver, n_environments):
     """Each kind is fitted, judged and interpolated with 2, 3 and 5 environments."""
     X, y, environments = shifted(n_rows=400 * n_environments, n_environments=n_environments)
-    model = PIClassifier(estimator, reweight_rounds=3, random_state=0).fit(X, y, environments=environments)
+    model = paper(estimator, reweight_rounds=3, random_state=0).fit(X, y, environments=environments)
     assert model.solver_ == solver
     assert len(model.partitions_) == n_environments * (n_environments - 1)
     assert model.worst_case_risk_ == model.group_risks_.max()
@@ -177,7 +194,7 @@ def test_every_kind_of_estimator_with_many_environments(estimator, solver, n_env
 def test_validation_rows_are_scored_by_every_solver():
     """Validation rows select nothing for a logistic regression, and are not dropped silently either."""
     X, y, environments = shifted()
-    model = PIClassifier().fit(X, y, environments=environments, validation=(X[:50], y[:50]))
+    model = paper().fit(X, y, environments=environments, validation=(X[:50], y[:50]))
     assert model.validation_score_ == pytest.approx(model.score(X[:50], y[:50]))
 
 
@@ -186,7 +203,7 @@ def test_pi_beats_erm_when_the_unstable_feature_turns():
     X, y, environments = shifted(n_rows=3000)
     turned = X.copy()
     turned[:, 2:] = turned[:, :1:-1]
-    pi = PIClassifier().fit(X, y, environments=environments)
+    pi = paper().fit(X, y, environments=environments)
     erm = ERMClassifier().fit(X, y)
     assert pi.score(turned, y) > erm.score(turned, y) + 0.2
 
@@ -195,7 +212,7 @@ def test_labels_of_any_type_come_back():
     """Class labels are predicted as they were given."""
     X, y, environments = shifted()
     names = np.array(["ill", "well"])[y]
-    model = PIClassifier().fit(X, names, environments=np.array(["A", "B", "C"])[environments])
+    model = paper().fit(X, names, environments=np.array(["A", "B", "C"])[environments])
     assert model.classes_.tolist() == ["ill", "well"]
     assert model.environments_.tolist() == ["A", "B", "C"]
     assert set(model.predict(X)) <= {"ill", "well"}
@@ -210,7 +227,7 @@ def test_frames_with_categories_reach_a_pipeline(frame):
     inside = make_pipeline(
         make_column_transformer((OneHotEncoder(), ["b"]), remainder="passthrough"), LogisticRegression()
     )
-    model = PIClassifier(inside).fit(table, y, environments=environments)
+    model = paper(inside).fit(table, y, environments=environments)
     assert model.feature_names_in_.tolist() == ["a", "b"]
     assert model.n_features_in_ == 2
     assert model.predict(table).shape == y.shape
@@ -220,8 +237,8 @@ def test_sparse_rows_give_the_dense_result():
     """A sparse matrix is accepted, and the solution is the dense one."""
     X, y, environments = shifted()
     estimator = LogisticRegression()
-    dense = PIClassifier(estimator).fit(X, y, environments=environments)
-    sparse = PIClassifier(estimator).fit(sp.csr_array(X), y, environments=environments)
+    dense = paper(estimator).fit(X, y, environments=environments)
+    sparse = paper(estimator).fit(sp.csr_array(X), y, environments=environments)
     np.testing.assert_allclose(sparse.predict_proba(sp.csr_array(X)), dense.predict_proba(X), atol=1e-4)
 
 
@@ -234,8 +251,8 @@ def test_sample_weight_of_zero_is_like_leaving_rows_out():
     weights = (np.arange(len(y)) % 4 > 0).astype(float)
     kept = weights > 0
     estimator = LogisticRegression(C=1e6)
-    weighted = PIClassifier(estimator, n_folds=0).fit(X, y, environments=environments, sample_weight=weights)
-    without = PIClassifier(estimator, n_folds=0).fit(X[kept], y[kept], environments=environments[kept])
+    weighted = paper(estimator, n_folds=0).fit(X, y, environments=environments, sample_weight=weights)
+    without = paper(estimator, n_folds=0).fit(X[kept], y[kept], environments=environments[kept])
     np.testing.assert_allclose(weighted.predict_proba(X), without.predict_proba(X), atol=2e-3)
 
 
@@ -243,7 +260,7 @@ def test_group_labels_refine_the_halves():
     """A known bias doubles the groups, and its names appear in them."""
     X, y, environments = shifted(n_environments=2)
     known = np.array(["old", "new"])[np.arange(len(y)) // 2 % 2]
-    model = PIClassifier().fit(X, y, environments=environments, group_labels=known)
+    model = paper().fit(X, y, environments=environments, group_labels=known)
     assert len(model.groups_) == 8
     assert sum("group old" in group.name for group in model.groups_) == 4
 
@@ -252,10 +269,10 @@ def test_same_seed_same_model_and_refit_is_fresh():
     """random_state repeats a fit exactly, and a second fit of one object equals a fresh one."""
     X, y, environments = shifted()
     settings = {"reweight_rounds": 3, "random_state": 7}
-    model = PIClassifier(RandomForestClassifier(5), **settings).fit(X, y, environments=environments)
+    model = paper(RandomForestClassifier(5), **settings).fit(X, y, environments=environments)
     first = model.predict_proba(X)
     again = model.fit(X, y, environments=environments).predict_proba(X)
-    fresh = PIClassifier(RandomForestClassifier(5), **settings).fit(X, y, environments=environments).predict_proba(X)
+    fresh = paper(RandomForestClassifier(5), **settings).fit(X, y, environments=environments).predict_proba(X)
     np.testing.assert_array_equal(first, again)
     np.testing.assert_array_equal(first, fresh)
 
@@ -264,14 +281,17 @@ def test_folds_may_be_given():
     """Rows of one patient stay in one fold."""
     X, y, environments = shifted()
     patients = np.arange(len(y)) // 6 % 3
-    model = PIClassifier(DecisionTreeClassifier(), reweight_rounds=2, random_state=0)
-    assert model.fit(X, y, environments=environments, folds=patients).score(X, y) > 0.5
+    model = paper(DecisionTreeClassifier(), reweight_rounds=2, random_state=0)
+    together = model.fit(X, y, environments=environments, folds=patients).group_risks_
+    apart = model.fit(X, y, environments=environments, folds=np.arange(len(y)) % 3).group_risks_
+    assert together.shape == apart.shape
+    assert not np.allclose(together, apart)
 
 
 def test_soft_halves_hold_every_row_twice():
     """halves='soft' weights each row of the judged environment in both halves."""
     X, y, environments = shifted(n_environments=2)
-    model = PIClassifier(halves="soft").fit(X, y, environments=environments)
+    model = paper(halves="soft").fit(X, y, environments=environments)
     for partition in model.partitions_:
         np.testing.assert_array_equal(partition.correct, partition.mistaken)
         np.testing.assert_allclose(partition.correct_weights + partition.mistaken_weights, 1.0)
@@ -285,7 +305,7 @@ def test_invariant_interpolation_keeps_a_noisy_stable_feature(estimator):
     data = load_dataset("gaussian", n_environments=3, n_classes=3, n_rows=1000, seed=1)
     turned = data.test.environments == "flipped"
     train, test = (data.train.X, data.train.y), (data.test.X[turned], data.test.y[turned])
-    model = PIClassifier(estimator, interpolation="invariant", random_state=0)
+    model = PIClassifier(estimator, random_state=0)
     reached = model.fit(*train, environments=data.train.environments).score(*test)
     erm = ERMClassifier(estimator, random_state=0).fit(*train).score(*test)
     columns = stable_columns(3)
@@ -296,6 +316,40 @@ def test_invariant_interpolation_keeps_a_noisy_stable_feature(estimator):
     assert model.solver_ == "invariant"
     assert [group.name for group in model.groups_] == [str(label) for label in model.environments_]
     assert len(model.partitions_) == 6
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen"),
+    [
+        ({}, ("soft", "invariant")),
+        ({"halves": "soft"}, ("soft", "invariant")),
+        ({"interpolation": "worst_case"}, ("hard", "worst_case")),
+        ({"halves": "hard"}, ("hard", "worst_case")),
+        ({"solver": "reweight", "estimator": DecisionTreeClassifier(max_depth=2)}, ("hard", "worst_case")),
+        ({"rounds": 2}, ("hard", "worst_case")),
+        ({"n_folds": 0}, ("hard", "worst_case")),
+        ({"interpolation": "invariant", "n_folds": 0}, ("hard", "invariant")),
+        ({"interpolation": "worst_case", "halves": "soft"}, ("soft", "worst_case")),
+    ],
+    ids=str,
+)
+def test_auto_follows_what_is_asked(settings, chosen):
+    """Tables get soft halves and the invariant mixture; whatever asks for the worst case gets the paper's setting."""
+    rows = toy(exact=True)
+    model = PIClassifier(**{"reweight_rounds": 2, "random_state": 0, **settings})
+    model.fit(rows.X, rows.y, environments=rows.environments)
+    assert (model.halves_, model.interpolation_) == chosen
+
+
+def test_auto_is_the_paper_for_networks_and_known_biases():
+    """A network, and group labels to cross the halves with, keep the worst case."""
+    rows = toy(exact=True)
+    network = NeuralClassifier("linear", max_epochs=1, steps_per_epoch=50, learning_rate=0.1, random_state=0)
+    model = PIClassifier(network, n_folds=0).fit(rows.X, rows.y, environments=rows.environments)
+    assert (model.halves_, model.interpolation_) == ("hard", "worst_case")
+    known = rows.X[:, 0].astype(int)
+    model = PIClassifier().fit(rows.X, rows.y, environments=rows.environments, group_labels=known)
+    assert (model.halves_, model.interpolation_) == ("hard", "worst_case")
 
 
 def two_unstable(n_rows=4000, agreements=((0.95, 0.9), (0.8, 0.7)), stable=0.65, seed=0):
@@ -315,8 +369,8 @@ def test_second_round_removes_what_the_first_leaves():
     """The first round's halves flip the stronger unstable column only; the second round's flip the weaker one too."""
     X, y, environments = two_unstable()
     turned, labels, _ = two_unstable(n_rows=10_000, agreements=((0.5, 0.5), (0.2, 0.2)), seed=1)
-    once = PIClassifier(LogisticRegression(C=1e3)).fit(X, y, environments=environments)
-    twice = PIClassifier(LogisticRegression(C=1e3), rounds=2).fit(X, y, environments=environments)
+    once = paper(LogisticRegression(C=1e3)).fit(X, y, environments=environments)
+    twice = paper(LogisticRegression(C=1e3), rounds=2).fit(X, y, environments=environments)
     assert (once.rounds_, twice.rounds_) == (1, 2)
     assert len(twice.groups_) > len(once.groups_)
     weight = np.abs(once.estimator_.coef_[0])
@@ -329,7 +383,7 @@ def test_second_round_removes_what_the_first_leaves():
 def test_refinement_stops_when_nothing_changes():
     """On the toy example the refined judges find no second cut, and rounds_ says so."""
     rows = toy(exact=True)
-    model = PIClassifier(rounds=5, min_group_size=50).fit(rows.X, rows.y, environments=rows.environments)
+    model = paper(rounds=5, min_group_size=50).fit(rows.X, rows.y, environments=rows.environments)
     assert model.rounds_ < 5
 
 
@@ -338,6 +392,7 @@ def test_refinement_stops_when_nothing_changes():
     [
         ({"rounds": 0}, "The 'rounds' parameter of PIClassifier must be an integer >= 1. Got 0 instead"),
         ({"rounds": 2, "interpolation": "invariant"}, "above 1 needs interpolation='worst_case'"),
+        ({"halves": "soft", "n_folds": 0}, "halves='soft' needs probabilities out of fold"),
         (
             {"interpolation": "best"},
             "The 'interpolation' parameter of PIClassifier must be one of",
@@ -349,7 +404,7 @@ def test_rounds_are_checked(parameters, message):
     """Rounds are counted from one, and soft halves are not cut again."""
     X, y, environments = shifted()
     with pytest.raises(ParameterError, match=message):
-        PIClassifier(**parameters).fit(X, y, environments=environments)
+        paper(**parameters).fit(X, y, environments=environments)
 
 
 # -- degenerate cases are results ------------------------------------------------------------------------------------
@@ -360,7 +415,7 @@ def test_one_environment_is_plain_erm(environments):
     """Nothing to compare: ERM, warned."""
     X, y, _ = shifted()
     with pytest.warns(SingleEnvironmentWarning, match="PIClassifier compares environments, but only one is there"):
-        model = PIClassifier(random_state=0).fit(X, y, environments=environments)
+        model = paper(random_state=0).fit(X, y, environments=environments)
     np.testing.assert_array_equal(model.predict_proba(X), ERMClassifier(random_state=0).fit(X, y).predict_proba(X))
     assert model.partitions_ == ()
     assert model.solver_ == "erm"
@@ -372,7 +427,7 @@ def test_reversed_environments_interpolate_themselves():
     environments = np.repeat([0, 1], 80)
     y = np.where(environments == 0, X[:, 1], 1 - X[:, 1]).astype(int)
     with pytest.warns(AllMistakenWarning, match="everybody is mistaken"):
-        model = PIClassifier().fit(X, y, environments=environments)
+        model = paper().fit(X, y, environments=environments)
     assert len(model.groups_) == 2
     np.testing.assert_allclose(model.predict_proba(CELLS), 0.5, atol=1e-3)
 
@@ -382,7 +437,7 @@ def test_identical_rules_leave_no_mistakes():
     X = np.tile(CELLS, (40, 1))
     y = X[:, 0].astype(int)
     with pytest.warns(EmptyPartitionWarning, match="nobody is mistaken"):
-        model = PIClassifier().fit(X, y, environments=np.repeat([0, 1], 80))
+        model = paper().fit(X, y, environments=np.repeat([0, 1], 80))
     assert model.score(X, y) == 1.0
 
 
@@ -393,7 +448,7 @@ def test_constant_judge_cuts_label_groups():
     environments = np.repeat(["rare", "even"], 200)
     y = np.where(environments == "rare", (np.arange(400) % 50 == 0), generator.integers(2, size=400)).astype(int)
     with pytest.warns(ConstantJudgeWarning, match=r"rare \(always 0\)"):
-        model = PIClassifier().fit(X, y, environments=environments)
+        model = paper().fit(X, y, environments=environments)
     (cut,) = [p for p in model.partitions_ if p.judge == "rare"]
     assert (y[cut.correct] == 0).all()
     assert (y[cut.mistaken] == 1).all()
@@ -405,7 +460,7 @@ def test_single_class_environment_is_warned_about():
     X, y, environments = shifted()
     y[environments == 0] = 1
     with pytest.warns(SingleClassEnvironmentWarning, match=r"0 \(only 1\)"):
-        PIClassifier().fit(X, y, environments=environments)
+        paper().fit(X, y, environments=environments)
 
 
 def test_label_unseen_in_one_environment_is_warned_about():
@@ -413,7 +468,7 @@ def test_label_unseen_in_one_environment_is_warned_about():
     X, y, environments = shifted(n_rows=900, n_classes=3)
     kept = (environments != 0) | (y != 2)
     with pytest.warns(UnseenLabelWarning, match=r"0 \(never 2\)"):
-        model = PIClassifier().fit(X[kept], y[kept], environments=environments[kept])
+        model = paper().fit(X[kept], y[kept], environments=environments[kept])
     cut = next(p for p in model.partitions_ if p.judge == "0")
     assert not np.isin(2, y[kept][cut.correct])
 
@@ -422,7 +477,7 @@ def test_halves_below_the_minimum_are_dropped():
     """min_group_size is a stated rule, never silent."""
     rows = toy(exact=True)
     with pytest.warns(SmallGroupWarning, match="below min_group_size=150"):
-        model = PIClassifier(min_group_size=150).fit(rows.X, rows.y, environments=rows.environments)
+        model = paper(min_group_size=150).fit(rows.X, rows.y, environments=rows.environments)
     assert all(len(group) >= 150 for group in model.groups_)
 
 
@@ -453,7 +508,7 @@ def test_bad_input_is_named(change, error, message):
     X, y, environments = shifted()
     handed = {"X": X, "y": y, "environments": environments} | change
     with pytest.raises(error, match=message):
-        PIClassifier().fit(handed.pop("X"), handed.pop("y"), **handed)
+        paper().fit(handed.pop("X"), handed.pop("y"), **handed)
 
 
 @pytest.mark.parametrize(
@@ -461,7 +516,7 @@ def test_bad_input_is_named(change, error, message):
     [
         (
             {"halves": "quarter"},
-            "The 'halves' parameter of PIClassifier must be one of 'hard', 'soft'. Got 'quarter'",
+            "The 'halves' parameter of PIClassifier must be one of 'auto', 'hard', 'soft'. Got 'quarter'",
         ),
         ({"objective": "min"}, "The 'objective' parameter of PIClassifier must be one of 'max', 'online'"),
         ({"solver": "magic"}, "The 'solver' parameter must be one of 'auto', 'convex', 'gradient', 'reweight'"),
@@ -477,17 +532,17 @@ def test_bad_parameters_are_named(parameters, message):
     """Parameters outside their values are refused before any work."""
     X, y, environments = shifted()
     with pytest.raises(ParameterError, match=message):
-        PIClassifier(**parameters).fit(X, y, environments=environments)
+        paper(**parameters).fit(X, y, environments=environments)
 
 
 def test_columns_must_be_the_same_at_predict_time():
     """Another number of columns, or other names, are refused."""
     X, y, environments = shifted()
-    model = PIClassifier().fit(X, y, environments=environments)
+    model = paper().fit(X, y, environments=environments)
     with pytest.raises(FeaturesError, match="X has 2 features, but PIClassifier is expecting 4 features"):
         model.predict(X[:, :2])
     table = pd.DataFrame(X, columns=list("abcd"))
-    model = PIClassifier().fit(table, y, environments=environments)
+    model = paper().fit(table, y, environments=environments)
     with pytest.raises(FeaturesError, match="The feature names should match those that were passed during fit"):
         model.predict(table.rename(columns={"a": "z"}))
     with pytest.raises(FeaturesError, match="column 'a' of X contains infinity in 600 rows"):

@@ -23,7 +23,7 @@ def turning(agreements, n_rows=400, seed=0):
 
 def test_an_environment_where_the_feature_turns_speaks_for_pi():
     """With sites at 0.95, 0.9 and 0.1 ERM fails at the third when it is left out, and PI does not."""
-    X, y, sites = turning([0.97, 0.92, 0.1])
+    X, y, sites = turning([0.99, 0.85, 0.1], n_rows=1500)
     result = compare_methods(X, y, sites, methods=["erm", "pi"], estimator=LogisticRegression())
     by_name = {score.method: score for score in result.scores}
     assert result.protocol == LEFT_OUT
@@ -47,11 +47,30 @@ def test_no_gain_beyond_its_interval_recommends_erm():
 def test_two_environments_are_judged_by_halves():
     """Two environments hold rows out in both; the parts are the four halves, and the worst one ranks."""
     X, y, sites = turning([0.99, 0.9], n_rows=600)
-    result = compare_methods(X, y, sites, methods=["erm", "pi"], estimator=LogisticRegression())
+    own = {"pi": PIClassifier(LogisticRegression(), interpolation="worst_case", random_state=0)}
+    result = compare_methods(X, y, sites, methods=own, estimator=LogisticRegression())
     assert result.protocol == HELD_OUT
     assert result.ranked_by == "worst"
     assert set(result.scores[0].parts) <= {f"site {e}, {half}" for e in (0, 1) for half in ("correct", "mistaken")}
     assert result.recommended == "pi"
+    assert result.caveat.startswith("With two environments no unseen one can be tried.")
+
+
+def test_without_probabilities_there_is_no_spread():
+    """A linear SVM has accuracies but no log loss."""
+    X, y, sites = turning([0.9, 0.8, 0.7], n_rows=60)
+    result = compare_methods(X, y, sites, methods=["erm"], estimator=LinearSVC())
+    assert np.isnan(result.scores[0].spread)
+    assert result.caveat is None
+
+
+def test_fits_that_fell_back_are_said():
+    """Where environments are alike, the remark says in how many fits plain ERM was fitted, and why."""
+    X, y, sites = turning([0.6, 0.6, 0.6], n_rows=200)
+    result = compare_methods(X, y, sites, methods=["pi"])
+    (remark,) = next(score.remarks for score in result.scores if score.method == "pi")
+    assert remark.startswith("in 3 of 3 fits: rows score higher under the classifier of their own environment by ")
+    assert "Plain ERM is fitted." in remark
 
 
 def test_every_row_is_scored_once_out_of_sample():

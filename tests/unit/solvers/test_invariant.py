@@ -153,6 +153,20 @@ def test_a_judge_without_skill_is_plain_erm():
         solve_invariant(LogisticRegression(), X, y, environments, n_classes=2, seeding=Seeding(0))
 
 
+def test_differences_that_cannot_be_told_apart_are_said():
+    """A strong unstable feature in few rows looks like noisier labels: ERM, with the advice to take the worst case."""
+    generator = np.random.default_rng(1)
+    parts = []
+    for agreement in (0.95, 0.85):
+        label = generator.integers(2, size=200)
+        columns = [np.where(generator.random(200) < share, label, 1 - label) for share in (0.75, agreement)]
+        parts.append((np.stack(columns, axis=1).astype(float), label))
+    X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    environments = split_environments(np.repeat([0, 1], 200), 400)
+    with pytest.warns(SolverWarning, match=r"do not tell whether a feature is unstable .* interpolation='worst_case'"):
+        solve_invariant(LogisticRegression(), X, y, environments, n_classes=2, seeding=Seeding(0))
+
+
 def noisier(shares, seed=0, n_rows=1000):
     """Return rows whose labels are wrong more often in some environments, and nothing else differs."""
     generator = np.random.default_rng(seed)
