@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
 SEPARATORS: Mapping[str, str] = {".csv": ",", ".tsv": "\t"}
 PARQUET = (".parquet", ".pq")
+BUFFER = 1 << 20  # bytes of each column that are read at a time
 
 
 class Table:
@@ -98,7 +99,9 @@ class Table:
         if self.is_parquet:
             import pyarrow.parquet
 
-            with self._reading(), pyarrow.parquet.ParquetFile(self.path) as file:
+            # Buffered column by column: read ahead, row groups would stay in memory until the end of the file.
+            options = {"pre_buffer": False, "buffer_size": BUFFER}
+            with self._reading(), pyarrow.parquet.ParquetFile(self.path, **options) as file:
                 for batch in file.iter_batches(batch_size=n_rows, columns=names, use_threads=False):
                     yield self._frame(pa.table(batch), names)
             return

@@ -185,3 +185,19 @@ def test_suggest_shortens_long_lists():
     names = [f"column{i:02d}" for i in range(12)]
     assert suggest("zzz", names).endswith("'column08' or 'column09' … (12 in all).")
     assert suggest("COLUMN01", names) == "Did you mean 'column01'?"
+
+
+@pytest.mark.parametrize("group_rows", [20_000, 400_000], ids=["many row groups", "one row group"])
+def test_chunks_do_not_pile_up(tmp_path, group_rows):
+    """However large a Parquet file is, what is held at a time is a chunk and a small buffer for each column."""
+    path = tmp_path / "large.parquet"
+    values = np.random.default_rng(0).normal(size=400_000)
+    pq.write_table(
+        pa.table({"a": values, "b": values}), path, row_group_size=group_rows, compression="none", use_dictionary=False
+    )
+    before, held = pa.total_allocated_bytes(), []
+    for chunk in Table(path).chunks(["a", "b"], n_rows=10_000):
+        assert len(chunk) == 10_000
+        held.append(pa.total_allocated_bytes() - before)
+    assert len(held) == 40
+    assert max(held) < 5e6  # the file has 6.4e6 bytes
