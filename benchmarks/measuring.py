@@ -110,11 +110,9 @@ def write_record(
         print(json.dumps(row))
     if options.record is None:
         return
-    script = Path(sys.argv[0]).name
-    arguments = [f"--threads {options.threads}", f"--repetitions {options.repetitions}"] + ["--quick"] * options.quick
     record = {
-        "benchmark": Path(script).stem,
-        "command": f"python benchmarks/{script} {' '.join(arguments)}",
+        "benchmark": Path(sys.argv[0]).stem,
+        "command": command(sys.argv),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "threads": options.threads,
         "repetitions": options.repetitions,
@@ -128,6 +126,17 @@ def write_record(
     path = options.record / f"{record['benchmark']}.json"
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"wrote {path}", file=sys.stderr)
+
+
+def command(arguments: Sequence[str]) -> str:
+    """Return the command without the options that only say where files are."""
+    told, skip = [f"python benchmarks/{Path(arguments[0]).name}"], False
+    for argument in arguments[1:]:
+        is_place = argument in ("--record", "--data", "--folder", "--points")
+        if not (skip or is_place or argument == "--inside"):
+            told.append(argument)
+        skip = is_place
+    return " ".join(told)
 
 
 def machine() -> dict[str, Any]:

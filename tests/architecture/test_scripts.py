@@ -91,6 +91,12 @@ def test_test_script_installs_the_tools_and_passes_arguments_on(checkout):
     assert checkout.installed() == []
 
 
+def test_bench_script_passes_arguments_on(checkout):
+    """The benchmarks run in the environment of the demo, with the arguments as they are."""
+    done = checkout.run("scripts/bench", "--quick", "--only", "convex")
+    assert (done.returncode, done.stdout) == (0, "python benchmarks/run.py --quick --only convex\n"), done.stderr
+
+
 def test_continuous_integration_runs_the_test_script(checkout):
     """`.ci/run` prints what `scripts/test` prints."""
     assert checkout.run(".ci/run").stdout == checkout.run("scripts/test").stdout

@@ -1,0 +1,139 @@
+"""Puts the records into docs/benchmarks.md: every block between its two comments, and the plots.
+
+    python benchmarks/page.py
+
+Words outside of the blocks are written by hand; numbers inside come from docs/benchmarks/*.json alone. A test compares.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from measuring import RECORDS, ROOT
+from plots import Curve, draw
+from tables import SECTIONS, Record
+from targets import targets
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+BLOCK = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+Records = Mapping[str, Record]
+
+
+def main() -> None:
+    """Rewrite the page and the plots."""
+    records = read_records(RECORDS)
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), records), encoding="utf-8")
+    for name, text in plots(records).items():
+        (RECORDS / name).write_text(text, encoding="utf-8")
+
+
+def read_records(folder: Path) -> Records:
+    """Return the records by the name of their benchmark."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
+
+
+def fill(page: str, records: Records) -> str:
+    """Return the page with every block made anew."""
+    return BLOCK.sub(lambda block: block[1] + BLOCKS[block[2]](records).strip() + "\n" + block[3], page)
+
+
+def noted(records: Records, name: str, write: Callable[[Record], str]) -> str:
+    """Return what a record tells, under the command that made it; without a record, how to make it."""
+    if name not in records:
+        return f"Not measured on this machine yet: `./scripts/bench --only {name}`."
+    record = records[name]
+    load = f"load {record['load']} on {record['machine']['cores']} cores at the end"
+    return f"`{record['command']}` ({record['date']}, {load}):\n\n{write(record)}"
+
+
+def machine(records: Records) -> str:
+    """Return the machines and versions that the records name."""
+    told = []
+    for record in records.values():
+        facts, versions = record["machine"], record["versions"]
+        has = f"with {', '.join(facts['has'])} but without {', '.join(facts['lacks'])}" if "has" in facts else ""
+        packages = ", ".join(f"{name} {number}" for name, number in versions.items() if name in ("numpy", "torch"))
+        line = (
+            f"{facts.get('processor', facts['architecture'])}, {facts['cores']} cores, {has}; Python "
+            f"{versions['python']}, scikit-learn {versions['scikit-learn']}, {packages}."
+        )
+        if line not in told:
+            told.append(line)
+    return "\n\n".join(told)
+
+
+BLOCKS: Mapping[str, Callable[[Records], str]] = {
+    "targets": targets,
+    "machine": machine,
+    **{name: lambda records, name=name, write=write: noted(records, name, write) for name, write in SECTIONS.items()},
+}
+
+
+def plots(records: Records) -> dict[str, str]:
+    """Return the growth plots by file name."""
+    if "growth" not in records:
+        return {}
+    points = records["growth"]["rows"]
+
+    def curve(name: str, x: str, value: Callable[[Mapping[str, Any]], float], **which: object) -> Curve:
+        own = [p for p in points if all(p[key] == wanted for key, wanted in which.items())]
+        return Curve(name, sorted((p[x], max(value(p), 0.01)) for p in own))
+
+    def seconds(point: Mapping[str, Any]) -> float:
+        return float(point["processor_seconds"])
+
+    def memory(point: Mapping[str, Any]) -> float:
+        return float(point["mib_most"] - point["mib_before"])
+
+    four = {"environments": 4, "where": "disk"}
+    convex_time = curve("convex", "n_rows", seconds, solver="convex", **four)
+    x, y = convex_time.points[-1]
+    line = Curve("in proportion to the rows", [(10_000, y * 10_000 / x), (x, y)], dashed=True)
+    features = Curve(
+        "the features themselves",
+        [(p["n_rows"], p["features_mib"]) for p in points if p["solver"] == "gradient"],
+        dashed=True,
+    )
+    middle = min(100_000, int(x))
+    return {
+        "time-by-rows.svg": draw(
+            "A whole fit, 4 environments",
+            "rows",
+            "processor seconds",
+            [
+                convex_time,
+                curve("network, online, fixed number of steps", "n_rows", seconds, solver="gradient", **four),
+                line,
+            ],
+        ),
+        "memory-by-rows.svg": draw(
+            "Memory beyond the start, rows on disk",
+            "rows",
+            "MiB at most",
+            [
+                curve("convex", "n_rows", memory, solver="convex", **four),
+                curve("network", "n_rows", memory, solver="gradient", **four),
+                features,
+            ],
+        ),
+        "time-by-environments.svg": draw(
+            f"A whole fit of {middle:,} rows, convex",
+            "environments",
+            "processor seconds",
+            [curve("convex", "environments", seconds, solver="convex", n_rows=middle, where="disk")],
+        ),
+        "memory-by-environments.svg": draw(
+            f"Memory beyond the start, {middle:,} rows",
+            "environments",
+            "MiB at most",
+            [curve("convex", "environments", memory, solver="convex", n_rows=middle, where="disk")],
+        ),
+    }
+
+
+if __name__ == "__main__":
+    main()

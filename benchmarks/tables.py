@@ -1,0 +1,199 @@
+"""The records of the benchmarks as Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Record = Mapping[str, Any]
+
+
+def table(head: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
+    """Return a Markdown table."""
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join("" if cell is None else str(cell) for cell in row) + " |" for row in rows)
+
+
+def times(value: float) -> str:
+    """Return a ratio with its sign."""
+    return f"{value:.3g}×"
+
+
+def step(record: Record) -> str:
+    """Return the training step's table."""
+    row = record["rows"][0]
+    lines = [
+        ("plain loop", row["reference_processor_ms"], row["reference_ms"]),
+        ("holdfast", row["holdfast_processor_ms"], row["holdfast_ms"]),
+        (f"limit: {row['gigaflop']} GFLOP at {row['peak_gigaflops']} GFLOP/s", row["limit_ms"], None),
+    ]
+    share = f"{100 * row['share_of_limit']:.0f} % of what the processor could reach with this formulation"
+    return table((f"a step, {row['precision']}", "processor ms", "clock ms"), lines) + f"\n\nThe step reaches {share}."
+
+
+def precision(record: Record) -> str:
+    """Return the paired accuracies."""
+    lines = [
+        (row["seed"], row["test_fp32"], row["test_bf16"], row["validation_fp32"], row["validation_bf16"])
+        for row in record["rows"]
+    ]
+    text = table(("seed", "test, fp32", "test, bf16", "validation, fp32", "validation, bf16"), lines)
+    return (
+        f"{text}\n\nbf16 − fp32 on the test rows: {100 * record['difference']:+.1f} ± "
+        f"{100 * record['standard_error']:.1f} points (mean and standard error of paired differences); the "
+        f'standard deviation over seeds is {100 * record["spread_of_seeds"]:.1f} points. `precision="auto"` chose '
+        f"{record['auto']} here."
+    )
+
+
+def whole_fit(record: Record) -> str:
+    """Return the times of both programs."""
+    sides = ("reference", "holdfast")
+    lines = [
+        (
+            row["seed"],
+            *(row[f"{side}_{kind}"] for kind in ("processor_seconds", "seconds", "accuracy") for side in sides),
+        )
+        for row in record["rows"]
+    ]
+    head = (
+        "seed",
+        "plain, processor s",
+        "holdfast",
+        "plain, clock s",
+        "holdfast",
+        "plain, validation accuracy",
+        "holdfast",
+    )
+    return table(head, lines) + (
+        f"\n\n{record['n_rows']:,} training rows; each network takes {record['epochs']} × {record['steps']} steps. "
+        f"Ratio: {times(record['processor_ratio'])} in processor time, {times(record['ratio'])} on the clock."
+    )
+
+
+def sweep(record: Record) -> str:
+    """Return the times of both ways."""
+    row = record["rows"][0]
+    lines = [
+        ("one after another, default threads", row["one_by_one_processor_seconds"], row["one_by_one_seconds"]),
+        (f"engine, {row['processes']} processes", row["engine_processor_seconds"], row["engine_seconds"]),
+    ]
+    return table((f"{row['n_runs']} runs", "processor s", "clock s"), lines)
+
+
+def convex(record: Record) -> str:
+    """Return the fits of a large table."""
+    lines = [
+        (
+            r["side"],
+            r["n_groups"],
+            r["iterations"],
+            f"{r['gap']:.0e}",
+            r["processor_seconds"],
+            times(r["processor_ratio"]),
+            times(r["ratio"]),
+        )
+        for r in record["rows"]
+    ]
+    return table(("fit", "groups", "iterations", "gap", "processor s", "ratio", "on the clock"), lines)
+
+
+def peers(record: Record) -> str:
+    """Return the fits of the toy."""
+    lines = [
+        (
+            f"{r['side']} {r['version'] or ''}".strip(),
+            r["worst_case_risk"],
+            f"{1e3 * r['processor_seconds']:.3g}",
+            times(r["processor_ratio"]),
+            times(r["ratio"]),
+        )
+        for r in record["rows"]
+    ]
+    return table(("side", "worst-case risk", "processor ms", "ratio", "on the clock"), lines)
+
+
+def environments(record: Record) -> str:
+    """Return steps and fits by the number of environments."""
+    ns = sorted({row["environments"] for row in record["rows"]})
+    whats = list(dict.fromkeys(row["what"] for row in record["rows"]))
+    by = {(row["what"], row["environments"]): row for row in record["rows"]}
+    lines: list[tuple[object, ...]] = [("groups, 2n(n−1)", *(2 * n * (n - 1) for n in ns))]
+    for what in whats:
+        first = by[what, ns[0]]
+        cells = [times(by[what, n]["processor_ratio"]) if (what, n) in by else "–" for n in ns[1:]]
+        lines.append((what, f"{first['processor_milliseconds']:.3g} ms", *cells))
+    return table(("processor time", *(f"n = {n}" for n in ns)), lines)
+
+
+def boosting(record: Record) -> str:
+    """Return PI in plain fits."""
+    lines = [
+        (
+            r["learner"],
+            r["side"].replace("_", " "),
+            r.get("rounds"),
+            r["processor_seconds"],
+            times(r["processor_ratio"]) if "ratio" in r else "1×",
+            r.get("target"),
+        )
+        for r in record["rows"]
+    ]
+    head = ("learner", "interpolation", "rounds", "processor s", "in plain fits", "allowed")
+    return f"{record['n_rows']:,} rows, {record['n_columns']} columns, 4 environments, 2 folds.\n\n" + table(
+        head, lines
+    )
+
+
+def growth(record: Record) -> str:
+    """Return every point."""
+    lines = [
+        (
+            p["solver"],
+            f"{p['n_rows']:,}",
+            p["environments"],
+            p["where"],
+            p["processor_seconds"],
+            f"{1e6 * p['processor_seconds'] / p['n_rows']:.3g}",
+            f"{p['mib_most'] - p['mib_before']:.0f}",
+            f"{p['features_mib']:.0f}",
+            p["repetitions"],
+        )
+        for p in record["rows"]
+    ]
+    head = (
+        "solver",
+        "rows",
+        "environments",
+        "features on",
+        "processor s",
+        "µs a row",
+        "MiB more",
+        "MiB of features",
+        "fits",
+    )
+    return table(head, lines)
+
+
+def startup(record: Record) -> str:
+    """Return the processes."""
+    lines = [(r["what"], r["processor_seconds"], r["seconds"], r["fastest_seconds"]) for r in record["rows"]]
+    share = 100 * record["rows"][-1]["import_share"]
+    return (
+        table(("process", "processor s", "clock s", "fastest"), lines)
+        + f"\n\n{share:.0f} % of the prediction is importing."
+    )
+
+
+SECTIONS: Mapping[str, Callable[[Record], str]] = {
+    "training_step": step,
+    "precision": precision,
+    "whole_fit": whole_fit,
+    "sweep": sweep,
+    "convex": convex,
+    "peers": peers,
+    "environments": environments,
+    "boosting": boosting,
+    "growth": growth,
+    "startup": startup,
+}

@@ -1,0 +1,166 @@
+"""A whole PI fit on colored MNIST against the same algorithm as a plain torch program.
+
+    python benchmarks/whole_fit.py [--quick] [--repetitions 5] [--data DIR] [--rows 2000] [--record DIR]
+
+Stages 1, 2 and 3 with an evaluation after every epoch, the paper's CNN, batches of 50 rows of each group, the same
+numbers of steps and evaluations on both sides. The plain program is fp32 with contiguous tensors, a DataLoader for
+everything, one forward of all groups and one backward through it. The budget is small so that a repetition takes about
+a minute; every repetition is a seed, and both sides' validation accuracies stand beside their times. Without MNIST (in
+--data or $HOLDFAST_DATA) it says so and skips.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+import time
+import warnings
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from measuring import parser, ratio, rounded, write_record
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Subset, TensorDataset
+
+from holdfast import NeuralClassifier, PIClassifier
+from holdfast.datasets import load_dataset
+from holdfast.exceptions import HoldfastError
+from holdfast.networks import build_network
+
+BATCH, EVALUATED = 50, 500  # rows of each group in a step, rows in a batch of an evaluation
+EPOCHS, STEPS = 3, 20
+SETTINGS = {"learning_rate": 1e-3, "weight_decay": 1e-3, "dropout": 0.5}
+TARGET = 8.0
+
+
+def main() -> int:
+    """Fit every seed both ways by turns."""
+    options = parser(__doc__)
+    options.add_argument("--data", type=Path, help="folder with MNIST's files")
+    options.add_argument("--rows", type=int, default=2_000, help="training rows of both environments together")
+    arguments = options.parse_args()
+    torch.set_num_threads(arguments.threads)
+    warnings.simplefilter("ignore")
+    seeds = 1 if arguments.quick else arguments.repetitions
+    budget = (1, 2) if arguments.quick else (EPOCHS, STEPS)
+    rows: list[dict[str, Any]] = []
+    for seed in range(seeds):
+        try:
+            data = read(arguments, seed)
+        except HoldfastError as problem:
+            print(f"skipped: {problem}")
+            return 0
+        row: dict[str, Any] = {"seed": seed}
+        for name, fit in (("reference", fit_plainly), ("holdfast", fit_holdfast)):
+            begin = time.perf_counter(), time.process_time()
+            row[f"{name}_accuracy"] = rounded(fit(data, seed, *budget))
+            row[f"{name}_seconds"] = rounded(time.perf_counter() - begin[0])
+            row[f"{name}_processor_seconds"] = rounded(time.process_time() - begin[1])
+        rows.append(row)
+        print(row, file=sys.stderr, flush=True)
+    write_record(arguments, rows, **summary(rows), epochs=budget[0], steps=budget[1], n_rows=len(data["y"]))
+    return 0
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the ratios of the medians and the mean accuracies."""
+    middle = {key: median(row[key] for row in rows) for key in rows[0] if key.endswith("seconds")}
+    return {
+        "ratio": ratio(middle["reference_seconds"], middle["holdfast_seconds"]),
+        "processor_ratio": ratio(middle["reference_processor_seconds"], middle["holdfast_processor_seconds"]),
+        "reference_accuracy": rounded(mean(row["reference_accuracy"] for row in rows), 3),
+        "holdfast_accuracy": rounded(mean(row["holdfast_accuracy"] for row in rows), 3),
+        "target": TARGET,
+    }
+
+
+def read(options: argparse.Namespace, seed: int) -> dict[str, Any]:
+    """Return some rows of colored MNIST, training and validation, dense and on demand."""
+    mnist = load_dataset("colored_mnist", folder=options.data, seed=seed)
+    n_rows = 200 if options.quick else options.rows
+    some = np.random.default_rng(seed).permutation(len(mnist.train))[:n_rows]
+    held_out = mnist.validation["test"]  # colors flipped, as in the test environment
+    few = np.arange(n_rows // 4)
+    return {
+        "X": mnist.train.X[some],
+        "y": mnist.train.y[some],
+        "environments": np.asarray(mnist.train.environments)[some],
+        "validation": (held_out.X[few], held_out.y[few]),
+    }
+
+
+def fit_holdfast(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) -> float:
+    """Fit `PIClassifier`; return the validation accuracy of the epoch that it selects."""
+    network = NeuralClassifier("cnn", max_epochs=n_epochs, steps_per_epoch=n_steps, batch_size=BATCH, **SETTINGS)
+    model = PIClassifier(
+        network, halves="hard", interpolation="worst_case", n_folds=0, min_group_size=1, random_state=seed
+    )
+    model.fit(data["X"], data["y"], environments=data["environments"], validation=data["validation"])
+    return model.validation_score_
+
+
+def fit_plainly(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) -> float:
+    """Run the three stages as a straightforward program; return the validation accuracy of the epoch it selects."""
+    torch.manual_seed(seed)
+    rows = TensorDataset(torch.from_numpy(_dense(data["X"])), torch.from_numpy(data["y"].astype(np.int64)))
+    validation = TensorDataset(
+        torch.from_numpy(_dense(data["validation"][0])), torch.from_numpy(data["validation"][1].astype(np.int64))
+    )
+    members = [np.flatnonzero(data["environments"] == name) for name in np.unique(data["environments"])]
+    groups = []
+    for own, other in zip(members, members[::-1], strict=True):  # colored MNIST has two environments
+        judge, _ = train_plainly(rows, [own], Subset(rows, other.tolist()), n_epochs, n_steps)
+        correct = answers(judge, Subset(rows, other.tolist()))
+        groups += [part for part in (other[correct], other[~correct]) if len(part)]
+    return train_plainly(rows, groups, validation, n_epochs, n_steps)[1]
+
+
+def train_plainly(
+    rows: TensorDataset, groups: list[np.ndarray], held_out: Any, n_epochs: int, n_steps: int
+) -> tuple[torch.nn.Module, float]:
+    """Minimize the largest group loss; return the network of the epoch with the best held-out accuracy, and that."""
+    network = build_network("cnn", input_shape=(10, 28, 28), n_classes=10, dropout=SETTINGS["dropout"])
+    optimizer = torch.optim.Adam(
+        network.parameters(), lr=SETTINGS["learning_rate"], weight_decay=SETTINGS["weight_decay"]
+    )
+    loaders = []
+    for group in groups:
+        subset = Subset(rows, group.tolist())
+        sampler = BatchSampler(RandomSampler(subset, replacement=True, num_samples=10**8), BATCH, drop_last=True)
+        loaders.append(iter(DataLoader(subset, batch_sampler=sampler)))
+    best, best_accuracy = network, -1.0
+    for _ in range(n_epochs):
+        network.train()
+        for _ in range(n_steps):
+            batches = [next(loader) for loader in loaders]
+            logits = network(torch.cat([images for images, _ in batches]))
+            parts = zip(logits.split(BATCH), batches, strict=True)
+            loss = torch.stack([F.cross_entropy(part, labels) for part, (_, labels) in parts]).max()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        accuracy = float(answers(network, held_out).mean())
+        if accuracy > best_accuracy:
+            best, best_accuracy = copy.deepcopy(network), accuracy
+    return best, best_accuracy
+
+
+@torch.no_grad()
+def answers(network: torch.nn.Module, rows: Any) -> np.ndarray:
+    """Return which rows a network gets right."""
+    network.eval()
+    right = [network(images).argmax(1) == labels for images, labels in DataLoader(rows, batch_size=EVALUATED)]
+    return torch.cat(right).numpy()
+
+
+def _dense(images: Any) -> np.ndarray:
+    """Return colored images as one float array."""
+    return np.asarray(images.dense(slice(None)), dtype=np.float32)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
