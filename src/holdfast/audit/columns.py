@@ -7,8 +7,8 @@ and phrase (1 where it occurs). Attributes are columns that no judge saw.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import narwhals as nw
@@ -33,11 +33,12 @@ def is_sparse(values: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Named columns of numbers."""
+    """Named columns of numbers; those of one group (the values of a category) are tested together first."""
 
     names: tuple[str, ...]
     values: Block  # (n_rows, n_columns)
     inputs: NDArray[np.bool_]  # (n_columns,) whether the judges see the column; False for attributes
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # name -> columns; the others stand alone
 
     def __post_init__(self) -> None:
         if self.values.shape[1] != len(self.names) or self.inputs.shape != (len(self.names),):
@@ -63,11 +64,43 @@ class Columns:
             values: Block = sp.csr_array(sp.hstack([sp.csr_array(self.values), sp.csr_array(other.values)]))
         else:
             values = np.hstack([self.values, other.values])
-        return Columns(self.names + names, values, np.concatenate([self.inputs, other.inputs]))
+        moved = {
+            f"{name} (attribute)" if name in self.groups else name: tuple(column + len(self) for column in members)
+            for name, members in other.groups.items()
+        }
+        inputs = np.concatenate([self.inputs, other.inputs])
+        return Columns(self.names + names, values, inputs, {**self.groups, **moved})
 
     def as_attributes(self) -> Columns:
         """Return the columns, marked as not seen by the judges."""
-        return Columns(self.names, self.values, np.zeros(len(self.names), dtype=bool))
+        return replace(self, inputs=np.zeros(len(self.names), dtype=bool))
+
+    def grouped(self, groups: Mapping[str, Sequence[str]]) -> Columns:
+        """Return the columns with more of them grouped, each group given by its columns' names.
+
+        A name that stands for a category means all of its values.
+        """
+        place = {name: (number,) for number, name in enumerate(self.names)} | dict(self.groups)
+        taken: dict[int, str] = {}
+        made: dict[str, tuple[int, ...]] = {}
+        for name, members in groups.items():
+            if unknown := [member for member in members if member not in place]:
+                raise FeaturesError(f"group {name!r} names {unknown[0]!r}, which is no column. Pass names of columns.")
+            made[name] = tuple(dict.fromkeys(column for member in members for column in place[member]))
+            for column in made[name]:
+                if taken.setdefault(column, name) != name:
+                    raise FeaturesError(
+                        f"column {self.names[column]!r} is in the groups {taken[column]!r} and {name!r}. "
+                        "Put every column into one group at most."
+                    )
+        kept = {name: members for name, members in self.groups.items() if not set(members) & set(taken)}
+        return replace(self, groups={**kept, **made})
+
+    def hypotheses(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Return what is tested: each group and each column outside of groups, with its name and columns."""
+        grouped = {column for members in self.groups.values() for column in members}
+        alone = [(self.names[column], (column,)) for column in range(len(self)) if column not in grouped]
+        return (*alone, *self.groups.items())
 
 
 def encode_table(X: Any, *, names: Sequence[str] | None = None, min_count: int = 10) -> Columns:
@@ -89,8 +122,8 @@ def encode_table(X: Any, *, names: Sequence[str] | None = None, min_count: int =
     ('age', 'age is missing', 'scanner=A', 'scanner=B')
     """
     if is_sparse(X):
-        values = sp.csr_array(X, dtype=np.float64)
-        return _all_inputs(_array_names(names, values.shape[1]), values)
+        sparse = sp.csr_array(X, dtype=np.float64)
+        return _all_inputs(_array_names(names, sparse.shape[1]), sparse)
     pairs: list[tuple[str, NDArray[Any]]]
     if isinstance(X, np.ndarray):
         if X.ndim != 2:
@@ -101,16 +134,23 @@ def encode_table(X: Any, *, names: Sequence[str] | None = None, min_count: int =
         pairs = list(zip(_array_names(names, X.shape[1]), X.T, strict=True))
     else:
         frame = nw.from_native(X, eager_only=True)
-        pairs = [(str(name), frame[name].to_numpy()) for name in frame.columns]
+        pairs = [(str(column.name), column.to_numpy()) for column in frame.iter_columns()]
     if not pairs:
         raise FeaturesError("X has no columns; an audit needs at least one.")
-    encoded = [column for name, values in pairs for column in _encode_column(name, values, min_count)]
+    encoded: list[tuple[str, NDArray[np.float64]]] = []
+    groups: dict[str, tuple[int, ...]] = {}
+    for name, values in pairs:
+        made = _encode_column(name, values, min_count)
+        if len(made) > 1 and made[0][0] != name:  # the values of a category
+            groups[name] = tuple(range(len(encoded), len(encoded) + len(made)))
+        encoded += made
     if not encoded:
         raise FeaturesError(
             f"X has nothing to audit: no number, and no category that at least {min_count} rows have and as many have "
             "not. Leave identifiers out, and pass other columns."
         )
-    return _all_inputs([name for name, _ in encoded], np.column_stack([values for _, values in encoded]))
+    columns = _all_inputs([name for name, _ in encoded], np.column_stack([values for _, values in encoded]))
+    return replace(columns, groups=groups)
 
 
 def encode_texts(

@@ -9,7 +9,8 @@ so at home (out of fold) and away, so the contrast
 
 is 0 on average for *any* judge if P(x | y) is the same in both environments (label shift included), and for a good one
 if P(y | x) is (covariate shift). Intercepts are fitted on both sides: prevalence is no column's fault. So are the
-slopes of columns that are already named: what they explain is not counted twice.
+slopes of columns that are already named: what they explain is not counted twice. The last column of a side is the
+judge's own log-odds: where labels are noisier on one side, everything is less sure, and no column alone is to blame.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from scipy.stats import t as student
@@ -33,7 +35,7 @@ APART = 5  # rows on each side that must differ from a column's most common valu
 class Side:
     """One environment's rows, as one judge sees them, for one label against the rest."""
 
-    values: Block  # (n_rows, n_columns)
+    values: Block  # (n_rows, n_columns + 1), the last one the judge's log-odds
     labels: NDArray[np.intp]  # (n_rows,) all class codes, which permutations keep
     is_label: Floats  # (n_rows,) 1 for the label in question
     log_odds: Floats  # (n_rows,) the judge's
@@ -53,7 +55,7 @@ class Scores:
 
 
 @dataclass(frozen=True, eq=False)
-class _Fitted:
+class FittedSide:
     """A side after its intercept and the slopes of named columns were fitted."""
 
     residuals: Floats  # (n_rows,) 1[y = c] − p
@@ -63,7 +65,7 @@ class _Fitted:
     score: Floats  # (n_columns,) Σ weight·x·residual
     squares: Floats  # (n_columns,) Σ (weight·x·residual)², by the residuals or by p·(1 − p), whichever is more
     between: Floats  # (n_columns,) the part of it that lies between labels, which equal label shares take away
-    judge: Floats  # (n_columns,) variance of the score by the judge's own estimation, 0 where unknown
+    fold_scores: Floats  # (n_folds, n_columns) of the judge's fold classifiers, no rows where unknown
     spread: Floats  # (n_columns,) weighted variance of the column beside the design
 
 
@@ -94,36 +96,58 @@ def make_sides(
         folds = None
         if fold_probabilities is not None and rows[0] in away_rows:
             folds = _one_against_rest(np.log(np.clip(fold_probabilities[:, rows], FLOOR, None)) + shift, label)
-        sides.append(
-            Side(
-                values[rows],
-                y[rows],
-                (y[rows] == label).astype(np.float64),
-                _one_against_rest(logs + shift, label),
-                weights,
-                rows_apart(values[rows]) >= APART,
-                folds,
-            )
-        )
+        log_odds = _one_against_rest(logs + shift, label)
+        here = _with_column(values[rows], log_odds)
+        is_label = (y[rows] == label).astype(np.float64)
+        apart = np.append(rows_apart(values[rows]), rows_apart(log_odds[:, None]))
+        sides.append(Side(here, y[rows], is_label, log_odds, weights, apart >= APART, folds))
     return sides[0], sides[1]
 
 
 def contrast(home: Side, away: Side, named: Sequence[int] = ()) -> Scores:
     """Compare both sides, beside what the `named` columns explain."""
-    at_home, abroad = _fit(home, named), _fit(away, named)
-    rows_home = _within_labels(at_home.squares, at_home.between)
-    variance_home = np.maximum(rows_home, abroad.judge)
-    variance_away = _within_labels(abroad.squares, abroad.between)
-    # A variance that a few folds told is known no better than they can tell it.
-    folds = len(home.weights) if away.fold_log_odds is None else len(away.fold_log_odds)
-    freedom_home = np.where(abroad.judge > rows_home, folds - 1, len(home.weights) - 1)
-    variance = variance_home + variance_away
+    return compare_fitted(home, away, fit_side(home, named), fit_side(away, named))
+
+
+def compare_fitted(home: Side, away: Side, at_home: FittedSide, abroad: FittedSide) -> Scores:
+    """Compare two sides after their intercepts and named columns were fitted."""
     total = _column_variance(home) + _column_variance(away)
     redundant = (at_home.spread + abroad.spread <= REDUNDANT * total) & (total > 0)
-    usable = (variance > 0) & ~redundant & home.varies & away.varies
+    return welch(
+        abroad.score - at_home.score,
+        within_labels(at_home.squares, at_home.between),
+        within_labels(abroad.squares, abroad.between),
+        abroad.fold_scores,
+        (len(home.weights), len(away.weights)),
+        ~redundant & home.varies & away.varies,
+        redundant,
+    )
+
+
+def welch(
+    difference: Floats,
+    variance_home: Floats,
+    variance_away: Floats,
+    fold_scores: Floats,
+    sizes: tuple[int, int],
+    usable: NDArray[np.bool_],
+    redundant: NDArray[np.bool_],
+) -> Scores:
+    """Return differences in standard errors, and their p values; the judge's own uncertainty takes the place of home's.
+
+    Out of fold the home score is nearly 0 whatever its rows: their noise comes in through the judge, which was fitted
+    on them. So it counts once, by the rows' spread or the judge's jackknife, whichever is more.
+    """
+    n_folds = max(len(fold_scores), 1)
+    judge = (n_folds - 1) / n_folds * ((fold_scores - fold_scores.sum(axis=0) / n_folds) ** 2).sum(axis=0)
+    # A variance that a few folds told is known no better than they can tell it.
+    freedom_home = np.where(judge > variance_home, n_folds - 1, sizes[0] - 1)
+    variance_home = np.maximum(variance_home, judge)
+    variance = variance_home + variance_away
+    usable = usable & (variance > 0)
     safe = np.where(usable, variance, 1.0)
-    statistic = np.where(usable, (abroad.score - at_home.score) / np.sqrt(safe), np.nan)
-    denominators = variance_home**2 / freedom_home + variance_away**2 / (len(away.weights) - 1)
+    statistic = np.where(usable, difference / np.sqrt(safe), np.nan)
+    denominators = variance_home**2 / freedom_home + variance_away**2 / (sizes[1] - 1)
     freedom = safe**2 / np.where(usable, denominators, 1.0)
     p_values = np.asarray(2 * student.sf(np.abs(statistic), freedom))
     return Scores(statistic, p_values, np.sqrt(variance), redundant)
@@ -134,8 +158,8 @@ def permuted_statistics(home: Side, away: Side, n_permutations: int, generator: 
 
     Judges are not fitted again: both sides are rows they have not seen, so exchanging them is fair.
     """
-    sides = [(side, _fit(side, ())) for side in (home, away)]
-    moves = _exchanges(home, away, n_permutations, generator)  # (n_home + n_away, n_permutations), signed weights
+    sides = [(side, fit_side(side, ())) for side in (home, away)]
+    moves = exchanges(home, away, n_permutations, generator)  # (n_home + n_away, n_permutations), signed weights
     score, empirical, model = np.zeros((3, n_permutations, home.values.shape[1]))
     start = 0
     for side, fitted in sides:
@@ -146,7 +170,7 @@ def permuted_statistics(home: Side, away: Side, n_permutations: int, generator: 
         score = score + _products(side.values, signed) - np.outer(signed.sum(axis=0), center)
         empirical = empirical + _squares(side.values, part**2 * fitted.residuals[:, None] ** 2, center)
         model = model + _squares(side.values, part**2 * fitted.noise[:, None], center)
-    variance = _within_labels(np.maximum(empirical, model), sides[0][1].between + sides[1][1].between)
+    variance = within_labels(np.maximum(empirical, model), sides[0][1].between + sides[1][1].between)
     result: Floats = np.abs(score) / np.sqrt(np.where(variance > 0, variance, np.inf))
     return result
 
@@ -159,7 +183,7 @@ def rows_apart(values: Block) -> NDArray[np.intp]:
     return np.asarray((values != np.median(values, axis=0)).sum(axis=0), dtype=np.intp)
 
 
-def _fit(side: Side, named: Sequence[int]) -> _Fitted:
+def fit_side(side: Side, named: Sequence[int]) -> FittedSide:
     """Fit the intercept and the named columns' slopes, the judge's log-odds as offset."""
     design = np.column_stack([np.ones(len(side.weights)), *(_dense_column(side.values, column) for column in named)])
     coefficients = np.zeros(design.shape[1])
@@ -175,14 +199,13 @@ def _fit(side: Side, named: Sequence[int]) -> _Fitted:
     information = (design * (side.weights * noise)[:, None]).T @ design
     explained = _products(side.values, design * (side.weights * noise)[:, None])  # (1 + n_named, n_columns)
     projection = np.linalg.lstsq(information, explained, rcond=1e-10)[0]
-    judge = np.zeros(side.values.shape[1])
+    fold_scores = np.zeros((0, side.values.shape[1]))
     if side.fold_log_odds is not None:
         by_fold = expit(side.fold_log_odds + design @ coefficients)  # (n_folds, n_rows)
         by_fold = side.weights * (side.is_label - by_fold)
-        scores = _products(side.values, by_fold.T) - (by_fold @ design) @ projection  # (n_folds, n_columns)
-        judge = (len(scores) - 1) / len(scores) * ((scores - scores.mean(axis=0)) ** 2).sum(axis=0)  # jackknife
+        fold_scores = _products(side.values, by_fold.T) - (by_fold @ design) @ projection
     weighted = side.weights * residuals
-    return _Fitted(
+    return FittedSide(
         residuals,
         noise,
         design,
@@ -193,7 +216,7 @@ def _fit(side: Side, named: Sequence[int]) -> _Fitted:
             _residual_squares(side.values, side.weights**2 * noise, design, projection),
         ),
         _between_labels(side, weighted, design, projection),
-        judge,
+        fold_scores,
         _residual_squares(side.values, side.weights * noise, design, projection) / max(side.weights @ noise, 1e-300),
     )
 
@@ -208,7 +231,7 @@ def _between_labels(side: Side, weighted: Floats, design: Floats, projection: Fl
     return part
 
 
-def _within_labels(squares: Floats, between: Floats) -> Floats:
+def within_labels(squares: Floats, between: Floats) -> Floats:
     """Return the variance that equal label shares leave; a third of the squares at least, for rare words."""
     return np.asarray(np.maximum(squares - between, squares / 3))
 
@@ -233,7 +256,7 @@ def _one_against_rest(scores: Floats, label: int) -> Floats:
     return odds
 
 
-def _exchanges(home: Side, away: Side, n_permutations: int, generator: np.random.Generator) -> Floats:
+def exchanges(home: Side, away: Side, n_permutations: int, generator: np.random.Generator) -> Floats:
     """Return the sides' signed weights with rows of the same label exchanged, a column for each permutation."""
     signed = np.concatenate([-home.weights, away.weights])
     labels = np.concatenate([home.labels, away.labels])
@@ -270,6 +293,13 @@ def _column_variance(side: Side) -> Floats:
     """Return the weighted variance of every column."""
     center = _products(side.values, side.weights[:, None])[0]
     return np.asarray(_squares(side.values, side.weights[:, None], center)[0])
+
+
+def _with_column(values: Block, column: Floats) -> Block:
+    """Return the columns and one more."""
+    if is_sparse(values):
+        return sp.csr_array(sp.hstack([values, sp.csr_array(column[:, None])]))
+    return np.column_stack([values, column])
 
 
 def _dense_column(values: Block, column: int) -> Floats:

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from holdfast.audit.columns import Block, is_sparse
 from holdfast.audit.correlations import effective_size
 from holdfast.audit.judges import Floats
-from holdfast.audit.naming import Naming, dependence_factor
+from holdfast.audit.naming import Naming
 from holdfast.audit.results import PartitionEvidence
 from holdfast.environments import Environment, listed
 
@@ -72,20 +72,19 @@ def with_reach(
     level: float,
 ) -> PartitionEvidence:
     """Add the change of correlation that a typical column would have been named for, and columns left out."""
-    keys = [key for key in naming.p_values if (key.judge, key.judged) == pair]
-    if evidence.problem is not None or not keys:
+    if evidence.problem is not None or pair not in naming.scores:
         return evidence
-    n_tests = sum(int(np.isfinite(p).sum()) for p in naming.p_values.values())
     spread = _spread(values)
-    tested = np.isfinite(naming.p_values[keys[0]])
+    scores = naming.scores[pair]
+    tested = np.isfinite(next(iter(scores.by_label.values())).statistic[:-1])  # the last column is the log-odds
     remark = evidence.remark
     if left_out := [names[column] for column in np.flatnonzero(~tested & (spread > 0)).tolist()]:
         text = f"not compared, because they hardly vary in one of the two: {listed(left_out)}."
         remark = text if remark is None else f"{remark} {text[0].upper()}{text[1:]}"
     if not tested.any():
         return replace(evidence, problem="no evidence: no column varies in both environments.", remark=None)
-    cutoff = norm.isf(max(naming.threshold, level / (n_tests * dependence_factor(n_tests, naming.correction))) / 2)
-    errors = np.stack([naming.standard_errors[key] for key in keys])
+    cutoff = norm.isf(max(naming.threshold, level / max(naming.n_tests, 1)) / 2)
+    errors = np.stack([part.standard_error[:-1] for part in scores.by_label.values()])
     # In the mistaken half, of mass 1 − alpha, correlation = score / ((1 − alpha)·sd): labels there are about balanced.
     reach = cutoff * np.median(errors[:, tested] / spread[tested]) / max(1 - evidence.alpha, 1e-9)
     return replace(evidence, detectable=min(float(reach), 1.0), remark=remark)

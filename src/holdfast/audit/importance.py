@@ -63,6 +63,7 @@ def relied_on(
     y: Any,
     *,
     features: Sequence[str] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
     n_repeats: int = 5,
     max_features: int = 100,
     min_count: int = 10,
@@ -79,6 +80,8 @@ def relied_on(
     X, y : rows that the classifiers were not fitted on, and their labels
     features : sequence of str, optional
         Which columns or words to try; by default every column, or the most frequent words.
+    groups : mapping of str to sequence of str, optional
+        Columns of a table that are one feature and are shuffled together; with them, `features` may be theirs.
     n_repeats : int
     max_features : int
         Words to try when none are given.
@@ -95,7 +98,8 @@ def relied_on(
     if is_text(X):
         tried = _without_words(list(X), features, max_features, min_count)
     else:
-        tried = _shuffled_columns(X, features, n_repeats, Seeding(random_state).generator("shuffles"))
+        generator = Seeding(random_state).generator("shuffles")
+        tried = _shuffled_columns(X, features, groups or {}, n_repeats, generator)
     falls, changed = np.zeros((2, len(tried), len(estimators)))
     for row, (_, rows, versions) in enumerate(tried):
         for column, (estimator, old) in enumerate(zip(estimators.values(), before, strict=True)):
@@ -165,35 +169,46 @@ def _cut_word(text: str, word: str) -> str:
 
 
 def _shuffled_columns(
-    X: Any, names: Sequence[str] | None, n_repeats: int, generator: np.random.Generator
+    X: Any,
+    names: Sequence[str] | None,
+    groups: Mapping[str, Sequence[str]],
+    n_repeats: int,
+    generator: np.random.Generator,
 ) -> list[Tried]:
-    """Return each column with X in which it is shuffled."""
+    """Return each column, or group of columns, with X in which it is shuffled."""
     if hasattr(X, "columns"):
         known = [str(name) for name in X.columns]
     else:
         if getattr(X, "ndim", 0) != 2:
             raise FeaturesError("relied_on shuffles columns or takes out words. Pass a table, a 2-d array or texts.")
         known = [f"x{column}" for column in range(X.shape[1])]
-    chosen = known if names is None else [str(name) for name in names]
-    if missing := [name for name in chosen if name not in known]:
-        raise FeaturesError(f"X has no column {missing[0]!r}. Its columns are {', '.join(known[:10])}.")
+    grouped = {str(member) for members in groups.values() for member in members}
+    parts = {name: [name] for name in known if name not in grouped}
+    parts |= {name: [str(member) for member in members] for name, members in groups.items()}
+    chosen = list(parts) if names is None else [str(name) for name in names]
+    parts = {name: [name] for name in known} | parts
+    for name in chosen:
+        if missing := [member for member in parts.get(name, [name]) if member not in known]:
+            raise FeaturesError(f"X has no column {missing[0]!r}. Its columns are {', '.join(known[:10])}.")
     n_rows = X.shape[0]
     rows = np.arange(n_rows)
     orders = [generator.permutation(n_rows) for _ in range(n_repeats)]
-    return [(name, rows, [partial(_shuffle, X, known.index(name), order) for order in orders]) for name in chosen]
+    places = {name: [known.index(member) for member in parts[name]] for name in chosen}
+    return [(name, rows, [partial(_shuffle, X, places[name], order) for order in orders]) for name in chosen]
 
 
-def _shuffle(X: Any, column: int, order: NDArray[np.intp]) -> Any:
-    """Return a copy of X with one column in another order."""
+def _shuffle(X: Any, columns: Sequence[int], order: NDArray[np.intp]) -> Any:
+    """Return a copy of X with some columns in another order."""
     if hasattr(X, "columns"):
         frame = nw.from_native(X, eager_only=True)
-        name = frame.columns[column]
-        return frame.with_columns(frame[name][order.tolist()]).to_native()
+        names = [frame.columns[column] for column in columns]
+        return frame.with_columns(*(frame[name][order.tolist()] for name in names)).to_native()
     if is_sparse(X):
         by_column = sp.csc_array(X)
-        columns: list[Any] = [by_column[:, [number]] for number in range(by_column.shape[1])]
-        columns[column] = columns[column].tocsr()[order]
-        return type(X)(sp.hstack(columns))
+        parts: list[Any] = [by_column[:, [number]] for number in range(by_column.shape[1])]
+        for column in columns:
+            parts[column] = parts[column].tocsr()[order]
+        return type(X)(sp.hstack(parts))
     changed = X.copy()
-    changed[:, column] = X[order, column]
+    changed[:, list(columns)] = X[order][:, list(columns)]
     return changed

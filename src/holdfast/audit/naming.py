@@ -1,4 +1,4 @@
-"""Which columns are named: false discoveries under control, and nothing named that a named column explains."""
+"""Which features are named: false discoveries under control, and nothing named that a named feature explains."""
 
 from __future__ import annotations
 
@@ -8,45 +8,49 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from holdfast.audit.contrasts import Scores, Side, contrast, permuted_statistics
 from holdfast.audit.judges import Floats
+from holdfast.audit.pooling import CHUNK, PairScores, Sides, permute_pair, score_pair, simes
 
-MOST_NAMED = 100  # columns; where more change, the list is no longer an answer
-CHUNK = 4_000_000  # numbers held at once while permuting
+GRID = np.arange(0.0, 50.0, 0.05)  # statistics beside named features lie between the first ones
+MOST_NAMED = 100  # features; where more change, the list is no longer an answer
+MANY = 3  # columns from which on a group is also tested as a whole
+CORRECTIONS = ("holm", "yekutieli", "hochberg")
 
-
-@dataclass(frozen=True, order=True)
-class Comparison:
-    """Which test a score belongs to: one partition, one label against the rest."""
-
-    judge: int
-    judged: int
-    label: int
+Pair = tuple[int, int]  # judge and judged environment
 
 
 @dataclass(frozen=True, eq=False)
 class Naming:
-    """Every test's p and q value, and the columns that are named."""
+    """Every test, and the features that are named.
 
-    p_values: dict[Comparison, Floats]  # each (n_columns,), NaN where a column does not vary
-    q_values: dict[Comparison, Floats]
-    statistics: dict[Comparison, Floats]
-    standard_errors: dict[Comparison, Floats]
-    correction: str
-    threshold: float  # largest p value that counts as a discovery; 0 where there is none
-    named: tuple[int, ...]  # columns, strongest first
-    explained_by: dict[int, int]  # discovered columns that a named one explains
+    Features are numbered: the columns, then the judge's log-odds, then the groups of at least three columns.
+    """
+
+    scores: dict[Pair, PairScores]
+    p_values: dict[Pair, Floats]  # each (n_features,), NaN where a feature does not vary
+    label_p_values: dict[Pair, dict[int, Floats]]  # each (n_columns + 1,): the same for one label against the rest
+    family_q: Floats  # (n_families,) adjusted p value of each hypothesis; the last one is the log-odds
+    families: tuple[tuple[int, ...], ...]  # of features
+    level: float
+    threshold: float  # largest p value of a hypothesis that counts as a discovery; 0 where there is none
+    named: tuple[int, ...]  # features, strongest first
+    explained_by: dict[int, int]  # discovered features that a named one explains
+
+    @property
+    def n_tests(self) -> int:
+        """How many hypotheses were tested."""
+        return int(np.isfinite(self.family_q).sum())
 
 
 class PermutationNull:
     """All |statistics| that exchanged rows gave, over every test, as counts above the observed ones.
 
-    Pooling the studentized statistics of all columns makes small p values resolvable with few permutations.
+    Pooling the studentized statistics of all features makes small p values resolvable with few permutations.
     """
 
     def __init__(self, observed: ArrayLike) -> None:
         values = np.abs(np.asarray(observed, dtype=np.float64))
-        self.levels = np.unique(values[np.isfinite(values)])
+        self.levels = np.unique(np.concatenate([values[np.isfinite(values)], GRID]))
         self.at_least = np.zeros(len(self.levels), dtype=np.int64)  # draws >= level
         self.n_draws = 0
 
@@ -66,55 +70,62 @@ class PermutationNull:
         return (1 + above) / (1 + self.n_draws)
 
 
-def name_columns(
-    sides: Mapping[Comparison, tuple[Side, Side]],
+def name_features(
+    sides: Mapping[Pair, Sides],
+    columns: Sequence[Sequence[int]],
     *,
     level: float,
     correction: str,
     n_permutations: int,
     generator: np.random.Generator,
 ) -> Naming:
-    """Test every column in every comparison, and name the strongest until nothing is left that it does not explain.
+    """Test every feature, and name the strongest until nothing is left that it does not explain.
 
     A p value is the larger of Welch's and the permutations'. Where Welch's alone discover nothing, larger ones will
     not either, and the permutations are spared.
+
+    Parameters
+    ----------
+    sides : mapping of (judge, judged) to sides by label
+    columns : sequence of sequences of int
+        The hypotheses: columns that belong together, most often one alone.
     """
-    scores = {key: contrast(home, away) for key, (home, away) in sides.items()}
+    n_columns = sum(map(len, columns))
+    groups = [tuple(members) for members in columns if len(members) >= MANY]
+    families = _families(columns, n_columns)
+    scores = {pair: score_pair(part, groups) for pair, part in sides.items()}
     null = PermutationNull(np.concatenate([score.statistic for score in scores.values()]) if scores else [])
-    welch = np.concatenate([score.p_values for score in scores.values()]) if scores else np.empty(0)
+    welch = _family_p(families, {pair: score.p_values for pair, score in scores.items()})
     if (adjusted(welch, correction) <= level).any():
-        for home, away in sides.values():
-            for size in _chunks(n_permutations, home, away):
-                null.add(permuted_statistics(home, away, size, generator))
-    p_values = {key: _p_values(score, null) for key, score in scores.items()}
-    q_values = _by_key(adjusted(np.concatenate(list(p_values.values())), correction), p_values) if p_values else {}
-    discovered = [
-        p[q <= level].max() for p, q in zip(p_values.values(), q_values.values(), strict=True) if (q <= level).any()
-    ]
-    threshold = float(max(discovered, default=0.0))
-    named, explained_by = _name(sides, p_values, scores, null, threshold)
-    return Naming(
-        p_values,
-        q_values,
-        {key: score.statistic for key, score in scores.items()},
-        {key: score.standard_error for key, score in scores.items()},
-        correction,
-        threshold,
-        tuple(named),
-        explained_by,
-    )
+        for part in sides.values():
+            for size in _chunks(n_permutations, part):
+                null.add(permute_pair(part, groups, size, generator))
+    p_values = {pair: _p_values(score.statistic, score.p_values, null) for pair, score in scores.items()}
+    family_p = _family_p(families, p_values)
+    family_q = adjusted(family_p, correction)
+    threshold = float(max(family_p[family_q <= level], default=0.0))
+    named, explained_by = _name(sides, groups, families, scores, p_values, null, threshold, level)
+    label_p = {
+        pair: {label: _p_values(part.statistic, part.p_values, null) for label, part in score.by_label.items()}
+        for pair, score in scores.items()
+    }
+    return Naming(scores, p_values, label_p, family_q, families, level, threshold, tuple(named), explained_by)
 
 
-def adjusted(p_values: ArrayLike, correction: str = "yekutieli") -> Floats:
-    """Return q values: the smallest false discovery rate at which each test would count. NaN stays out.
+def adjusted(p_values: ArrayLike, correction: str = "holm") -> Floats:
+    """Return adjusted p values: the smallest level at which each hypothesis would be a discovery. NaN stays out.
 
-    "hochberg" assumes tests that do not pull against one another; "yekutieli" assumes nothing about how they depend.
+    "holm": the chance of naming anything wrongly is at most the level, however the tests depend on one another.
+    "yekutieli": the expected share of wrong names is, however they depend. "hochberg": the same, if they do not pull
+    against one another.
 
     Examples
     --------
+    >>> adjusted([0.01, 0.02, 0.9]).round(3).tolist()
+    [0.03, 0.04, 0.9]
     >>> adjusted([0.01, 0.02, 0.9], "hochberg").round(3).tolist()
     [0.03, 0.03, 0.9]
-    >>> adjusted([0.01, 0.02, 0.9]).round(3).tolist()
+    >>> adjusted([0.01, 0.02, 0.9], "yekutieli").round(3).tolist()
     [0.055, 0.055, 1.0]
     """
     p = np.asarray(p_values, dtype=np.float64)
@@ -123,70 +134,121 @@ def adjusted(p_values: ArrayLike, correction: str = "yekutieli") -> Floats:
     if not len(tested):
         return q
     order = tested[np.argsort(p[tested], kind="stable")]
-    ranks = np.arange(1, len(order) + 1)
-    factor = dependence_factor(len(order), correction)
-    q[order] = np.minimum(np.minimum.accumulate((p[order] * len(order) * factor / ranks)[::-1])[::-1], 1.0)
+    n_tests, ranks = len(order), np.arange(1, len(order) + 1)
+    if correction == "holm":
+        q[order] = np.minimum(np.maximum.accumulate(p[order] * (n_tests + 1 - ranks)), 1.0)
+        return q
+    factor = (1.0 / ranks).sum() if correction == "yekutieli" else 1.0
+    q[order] = np.minimum(np.minimum.accumulate((p[order] * n_tests * factor / ranks)[::-1])[::-1], 1.0)
     return q
 
 
-def dependence_factor(n_tests: int, correction: str) -> float:
-    """Return what tests that depend on one another cost: 1 + 1/2 + … + 1/n for Yekutieli, 1 for Hochberg."""
-    return float((1.0 / np.arange(1, n_tests + 1)).sum()) if correction == "yekutieli" else 1.0
+def _families(columns: Sequence[Sequence[int]], n_columns: int) -> tuple[tuple[int, ...], ...]:
+    """Return the features of each hypothesis: its columns and their group; last the log-odds."""
+    group = n_columns
+    families = []
+    for members in columns:
+        if len(members) >= MANY:
+            group += 1
+            families.append((*members, group))
+        else:
+            families.append(tuple(members))
+    return (*families, (n_columns,))
+
+
+def _family_p(families: Sequence[Sequence[int]], p_values: Mapping[Pair, Floats]) -> Floats:
+    """Return one p value for each hypothesis: Simes' over its columns, with the group, then over the pairs."""
+    if not p_values:
+        return np.full(len(families), np.nan)
+    by_feature = np.stack(list(p_values.values()))  # (n_pairs, n_features)
+    result = by_feature[:, [members[0] for members in families]].copy()
+    for number, members in enumerate(families):
+        if len(members) > MANY:
+            alone = simes(by_feature[:, list(members[:-1])].T)
+            result[:, number] = simes(np.stack([alone, by_feature[:, members[-1]]]))
+        elif len(members) > 1:
+            result[:, number] = simes(by_feature[:, list(members)].T)
+    return simes(result)
 
 
 def _name(
-    sides: Mapping[Comparison, tuple[Side, Side]],
-    p_values: Mapping[Comparison, Floats],
-    scores: Mapping[Comparison, Scores],
+    sides: Mapping[Pair, Sides],
+    groups: Sequence[Sequence[int]],
+    families: Sequence[Sequence[int]],
+    scores: Mapping[Pair, PairScores],
+    p_values: Mapping[Pair, Floats],
     null: PermutationNull,
     threshold: float,
+    level: float,
 ) -> tuple[list[int], dict[int, int]]:
     """Name the strongest discovery, fit it on all sides, test the others again, and so on."""
     named: list[int] = []
+    beside: list[list[int]] = []  # the columns behind each named feature
     explained_by: dict[int, int] = {}
-    current_p, current = dict(p_values), dict(scores)
-    open_columns = _discovered(current_p, threshold)
-    while open_columns and len(named) < MOST_NAMED:
-        strongest = max(open_columns, key=lambda column: _strength(current, current_p, column, threshold))
+    current, current_p = dict(scores), dict(p_values)
+    log_odds = families[-1][0]
+    discovered = still = _discovered(families, current_p, threshold)
+
+    def refit(known: Sequence[Sequence[int]]) -> tuple[dict[Pair, PairScores], dict[Pair, Floats]]:
+        """Return the tests beside some features."""
+        again = {pair: score_pair(part, groups, known) for pair, part in sides.items()}
+        return again, {pair: _p_values(part.statistic, part.p_values, null) for pair, part in again.items()}
+
+    while still and len(named) < MOST_NAMED:
+        ranked = sorted(still, key=lambda feature: -_strength(current, feature))
+        strongest = ranked[0]
+        if strongest == log_odds and len(ranked) > 1:
+            # A column that explains why the judge is less sure is the better answer.
+            _, p_beside = refit([*beside, _behind(ranked[1], groups, log_odds)])
+            if not _family_p([families[-1]], p_beside)[0] <= level:
+                strongest = ranked[1]
+        beside.append(_behind(strongest, groups, log_odds))
+        current, current_p = refit(beside)
         named.append(strongest)
-        for key, (home, away) in sides.items():
-            current[key] = contrast(home, away, named)
-            current_p[key] = _p_values(current[key], null)
-        left = _discovered(current_p, threshold)
-        for column in open_columns - left - {strongest}:
-            explained_by[column] = strongest
-        for column in left:
-            explained_by.pop(column, None)
-        open_columns = left - set(named)
+        # Fitting a named feature may explain others. It may not add any: beside it even a stable one need not stay put.
+        left = (_discovered(families, current_p, threshold) & discovered) - set(named)
+        for feature in discovered - left - set(named):
+            explained_by.setdefault(feature, strongest)
+        for feature in left:
+            explained_by.pop(feature, None)
+        still = left
     return named, explained_by
 
 
-def _discovered(p_values: Mapping[Comparison, Floats], threshold: float) -> set[int]:
-    """Return the columns that some comparison discovers."""
-    return {int(column) for p in p_values.values() for column in np.flatnonzero(p <= threshold)}
+def _behind(feature: int, groups: Sequence[Sequence[int]], log_odds: int) -> list[int]:
+    """Return the columns of a feature."""
+    return [feature] if feature <= log_odds else list(groups[feature - log_odds - 1])
 
 
-def _strength(
-    scores: Mapping[Comparison, Scores], p_values: Mapping[Comparison, Floats], column: int, threshold: float
-) -> float:
-    """Return a column's largest statistic among the comparisons that discover it."""
-    return max(float(abs(scores[key].statistic[column])) for key, p in p_values.items() if p[column] <= threshold)
+def _discovered(families: Sequence[Sequence[int]], p_values: Mapping[Pair, Floats], threshold: float) -> set[int]:
+    """Return the features of discovered hypotheses: groups as such, columns where they show it themselves."""
+    family_p = _family_p(families, p_values)
+    found: set[int] = set()
+    for number in np.flatnonzero(family_p <= threshold).tolist() if threshold > 0 else ():
+        members = list(families[number])
+        smallest = np.nan_to_num(np.stack([p[members] for p in p_values.values()]), nan=np.inf).min(axis=0)
+        if len(members) > MANY:
+            found.add(members.pop())
+            shown = smallest[:-1] * len(members) <= threshold
+        else:
+            shown = smallest <= max(threshold, float(smallest.min()))
+        found.update(feature for feature, shows in zip(members, shown, strict=True) if shows)
+    return found
 
 
-def _p_values(scores: Scores, null: PermutationNull) -> Floats:
+def _strength(scores: Mapping[Pair, PairScores], feature: int) -> float:
+    """Return a feature's largest statistic."""
+    return float(np.nan_to_num([abs(score.statistic[feature]) for score in scores.values()]).max())
+
+
+def _p_values(statistic: Floats, welch: Floats, null: PermutationNull) -> Floats:
     """Return the larger of Welch's and the permutations' p value; NaN where there is no test."""
-    p = np.maximum(scores.p_values, null.p_values(scores.statistic))
-    return np.where(np.isfinite(scores.statistic), p, np.nan)
+    return np.where(np.isfinite(statistic), np.maximum(welch, null.p_values(statistic)), np.nan)
 
 
-def _by_key(values: Floats, like: Mapping[Comparison, Floats]) -> dict[Comparison, Floats]:
-    """Cut one long array back into one for each comparison."""
-    bounds = np.cumsum([len(part) for part in like.values()])[:-1]
-    return dict(zip(like, np.split(values, bounds), strict=True))
-
-
-def _chunks(n_permutations: int, home: Side, away: Side) -> Sequence[int]:
+def _chunks(n_permutations: int, sides: Sides) -> Sequence[int]:
     """Cut the permutations so that few numbers are held at once."""
+    home, away = next(iter(sides.values()))
     n_numbers = len(home.weights) + len(away.weights) + home.values.shape[1]
     size = max(1, min(n_permutations, CHUNK // n_numbers))
     full, rest = divmod(n_permutations, size)

@@ -11,6 +11,8 @@ from holdfast.environments import listed
 if TYPE_CHECKING:
     import pandas as pd
 
+ANY_LABEL = "the label"  # of a group of columns: all labels together
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -29,7 +31,7 @@ class Finding:
     flip_score: float  # mistaken_soft − home_mistaken_soft
     statistic: float  # contrast of the two, in standard errors
     p_value: float
-    q_value: float
+    q_value: float  # corrected for everything else that was tested
     named: bool  # a discovery that no stronger one explains
     explained_by: str | None  # the named feature that explains this discovery
     is_input: bool  # whether the judges saw the feature
@@ -37,8 +39,9 @@ class Finding:
     @property
     def sentence(self) -> str:
         """The finding in words."""
+        label = self.label if self.label == ANY_LABEL else f"*{self.label}*"
         start = (
-            f"In {self.judged}, `{self.feature}` predicts *{self.label}* at {self.correct_soft:+.2f} among rows that "
+            f"In {self.judged}, `{self.feature}` predicts {label} at {self.correct_soft:+.2f} among rows that "
             f"{self.judge}'s model gets right and {self.mistaken_soft:+.2f} among those it gets wrong"
         )
         if self.named:
@@ -76,14 +79,18 @@ class Audit:
     findings : tuple of Finding
     partitions : tuple of PartitionEvidence
     level : float
-        False discovery rate at which features are named.
+        Chance that anything is named wrongly, see `correction` of `audit_data`.
     n_tests : int
+        Hypotheses: columns, or groups of columns such as a category's values.
+    sharpness : str or None
+        A sentence where all correlations shrink or grow together, as noisier labels make them.
     """
 
     findings: tuple[Finding, ...]
     partitions: tuple[PartitionEvidence, ...]
     level: float
     n_tests: int
+    sharpness: str | None = None
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -102,7 +109,7 @@ class Audit:
         """Return one sentence for each named feature, then what it explains, then the state of the evidence."""
         followers: dict[str, dict[str, None]] = {}
         for finding in self.findings:
-            if finding.explained_by is not None:
+            if finding.explained_by is not None and not finding.named:
                 followers.setdefault(finding.explained_by, {})[f"`{finding.feature}`"] = None
         lines = []
         for feature in self.named:
@@ -122,14 +129,14 @@ class Audit:
             smallest = min((finding.q_value for finding in self.findings), default=1.0)
             lines.append(
                 "No evidence that anything changes between the environments: "
-                f"none of {self.n_tests} tests is a discovery at level {self.level:g} (smallest q = {_q(smallest)}). "
-                "With so many rows, a change of correlation among mistaken rows below about "
+                f"none of {self.n_tests} features is a discovery at level {self.level:g} (smallest q = {_q(smallest)})"
+                ". With so many rows, a change of correlation among mistaken rows below about "
                 f"{min(partition.detectable for partition in tested):.2f} would not be seen."
             )
         else:
-            lines.append(
-                f"Named: {len(self.named)}, at a false discovery rate of {self.level:g} over {self.n_tests} tests."
-            )
+            lines.append(f"Named: {len(self.named)} of {self.n_tests} features tested, at level {self.level:g}.")
+        if self.sharpness is not None:
+            lines.append(self.sharpness)
         for partition in self.partitions:
             if said := partition.problem or partition.remark:
                 lines.append(f"{partition.judged} judged by {partition.judge}: {said}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from holdfast.audit.columns import Block, Columns, encode_table, encode_texts, is_sparse
 from holdfast.audit.contrasts import make_sides
-from holdfast.audit.correlations import half_correlations
 from holdfast.audit.evidence import labels_to_test, weigh_partition, with_reach
-from holdfast.audit.judges import Floats, Judges, default_judge, fit_judges, given_judges
-from holdfast.audit.naming import Comparison, Naming, name_columns
-from holdfast.audit.results import Audit, Finding, sort_findings
+from holdfast.audit.findings import make_findings, sharpness
+from holdfast.audit.judges import Judges, default_judge, fit_judges, given_judges
+from holdfast.audit.naming import CORRECTIONS, name_features
+from holdfast.audit.results import Audit, sort_findings
 from holdfast.environments import Environment, label_array, split_environments, unique_labels
 from holdfast.estimators.reading import is_text
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
@@ -37,10 +37,11 @@ def audit_data(
     judge: Any = None,
     probabilities: Any = None,
     names: Sequence[str] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
     level: float = 0.05,
-    correction: Literal["yekutieli", "hochberg"] = "yekutieli",
+    correction: Literal["holm", "yekutieli", "hochberg"] = "holm",
     n_permutations: int | Literal["auto"] = "auto",
-    n_folds: int = 10,
+    n_folds: int = 20,
     min_group_size: int = 30,
     min_count: int = 10,
     n_words: tuple[int, int] = (1, 2),
@@ -65,10 +66,13 @@ def audit_data(
         Instead of `judge`: calibrated, a judge's own rows out of fold; environments and classes in sorted order.
     names : sequence of str, optional
         Column names of an array.
+    groups : mapping of str to sequence of str, optional
+        Columns that are one feature, by their names (the pixels of a picture, the values of a code that is spread over
+        columns). Each group is one hypothesis, and so are the values of a categorical column without being told.
     level : float
-        False discovery rate at which columns are named.
-    correction : {"yekutieli", "hochberg"}
-        Control for tests that depend on one another in any way, or only positively.
+        Chance that anything is named wrongly (with "holm"), or the expected share of wrong names.
+    correction : {"holm", "yekutieli", "hochberg"}
+        "holm" and "yekutieli" hold for tests that depend on one another in any way, "hochberg" if only positively.
     n_permutations : int or "auto"
         Exchanges of rows for the p values, made where Welch's test alone would name something; 0: none. "auto": 500,
         or 0 for very many rows.
@@ -108,6 +112,8 @@ def audit_data(
     columns = _read_columns(X, attributes, names=names, min_count=min_count, n_words=n_words)
     if columns.n_rows != n_rows:
         raise FeaturesError(f"X has {columns.n_rows} rows where y has {n_rows}. Pass one label for each row.")
+    if groups:
+        columns = columns.grouped(groups)
     seeding = Seeding(random_state)
     if probabilities is not None:
         judges = given_judges(probabilities, len(split), n_rows, len(classes))
@@ -139,7 +145,7 @@ def audit_partitions(
     judges: Judges,
     *,
     level: float = 0.05,
-    correction: Literal["yekutieli", "hochberg"] = "yekutieli",
+    correction: Literal["holm", "yekutieli", "hochberg"] = "holm",
     n_permutations: int | Literal["auto"] = "auto",
     min_group_size: int = 30,
     random_state: RandomState = 0,
@@ -160,9 +166,10 @@ def audit_partitions(
     """
     if not 0 < level < 1:
         raise ParameterError(f"The 'level' parameter of an audit must lie between 0 and 1. Got {level!r} instead.")
-    if correction not in ("yekutieli", "hochberg"):
+    if correction not in CORRECTIONS:
+        choices = ", ".join(map(repr, CORRECTIONS))
         raise ParameterError(
-            f"The 'correction' parameter of an audit must be 'yekutieli' or 'hochberg'. Got {correction!r} instead."
+            f"The 'correction' parameter of an audit must be one of {choices}. Got {correction!r} instead."
         )
     values = standardized(columns.values)
     evidence, sides = {}, {}
@@ -170,36 +177,25 @@ def audit_partitions(
         pair = (environments[home], environments[away])
         evidence[home, away] = weigh_partition(judges.probabilities[home], y, *pair, min_group_size)
         if evidence[home, away].problem is None:
-            for label in labels_to_test(y, pair, len(classes)):
-                sides[Comparison(home, away, label)] = make_sides(
-                    values,
-                    y,
-                    judges.probabilities[home],
-                    judges.fold_probabilities[home],
-                    pair[0].rows,
-                    pair[1].rows,
-                    label,
-                )
+            seen = judges.probabilities[home], judges.fold_probabilities[home], pair[0].rows, pair[1].rows
+            sides[home, away] = {
+                label: make_sides(values, y, *seen, label) for label in labels_to_test(y, pair, len(classes))
+            }
     if n_permutations == "auto":
-        n_permutations = 500 if len(y) * len(columns) * len(sides) <= EXACT_FROM else 0
-    naming = name_columns(
+        n_permutations = 500 if len(y) * len(columns) * sum(map(len, sides.values())) <= EXACT_FROM else 0
+    hypotheses = columns.hypotheses()
+    naming = name_features(
         sides,
+        [members for _, members in hypotheses],
         level=level,
         correction=correction,
         n_permutations=n_permutations,
         generator=Seeding(random_state).generator("permutations"),
     )
     log.info("audit: %d columns, %d comparisons, %d named", len(columns), len(sides), len(naming.named))
-    findings = [
-        finding
-        for key in sides
-        for finding in _findings(
-            key, columns, values, y, classes, environments, judges.probabilities[key.judge], naming
-        )
-    ]
+    findings = make_findings(columns, values, y, classes, environments, judges.probabilities, naming, level)
     partitions = tuple(with_reach(item, naming, pair, values, columns.names, level) for pair, item in evidence.items())
-    n_tests = sum(int(np.isfinite(p).sum()) for p in naming.p_values.values())
-    return Audit(sort_findings(findings), partitions, level, n_tests)
+    return Audit(sort_findings(findings), partitions, level, naming.n_tests, sharpness(naming, environments))
 
 
 def standardized(values: Block) -> Block:
@@ -248,46 +244,3 @@ def _judge_inputs(X: Any, columns: Columns) -> Block:
     if X is None:
         raise FeaturesError("without X there is nothing to fit judges on. Pass X, or probabilities= made elsewhere.")
     return np.asarray(X).reshape(len(X), -1)
-
-
-def _findings(
-    key: Comparison,
-    columns: Columns,
-    values: Block,
-    y: NDArray[np.intp],
-    classes: NDArray[Any],
-    environments: Sequence[Environment],
-    probabilities: Floats,
-    naming: Naming,
-) -> list[Finding]:
-    """Return a finding for every column that varies in one comparison."""
-    home, away = environments[key.judge], environments[key.judged]
-    seen = half_correlations(values, y, probabilities, home.rows, away.rows, key.label)
-    p, q = naming.p_values[key], naming.q_values[key]
-    named = set(naming.named)
-    findings = []
-    for column in np.flatnonzero(np.isfinite(p)):
-        discovered = p[column] <= naming.threshold
-        explained = naming.explained_by.get(int(column)) if discovered else None
-        findings.append(
-            Finding(
-                feature=columns.names[column],
-                judge=home.name,
-                judged=away.name,
-                label=str(classes[key.label]),
-                environment_correlation=float(seen.environment[column]),
-                correct_soft=float(seen.correct_soft[column]),
-                mistaken_soft=float(seen.mistaken_soft[column]),
-                correct_hard=float(seen.correct_hard[column]),
-                mistaken_hard=float(seen.mistaken_hard[column]),
-                home_mistaken_soft=float(seen.home_mistaken_soft[column]),
-                flip_score=float(seen.mistaken_soft[column] - seen.home_mistaken_soft[column]),
-                statistic=float(naming.statistics[key][column]),
-                p_value=float(p[column]),
-                q_value=float(q[column]),
-                named=bool(discovered and column in named),
-                explained_by=None if explained is None else columns.names[explained],
-                is_input=bool(columns.inputs[column]),
-            )
-        )
-    return findings

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MIN_COUNT = 10  # rows that a level or word needs
 MIN_ROWS = 5  # smaller environments are merged, as in PIClassifier
-N_FOLDS = 5
+N_FOLDS = 20
 MOST_RELIED_ROWS = 20_000  # enough to see what a classifier relies on
 
 

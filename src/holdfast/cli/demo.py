@@ -33,15 +33,18 @@ def demo(
     from holdfast.cli.saving import check_folder
     from holdfast.experiments.demo import METHODS, run_demo
     from holdfast.reports import write_report
-    from holdfast.reports.demo import demo_story
+    from holdfast.reports.demo import audit_demo, demo_story
 
     page = Path(f"{out}.html") if report is None else report
     check_folder(out, overwrite=True)
     check_page(page, option="--report", overwrite=report is None)
-    with counting("fitting", seeds * len(METHODS)) as step:
+    with counting("fitting", seeds * len(METHODS) + 1) as step:
         result, classifier = run_demo(seeds, progress=step)
+        step("the audit")
+        found, reliance = audit_demo()
     save(classifier, out, overwrite=True)
-    write_report(demo_story(result, classifier), page)
+    write_report(demo_story(result, classifier, audit=found, reliance=reliance), page)
+    result |= {"audit": {"named": list(found.named), "sentences": list(found.sentences())}}
     result |= {"out": str(out), "report": str(page)}
     if as_json:
         print_json(result)
@@ -60,10 +63,14 @@ def _print(result: dict[str, Any]) -> None:
         for scores in result["methods"].values()
     ]
     header = ["method", "test accuracy", "± over seeds", "training accuracy"]
-    print_table(f"Accuracy, mean of {len(result['seeds'])} seeds", header, rows)
+    n_seeds = len(result["seeds"])
+    print_table(f"Accuracy, mean of {n_seeds} seed{'s' * (n_seeds > 1)}", header, rows)
     rows = [[p["rows"], p["n_rows"], p["correlation"]] for p in result["partition_correlations"]]
     print_table("Correlation of color and label (seed 0)", ["rows", "how many", "correlation"], rows)
     print_text("In the mistaken halves the color does not tell the label: they are what PI learns from.", indent="  ")
+    print("\nThe audit, which was not told what to look for:")
+    for line in result["audit"]["sentences"][: 2 * len(result["audit"]["named"]) or 1]:
+        print_text(line, indent="  ")
     print()
     print_text(
         f"Every method uses {result['estimator']}; the penalty was chosen without the test environment. Labels are "

@@ -49,6 +49,22 @@ def test_shuffling_hurts_the_column_a_classifier_uses(kind: str) -> None:
     assert found.n_rows.tolist() == [200, 200]
 
 
+def test_columns_of_a_group_are_shuffled_together() -> None:
+    """A classifier that compares two columns does not notice when both move; an unknown column is refused."""
+
+    class Compares(FollowsColumn):
+        def predict(self, X: object) -> np.ndarray:
+            return (np.asarray(X)[:, 0] == np.asarray(X)[:, 1]).astype(int)
+
+    X = np.column_stack([ROWS[:, 0], ROWS[:, 0]])
+    labels = np.ones(len(X), dtype=int)
+    together = relied_on({"f": Compares()}, X, labels, groups={"both": ["x0", "x1"]})
+    assert (together.features, together.falls.tolist()) == (("both",), [[0.0]])
+    assert relied_on({"f": Compares()}, X, labels).falls.min() > 0.3
+    with pytest.raises(FeaturesError, match="X has no column 'x7'"):
+        relied_on({"f": Compares()}, X, labels, groups={"both": ["x0", "x7"]})
+
+
 def test_data_are_left_alone() -> None:
     """Shuffling works on copies."""
     X = ROWS.copy()

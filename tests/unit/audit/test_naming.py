@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from holdfast.audit.judges import calibrated, fit_calibration, given_judges
-from holdfast.audit.naming import PermutationNull, adjusted, dependence_factor
+from holdfast.audit.naming import PermutationNull, adjusted
 from holdfast.audit.results import Audit, Finding, PartitionEvidence, sort_findings
 from holdfast.exceptions import ParameterError
 
@@ -58,9 +58,16 @@ def test_q_values_are_benjamini_and_hochbergs() -> None:
 
 def test_q_values_for_dependent_tests_cost_the_harmonic_sum() -> None:
     """Yekutieli's are Hochberg's times 1 + 1/2 + 1/3, up to one."""
-    assert dependence_factor(3, "yekutieli") == pytest.approx(11 / 6)
-    assert adjusted([0.04, 0.005, 0.03]) == pytest.approx([0.04 * 11 / 6, 0.015 * 11 / 6, 0.04 * 11 / 6])
-    assert adjusted([0.9, 0.8]).tolist() == [1.0, 1.0]
+    expected = [0.04 * 11 / 6, 0.015 * 11 / 6, 0.04 * 11 / 6]
+    assert adjusted([0.04, 0.005, 0.03], "yekutieli") == pytest.approx(expected)
+    assert adjusted([0.9, 0.8], "yekutieli").tolist() == [1.0, 1.0]
+
+
+def test_holms_steps_down() -> None:
+    """The smallest p value counts for every test, the next for one fewer, never less than the one before."""
+    q = adjusted([0.04, np.nan, 0.005, 0.03])
+    assert q[[0, 2, 3]] == pytest.approx([0.06, 0.015, 0.06])
+    assert np.isnan(q[1])
 
 
 def test_permutations_count_draws_at_least_as_large() -> None:
@@ -69,7 +76,7 @@ def test_permutations_count_draws_at_least_as_large() -> None:
     null.add(np.array([[0.5, 1.0], [2.0, 4.0]]))
     null.add(np.array([3.0]))
     assert null.p_values(np.array([1.0, 3.0])).tolist() == [5 / 6, 3 / 6]
-    assert null.p_values(np.array([-2.5, 0.1])).tolist() == [5 / 6, 1.0]
+    assert null.p_values(np.array([-2.52, 0.1])).tolist() == [3 / 6, 1.0]
 
 
 def test_no_permutations_leave_welchs_test() -> None:
@@ -133,7 +140,7 @@ def test_sentences_name_what_follows() -> None:
     assert audit.named == ("scanner_id=B",)
     assert audit.sentences()[1:] == (
         "`scanner_id=B` explains what `ward=7` would show alone.",
-        "Named: 1, at a false discovery rate of 0.05 over 4 tests.",
+        "Named: 1 of 4 features tested, at level 0.05.",
         "Lyon judged by Boston: hardly varies.",
     )
 
@@ -142,7 +149,7 @@ def test_evidence_says_when_there_is_none() -> None:
     """Nothing named: what could have been seen is said; nothing tested: that too."""
     quiet = Audit((finding(named=False, q_value=0.31),), (partition(),), 0.05, 4)
     assert quiet.evidence[0] == (
-        "No evidence that anything changes between the environments: none of 4 tests is a discovery at level 0.05 "
+        "No evidence that anything changes between the environments: none of 4 features is a discovery at level 0.05 "
         "(smallest q = 0.310). With so many rows, a change of correlation among mistaken rows below about 0.20 would "
         "not be seen."
     )

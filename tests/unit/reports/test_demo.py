@@ -2,7 +2,7 @@ import pytest
 
 from holdfast.datasets import load_dataset
 from holdfast.experiments.demo import DATA, METHODS, fit_method
-from holdfast.reports.demo import demo_story
+from holdfast.reports.demo import audit_demo, demo_story
 from holdfast.reports.html import render_report
 
 
@@ -33,3 +33,14 @@ def test_story_of_the_demo():
     assert correct > 0.95
     assert mistaken < 0.1
     assert len(render_report(story).encode()) < 400_000
+
+
+def test_the_audit_of_the_demo_finds_the_color():
+    """Color is named and pixels are not; ERM's predictions change with the color, PI's with the pixels."""
+    found, reliance = audit_demo()
+    assert found.named == ("color",)
+    assert "`color` predicts the label at +" in found.sentences()[0]
+    assert reliance.features[0] in ("pixels", "color")
+    erm, pi = (dict(zip(reliance.features, changed, strict=True)) for changed in reliance.changed.T.tolist())
+    assert pi["pixels"] > erm["pixels"]
+    assert pi["color"] < erm["color"] / 2
