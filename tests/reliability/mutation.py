@@ -1,8 +1,9 @@
 """Mutation testing: change one thing in a module, run the tests that mirror it, and see whether any of them fails.
 
-    python tests/reliability/mutation.py --sample 300 --out mutants.jsonl     # again: goes on where it was
+    python tests/reliability/mutation.py --sample 50 --out mutants.jsonl     # again: goes on where it was
 
-Each mutant lives in a fork of its own, in memory: no file of the project is changed. What a mutation is:
+Each mutant lives in a fork of its own, in memory: no file of the project is changed. Tests are collected once for each
+module. What a mutation is:
 
 * a comparison (< and <=, == and !=, in and not in, …), an arithmetic or logical operator, a sign or a `not` is another;
 * a number is one larger, True is False; a condition is its opposite; a returned value is None;
@@ -16,13 +17,12 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
-import importlib.abc
-import importlib.util
 import json
 import os
 import random
 import resource
 import sys
+import types
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,93 +119,130 @@ def _double(node: ast.UnaryOp) -> None:
     node.operand = ast.UnaryOp(copy.deepcopy(node.op), node.operand)
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports one module from a mutated tree."""
+def apply(tree: ast.Module, name: str) -> None:
+    """Give the functions of an imported module the code of a mutated tree: whoever holds them sees the mutant."""
+    module = sys.modules[name]
+    mutated = types.ModuleType(name)
+    mutated.__file__ = module.__file__
+    sys.modules[name] = mutated  # dataclasses look their module up
+    try:
+        exec(compile(tree, str(module.__file__), "exec"), mutated.__dict__)  # noqa: S102 - our own source, mutated
+    finally:
+        sys.modules[name] = module
+    for key, new in vars(mutated).items():
+        old = vars(module).get(key)
+        if isinstance(new, type) and new.__module__ == name:
+            for inner, value in vars(new).items():
+                _give_code(vars(old).get(inner), value)
+        elif not _give_code(old, new) and isinstance(new, int | float | tuple) and new != old:
+            for other in list(sys.modules.values()):
+                if vars(other).get(key) is old:
+                    setattr(other, key, new)
 
-    def __init__(self, name: str, path: Path, tree: ast.Module) -> None:
-        self.name, self.path, self.tree = name, path, tree
 
-    def find_spec(self, name, path=None, target=None):
-        """Take over the one module."""
-        return importlib.util.spec_from_loader(name, self, origin=str(self.path)) if name == self.name else None
+def _give_code(old: object, new: object) -> bool:
+    """Let an old function do what a new one does; return whether they are functions."""
+    if isinstance(new, property) and isinstance(old, property):
+        return _give_code(old.fget, new.fget)
+    if isinstance(new, classmethod | staticmethod) and isinstance(old, classmethod | staticmethod):
+        return _give_code(old.__func__, new.__func__)
+    if not isinstance(new, types.FunctionType) or not isinstance(old, types.FunctionType):
+        return False
+    old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+    return True
 
-    def exec_module(self, module):
-        """Run the mutated code."""
-        module.__file__ = str(self.path)
-        exec(compile(self.tree, str(self.path), "exec"), module.__dict__)  # noqa: S102 - our own source, mutated
+
+class Trials:
+    """A plugin: collects a module's tests once, then runs them on every mutant in a fork, up to the first failure."""
+
+    def __init__(self, module: str, chosen: list[tuple], out: Path) -> None:
+        self.module, self.chosen, self.out = module, chosen, out
+        self.entries: list[dict] = []
+
+    def pytest_runtestloop(self, session):
+        """Take the place of pytest's own loop."""
+        if self.try_one(session, None):
+            sys.exit(f"The tests of {self.module} fail without any mutation.")
+        for line, what, tree in self.chosen:
+            entry = {"module": self.module, "line": line, "what": what, "killed": self.try_one(session, tree)}
+            with self.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+        return True
+
+    def try_one(self, session, tree: ast.Module | None) -> str:
+        """Return "" if all tests pass on a mutant, else how it showed."""
+        child = os.fork()
+        if child == 0:
+            code = 71
+            try:
+                resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+                if tree is not None:
+                    apply(tree, f"holdfast.{self.module}")
+                for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+                    session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                    if session.testsfailed:
+                        break
+                code = 1 if session.testsfailed else 0
+            finally:
+                os._exit(code)
+        status = os.waitpid(child, 0)[1]
+        if os.WIFSIGNALED(status):
+            return f"signal {os.WTERMSIG(status)}"
+        return "" if os.WEXITSTATUS(status) == 0 else "failed"
 
 
-def is_killed(module: str, tree: ast.Module | None, tests: list[str]) -> str:
-    """Run the tests on a mutant in a fork; return "" if they pass, else how it showed."""
+def try_module(module: str, chosen: list[tuple], out: Path) -> None:
+    """Try mutants of a module in a process of its own."""
     child = os.fork()
     if child == 0:
         code = 70
         try:
-            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-            with open(os.devnull, "w") as nowhere:
-                os.dup2(nowhere.fileno(), 1)
-                os.dup2(nowhere.fileno(), 2)
-            path = ROOT / "src/holdfast" / (module.replace(".", "/") + ".py")
-            if tree is not None:
-                sys.meta_path.insert(0, _Finder(f"holdfast.{module}", path, tree))
             import pytest
 
-            options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "--tb=no"]
-            code = int(pytest.main([*options, *tests]))
-        except BaseException:
-            code = 71
+            with open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), 1)
+            options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "--tb=no", "--capture=no"]
+            code = int(pytest.main([*options, *MODULES[module]], plugins=[Trials(module, chosen, out)]))
         finally:
             os._exit(code)
-    status = os.waitpid(child, 0)[1]
-    if os.WIFSIGNALED(status):
-        return f"signal {os.WTERMSIG(status)}"
-    return "" if os.WEXITSTATUS(status) == 0 else "failed"
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) not in (0, 5):
+        sys.exit(f"The tests of {module} could not be run.")
 
 
 def main() -> None:
     """Try mutants, and print how many were killed and which were not."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--modules", nargs="*", default=list(MODULES), choices=list(MODULES))
-    parser.add_argument("--sample", type=int, default=0, help="how many of all mutants; 0: all")
+    parser.add_argument("--sample", type=int, default=0, help="how many mutants of each module; 0: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=ROOT / "mutants.jsonl")
     parser.add_argument("--again", action="store_true", help="try the survivors again")
     options = parser.parse_args()
+    options.out = options.out.resolve()
     os.chdir(ROOT)
     sys.path.insert(0, str(ROOT / "src"))
-    import pandas  # noqa: F401 - what every child needs, once
-    import pytest  # noqa: F401
-    import scipy.optimize  # noqa: F401
-    import sklearn.ensemble  # noqa: F401
-    import sklearn.linear_model  # noqa: F401
-    import sklearn.pipeline  # noqa: F401
-    import torch  # noqa: F401
-
-    everything = []
+    asked, n_all = [], 0
     for module in options.modules:
         path = ROOT / "src/holdfast" / (module.replace(".", "/") + ".py")
-        everything += [(module, *mutant) for mutant in mutants(path.read_text(encoding="utf-8"))]
-    chosen = everything
-    if 0 < options.sample < len(everything):
-        chosen = [
-            everything[i] for i in sorted(random.Random(options.seed).sample(range(len(everything)), options.sample))
+        found = list(mutants(path.read_text(encoding="utf-8")))
+        n_all += len(found)
+        if 0 < options.sample < len(found):
+            found = [found[i] for i in sorted(random.Random(options.seed).sample(range(len(found)), options.sample))]
+        known = read(options.out)
+        todo = [
+            m for m in found if (module, *m[:2]) not in known or (options.again and not known[module, *m[:2]]["killed"])
         ]
-    known = {}
-    if options.out.exists():
-        for line in options.out.read_text(encoding="utf-8").splitlines():
-            entry = json.loads(line)
-            if not (options.again and not entry["killed"]):
-                known[entry["module"], entry["line"], entry["what"]] = entry
-    for module in dict.fromkeys(module for module, *_ in chosen):
-        if is_killed(module, None, MODULES[module]):
-            sys.exit(f"The tests of {module} fail without any mutation.")
-    for module, line, what, tree in chosen:
-        if (module, line, what) not in known:
-            entry = {"module": module, "line": line, "what": what, "killed": is_killed(module, tree, MODULES[module])}
-            known[module, line, what] = entry
-            with options.out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(entry) + "\n")
-    report([known[module, line, what] for module, line, what, _ in chosen], len(everything))
+        if todo:
+            try_module(module, todo, options.out)
+        asked += [(module, *m[:2]) for m in found]
+    known = read(options.out)
+    report([known[key] for key in asked], n_all)
+
+
+def read(path: Path) -> dict[tuple, dict]:
+    """Return what was tried, the last trial of each."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {(e["module"], e["line"], e["what"]): e for e in map(json.loads, lines)}
 
 
 def report(entries: list[dict], n_all: int) -> None:

@@ -54,8 +54,8 @@ def small_problem(rng, n_classes=2):
 @cases(100, 5_000, 2)
 def test_simplex(n_cases, part):
     """No vertex is better than the mixture: the optimality conditions of the concave program, checked directly."""
-    rng = np.random.default_rng(1)
-    for _ in range(n_cases, part):
+    rng = np.random.default_rng((1, part))
+    for _ in range(n_cases):
         rank, n_groups = int(rng.integers(1, 6)), int(rng.integers(1, 9))
         linear = rng.normal(size=n_groups) * rng.choice([0.0, 1e-3, 1.0, 1e3])
         factor = rng.normal(size=(rank, n_groups)) * rng.choice([1e-3, 1.0, 1e2])
@@ -119,8 +119,8 @@ def log_loss_problem(X, y, groups, n_classes, C):
 @cases(20, 1_200, 4)
 def test_convex_log_loss(n_cases, part):
     """The worst-case log loss is the least there is, within the gap that is certified."""
-    rng = np.random.default_rng(2)
-    for _ in range(n_cases, part):
+    rng = np.random.default_rng((2, part))
+    for _ in range(n_cases):
         n_classes = int(rng.choice([2, 2, 2, 3]))
         X, y, groups = small_problem(rng, n_classes)
         C = float(rng.choice([0.1, 1.0, 10.0]))
@@ -137,8 +137,8 @@ def test_convex_log_loss(n_cases, part):
 @cases(20, 800, 2)
 def test_convex_squared_error(n_cases, part):
     """The worst-case squared error is the least there is, within the gap that is certified."""
-    rng = np.random.default_rng(3)
-    for _ in range(n_cases, part):
+    rng = np.random.default_rng((3, part))
+    for _ in range(n_cases):
         X, _, groups = small_problem(rng)
         y, alpha = rng.normal(size=len(X)), float(rng.choice([0.1, 1.0]))
         found = solve_convex(Ridge(alpha=alpha), X, y, groups, n_classes=None)
@@ -168,8 +168,8 @@ def test_convex_squared_error(n_cases, part):
 @cases(5, 300, 2)
 def test_reweight(n_cases, part):
     """With one probability for all rows the least worst case is a search along a line; we are within our gap of it."""
-    rng = np.random.default_rng(4)
-    for _ in range(n_cases, part):
+    rng = np.random.default_rng((4, part))
+    for _ in range(n_cases):
         n_rows, n_groups = int(rng.integers(20, 60)), int(rng.integers(2, 4))
         y = np.tile(rng.integers(0, 2, n_rows), 2)  # every row twice, once in each fold: out of fold is in fold
         y[[0, 1, n_rows, n_rows + 1]] = 0, 1, 0, 1
@@ -197,7 +197,7 @@ def test_gradient(n_cases, part):
     """A linear network that is trained on the worst group ends near the exact optimum."""
     from holdfast.seeding import Seeding
 
-    for seed in range(n_cases, part):
+    for seed in range(n_cases):
         rng = np.random.default_rng((100, part, seed))
         X = rng.normal(size=(80, 2)).astype(np.float32)
         y = (X @ rng.normal(size=2) + rng.normal(size=80) > 0).astype(int)
@@ -223,8 +223,8 @@ def test_the_worst_mixture_is_a_vertex(n_cases, part):
 
     from holdfast.risks import worst_case_risk
 
-    rng = np.random.default_rng(5)
-    for _ in range(n_cases, part):
+    rng = np.random.default_rng((5, part))
+    for _ in range(n_cases):
         risks = rng.uniform(0, 3, int(rng.integers(1, 8)))
         program = linprog(-risks, A_eq=np.ones((1, len(risks))), b_eq=[1.0], bounds=(0, 1))
         assert float(worst_case_risk(torch.tensor(risks))) == pytest.approx(-program.fun)
@@ -270,22 +270,22 @@ def assert_same(model, other, X, X_other, rows=None):
 @cases(8, 700, 7)
 def test_renaming_environments(n_cases, part):
     """Other names, in another order, rename the partitions and change nothing else."""
-    rng = np.random.default_rng(6)
-    for _ in range(n_cases, part):
+    rng = np.random.default_rng((6, part))
+    for _ in range(n_cases):
         X, y, environments = training_rows(rng)
         labels = np.unique(environments)
         names = dict(zip(labels, rng.permutation([f"site {n}" for n in range(len(labels))]), strict=True))
         model = fitted(X, y, environments)
         other = fitted(X, y, np.array([names[e] for e in environments]))
-        assert halves(model, lambda name, names=names: names[name]) == halves(other)
+        assert halves(model, lambda name, names=names: names.get(name, name)) == halves(other)
         assert_same(model, other, X, X)
 
 
 @cases(8, 700, 7)
 def test_permuting_rows(n_cases, part):
     """Rows in another order are the same rows."""
-    rng = np.random.default_rng(7)
-    for _ in range(n_cases, part):
+    rng = np.random.default_rng((7, part))
+    for _ in range(n_cases):
         X, y, environments = training_rows(rng)
         order = rng.permutation(len(y))
         model, other = fitted(X, y, environments), fitted(X[order], y[order], environments[order])
@@ -296,8 +296,8 @@ def test_permuting_rows(n_cases, part):
 @cases(8, 600, 6)
 def test_duplicating_rows(n_cases, part):
     """Every row twice, with half the C, states the same problem."""
-    rng = np.random.default_rng(8)
-    for _ in range(n_cases, part):
+    rng = np.random.default_rng((8, part))
+    for _ in range(n_cases):
         X, y, environments = training_rows(rng)
         half = LogisticRegression(tol=1e-10, max_iter=200, solver="newton-cholesky", C=0.5)
         model = fitted(X, y, environments, min_group_size=1)
@@ -309,8 +309,8 @@ def test_duplicating_rows(n_cases, part):
 @cases(8, 600, 6)
 def test_rescaling_columns(n_cases, part):
     """The default estimator scales columns itself: other units change nothing."""
-    rng = np.random.default_rng(9)
-    for _ in range(n_cases, part):
+    rng = np.random.default_rng((9, part))
+    for _ in range(n_cases):
         X, y, environments = training_rows(rng)
         scale, shift = 10.0 ** rng.uniform(-3, 3, 2) * rng.choice([-1, 1], 2), rng.normal(size=2)
         model, other = fitted(X, y, environments, None), fitted(X * scale + shift, y, environments, None)
@@ -320,8 +320,8 @@ def test_rescaling_columns(n_cases, part):
 @cases(4, 300, 3)
 def test_swapping_classes(n_cases, part):
     """With the classes swapped, probabilities swap, and the halves stay."""
-    rng = np.random.default_rng(10)
-    for _ in range(n_cases, part):
+    rng = np.random.default_rng((10, part))
+    for _ in range(n_cases):
         X, y, environments = training_rows(rng)
         model, other = fitted(X, y, environments), fitted(X, 1 - y, environments)
         assert halves(model) == halves(other)
@@ -334,8 +334,8 @@ def test_swapping_classes(n_cases, part):
 @cases(1, 20, 4)
 def test_environments_that_are_alike_whatever_their_names(n_cases, part):
     """The invariant interpolation and reweighting also do not care about names that keep their order."""
-    rng = np.random.default_rng(11)
-    for _ in range(n_cases, part):
+    rng = np.random.default_rng((11, part))
+    for _ in range(n_cases):
         X, y, environments = training_rows(rng)
         renamed = np.array([f"site {name[1:]}" for name in environments])
         for estimator, options in ((EXACT, {"interpolation": "invariant"}), (GaussianNB(), {"reweight_rounds": 3})):

@@ -6,6 +6,8 @@ Each command is one module; nothing heavy is imported before a command runs.
 
 from __future__ import annotations
 
+import sys
+
 import typer
 
 from holdfast.cli.audit import audit
@@ -19,7 +21,7 @@ from holdfast.cli.partition import partition
 from holdfast.cli.predict import predict
 from holdfast.cli.report import report
 from holdfast.cli.reproduce import reproduce
-from holdfast.cli.shell import Shell, start
+from holdfast.cli.shell import INTERRUPTED, Shell, start
 from holdfast.cli.sweep import sweep
 from holdfast.cli.theory import theory
 
@@ -51,4 +53,8 @@ for command in (
 
 def main() -> None:
     """Run the command line."""
-    app(prog_name="holdfast")
+    try:
+        app(prog_name="holdfast")
+    except KeyboardInterrupt:  # before the command has begun, or after its end
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)

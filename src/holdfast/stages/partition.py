@@ -173,7 +173,8 @@ def partition_by_likelihood(
         if judge is not judged:
             own = np.nanmean((predictions[index, judge.rows] - y[judge.rows]) ** 2)
             errors = (predictions[index, judged.rows] - y[judged.rows]) ** 2
-            right = np.exp(-errors / (2.0 * max(float(own), np.finfo(float).tiny)))
+            with np.errstate(over="ignore"):  # a judge without any error at home: all others are infinitely far
+                right = np.exp(-errors / (2.0 * max(float(own), np.finfo(float).tiny)))
             rows = judged.rows
             partitions.append(Partition(judge.name, judged.name, rows, rows, right, 1.0 - right, float(right.mean())))
     return tuple(partitions)
