@@ -23,7 +23,7 @@ from holdfast import NeuralClassifier, PIClassifier
 from holdfast.datasets import load_dataset
 from holdfast.training.settings import resolve_precision
 
-BUDGET = {"max_epochs": 4, "steps_per_epoch": 40, "patience": None, "learning_rate": 1e-3, "dropout": 0.1}
+BUDGET = {"max_epochs": 3, "steps_per_epoch": 30, "patience": None, "learning_rate": 1e-3, "dropout": 0.1}
 
 
 def main() -> None:

@@ -42,8 +42,10 @@ COMMAND = "from holdfast.cli import main; main()"
 
 def main() -> None:
     """Time both ways by turns."""
-    options = parser(__doc__).parse_args()
-    n_runs, repetitions = (4, 1) if options.quick else (N_RUNS, options.repetitions)
+    arguments = parser(__doc__)
+    arguments.add_argument("--runs", type=int, default=N_RUNS)
+    options = arguments.parse_args()
+    n_runs, repetitions = (4, 1) if options.quick else (options.runs, options.repetitions)
     jobs = os.cpu_count() or 1
     clock: dict[str, list[float]] = {"one after another": [], "engine": []}
     processor: dict[str, list[float]] = {name: [] for name in clock}

@@ -1,6 +1,6 @@
 """A whole PI fit on colored MNIST against the same algorithm as a plain torch program.
 
-    python benchmarks/whole_fit.py [--quick] [--repetitions 5] [--data DIR] [--rows 2000] [--record DIR]
+    python benchmarks/whole_fit.py [--quick] [--repetitions 5] [--data DIR] [--rows 1000] [--record DIR]
 
 Stages 1, 2 and 3 with an evaluation after every epoch, the paper's CNN, batches of 50 rows of each group, the same
 numbers of steps and evaluations on both sides. The plain program is fp32 with contiguous tensors, a DataLoader for
@@ -32,7 +32,7 @@ from holdfast.exceptions import HoldfastError
 from holdfast.networks import build_network
 
 BATCH, EVALUATED = 50, 500  # rows of each group in a step, rows in a batch of an evaluation
-EPOCHS, STEPS = 3, 20
+EPOCHS, STEPS = 3, 10
 SETTINGS = {"learning_rate": 1e-3, "weight_decay": 1e-3, "dropout": 0.5}
 TARGET = 8.0
 
@@ -41,7 +41,7 @@ def main() -> int:
     """Fit every seed both ways by turns."""
     options = parser(__doc__)
     options.add_argument("--data", type=Path, help="folder with MNIST's files")
-    options.add_argument("--rows", type=int, default=2_000, help="training rows of both environments together")
+    options.add_argument("--rows", type=int, default=1_000, help="training rows of both environments together")
     arguments = options.parse_args()
     torch.set_num_threads(arguments.threads)
     warnings.simplefilter("ignore")
