@@ -80,8 +80,8 @@ def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weigh
         rows, weights = rows[weights > 0], weights[weights > 0]
         if not len(rows):
             raise FeaturesError(
-                f"All {n_rows} rows that {type(last_step(estimator)).__name__} is to be fitted on (an environment's, or "
-                "those of a group) have weight zero. Leave them out, or give some of them a positive sample_weight."
+                f"All {n_rows} rows that {type(last_step(estimator)).__name__} is to be fitted on (those of an "
+                "environment or a group) have weight zero. Leave them out, or give some a positive sample_weight."
             )
     targets = y[rows]
     features = take_rows(X, rows)

@@ -22,13 +22,13 @@ from holdfast.datasets.tables import Table
 from holdfast.environments import merge_small_environments, split_environments
 from holdfast.exceptions import EnvironmentsError, HoldfastError
 
-LONGEST = 60  # seconds that any of these tiny inputs may take on a machine that others use too
+LONGEST = 60  # seconds of processor time that any of these inputs may take
 
 
 PART = 2_500  # examples of one slow test
 
 
-def often(n_short, n_long):
+def often(n_short, n_long, *strategies):
     """Make a property run `n_short` times by default, and `n_long` times in parts of their own as slow tests."""
     parts = [(PART, part) for part in range(1, n_long // PART + 1)]
     long = [pytest.param(*part, marks=pytest.mark.slow, id=f"long-{part[1]}") for part in parts]
@@ -40,7 +40,7 @@ def often(n_short, n_long):
                 max_examples=n_examples, deadline=None, database=None, suppress_health_check=list(HealthCheck),
                 phases=(Phase.explicit, Phase.generate, Phase.shrink),
             )  # fmt: skip
-            seed(part)(options(check))()
+            seed(part)(options(given(*strategies)(check)))()
 
         test.__doc__, test.__name__ = check.__doc__, check.__name__
         return test
@@ -55,8 +55,8 @@ def only_ours():
     def too_long(*_):
         raise TimeoutError(f"it takes more than {LONGEST} s")
 
-    before = signal.signal(signal.SIGALRM, too_long)
-    signal.alarm(LONGEST)
+    before = signal.signal(signal.SIGPROF, too_long)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -65,8 +65,8 @@ def only_ours():
         assert isinstance(problem, ValueError | TypeError)
         assert str(problem)
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 # -- environment labels ------------------------------------------------------------------------------------------------
@@ -100,8 +100,7 @@ def shaped(shape, values):
         return values
 
 
-@often(200, 50_000)
-@given(COLUMNS, SHAPES, st.integers(-1, 1))
+@often(200, 65_000, COLUMNS, SHAPES, st.integers(-1, 1))
 def test_environment_labels(values, shape, off):
     """Labels of any kind become environments that hold every row once, under names that differ."""
     with only_ours():
@@ -112,8 +111,7 @@ def test_environment_labels(values, shape, off):
         merge_small_environments(found, 2)
 
 
-@often(40, 10_000)
-@given(st.lists(COLUMNS, min_size=1, max_size=3), st.integers(0, 3))
+@often(40, 10_000, st.lists(COLUMNS, min_size=1, max_size=3), st.integers(0, 3))
 def test_several_columns_of_environment_labels(columns, kind):
     """Columns are crossed, whatever holds them."""
     with only_ours():
@@ -165,8 +163,7 @@ def training_rows(draw):
     return X, y, draw(st.sampled_from([environments, None, [str(e) for e in environments], environments[1:]]))
 
 
-@often(25, 5_000)
-@given(training_rows(), st.sampled_from(["pi", "erm", "soft", "weights"]))
+@often(25, 2_500, training_rows(), st.sampled_from(["pi", "erm", "soft", "weights"]))
 def test_arrays(rows, method):
     """A fit on any array ends with probabilities that are numbers and sum to one, and labels that it has seen."""
     X, y, environments = rows
@@ -262,8 +259,7 @@ def check_predictions(fitted, path, n_rows=None):
     return labels
 
 
-@often(80, 25_000)
-@given(csv_bytes(), st.integers(0, 15))
+@often(80, 15_000, csv_bytes(), st.integers(0, 15))
 def test_csv_files(data, number):
     """Any bytes under the name of a CSV file are read, and sometimes fitted, or refused."""
     path = FOLDER / "table.csv"
@@ -311,8 +307,7 @@ def parquet_tables(draw):
     return pa.Table.from_arrays([values for _, values in columns], names=[name for name, _ in columns])
 
 
-@often(80, 7_500)
-@given(parquet_tables(), st.integers(0, 15), st.integers(0, 30), st.data())
+@often(80, 5_000, parquet_tables(), st.integers(0, 15), st.integers(0, 30), st.data())
 def test_parquet_files(table, number, harm, data):
     """Any Parquet file, whole or harmed, is read, and sometimes fitted, or refused."""
     path = FOLDER / "table.parquet"
@@ -365,8 +360,7 @@ REPLACEMENTS = [
 ]  # fmt: skip
 
 
-@often(60, 2_500)
-@given(st.permutations(["number", "flag", "level", "day", "site", "y"]), st.data())
+@often(60, 2_500, st.permutations(["number", "flag", "level", "day", "site", "y"]), st.data())
 def test_predicting_other_tables(order, data):
     """Columns in another order or among others change nothing; missing or odd ones are named, or answered."""
     model, frame = fitted()

@@ -113,3 +113,28 @@ def test_risk_variance_and_regret_by_hand():
     """Risks (1, 2, 6) have mean 3 and population variance 14/3; regret is a difference."""
     assert risks.risk_variance(torch.tensor([1.0, 2.0, 6.0])).item() == pytest.approx(14 / 3)
     assert risks.regret(torch.tensor(0.9), torch.tensor(0.4)).item() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("q", [0.0, -0.5, 1.5, float("nan")])
+def test_the_power_of_the_robust_loss_is_at_most_one(q):
+    """Beyond (0, 1] it is no loss; one itself, the mean absolute error, is allowed."""
+    logits, targets = torch.zeros(1, 2), torch.tensor([0])
+    with pytest.raises(ParameterError, match=r"must be in \(0, 1\]"):
+        risks.generalized_cross_entropy(logits, targets, q=q)
+    assert risks.generalized_cross_entropy(logits, targets, q=1.0).item() == pytest.approx(0.5)
+
+
+def test_the_unbiased_penalty_multiplies_even_and_odd_rows():
+    """Each half of the batch has its own derivative, rows 0, 2, 4 and rows 1, 3, 5."""
+    logits = torch.tensor([[0.3, -0.2], [1.0, 0.5], [-0.4, 0.9], [0.0, 2.0], [1.5, 0.2], [0.1, 0.7]])
+    targets = torch.tensor([0, 1, 1, 0, 1, 0])
+    weights = torch.tensor([1.0, 2.0, 3.0, 1.0, 0.5, 4.0])
+
+    def derivative(rows):
+        p = torch.softmax(logits[rows], dim=1)[:, 1]
+        margin = logits[rows, 1] - logits[rows, 0]
+        return torch.dot(weights[rows], (p - targets[rows]) * margin) / weights[rows].sum()
+
+    expected = derivative([0, 2, 4]) * derivative([1, 3, 5])
+    found = risks.irm_penalty(logits, targets, weights=weights, variant="unbiased")
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)

@@ -212,10 +212,10 @@ def _features(series: pd.Series[Any], column: Column) -> dict[str, Any]:
     if column.kind == "categorical":
         return {name: _levels(series)}
     if series.isna().all():  # also texts that say so, such as "NaT"
-        days = pd.Series(np.nan, index=series.index, dtype=np.float64)
-        return {f"{name} (days)": days} | {f"{name} ({part})": _levels(days) for part in DATE_PARTS}
+        none = pd.Series(np.nan, index=series.index, dtype=np.float64)
+        return {f"{name} (days)": none} | {f"{name} ({part})": _levels(none) for part in DATE_PARTS}
     # In the column's own unit: nanoseconds hold the years 1677 to 2262 only.
-    days = pd.Series((series.to_numpy() - np.datetime64(0, "s")) / np.timedelta64(1, "D"), index=series.index)
+    days: Any = pd.Series((series.to_numpy() - np.datetime64(0, "s")) / np.timedelta64(1, "D"), index=series.index)
     parts = {part: _levels(getattr(series.dt, name_in_pandas)) for part, name_in_pandas in DATE_PARTS.items()}
     return {f"{name} (days)": days.astype("float64")} | {f"{name} ({part})": levels for part, levels in parts.items()}
 

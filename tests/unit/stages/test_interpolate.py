@@ -155,3 +155,13 @@ def test_a_mixture_of_a_network_takes_groups_alike(rows):
     again = minimize_mixture_risk(NETWORK, X, y, groups, np.array([0.5, 0.5]), seeding=Seeding(0))
     assert len(fitted.history_) == 2
     np.testing.assert_array_equal(fitted.predict_proba(X), again.predict_proba(X))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_three_folds_by_default(rows):
+    """Each round fits one estimator for each of three folds."""
+    X, y, groups = rows
+    found = minimize_worst_case_risk(
+        DecisionTreeClassifier(max_depth=1), X, y, groups, n_classes=2, seeding=Seeding(0), reweight_rounds=1
+    )
+    assert len(found.estimator.estimators) == 3
