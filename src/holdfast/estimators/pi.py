@@ -70,7 +70,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         Environments with fewer rows are merged; halves with fewer (effective) rows are dropped; both with a warning.
     n_folds : int
         Folds for predicting rows out of fold: a judge's own rows, and the groups of the reweighting solver. With 0 a
-        judge's accuracy on its own environment stays unknown (NaN).
+        judge's accuracy on its own environment stays unknown (NaN). The invariant interpolation has folds of its own.
     n_jobs : int or None
         Fits that run at the same time.
     random_state : int or None

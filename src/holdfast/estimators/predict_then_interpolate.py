@@ -92,7 +92,7 @@ class PredictThenInterpolate(StableEstimator):
             n_classes=n_classes or 0,
             seeding=seeding,
             sample_weight=training.sample_weight,
-            folds=max(self.n_folds, 2) if training.folds is None else training.folds,
+            folds=training.folds,
             n_jobs=self.n_jobs,
         )
         self.groups_, self.rounds_ = _environment_groups(training), 1

@@ -42,8 +42,8 @@ def solve_invariant(
     n_classes: int,
     seeding: Seeding,
     sample_weight: Weights | None = None,
-    folds: int | Rows = 2,
-    repeats: int = 3,
+    folds: int | Rows | None = None,
+    repeats: int | None = None,
     n_jobs: int | None = None,
 ) -> Solution:
     """Fit the estimator where its risk is the same in every environment; where nothing differs, plain ERM.
@@ -51,16 +51,17 @@ def solve_invariant(
     Parameters
     ----------
     estimator : classifier
-        Cloned. It is fitted about folds × repeats times for the judges, and once in the end.
+        Cloned. It is fitted folds × repeats times for the judges (each environment's, where they are not joint), and
+        once in the end.
     X, y_codes : rows and class codes
     environments : sequence of Environment
         They hold every row once.
     n_classes : int
     seeding : Seeding
     sample_weight : array of shape (n_rows,), optional
-    folds : int or array of shape (n_rows,)
-        Number of folds for the judges, or the fold of each row.
-    repeats : int
+    folds : int or array of shape (n_rows,), optional
+        Number of folds for the judges, or the fold of each row; None: see `out_of_fold_evidence`.
+    repeats : int, optional
         Times that folds are dealt anew.
     n_jobs : int, optional
         Judges fitted at the same time.

@@ -53,8 +53,8 @@ def out_of_fold_evidence(
     n_classes: int,
     seeding: Seeding,
     sample_weight: Weights | None = None,
-    folds: int | Rows = 2,
-    repeats: int = 3,
+    folds: int | Rows | None = None,
+    repeats: int | None = None,
     joint: bool = True,
     n_jobs: int | None = None,
 ) -> Evidence:
@@ -70,20 +70,24 @@ def out_of_fold_evidence(
     n_classes : int
     seeding : Seeding
     sample_weight : array of shape (n_rows,), optional
-    folds : int or array of shape (n_rows,)
-        Number of folds, stratified by environment and label, or the fold of each row.
-    repeats : int
+    folds : int or array of shape (n_rows,), optional
+        Number of folds, stratified by environment and label, or the fold of each row. None: two for joint judges, five
+        for separate ones, which have fewer rows to learn from.
+    repeats : int, optional
         Times that the folds are dealt anew; the answers are averaged, which takes out much of the judges' noise. Folds
-        that are given are used once.
+        that are given are used once. None: three for joint judges, one for separate ones; the work is about the same.
     joint : bool
         Whether judges may be joint, where rows and estimator allow it.
     n_jobs : int, optional
     """
     codes = environment_codes(environments, len(y_codes))
+    joint = joint and _can_add_columns(estimator, X)
+    usual_folds, usual_repeats = (2, 3) if joint else (5, 1)
+    folds, repeats = usual_folds if folds is None else folds, usual_repeats if repeats is None else repeats
     deals = _deal(folds, repeats, y_codes, codes, seeding)
     weights = sample_weight if sample_weight_name(estimator) is not None else None
     settings = (estimator, X, y_codes, codes, weights, deals, n_classes, seeding, n_jobs)
-    if joint and _can_add_columns(estimator, X):
+    if joint:
         answers, probable = _ask(*settings, joint=True)
         scores, pooled = _as_scores(answers, probable), _as_scores(answers.mean(axis=0), probable)
         _forget_unseen(scores, pooled, y_codes, codes)

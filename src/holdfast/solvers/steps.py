@@ -26,9 +26,10 @@ from holdfast.seeding import Seeding
 from holdfast.solvers.judges import Evidence
 
 Array = NDArray[np.float64]
+SKILLED = 2.0  # standard errors by which the pooled classifier must be better than the label frequencies
 ALIKE = 2.0  # standard errors between environments' risks up to which they may be the same
-KNOWN = 2.0  # standard errors by which rows must score higher under the judge of their own environment
-HELPFUL = 4.0  # likelihood ratio from which on knowing the environment helps: chi-squared, one degree, below 5 %
+KNOWN = 1.64  # standard errors by which rows must score higher under the judge of their own environment: 5 %, one side
+HELPFUL = 2.0  # likelihood ratio from which on knowing the environment helps: Akaike's price of a parameter
 LEAST_SKILL = 0.3  # share of the pooled classifier's skill that must be left
 LARGEST_STEP, STRIDE = 8.0, 0.25  # in standard deviations of the direction's scores
 MOST_ROWS = 20_000  # rows that the search looks at
@@ -51,7 +52,9 @@ class Step:
     pooled_weight: float  # what the pooled classifier's scores count for in L_a
     judge_weights: Array  # (n_environments,) what the judges' scores count for
     calibration: Calibration  # L_a -> probabilities at the label frequencies of all rows
-    history: list[dict[str, Any]] = field(default_factory=list)  # step, risks and skill of each step tried
+    history: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # step, environments' risks and skill of each step tried
 
     def probabilities(self, pooled: Array, judges: Array) -> Array:
         """Return (n_rows, n_classes) probabilities from scores as in `Evidence`, of these or any other rows."""
@@ -92,10 +95,10 @@ def find_step(
     best = max((_Direction(problem, v) for v in (by_risk, problem.main_contrast(before))), key=lambda way: way.gain)
     difference = _standard_errors(best.contrast, before, errors)
     chance = np.log(problem.n_classes)
-    history = [{"step": 0.0, "risks": before.tolist(), "skill": 1.0}]
+    history = [{"step": 0.0, "group_risks": before.tolist(), "skill": 1.0}]
     verdict: Verdict
     size, after = 0.0, before
-    if before.mean() >= chance:
+    if chance - before.mean() < SKILLED * np.sqrt((errors**2).sum()) / len(errors):
         verdict = "no skill"
     elif best.knows < KNOWN or best.gain < HELPFUL:
         verdict = "identical" if difference < ALIKE else "undecided"
@@ -130,7 +133,7 @@ def _search(
     def at(size: float) -> tuple[float, float, Array]:
         risks, errors = problem.risks(problem.pooled + size * direction.scores)
         left = float((np.log(problem.n_classes) - risks.mean()) / skill)
-        history.append({"step": size, "risks": risks.tolist(), "skill": left})
+        history.append({"step": size, "group_risks": risks.tolist(), "skill": left})
         return _standard_errors(direction.contrast, risks, errors), left, risks
 
     apart, _, risks = at(0.0)

@@ -31,7 +31,7 @@ def fit(classifier, data):
 @pytest.fixture(scope="module")
 def fitted(toy):
     """Return PI on the toy data."""
-    return fit(PIClassifier(random_state=0), toy)
+    return fit(PIClassifier(halves="hard", random_state=0), toy)
 
 
 def section(story, title):
@@ -139,7 +139,7 @@ def test_empty_halves_are_a_line_of_the_report():
     """Nobody mistaken is a result that the report tells."""
     toy = load_dataset("toy", etas=(0.0, 0.1), n_rows=500)
     with pytest.warns(EmptyPartitionWarning, match="nobody is mistaken"):
-        model = fit(PIClassifier(), toy)
+        model = fit(PIClassifier(halves="hard"), toy)
     remarks = section(tell_story(model), "Stage 2").blocks[-1]
     assert remarks == Sentences(("Nobody is mistaken (α = 1): E1 by E2. The empty halves are dropped.",), "warning")
 
@@ -157,7 +157,7 @@ def test_reweighting_shows_every_group(toy):
     tree = DecisionTreeClassifier(max_depth=2, min_samples_leaf=20)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = fit(PIClassifier(tree, reweight_rounds=3, random_state=0), toy)
+        model = fit(PIClassifier(tree, halves="hard", reweight_rounds=3, random_state=0), toy)
     risks = risk_curves(model)[0]
     assert (risks.title, risks.x_title) == ("Risk of every group", "round")
     assert {line.name for line in risks.lines} == {group.name for group in model.groups_}
@@ -171,6 +171,17 @@ def test_the_exact_solver_shows_every_group(fitted):
     last = {line.name: line.y[-1] for line in risks.lines}
     assert last == pytest.approx(dict(zip([group.name for group in fitted.groups_], fitted.group_risks_, strict=True)))
     assert (gap.title, gap.log) == ("Distance to the optimum", True)
+
+
+def test_the_invariant_interpolation_is_told_as_such():
+    """Its risks are the environments', at every step tried, and nothing is said of a worst case."""
+    toy = load_dataset("toy", exact=True)
+    model = fit(PIClassifier(random_state=0), toy)
+    told = section(tell_story(model), "Stage 3")
+    assert "its risk is the same in every environment" in told.intro
+    assert f"The risks differ by {model.gap_:.4f}." in told.intro
+    (risks,) = risk_curves(model)
+    assert (risks.x_title, [line.name for line in risks.lines]) == ("step", ["E2", "E1"])
 
 
 def test_ridge_shows_risks_in_the_units_of_its_target(toy):

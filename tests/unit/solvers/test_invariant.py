@@ -122,7 +122,7 @@ def test_half_of_the_gap_is_closed(estimator):
     stable = flipped(estimator.fit(data.train.X[:, columns], data.train.y), data, columns)
     assert flipped(solution.estimator, data) > erm + 0.5 * (stable - erm)
     assert type(solution.estimator) is type(estimator)
-    assert solution.gap < 0.5 * np.ptp(solution.history[0]["risks"])
+    assert solution.gap < 0.5 * np.ptp(solution.history[0]["group_risks"])
     assert solution.group_weights.sum() == pytest.approx(0, abs=1e-9)
 
 
