@@ -52,9 +52,7 @@ class Step:
     pooled_weight: float  # what the pooled classifier's scores count for in L_a
     judge_weights: Array  # (n_environments,) what the judges' scores count for
     calibration: Calibration  # L_a -> probabilities at the label frequencies of all rows
-    history: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # step, environments' risks and skill of each step tried
+    history: list[dict[str, Any]] = field(default_factory=list)  # step, risks and skill of each step tried
 
     def probabilities(self, pooled: Array, judges: Array) -> Array:
         """Return (n_rows, n_classes) probabilities from scores as in `Evidence`, of these or any other rows."""
