@@ -1,5 +1,7 @@
 """Environments, partitions and groups."""
 
+import decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -179,3 +181,34 @@ def test_no_rows_are_refused():
     """Labels of no rows have no environments."""
     with pytest.raises(EnvironmentsError, match=r"^There are no rows to tell environments of\. Pass at least one"):
         split_environments([], 0)
+
+
+def test_groups_know_their_size_and_weights():
+    """Rows are counted; equal weights are as many rows; weights of one row only are one; none at all are none."""
+    plain = Group("g", np.arange(4))
+    assert (len(plain), plain.effective_size()) == (4, 4.0)
+    assert plain.probabilities().tolist() == [0.25] * 4
+    assert Group("g", np.arange(0)).probabilities().tolist() == []
+    light = Group("g", np.arange(2), np.array([0.2, 0.2]))
+    assert (len(light), light.effective_size()) == (2, pytest.approx(2.0))
+    assert light.probabilities().tolist() == [0.5, 0.5]
+    assert Group("g", np.arange(2), np.array([3.0, 0.0])).effective_size() == 1.0
+    assert Group("g", np.arange(2), np.zeros(2)).effective_size() == 0.0
+
+
+def test_weights_of_rows_and_of_a_group_multiply():
+    """A group without weights takes those of its rows; none change nothing."""
+    weights = np.array([1.0, 2.0, 3.0])
+    group = Group("g", np.array([0, 2]), np.array([0.5, 0.5]))
+    assert group.weighted(None) is group
+    assert group.weighted(weights).weights.tolist() == [0.5, 1.5]
+    assert Group("h", np.array([1, 2])).weighted(weights).weights.tolist() == [2.0, 3.0]
+    assert len(split_environments(["a", "a"], 2)[0]) == 2
+
+
+def test_labels_that_cannot_be_compared_or_read():
+    """Rows of different lengths, and numbers that refuse to be ordered, are named."""
+    with pytest.raises(EnvironmentsError, match=r"^environments cannot be read as one label for each row"):
+        split_environments([[1], [1, 2]], 2)
+    with pytest.raises(EnvironmentsError, match=r"^environments mixes labels of types Decimal"):
+        split_environments([decimal.Decimal("sNaN"), decimal.Decimal(1)], 2)

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
+from holdfast import NeuralClassifier
 from holdfast.environments import split_environments
 from holdfast.exceptions import FeaturesError, ParameterError, SingleClassEnvironmentWarning, UnseenLabelWarning
 from holdfast.fitting import fit_rows
@@ -145,3 +146,76 @@ def test_an_environment_without_weight_is_refused():
         FeaturesError, match=r"^All 2 rows that LogisticRegression is to be fitted on .* have weight zero"
     ):
         fit_rows(LogisticRegression(), np.zeros((3, 1)), np.array([0, 1, 0]), np.array([0, 1]), np.zeros(2))
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    """Return rows of three sites in a memory map, and their labels and sites."""
+    rng = np.random.default_rng(0)
+    rows = np.memmap(tmp_path / "rows", dtype=np.float64, mode="w+", shape=(180, 2))
+    y = rng.integers(0, 3, 180)
+    rows[:] = rng.normal(size=(180, 2)) + y[:, None]
+    rows.flush()
+    return np.memmap(tmp_path / "rows", dtype=np.float64, mode="r", shape=(180, 2)), y, np.repeat(["a", "b", "c"], 60)
+
+
+def test_judges_of_a_memory_map_are_those_of_an_array(mapped):
+    """The exact solver reads rows from the disk and finds scikit-learn's own coefficients."""
+    X, y, labels = mapped
+    on_disk, in_memory = fit(LogisticRegression(tol=1e-8), X, y, labels), fit(LogisticRegression(), X[:] + 0, y, labels)
+    for judge, expected in zip(on_disk, in_memory, strict=True):
+        assert judge.estimator.coef_.shape == (3, 2)
+        np.testing.assert_allclose(judge.estimator.coef_, expected.estimator.coef_, atol=0.05)
+
+
+def test_a_site_of_a_memory_map_that_lacks_a_label(mapped):
+    """Codes with a gap, one class alone and weighted rows are fitted by the estimator itself."""
+    X, y, labels = mapped
+    y = np.where((labels == "a") & (y == 1), 2, y)
+    y[labels == "b"] = 0
+    with pytest.warns(UnseenLabelWarning, match="never 1"), pytest.warns(SingleClassEnvironmentWarning, match="only 0"):
+        gap, one, _ = fit(LogisticRegression(), X, y, labels)
+    assert gap.estimator.classes_.tolist() == [0, 2]
+    assert (one.estimator.predict(X[:3]) == 0).all()
+    y = mapped[1]
+    weights = np.where(y == 2, 0.0, 1.0)
+    judge, *_ = fit(LogisticRegression(), X, y, labels, sample_weight=weights)
+    assert judge.estimator.classes_.tolist() == [0, 1]
+
+
+def test_numbers_of_a_memory_map(mapped):
+    """Targets are no codes: a ridge regression is fitted as one."""
+    X, y, labels = mapped
+    judges = fit_environment_classifiers(
+        Ridge(), X, y + 0.5, split_environments(labels, 180), classes=None, seeding=Seeding(0)
+    )
+    expected = Ridge().fit(X[:60], y[:60] + 0.5)
+    np.testing.assert_allclose(judges[0].estimator.coef_, expected.coef_, atol=0.01)
+
+
+def test_the_fits_are_counted(two_sites, caplog):
+    """Without folds one fit for each site, with two folds three."""
+    X, y, labels = two_sites
+    with caplog.at_level("INFO", logger="holdfast.stages.predict"):
+        fit(LogisticRegression(), X, y, labels)
+        judges = fit(LogisticRegression(), X, y, labels, n_folds=2)
+    assert caplog.messages == ["stage 1: 2 fits for 2 environments", "stage 1: 6 fits for 2 environments"]
+    for judge in judges:
+        assert sorted(np.concatenate(judge.fold_rows).tolist()) == judge.environment.rows.tolist()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_network_judges(two_sites):
+    """A network is trained as a judge: its history has an entry for each epoch, the others' score beside it."""
+    X, y, labels = two_sites
+    network = NeuralClassifier("linear", max_epochs=2, steps_per_epoch=1, batch_size=4, precision="fp32")
+    judges = fit(network, X.astype(np.float32), y, labels, selection="other_environments")
+    assert [len(judge.estimator.history_) for judge in judges] == [2, 2]
+    assert all(entry["other_environments_score"] is not None for entry in judges[0].estimator.history_)
+
+
+@pytest.mark.parametrize(("n_rows", "n_folds", "n_parts"), [(1, 2, 0), (2, 2, 2), (4, 1, 0), (4, 3, 3)])
+def test_folds_need_two_of_each(n_rows, n_folds, n_parts):
+    """Fewer than two folds or rows are not dealt."""
+    parts = deal_folds(np.arange(n_rows), np.zeros(n_rows, dtype=int), n_folds, None, np.random.default_rng(0))
+    assert len(parts) == n_parts
