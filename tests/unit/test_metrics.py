@@ -257,3 +257,20 @@ def test_codes_must_number_the_columns():
         log_loss([0, 2], [[0.5, 0.5], [0.5, 0.5]])
     with pytest.raises(InputError, match="one column for each class"):
         log_loss([], np.empty((0, 2)))
+
+
+def test_weights_need_not_sum_to_one():
+    """Small weights are weights all the same."""
+    assert correlation([0, 1, 1], [0, 1, 0], [0.1, 0.1, 0.1]) == pytest.approx(0.5)
+
+
+def test_calibration_is_judged_in_fifteen_bins():
+    """Rows of neighboring bins do not make up for one another, the last bin included; fifteen is the default."""
+    confidence = np.array([0.9, 0.9, 0.97, 0.97])
+    probabilities = np.stack([confidence, 1 - confidence], axis=1)
+    codes = np.array([0, 0, 1, 0])  # the first two are right too often, the last two too seldom
+    assert calibration_error(codes, probabilities) == pytest.approx((0.2 + 0.94) / 4)
+    spread = np.linspace(0.5, 1.0, 40)
+    probabilities, codes = np.stack([spread, 1 - spread], axis=1), np.arange(40) % 2
+    assert calibration_error(codes, probabilities) == calibration_error(codes, probabilities, n_bins=15)
+    assert calibration_error(codes, probabilities) != calibration_error(codes, probabilities, n_bins=16)
