@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import holdfast.mapped
-from holdfast import PIClassifier
+from holdfast import NeuralClassifier, PIClassifier
 from holdfast.mapped import MappedRows, answers, blocks_of, is_mapped
 
 
@@ -76,6 +76,34 @@ def test_predict_then_interpolate_on_a_map_is_that_on_the_array(on_disk, monkeyp
         np.testing.assert_array_equal(here.mistaken, there.mistaken)
     assert from_disk.worst_case_risk_ == pytest.approx(in_memory.worst_case_risk_, abs=1e-4)
     np.testing.assert_array_equal(from_disk.predict(mapped), in_memory.predict(X))
+
+
+class BlockScaler(StandardScaler):
+    """A scaler that remembers the most rows it was ever shown to learn from."""
+
+    most = 0
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Learn from a block."""
+        BlockScaler.most = max(BlockScaler.most, len(X))
+        return super().partial_fit(X, y, sample_weight)
+
+
+def test_a_network_behind_a_scaler_reads_a_map_in_blocks(on_disk, monkeypatch):
+    """The scaler learns from a block at a time, the network takes batches of it; the result is that on the array."""
+    generator = np.random.default_rng(0)
+    y = generator.integers(2, size=400)
+    environments = np.arange(400) % 2
+    X = np.column_stack([5.0 + 3.0 * y + generator.normal(size=400), 100.0 * (environments + generator.random(400))])
+    network = NeuralClassifier("mlp", max_epochs=3, steps_per_epoch=20, batch_size=20, selection="last")
+    settings = {"halves": "hard", "interpolation": "worst_case", "n_folds": 0, "min_group_size": 1, "random_state": 0}
+    monkeypatch.setattr(holdfast.mapped, "BLOCK_NUMBERS", 128)
+    mapped = on_disk(X)
+    model = PIClassifier(make_pipeline(BlockScaler(), network), **settings)
+    from_disk = model.fit(mapped, y, environments=environments)
+    assert BlockScaler.most == 64
+    in_memory = PIClassifier(make_pipeline(StandardScaler(), network), **settings).fit(X, y, environments=environments)
+    assert np.mean(from_disk.predict(X) == in_memory.predict(X)) > 0.99
 
 
 def test_a_judge_that_misses_a_class_is_fitted_on_the_rows(on_disk):

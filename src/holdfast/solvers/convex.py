@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
@@ -24,7 +24,7 @@ from sklearn.utils.validation import validate_data
 
 from holdfast.environments import Group
 from holdfast.exceptions import InputTypeError, LabelsError
-from holdfast.mapped import blocks_of, is_mapped
+from holdfast.mapped import fit_on_disk, is_mapped
 from holdfast.solvers import Solution
 from holdfast.solvers.linear import (
     LinearSolution,
@@ -139,22 +139,12 @@ def _fit_transformers(fitted: Any, X: Any, y_codes: ArrayLike) -> tuple[Any, Any
         return last, X, None
     head = fitted[:-1]
     if is_mapped(X):
-        _fit_on_disk(head, X, np.asarray(y_codes))
+        fit_on_disk(head, X, np.asarray(y_codes))
         rows, transform = X, head.transform
     else:
         rows, transform = head.fit_transform(X, y_codes), None
     fitted.steps[:-1] = head.steps  # a pipeline with a cache fits copies
     return last, rows, transform
-
-
-def _fit_on_disk(head: Pipeline, X: Any, y: NDArray[Any]) -> None:
-    """Fit transformers on rows that stay on disk; where there is one that cannot learn by blocks, it sees all rows."""
-    only = head.steps[0][1]
-    if len(head.steps) == 1 and hasattr(only, "partial_fit"):
-        for block in blocks_of(X):
-            only.partial_fit(X[block], y[block])
-    else:
-        head.fit(X[:], y)
 
 
 def _write_back(last: Any, rows: Any, linear: LinearSolution, n_classes: int | None) -> None:

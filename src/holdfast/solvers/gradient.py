@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from holdfast.environments import Environment, Group, take_rows
 from holdfast.exceptions import ParameterError
 from holdfast.fitting import last_step
+from holdfast.mapped import MappedRows, TransformedRows, fit_on_disk, is_mapped
 from holdfast.objectives import Objective
 from holdfast.risks import make_loss
 from holdfast.seeding import Seeding
@@ -121,12 +122,13 @@ def _epochs_left_out(
         kept = np.ones(len(y), dtype=bool)
         kept[environment.rows] = False
         inside = [_part(group, kept) for group in groups if kept[group.rows].any()]
+        left_out = MappedRows(X, environment.rows) if is_mapped(X) else take_rows(X, environment.rows)
         trained = clone(network).fit_groups(
             X,
             y,
             inside,
             objective=objective,
-            validation=(take_rows(X, environment.rows), y[environment.rows]),
+            validation=(left_out, y[environment.rows]),
             selection="validation_accuracy",
             stage=f"{stage} without {environment.name}",
         )
@@ -139,6 +141,9 @@ def _transformed(estimator: Any, X: Any, y: NDArray[Any]) -> tuple[Any, Any]:
     if not isinstance(estimator, Pipeline) or len(estimator.steps) == 1:
         return X, lambda other: other
     transformers = estimator[:-1]
+    if is_mapped(X):
+        fit_on_disk(transformers, X, y)
+        return TransformedRows(X, transformers.transform), transformers.transform
     return transformers.fit_transform(X, y), transformers.transform
 
 
