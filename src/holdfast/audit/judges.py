@@ -50,7 +50,7 @@ def default_judge(X: Any) -> Any:
     return BentLogistic()
 
 
-class BentLogistic(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BentLogistic(ClassifierMixin, BaseEstimator):
     """`LogisticRegression` on scaled columns and their squares; two classes and few columns are solved by Newton steps.
 
     An audit fits it dozens of times on small data, where checks and line searches would take most of the time.

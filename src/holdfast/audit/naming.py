@@ -104,7 +104,7 @@ def name_features(
     family_p = _family_p(families, p_values)
     family_q = adjusted(family_p, correction)
     threshold = float(max(family_p[family_q <= level], default=0.0))
-    named, explained_by = _name(sides, groups, families, scores, p_values, null, threshold, level)
+    named, explained_by = _name(sides, groups, families, scores, p_values, null, threshold)
     label_p = {
         pair: {label: _p_values(part.statistic, part.p_values, null) for label, part in score.by_label.items()}
         for pair, score in scores.items()
@@ -179,7 +179,6 @@ def _name(
     p_values: Mapping[Pair, Floats],
     null: PermutationNull,
     threshold: float,
-    level: float,
 ) -> tuple[list[int], dict[int, int]]:
     """Name the strongest discovery, fit it on all sides, test the others again, and so on."""
     named: list[int] = []
@@ -195,13 +194,14 @@ def _name(
         return again, {pair: _p_values(part.statistic, part.p_values, null) for pair, part in again.items()}
 
     while still and len(named) < MOST_NAMED:
-        ranked = sorted(still, key=lambda feature: -_strength(current, feature))
-        strongest = ranked[0]
-        if strongest == log_odds and len(ranked) > 1:
-            # A column that explains why the judge is less sure is the better answer.
-            _, p_beside = refit([*beside, _behind(ranked[1], groups, log_odds)])
-            if not _family_p([families[-1]], p_beside)[0] <= level:
-                strongest = ranked[1]
+        strongest = max(still, key=lambda feature: (feature != log_odds, _strength(current, feature)))
+        if log_odds in still and strongest != log_odds:
+            # Either may explain the other: the better answer leaves less of the other one.
+            family = next(members for members in families if strongest in members)
+            p_feature = _family_p([family], refit([*beside, [log_odds]])[1])[0]
+            p_log_odds = _family_p([(log_odds,)], refit([*beside, _behind(strongest, groups, log_odds)])[1])[0]
+            if p_log_odds < p_feature:
+                strongest = log_odds
         beside.append(_behind(strongest, groups, log_odds))
         current, current_p = refit(beside)
         named.append(strongest)

@@ -133,6 +133,8 @@ def format_cell(cell: Cell, digits: int = 3) -> str:
     if isinstance(cell, int):
         return f"{cell:,}"
     if isinstance(cell, Interval):
+        if cell.low != cell.low and cell.high != cell.high:  # one seed has no interval
+            return _fixed(cell.value, digits)
         return f"{_fixed(cell.value, digits)} [{_fixed(cell.low, digits)}, {_fixed(cell.high, digits)}]"
     if isinstance(cell, Spread):
         return f"{_fixed(cell.value, digits)} ± {_fixed(cell.spread, digits)}"
