@@ -23,6 +23,7 @@ SHOWN = {
     "oracle": "oracle",
     "stable only": "stable only",
 }
+FELL_BACK = {"IdenticalEnvironmentsWarning", "SolverWarning"}  # plain ERM was fitted
 Records = Sequence[Mapping[str, Any]]
 Scores = dict[tuple[Any, ...], dict[int, float]]  # what was measured -> seed -> accuracy
 
@@ -30,14 +31,21 @@ Scores = dict[tuple[Any, ...], dict[int, float]]  # what was measured -> seed ->
 def write_tables(read_records: Callable[[str], list[dict[str, Any]]]) -> None:
     """Replace what stands between the marks of each table."""
     text = DOCUMENT.read_text(encoding="utf-8")
+    DOCUMENT.write_text(with_tables(text, read_records), encoding="utf-8")
+
+
+def with_tables(text: str, read_records: Callable[[str], list[dict[str, Any]]]) -> str:
+    """Return the text with every table made anew from the records."""
     generators = read_records("generators")
     tables = {
-        "closed": closed_table(generators),
         "aim": aim_lines(generators),
+        "short": short_lines(generators),
+        "closed": closed_table(generators),
         "summary": summary_table(generators),
         "accuracy": accuracy_table(generators),
         "digits": left_out_table(read_records("digits")),
         "adult": left_out_table(read_records("adult")),
+        "guards": guard_table(read_records("guards")),
     }
     for name, lines in tables.items():
         pattern = re.compile(rf"(<!-- table {name} -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -45,7 +53,7 @@ def write_tables(read_records: Callable[[str], list[dict[str, Any]]]) -> None:
             raise SystemExit(f"{DOCUMENT.name} has no marks for the table {name!r}.")
         body = "\n".join(lines) + "\n"
         text = pattern.sub(lambda found, body=body: found[1] + body + found[2], text)
-    DOCUMENT.write_text(text, encoding="utf-8")
+    return text
 
 
 def generator_scores(records: Records, test: str) -> Scores:
@@ -75,8 +83,8 @@ def closed(scores: Scores, cell: tuple[Any, ...], method: str = "invariant") -> 
 
 
 def cells(records: Records) -> list[tuple[Any, ...]]:
-    """Return (data, environments, estimator) in the order of the records."""
-    return list(dict.fromkeys((r["data"], r["environments"], r["estimator"]) for r in records))
+    """Return (data, environments, estimator), sorted."""
+    return sorted({(r["data"], r["environments"], r["estimator"]) for r in records})
 
 
 def closed_table(records: Records) -> list[str]:
@@ -91,8 +99,32 @@ def closed_table(records: Records) -> list[str]:
     lines.append("|---|---|" + "---:|" * (2 * len(numbers)))
     for data, estimator in dict.fromkeys((data, estimator) for data, _, estimator in cells(records)):
         shares = [closed(scores, (data, n, estimator)) for scores in (flipped, shuffled) for n in numbers]
-        written = ["–" if share is None else f"{share[0]:.2f} ± {share[1]:.2f}" for share in shares]
+        written = ["–" if share is None else _share(share) for share in shares]
         lines.append(f"| {data} | {estimator} | " + " | ".join(written) + " |")
+    return lines
+
+
+def _share(share: tuple[float, float, float]) -> str:
+    """Return a share of the gap, with its standard error where there are several seeds."""
+    return f"{share[0]:.2f}" if np.isnan(share[1]) else f"{share[0]:.2f} ± {share[1]:.2f}"
+
+
+def short_lines(records: Records) -> list[str]:
+    """Return the cells in which the default closes less than half of the gap where the unstable features turn."""
+    scores, warned = generator_scores(records, "flipped"), defaultdict(set)
+    for record in records:
+        if record["method"] == "invariant":
+            warned[record["data"], record["environments"], record["estimator"]].update(record["warnings"])
+    lines = [
+        "| data | environments | estimator | share of the gap | seeds | what was said |",
+        "|---|---:|---|---:|---:|---|",
+    ]
+    for cell in cells(records):
+        share = closed(scores, cell)
+        if share is not None and share[0] < 0.5:
+            seeds = len(scores[(*cell, "invariant")])
+            said = ", ".join(sorted(warned[cell])) or "nothing"
+            lines.append(f"| {cell[0]} | {cell[1]} | {cell[2]} | {_share(share)} | {seeds} | {said} |")
     return lines
 
 
@@ -109,7 +141,8 @@ def aim_lines(records: Records) -> list[str]:
             shares = [share for share in found.values() if share is not None]
             if not shares:
                 continue
-            seeds = max(len(scores[(*cell, method)]) for cell in found if (*cell, method) in scores)
+            counts = [len(scores[(*cell, method)]) for cell in found if (*cell, method) in scores]
+            seeds = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
             half = sum(share[0] >= 0.5 for share in shares)
             below = sum(_below(scores, cell, method) for cell in found)
             values = [share[0] for share in shares]
@@ -134,7 +167,7 @@ def _below(scores: Scores, cell: tuple[Any, ...], method: str) -> bool:
 def summary_table(records: Records) -> list[str]:
     """Return mean accuracy over all made tables for each estimator and method, in each test environment."""
     lines = ["| estimator | test | " + " | ".join(SHOWN.values()) + " |", "|---|---|" + "---:|" * len(SHOWN)]
-    for estimator in dict.fromkeys(r["estimator"] for r in records):
+    for estimator in sorted({r["estimator"] for r in records}):
         for test in ("natural", "shuffled", "flipped"):
             scores = generator_scores(records, test)
             row = []
@@ -154,9 +187,16 @@ def accuracy_table(records: Records) -> list[str]:
         "|---|---:|---|" + "---:|" * len(SHOWN),
     ]
     for cell in cells(records):
-        row = [_mean(scores.get((*cell, method), {}).values()) for method in SHOWN]
+        row = [_entry(scores, cell, method) for method in SHOWN]
         lines.append(f"| {cell[0]} | {cell[1]} | {cell[2]} | " + " | ".join(row) + " |")
     return lines
+
+
+def _entry(scores: Scores, cell: tuple[Any, ...], method: str) -> str:
+    """Return a mean accuracy; "n/a" where the method has no such estimator."""
+    if method in ("irm", "vrex") and cell[2] in ("boosting", "forest"):
+        return "n/a"
+    return _mean(scores.get((*cell, method), {}).values())
 
 
 def _mean(values: Iterable[float]) -> str:
@@ -177,18 +217,35 @@ def left_out_table(records: Records) -> list[str]:
     for record in records:
         turned = " (turned colors)" if record["left out"] == "turned" else ""
         by_cell[(record["data"] + turned, record["estimator"], record["method"])].append(record)
-    for (data, estimator, method), found in by_cell.items():
+    order = list(SHOWN)
+    for (data, estimator, method), found in sorted(
+        by_cell.items(), key=lambda item: (*item[0][:2], order.index(item[0][2]))
+    ):
         environments: dict[str, list[float]] = defaultdict(list)
         for record in found:
             environments[record["left out"]].append(record["accuracy"]["left out"])
         means = [np.mean(values) for values in environments.values()]
         difference = paired_difference(found, by_cell.get((data, estimator, "erm"), []))
-        fallback = sum(bool({"IdenticalEnvironmentsWarning", "SolverWarning"} & set(r["warnings"])) for r in found)
+        fallback = sum(bool(FELL_BACK & set(r["warnings"])) for r in found)
         seeds = len({record["seed"] for record in found})
         lines.append(
             f"| {data} | {estimator} | {SHOWN[method]} | {np.mean(means):.3f} | {min(means):.3f} | {difference} | "
             f"{f'{fallback} of {len(found)}' if method in ('invariant', 'extrapolate') else ''} | {seeds} |"
         )
+    return lines
+
+
+def guard_table(records: Records) -> list[str]:
+    """Return in how many draws the default moved away from ERM, by what the environments differ in and rows."""
+    sizes = sorted({record["rows"] for record in records})
+    lines = ["| what differs | " + " | ".join(f"{n} rows" for n in sizes) + " |", "|---|" + "---:|" * len(sizes)]
+    for data in dict.fromkeys(record["data"] for record in records):
+        row = []
+        for n in sizes:
+            found = [record for record in records if record["data"] == data and record["rows"] == n]
+            moved = sum(not FELL_BACK & set(record["warnings"]) for record in found)
+            row.append(f"{moved} of {len(found)}")
+        lines.append(f"| {data} | " + " | ".join(row) + " |")
     return lines
 
 

@@ -109,7 +109,7 @@ def rows():
 def test_pipeline_passes_environments_to_its_step(rows):
     """Without routing, step__environments reaches PI."""
     X, y, sites = rows
-    pipeline = Pipeline([("scale", StandardScaler()), ("pi", PIClassifier(LogisticRegression()))])
+    pipeline = Pipeline([("scale", StandardScaler()), ("pi", PIClassifier(LogisticRegression(), halves="hard"))])
     pipeline.fit(X, y, pi__environments=sites)
     assert pipeline["pi"].environments_.tolist() == ["a", "b", "c"]
 
@@ -118,7 +118,7 @@ def test_grid_search_slices_environments(rows):
     """Without routing, GridSearchCV hands each fold its own rows' environments, through a pipeline too."""
     X, y, sites = rows
     order = np.random.default_rng(1).permutation(len(y))
-    pipeline = Pipeline([("scale", StandardScaler()), ("pi", PIClassifier(LogisticRegression()))])
+    pipeline = Pipeline([("scale", StandardScaler()), ("pi", PIClassifier(LogisticRegression(), halves="hard"))])
     search = GridSearchCV(pipeline, {"pi__estimator__C": [0.1, 1.0]}, cv=3)
     search.fit(X[order], y[order], pi__environments=sites[order])
     assert len(search.best_estimator_["pi"].environments_) == 3
@@ -128,7 +128,7 @@ def test_routing_needs_no_request(rows):
     """With routing enabled environments reach PI through search, pipeline and splitter without further settings."""
     X, y, sites = rows
     with sklearn.config_context(enable_metadata_routing=True):
-        pipeline = Pipeline([("scale", StandardScaler()), ("pi", PIClassifier(LogisticRegression()))])
+        pipeline = Pipeline([("scale", StandardScaler()), ("pi", PIClassifier(LogisticRegression(), halves="hard"))])
         search = GridSearchCV(pipeline, {"pi__estimator__C": [0.1, 1.0]}, cv=LeaveOneEnvironmentOut())
         search.fit(X, y, environments=sites)
         assert search.n_splits_ == 3
