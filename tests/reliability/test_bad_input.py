@@ -35,15 +35,15 @@ def often(n_short, n_long, *strategies):
 
     def decorate(check):
         @pytest.mark.parametrize(("n_examples", "part"), [pytest.param(n_short, 0, id="short"), *long])
-        def test(n_examples, part):
+        def run(n_examples, part):
             options = settings(
                 max_examples=n_examples, deadline=None, database=None, suppress_health_check=list(HealthCheck),
                 phases=(Phase.explicit, Phase.generate, Phase.shrink),
             )  # fmt: skip
             seed(part)(options(given(*strategies)(check)))()
 
-        test.__doc__, test.__name__ = check.__doc__, check.__name__
-        return test
+        run.__doc__, run.__name__ = check.__doc__, check.__name__
+        return run
 
     return decorate
 
