@@ -22,7 +22,7 @@ def test_demo_tells_the_story(holdfast, folder):
     correlation = {row["rows"]: row["correlation"] for row in result["partition_correlations"]}
     assert correlation["E2 judged by E1: correct"] > 0.95
     assert abs(correlation["E2 judged by E1: mistaken"]) < 0.4
-    assert outcome.err.splitlines()[0] == "fitting 1 of 4: erm, seed 0"
+    assert outcome.err.splitlines()[0] == "fitting 1 of 5: erm, seed 0"
     assert isinstance(load_model(folder), PIClassifier)
 
 
