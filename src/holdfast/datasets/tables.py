@@ -48,6 +48,9 @@ class Table:
         self._check_file()
         self._header = self._parquet_columns() if self.is_parquet else self._csv_columns()
         self.columns = tuple(name or f"unnamed_{place}" for place, name in enumerate(self._header, start=1))
+        cut = [name for name in self.columns if "\0" in name]
+        if cut:
+            raise TableError(f"{self.path} has a column {cut[0]!r}, whose name holds a NUL character. Rename it.")
         repeated = [name for name, count in Counter(self.columns).items() if count > 1]
         if repeated:
             raise TableError(

@@ -201,3 +201,13 @@ def test_chunks_do_not_pile_up(tmp_path, group_rows):
         held.append(pa.total_allocated_bytes() - before)
     assert len(held) == 40
     assert max(held) < 5e6  # the file has 6.4e6 bytes
+
+
+def test_a_name_with_a_null_character_is_refused(write, tmp_path):
+    """Arrow and pandas cut such names at different places."""
+    message = r"has a column '\\x00x', whose name holds a NUL character\. Rename it"
+    with pytest.raises(TableError, match=message):
+        Table(write("a.csv", "y,\x00x\n1,2\n"))
+    pq.write_table(pa.table({"\x00x": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(TableError, match="NUL|cannot be read"):
+        Table(tmp_path / "a.parquet")
