@@ -126,7 +126,7 @@ class SettingsMonitor(Monitor):
                 for name, setting in self.settings.items():
                     if not setting.stopped:
                         self._look(name, setting, report)
-            if all(setting.stopped for setting in self.settings.values()):
+            if report.epoch >= self._n_seen and all(setting.stopped for setting in self.settings.values()):
                 report.state.finished = True
         self._unwritten = self._state()
         if report.epoch % self._every == 0 or report.state.finished:
