@@ -25,7 +25,7 @@ from holdfast.fitting import fit_rows, sample_weight_name, seeded_clone
 from holdfast.seeding import Seeding
 from holdfast.solvers import Solution
 from holdfast.solvers.judges import environment_codes, out_of_fold_evidence
-from holdfast.solvers.steps import HELPFUL, KNOWN, Step, find_step
+from holdfast.solvers.steps import HELPFUL, KNOWN, KNOWN_OF_TWO, Step, find_step
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def solve_invariant(
         is fitted to), `gap` is the largest less the smallest of them, `group_weights` is the contrast of the
         environments times the size of the step, and `history` has an entry for each step tried.
     """
-    codes = environment_codes(environments, len(y_codes))
+    codes, known = environment_codes(environments, len(y_codes)), KNOWN
     for joint in (True, False):
         evidence = out_of_fold_evidence(
             estimator,
@@ -88,7 +88,8 @@ def solve_invariant(
             joint=joint,
             n_jobs=n_jobs,
         )
-        step = find_step(evidence, y_codes, codes, sample_weight=sample_weight, seeding=seeding)
+        known = KNOWN_OF_TWO if evidence.joint else known
+        step = find_step(evidence, y_codes, codes, sample_weight=sample_weight, seeding=seeding, known=known)
         log.info(
             "invariant: %s, step %.2f, risks differ by %.1f and own scores by %.1f standard errors, gain %.1f, "
             "skill left %.0f%%, %s judges",
@@ -139,7 +140,7 @@ def warn_of_verdict(step: Step, environments: Sequence[Environment], *, stacklev
     names = [f"{e.name} {risk:.2f}" for e, risk in zip(environments, step.pooled_risks, strict=True)]
     evidence = (
         f"rows score higher under the classifier of their own environment by {step.knows:.1f} standard errors "
-        f"({KNOWN:g} are needed), and knowing the environment improves predictions with a likelihood ratio of "
+        f"({step.known:g} are needed), and knowing the environment improves predictions with a likelihood ratio of "
         f"{step.gain:.1f} ({HELPFUL:g} is needed)"
     )
     if step.verdict == "nothing stable":

@@ -28,7 +28,9 @@ from holdfast.solvers.judges import Evidence
 Array = NDArray[np.float64]
 SKILLED = 2.0  # standard errors by which the pooled classifier must be better than the label frequencies
 ALIKE = 2.0  # standard errors between environments' risks up to which they may be the same
-KNOWN = 1.64  # standard errors by which rows must score higher under the judge of their own environment: 5 %, one side
+# Standard errors by which rows must score higher under the judge of their own environment: 5 %, one side; where joint
+# judges are asked first and separate ones after them, half of that for either.
+KNOWN, KNOWN_OF_TWO = 1.64, 1.96
 HELPFUL = 2.0  # likelihood ratio from which on knowing the environment helps: Akaike's price of a parameter
 LEAST_SKILL = 0.3  # share of the pooled classifier's skill that must be left
 LARGEST_STEP, STRIDE = 8.0, 0.25  # in standard deviations of the direction's scores
@@ -47,6 +49,7 @@ class Step:
     pooled_risks: Array  # (n_environments,) before
     difference: float  # standard errors between the environments' risks before the step
     knows: float  # standard errors by which rows score higher under the judge of their own environment
+    known: float  # how many of them were asked for
     gain: float  # likelihood ratio of knowing the environment
     skill: float  # share of the pooled classifier's skill that is left
     pooled_weight: float  # what the pooled classifier's scores count for in L_a
@@ -66,6 +69,7 @@ def find_step(
     *,
     sample_weight: Weights | None = None,
     seeding: Seeding | None = None,
+    known: float = KNOWN,
 ) -> Step:
     """Find the step after which the environments' risks are the same, as far as they are known to differ before it.
 
@@ -82,6 +86,8 @@ def find_step(
     sample_weight : array of shape (n_rows,), optional
     seeding : Seeding, optional
         Draws the rows to look at when there are very many.
+    known : float
+        Standard errors by which rows must score higher under the judge of their own environment.
     """
     weights = np.ones(len(y_codes)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     kept = np.flatnonzero(weights > 0)
@@ -98,7 +104,7 @@ def find_step(
     size, after = 0.0, before
     if chance - before.mean() < SKILLED * np.sqrt((errors**2).sum()) / len(errors):
         verdict = "no skill"
-    elif best.knows < KNOWN or best.gain < HELPFUL:
+    elif best.knows < known or best.gain < HELPFUL:
         verdict = "identical" if difference < ALIKE else "undecided"
     else:
         size, after, alike = _search(problem, best, difference, chance - float(before.mean()), history)
@@ -113,6 +119,7 @@ def find_step(
         before,
         difference,
         best.knows,
+        known,
         best.gain,
         float((chance - after.mean()) / (chance - before.mean())) if before.mean() < chance else 0.0,
         pooled_weight,
