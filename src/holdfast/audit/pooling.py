@@ -8,7 +8,9 @@ share in the answer is
 
 that is, the scores of `contrasts`, weighed by what was true at home. If nothing changed its mean is the same on both
 sides. If something did, this direction sees it, or that of the other environment does, which is tested too: a change
-that is at right angles to both would leave them equal. At home a row does not take part in its own d.
+that is at right angles to both would leave them equal. At home one half of the rows is weighed by what the other half
+says: a row's own part in d would look like a lesson. (Leaving out only the row itself is no way out: where there is
+nothing to learn, d is then small and away from the row, and the score far too sure of itself.)
 """
 
 from __future__ import annotations
@@ -52,35 +54,30 @@ class PairScores:
 class Lesson:
     """What home says about every column and one label; the last column, log-odds, speaks for itself."""
 
-    inside: Floats  # (n_columns + 1,) mean with the label
-    outside: Floats  # (n_columns + 1,) mean without it
-    n_inside: int
-    n_outside: int
+    difference: Floats  # (n_columns + 1,) mean with the label − mean without it
+    by_half: Floats  # (2, n_columns + 1) the same in each half of the rows
+    half: NDArray[np.intp]  # (n_rows,) which half a row is in
 
     def weights(self, members: Sequence[int]) -> Floats:
         """Return d, of shape (n_members,)."""
-        return self.inside[list(members)] - self.outside[list(members)]
+        return self.difference[list(members)]
 
-    def weights_without_itself(self, members: Sequence[int], values: Floats, is_label: Floats) -> Floats:
-        """Return d as it would be without each row, of shape (n_rows, n_members)."""
-        columns = list(members)
-        inside = (values - self.inside[columns]) / max(self.n_inside - 1, 1)
-        outside = (values - self.outside[columns]) / max(self.n_outside - 1, 1)
-        without = self.weights(members) - np.where(is_label[:, None] == 1, inside, -outside)
-        return np.where(np.asarray(columns) == len(self.inside) - 1, 1.0, without)
+    def of_the_other_half(self, members: Sequence[int]) -> Floats:
+        """Return d as the half that a row is not in says it, of shape (n_rows, n_members)."""
+        return self.by_half[1 - self.half][:, list(members)]
 
 
 def score_pair(sides: Sides, groups: Sequence[Sequence[int]], beside: Sequence[Sequence[int]] = ()) -> PairScores:
     """Test every column, the judge's log-odds, and every group.
 
     `beside` are the columns of each named feature: both sides are made alike in it. One column and one label are also
-    fitted, which holds where inputs shift; for more, there would be more slopes than rows can tell. The judge's log-odds
-    (the last column) are only fitted.
+    fitted, which holds where inputs shift; for more, there would be more slopes than rows can tell. The judge's
+    log-odds (the last column) are only fitted.
     """
     last = next(iter(sides.values()))[0].values.shape[1] - 1
     if matched := [members for members in beside if list(members) != [last]]:
         lessons = {label: learn(home) for label, (home, _) in sides.items()}
-        sides = match_sides(sides, matched, {label: part.inside - part.outside for label, part in lessons.items()})
+        sides = match_sides(sides, matched, {label: part.difference for label, part in lessons.items()})
     few = len(sides) == 1
     named = list(dict.fromkeys(members[0] for members in beside if members[0] == last or (few and len(members) == 1)))
     fitted = {label: (fit_side(home, named), fit_side(away, named)) for label, (home, away) in sides.items()}
@@ -130,10 +127,23 @@ def permute_pair(
 
 def learn(home: Side) -> Lesson:
     """Return what home says about every column and the side's label."""
-    inside, outside = home.is_label == 1, home.is_label == 0
-    means = [np.asarray(home.values[np.flatnonzero(rows)].mean(axis=0)).ravel() for rows in (inside, outside)]
-    means[0][-1], means[1][-1] = 1.0, 0.0  # log-odds are their own direction
-    return Lesson(means[0], means[1], int(inside.sum()), int(outside.sum()))
+    half = np.zeros(len(home.labels), dtype=np.intp)
+    for label in np.unique(home.labels):  # every second row of each label
+        rows = np.flatnonzero(home.labels == label)
+        half[rows] = np.arange(len(rows)) % 2
+    by_half = np.stack([_difference(home, half == number) for number in range(2)])
+    return Lesson(_difference(home, np.ones(len(half), dtype=bool)), by_half, half)
+
+
+def _difference(home: Side, kept: NDArray[np.bool_]) -> Floats:
+    """Return every column's mean with the label minus its mean without it."""
+    means = [
+        np.asarray(home.values[np.flatnonzero(kept & (home.is_label == value))].mean(axis=0)).ravel()
+        for value in (1.0, 0.0)
+    ]
+    difference = means[0] - means[1]
+    difference[-1] = 1.0  # log-odds are their own direction
+    return difference
 
 
 def _usable(members: Sequence[int], sides: Sides, by_label: Mapping[int, Scores]) -> list[int]:
@@ -185,7 +195,7 @@ def _rows(
         values = dense_columns(side.values, members)
         beside = values - fit.design @ fit.projection[:, list(members)]
         if place == 0:
-            pull = (beside * lessons[label].weights_without_itself(members, values, side.is_label)).sum(axis=1)
+            pull = (beside * lessons[label].of_the_other_half(members)).sum(axis=1)
         else:
             pull = beside @ lessons[label].weights(members)
         p = side.is_label - fit.residuals

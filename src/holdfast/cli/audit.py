@@ -53,7 +53,7 @@ def audit(
         Path | None, typer.Option("--baseline", help="With a model: another one, side by side.", metavar="DIR")
     ] = None,
     level: Annotated[
-        float, typer.Option("--level", help="False discovery rate.", min=0.0001, max=0.5, metavar="Q")
+        float, typer.Option("--level", help="Chance of naming anything wrongly.", min=0.0001, max=0.5, metavar="Q")
     ] = 0.05,
     out: Annotated[
         Path | None,
@@ -67,8 +67,8 @@ def audit(
     """Name the columns and words that change between environments.
 
     A classifier of each environment, a logistic regression, judges the rows of the others. Where it is wrong, a stable
-    feature does not tell the label; one that does has changed. Of the names a share of at most --level is expected to
-    be wrong.
+    feature does not tell the label; one that does has changed. The chance that any of the names is wrong is at most
+    --level.
 
     For a table pass --label and --environment. For a saved model pass the model and a table: its columns are audited,
     and what it relies on is shown; best with rows that it was not fitted on.
