@@ -121,8 +121,8 @@ def risks_section(fitted: Any) -> Section | None:
     gap = float(getattr(fitted, "gap_", float("nan")))
     if getattr(fitted, "solver_", "") == "invariant":
         intro = (
-            "The final classifier is fitted to the interpolation under which its risk is the same in every environment, "
-            "as far as rows out of fold tell; a weight of zero everywhere means plain ERM."
+            "The final classifier is fitted to the interpolation under which its risk is the same in every "
+            "environment, as far as rows out of fold tell; a weight of zero everywhere means plain ERM."
         )
         return Section("Stage 3: risks", f"{intro} The risks differ by {gap:.4f}.", tuple(blocks))
     certificate = "" if math.isnan(gap) else f" It is at most {gap:.2g} above the smallest possible."

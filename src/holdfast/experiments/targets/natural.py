@@ -65,8 +65,9 @@ def _report(key: str, published: Published, plan: Plan, read: Reader) -> dict[st
     short = {*order[:_N_SHOWN], _ENVIRONMENT[key]}
     columns = ("attribute", "method", "paper: worst", "worst", "95 %", "lowest rows", "paper: average", "average")
     note = (
-        "Worst: the least accurate of the label × attribute cells; '95 %' is its bootstrap interval over test rows (the "
-        "mean of the seeds' bounds), 'lowest rows' the fewest rows that it has in any seed: few rows make it a rough number."
+        "Worst: the least accurate of the label × attribute cells; '95 %' is its bootstrap interval over test rows "
+        "(the mean of the seeds' bounds), 'lowest rows' the fewest rows that it has in any seed: few rows make it a "
+        "rough number."
     )
     return {
         "tables": [

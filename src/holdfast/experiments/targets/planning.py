@@ -123,7 +123,7 @@ def make_run(key: str, method: str, options: Options, *, seed: int = 0, **settin
 
 
 def plan_methods(keys: Iterable[str], options: Options, methods: Mapping[str, str] | None = None) -> Plan:
-    """Return the authors' runs of all methods on the data sets that are there, seed by seed: what is cut is balanced."""
+    """Return the authors' runs of all methods on the data sets that are there, seed by seed: a cut is balanced."""
     runs, missing = [], []
     for key in keys:
         absent = find_missing(key, options)
