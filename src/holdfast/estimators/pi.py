@@ -89,7 +89,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         The halves that entered stage 3; with the invariant interpolation, the environments.
     group_risks_, worst_case_risk_, gap_ : array, float, float
         Risk of each group under the final classifier, the largest one, and how far from the optimum it can be (the
-        duality gap of the convex solver, that of the weighted ensemble for reweighting, NaN for networks; with the invariant
+        duality gap of the convex solver, the ensemble's for reweighting, NaN for networks; with the invariant
         interpolation, by how much the environments' risks differ).
     estimator_ : fitted estimator over class codes
     halves_, interpolation_ : str
