@@ -1,16 +1,17 @@
-"""One test where there are several labels or several columns: whether what home teaches about a feature has changed.
+"""One test where there are several labels or several columns: whether what a feature says about the labels has changed.
 
 Ten labels, or ten values of a category, are a hundred tests, each of a few rows. Together they ask one question. With
-r_c the residual 1[y = c] − p_c, and d_c the difference of a column's mean at home between label c and the rest, a row's
-share in the answer is
+r_c the residual 1[y = c] − p_c, and d_c the difference of a column's mean between label c and the rest, a row's share
+in the answer is
 
     u = Σ_columns Σ_labels  d_c · (x − what named columns explain) · r_c
 
-that is, the scores of `contrasts`, weighed by what was true at home. If nothing changed its mean is the same on both
-sides. If something did, this direction sees it, or that of the other environment does, which is tested too: a change
-that is at right angles to both would leave them equal. At home one half of the rows is weighed by what the other half
-says: a row's own part in d would look like a lesson. (Leaving out only the row itself is no way out: where there is
-nothing to learn, d is then small and away from the row, and the score far too sure of itself.)
+that is, the scores of `contrasts`, weighed by what the feature says about the labels. If nothing changed its mean is
+the same on both sides. If something did, this direction sees it, or that of the other environment does, which is tested
+too: a change at right angles to both would leave them equal.
+
+Every second row of the judged environment is spent on d, and only the others are compared. d is then known before the
+test. Learned from the judge's own rows it would go along with the judge's errors, and stable columns would be named.
 """
 
 from __future__ import annotations
@@ -50,23 +51,6 @@ class PairScores:
     by_label: dict[int, Scores]  # each of n_columns + 1
 
 
-@dataclass(frozen=True, eq=False)
-class Lesson:
-    """What home says about every column and one label; the last column, log-odds, speaks for itself."""
-
-    difference: Floats  # (n_columns + 1,) mean with the label − mean without it
-    by_half: Floats  # (2, n_columns + 1) the same in each half of the rows
-    half: NDArray[np.intp]  # (n_rows,) which half a row is in
-
-    def weights(self, members: Sequence[int]) -> Floats:
-        """Return d, of shape (n_members,)."""
-        return self.difference[list(members)]
-
-    def of_the_other_half(self, members: Sequence[int]) -> Floats:
-        """Return d as the half that a row is not in says it, of shape (n_rows, n_members)."""
-        return self.by_half[1 - self.half][:, list(members)]
-
-
 def score_pair(sides: Sides, groups: Sequence[Sequence[int]], beside: Sequence[Sequence[int]] = ()) -> PairScores:
     """Test every column, the judge's log-odds, and every group.
 
@@ -76,8 +60,8 @@ def score_pair(sides: Sides, groups: Sequence[Sequence[int]], beside: Sequence[S
     """
     last = next(iter(sides.values()))[0].values.shape[1] - 1
     if matched := [members for members in beside if list(members) != [last]]:
-        lessons = {label: learn(home) for label, (home, _) in sides.items()}
-        sides = match_sides(sides, matched, {label: part.difference for label, part in lessons.items()})
+        everything = {label: differences(home) for label, (home, _) in sides.items()}
+        sides = match_sides(sides, matched, everything)
     few = len(sides) == 1
     named = list(dict.fromkeys(members[0] for members in beside if members[0] == last or (few and len(members) == 1)))
     fitted = {label: (fit_side(home, named), fit_side(away, named)) for label, (home, away) in sides.items()}
@@ -88,7 +72,7 @@ def score_pair(sides: Sides, groups: Sequence[Sequence[int]], beside: Sequence[S
     else:
         alone, pooled = [], [*((column,) for column in range(len(first.statistic))), *groups]
     usable = [_usable(members, sides, by_label) for members in pooled]
-    together = _pool(sides, fitted, usable)
+    together = _pool(sides, named, usable)
     parts = [*alone, together]
     return PairScores(
         np.concatenate([part.statistic for part in parts]),
@@ -106,9 +90,10 @@ def permute_pair(
     if len(sides) == 1 and not groups:
         return permuted_statistics(*first, n_permutations, generator)
     n_columns = first[0].values.shape[1]
+    sides, lessons = split_away(sides)
+    first = next(iter(sides.values()))
     moves = exchanges(*first, n_permutations, generator)
     fitted = {label: (fit_side(home, ()), fit_side(away, ())) for label, (home, away) in sides.items()}
-    lessons = {label: learn(home) for label, (home, _) in sides.items()}
     pooled: list[Sequence[int]] = [*((column,) for column in range(n_columns)), *groups]
     drawn, size = [], max(1, CHUNK // len(moves))
     for start in range(0, len(pooled), size):
@@ -125,25 +110,37 @@ def permute_pair(
     return np.hstack(drawn)
 
 
-def learn(home: Side) -> Lesson:
-    """Return what home says about every column and the side's label."""
-    half = np.zeros(len(home.labels), dtype=np.intp)
-    for label in np.unique(home.labels):  # every second row of each label
-        rows = np.flatnonzero(home.labels == label)
-        half[rows] = np.arange(len(rows)) % 2
-    by_half = np.stack([_difference(home, half == number) for number in range(2)])
-    return Lesson(_difference(home, np.ones(len(half), dtype=bool)), by_half, half)
+def split_away(sides: Sides) -> tuple[dict[int, tuple[Side, Side]], dict[int, Floats]]:
+    """Return the sides with every second row of away, and what the other rows say about each label."""
+    _, away = next(iter(sides.values()))
+    taught = np.zeros(len(away.labels), dtype=bool)
+    for label in np.unique(away.labels):
+        taught[np.flatnonzero(away.labels == label)[1::2]] = True
+    kept = np.flatnonzero(~taught)
+    weights = away.weights[kept].copy()
+    for label in np.unique(away.labels):
+        inside = away.labels[kept] == label
+        weights[inside] *= away.weights[away.labels == label].sum() / weights[inside].sum()
+    lessons = {label: differences(side, np.flatnonzero(taught)) for label, (_, side) in sides.items()}
+    return {label: (home, _take(side, kept, weights)) for label, (home, side) in sides.items()}, lessons
 
 
-def _difference(home: Side, kept: NDArray[np.bool_]) -> Floats:
-    """Return every column's mean with the label minus its mean without it."""
-    means = [
-        np.asarray(home.values[np.flatnonzero(kept & (home.is_label == value))].mean(axis=0)).ravel()
-        for value in (1.0, 0.0)
-    ]
-    difference = means[0] - means[1]
+def differences(side: Side, rows: NDArray[np.intp] | None = None) -> Floats:
+    """Return every column's mean with the side's label minus its mean without it; 0 where either has no rows."""
+    rows = np.arange(len(side.labels)) if rows is None else rows
+    parts = [side.values[rows[side.is_label[rows] == value]] for value in (1.0, 0.0)]
+    if not all(part.shape[0] for part in parts):
+        return np.zeros(side.values.shape[1])
+    difference: Floats = np.subtract(*(np.asarray(part.mean(axis=0)).ravel() for part in parts))
     difference[-1] = 1.0  # log-odds are their own direction
     return difference
+
+
+def _take(side: Side, rows: NDArray[np.intp], weights: Floats) -> Side:
+    """Return some rows of a side."""
+    folds = None if side.fold_log_odds is None else side.fold_log_odds[:, rows]
+    log_odds, is_label = side.log_odds[rows], side.is_label[rows]
+    return Side(side.values[rows], side.labels[rows], is_label, log_odds, weights, side.varies, folds)
 
 
 def _usable(members: Sequence[int], sides: Sides, by_label: Mapping[int, Scores]) -> list[int]:
@@ -153,12 +150,14 @@ def _usable(members: Sequence[int], sides: Sides, by_label: Mapping[int, Scores]
     return [column for column in members if home.varies[column] and away.varies[column] and not determined[column]]
 
 
-def _pool(
-    sides: Sides, fitted: Mapping[int, tuple[FittedSide, FittedSide]], features: Sequence[Sequence[int]]
-) -> Scores:
+def _pool(sides: Sides, named: Sequence[int], features: Sequence[Sequence[int]]) -> Scores:
     """Return one test for each feature; NaN for those without columns."""
+    if not features:
+        nothing = np.zeros(0)
+        return Scores(nothing, nothing, nothing, nothing.astype(bool))
+    sides, lessons = split_away(sides)
     home, away = next(iter(sides.values()))
-    lessons = {label: learn(side) for label, (side, _) in sides.items()}
+    fitted = {label: (fit_side(home, named), fit_side(away, named)) for label, (home, away) in sides.items()}
     n_folds = next(iter(fitted.values()))[1].fold_scores.shape[0]
     difference, variance_home, variance_away = np.zeros((3, len(features)))
     fold_scores = np.zeros((n_folds, len(features)))
@@ -175,7 +174,7 @@ def _pool(
         difference[number] = scores[1] - scores[0]
         variance_home[number], variance_away[number] = variances
         for label in sides:
-            fold_scores[:, number] += fitted[label][1].fold_scores[:, list(members)] @ lessons[label].weights(members)
+            fold_scores[:, number] += fitted[label][1].fold_scores[:, list(members)] @ lessons[label][list(members)]
     usable = np.array([bool(members) for members in features], dtype=bool)
     sizes = len(home.weights), len(away.weights)
     return welch(difference, variance_home, variance_away, fold_scores, sizes, usable, ~usable)
@@ -184,23 +183,20 @@ def _pool(
 def _rows(
     sides: Sides,
     fitted: Mapping[int, tuple[FittedSide, FittedSide]],
-    lessons: Mapping[int, Lesson],
+    lessons: Mapping[int, Floats],
     members: Sequence[int],
     place: int,
 ) -> tuple[Floats, Floats]:
     """Return u of every row of home (place 0) or away (1), and its variance if the judge is right."""
-    total, mean, mean_square = 0.0, 0.0, 0.0
+    total, mean, mean_square = np.zeros((3, len(next(iter(sides.values()))[place].weights)))
     for label, pair in sides.items():
         side, fit = pair[place], fitted[label][place]
         values = dense_columns(side.values, members)
         beside = values - fit.design @ fit.projection[:, list(members)]
-        if place == 0:
-            pull = (beside * lessons[label].of_the_other_half(members)).sum(axis=1)
-        else:
-            pull = beside @ lessons[label].weights(members)
+        pull = beside @ lessons[label][list(members)]
         p = side.is_label - fit.residuals
         total, mean, mean_square = total + pull * fit.residuals, mean + p * pull, mean_square + p * pull**2
-    return np.asarray(total), np.asarray(np.maximum(mean_square - np.square(mean), 0.0))
+    return total, np.asarray(np.maximum(mean_square - mean**2, 0.0))
 
 
 def _between(side: Side, rows: Floats) -> float:
@@ -233,8 +229,3 @@ def simes(p_values: Floats) -> Floats:
     scaled = np.where(np.isfinite(ordered), ordered * n_tests / ranks, np.inf)
     best = np.minimum(scaled.min(axis=0, initial=np.inf), 1.0)
     return np.where(n_tests > 0, best, np.nan)
-
-
-def only_finite(values: NDArray[np.float64]) -> Floats:
-    """Return the values that are numbers."""
-    return np.asarray(values[np.isfinite(values)])
