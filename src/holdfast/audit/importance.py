@@ -64,6 +64,7 @@ def relied_on(
     *,
     features: Sequence[str] | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
+    words: Mapping[str, Sequence[str]] | None = None,
     n_repeats: int = 5,
     max_features: int = 100,
     min_count: int = 10,
@@ -82,6 +83,8 @@ def relied_on(
         Which columns or words to try; by default every column, or the most frequent words.
     groups : mapping of str to sequence of str, optional
         Columns of a table that are one feature and are shuffled together; with them, `features` may be theirs.
+    words : mapping of str to sequence of str, optional
+        Words to take out of a frame's text columns, by column; each becomes the feature `column: word`.
     n_repeats : int
     max_features : int
         Words to try when none are given.
@@ -100,6 +103,7 @@ def relied_on(
     else:
         generator = Seeding(random_state).generator("shuffles")
         tried = _shuffled_columns(X, features, groups or {}, n_repeats, generator)
+        tried += [part for column, chosen in (words or {}).items() for part in _words_of_column(X, column, chosen)]
     falls, changed = np.zeros((2, len(tried), len(estimators)))
     for row, (_, rows, versions) in enumerate(tried):
         for column, (estimator, old) in enumerate(zip(estimators.values(), before, strict=True)):
@@ -161,6 +165,25 @@ def _without_words(texts: list[str], words: Sequence[str] | None, max_features: 
     if not tried:
         raise FeaturesError("none of the words occurs in X.")
     return tried
+
+
+def _words_of_column(X: Any, column: str, words: Sequence[str]) -> list[Tried]:
+    """Return each word of a text column with the rows that have it, and those rows without it."""
+    texts = [str(text) for text in nw.from_native(X, eager_only=True)[column].to_list()]
+    split = [set(split_words(text)) for text in texts]
+    tried: list[Tried] = []
+    for word in dict.fromkeys(str(word).lower() for word in words):
+        rows = np.array([row for row, found in enumerate(split) if word in found], dtype=np.intp)
+        if len(rows):
+            cut = [_cut_word(texts[row], word) for row in rows]
+            tried.append((f"{column}: {word}", rows, [partial(_replaced, X, column, rows, cut)]))
+    return tried
+
+
+def _replaced(X: Any, column: str, rows: NDArray[np.intp], texts: list[str]) -> Any:
+    """Return some rows of a frame with other texts."""
+    frame = nw.from_native(X, eager_only=True)[rows.tolist()]
+    return frame.with_columns(nw.new_series(column, texts, backend=frame.implementation)).to_native()
 
 
 def _cut_word(text: str, word: str) -> str:

@@ -45,10 +45,10 @@ class Finding:
             f"{self.judge}'s model gets right and {self.mistaken_soft:+.2f} among those it gets wrong"
         )
         if self.named:
-            return f"{start} ({self.home_mistaken_soft:+.2f} if nothing had changed; q = {_q(self.q_value)})."
+            return f"{start} ({self.home_mistaken_soft:+.2f} if nothing had changed; q {_q(self.q_value)})."
         if self.explained_by is not None:
             return f"{start}, which `{self.explained_by}` explains."
-        return f"{start}: no evidence of a change (q = {_q(self.q_value)})."
+        return f"{start}: no evidence of a change (q {_q(self.q_value)})."
 
     @property
     def flips(self) -> bool:
@@ -129,7 +129,7 @@ class Audit:
             smallest = min((finding.q_value for finding in self.findings), default=1.0)
             lines.append(
                 "No evidence that anything changes between the environments: "
-                f"none of {self.n_tests} features is a discovery at level {self.level:g} (smallest q = {_q(smallest)})"
+                f"none of {self.n_tests} features is a discovery at level {self.level:g} (smallest q {_q(smallest)})"
                 ". With so many rows, a change of correlation among mistaken rows below about "
                 f"{min(partition.detectable for partition in tested):.2f} would not be seen."
             )
@@ -162,5 +162,5 @@ def sort_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def _q(value: float) -> str:
-    """Write a q value."""
-    return "unknown" if value != value else "<0.001" if value < 0.001 else f"{value:.3f}"
+    """Write a q value, with its sign."""
+    return "unknown" if value != value else "< 0.001" if value < 0.001 else f"= {value:.3f}"

@@ -94,7 +94,7 @@ def audit(
             models[_name(baseline, source)] = TableClassifier.load(baseline)
     with showing_stages(f"auditing {len(rows.y):,} rows"):
         found = audit_rows(rows, level=level, seed=seed, jobs=jobs)
-        reliance = reliance_of(models, rows, seed=seed) if models else None
+        reliance = reliance_of(models, rows, seed=seed, audit=found) if models else None
     if out is not None:
         _write(out, found, reliance, file)
     result = _result(found, reliance, rows, out)
@@ -198,7 +198,7 @@ def _relied_on(found: Audit, reliance: Reliance) -> dict[str, Any]:
     """Return the classifiers' accuracies, and how much they fall when each column is shuffled."""
     from holdfast.cli.audited import source_column
 
-    named = {source_column(feature, reliance.features) for feature in found.named}
+    named = {source_column(feature, reliance.features) for feature in found.named} | set(found.named)
     return {
         "accuracies": dict(zip(reliance.estimators, reliance.accuracies.tolist(), strict=True)),
         "n_rows": int(reliance.n_rows.max()),

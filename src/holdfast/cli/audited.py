@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MIN_COUNT = 10  # rows that a level or word needs
 MIN_ROWS = 5  # smaller environments are merged, as in PIClassifier
 N_FOLDS = 20
+MOST_WORDS = 20  # of a text column that are taken out
 MOST_RELIED_ROWS = 20_000  # enough to see what a classifier relies on
 
 
@@ -123,8 +124,13 @@ def _encode_words(features: pd.DataFrame, text: str) -> Columns:
         ) from problem
 
 
-def reliance_of(classifiers: Mapping[str, TableClassifier], rows: Rows, *, seed: int) -> Reliance:
-    """Say how much each classifier's accuracy falls when a column is shuffled."""
+def reliance_of(
+    classifiers: Mapping[str, TableClassifier], rows: Rows, *, seed: int, audit: Audit | None = None
+) -> Reliance:
+    """Say how much each classifier's accuracy falls when a column is shuffled, or a word taken out.
+
+    Words are those that the audit names or explains, and the most frequent ones.
+    """
     for fitted in classifiers.values():
         if fitted.roles.schema.columns != rows.schema.columns:
             raise ParameterError(
@@ -135,7 +141,19 @@ def reliance_of(classifiers: Mapping[str, TableClassifier], rows: Rows, *, seed:
     if len(chosen) > MOST_RELIED_ROWS:
         chosen = np.sort(Seeding(seed).generator("relied on").permutation(chosen)[:MOST_RELIED_ROWS])
     pipelines = {name: fitted.pipeline for name, fitted in classifiers.items()}
-    return relied_on(pipelines, rows.features.iloc[chosen], rows.y[chosen], random_state=seed)
+    features = rows.features.iloc[chosen]
+    words = {text: _words_to_try(features, text, audit) for text in rows.schema.names("text")}
+    return relied_on(pipelines, features, rows.y[chosen], words=words, random_state=seed)
+
+
+def _words_to_try(features: pd.DataFrame, text: str, audit: Audit | None) -> list[str]:
+    """Return the words of a text column that the audit found, then the most frequent ones."""
+    told = [f for f in audit.findings if f.named or f.explained_by is not None] if audit is not None else []
+    found = [f.feature.removeprefix(f"{text}: ") for f in told if f.feature.startswith(f"{text}: ")]
+    words = encode_texts(features[text].tolist(), n_words=(1, 1), min_count=1)
+    order = np.argsort(-np.asarray(words.values.sum(axis=0)).ravel(), kind="stable")
+    frequent = [words.names[column] for column in order[:MOST_WORDS]]
+    return list(dict.fromkeys([*(word for word in found if " " not in word), *frequent]))[:MOST_WORDS]
 
 
 def source_column(feature: str, columns: Sequence[str]) -> str | None:

@@ -85,7 +85,7 @@ def _story(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, job
         _refuse(options, f"{folder} holds runs")
         return story_of_runs(folder)
     from holdfast.checkpoints import load, read_manifest
-    from holdfast.cli.audited import read_rows_of_model
+    from holdfast.cli.audited import read_rows_of_model, reliance_of
     from holdfast.cli.table_classifier import TableClassifier
     from holdfast.datasets.tables import Table
 
@@ -97,17 +97,21 @@ def _story(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, job
     folders = [*options["--compare"], folder]
     classifiers = [TableClassifier.load(path) for path in folders]
     attributes = options["--attribute"]
-    rows = comparison = None
+    rows = comparison = reliance = None
     if options["--table"] is not None:
         rows = read_rows_of_model(Table(options["--table"]), classifiers[-1], environments=(), attributes=attributes)
     if options["--test"] is not None:
         named = dict(zip(short_names(folders, classifiers), classifiers, strict=True))
         comparison = compare_saved(named, options["--test"], attributes=attributes)
+        if len({fitted.roles.schema.columns for fitted in classifiers}) == 1:
+            test = read_rows_of_model(Table(options["--test"]), classifiers[-1], environments=(), attributes=())
+            reliance = reliance_of(named, test, seed=seed)
     return story_of_table(
         classifiers[-1],
         title=f"{classifiers[-1].names.get('method', 'Classifier')} in {folder.resolve().name}",
         rows=rows,
         comparison=comparison,
+        reliance=reliance,
         audit=audit,
         settings={name.removeprefix("--"): value for name, value in options.items() if isinstance(value, Path)},
         seed=seed,

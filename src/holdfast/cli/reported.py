@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.exceptions import ParameterError, SavedModelError
 
 if TYPE_CHECKING:
+    from holdfast.audit import Reliance
     from holdfast.cli.audited import Rows
     from holdfast.cli.table_classifier import TableClassifier
     from holdfast.reports import Dots, Story
@@ -52,6 +53,7 @@ def story_of_table(
     title: str,
     rows: Rows | None = None,
     comparison: Dots | None = None,
+    reliance: Reliance | None = None,
     audit: bool = True,
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -78,6 +80,7 @@ def story_of_table(
         training=training,
         comparison=comparison,
         audit=found,
+        reliance=reliance,
         settings=told,
         warnings=warnings,
     )

@@ -65,6 +65,23 @@ def test_columns_of_a_group_are_shuffled_together() -> None:
         relied_on({"f": Compares()}, X, labels, groups={"both": ["x0", "x7"]})
 
 
+@pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
+def test_words_of_a_text_column_are_taken_out(library: object) -> None:
+    """In a table with a text column its words are features beside the columns; words that no row has are left out."""
+
+    class Reads(FollowsColumn):
+        def predict(self, X: object) -> np.ndarray:
+            return np.array(["good" in text for text in list(X["note"])]).astype(int)
+
+    labels = ROWS[:, 0]
+    frame = library.DataFrame({"note": ["good ale" if y else "an ale" for y in labels], "age": ROWS[:, 1].tolist()})
+    found = relied_on({"f": Reads()}, frame, labels, words={"note": ["Good", "ale", "stout"]})
+    falls = dict(zip(found.features, found.falls[:, 0].tolist(), strict=True))
+    assert set(falls) == {"note", "age", "note: good", "note: ale"}
+    assert (falls["note: good"], falls["note: ale"], falls["age"]) == (0.5, 0.0, 0.0)
+    assert dict(zip(found.features, found.n_rows.tolist(), strict=True))["note: good"] == 100
+
+
 def test_data_are_left_alone() -> None:
     """Shuffling works on copies."""
     X = ROWS.copy()
