@@ -104,7 +104,9 @@ def name_features(
     family_p = _family_p(families, p_values)
     family_q = adjusted(family_p, correction)
     threshold = float(max(family_p[family_q <= level], default=0.0))
-    named, explained_by = _name(sides, groups, families, scores, p_values, null, threshold)
+    # Beside a named feature any other may be stable after all: Holm's first step, not the one all reached together.
+    again = min(threshold, level / max(int(np.isfinite(family_q).sum()), 1)) if correction == "holm" else threshold
+    named, explained_by = _name(sides, groups, families, scores, p_values, null, threshold, again)
     label_p = {
         pair: {label: _p_values(part.statistic, part.p_values, null) for label, part in score.by_label.items()}
         for pair, score in scores.items()
@@ -179,6 +181,7 @@ def _name(
     p_values: Mapping[Pair, Floats],
     null: PermutationNull,
     threshold: float,
+    again: float,
 ) -> tuple[list[int], dict[int, int]]:
     """Name the strongest discovery, fit it on all sides, test the others again, and so on."""
     named: list[int] = []
@@ -190,8 +193,8 @@ def _name(
 
     def refit(known: Sequence[Sequence[int]]) -> tuple[dict[Pair, PairScores], dict[Pair, Floats]]:
         """Return the tests beside some features."""
-        again = {pair: score_pair(part, groups, known) for pair, part in sides.items()}
-        return again, {pair: _p_values(part.statistic, part.p_values, null) for pair, part in again.items()}
+        tests = {pair: score_pair(part, groups, known) for pair, part in sides.items()}
+        return tests, {pair: _p_values(part.statistic, part.p_values, null) for pair, part in tests.items()}
 
     while still and len(named) < MOST_NAMED:
         strongest = max(still, key=lambda feature: (feature != log_odds, _strength(current, feature)))
@@ -206,7 +209,7 @@ def _name(
         current, current_p = refit(beside)
         named.append(strongest)
         # Fitting a named feature may explain others. It may not add any: beside it even a stable one need not stay put.
-        left = (_discovered(families, current_p, threshold) & discovered) - set(named)
+        left = (_discovered(families, current_p, again) & discovered) - set(named)
         for feature in discovered - left - set(named):
             explained_by.setdefault(feature, strongest)
         for feature in left:
