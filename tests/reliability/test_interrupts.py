@@ -272,10 +272,11 @@ def test_ctrl_c_twenty_times_during_sweep(experiment, memory_folder, part):
 
 
 @pytest.mark.slow
-def test_ctrl_c_ten_times_during_reproduce(memory_folder):
-    """The same."""
+@pytest.mark.parametrize("part", range(2))
+def test_ctrl_c_ten_times_during_reproduce(memory_folder, part):
+    """Two times five: the same."""
     reproduce = ("reproduce", "table2", "--quick", "--out", memory_folder / "reproduce")
-    assert interrupt_until_done(reproduce, memory_folder / "reproduce.log", 2, 10, 4) == (10, 0)
+    assert interrupt_until_done(reproduce, memory_folder / "reproduce.log", 2, 5, 40 + part) == (5, 0)
 
 
 @pytest.mark.slow
@@ -292,12 +293,12 @@ def test_ctrl_c_in_real_processes(table, experiment, memory_folder):
         command = [sys.executable, "-c", "from holdfast.cli import main; main()", *map(str, commands[attempt % 3])]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                    start_new_session=True)  # fmt: skip
-        time.sleep(rng.uniform(1, 20))
+        time.sleep(rng.uniform(0.5, 8))
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
             code, said = process.wait(timeout=120), process.stderr.read().splitlines()
-            # While Python itself starts, the signal ends it; a shell says 130 for that, too.
-            assert code == -signal.SIGINT or (code, said[-1]) == (130, "interrupted"), said
+            # While Python itself starts, the signal ends it; a shell says 130 for that, too. What has ended is done.
+            assert code in (0, -signal.SIGINT) or (code, said[-1]) == (130, "interrupted"), said
         wait_until_gone(process.pid)
         process.stderr.close()
         shutil.rmtree(memory_folder / "forest", ignore_errors=True)
