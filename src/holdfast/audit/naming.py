@@ -105,9 +105,8 @@ def name_features(
     family_q = adjusted(family_p, correction)
     threshold = float(max(family_p[family_q <= level], default=0.0))
     # Beside a named feature any other may be stable after all: Holm's first step, not the one all reached together.
-    strict = level / max(int(np.isfinite(family_q).sum()), 1)
-    again = min(threshold, strict) if correction == "holm" else threshold
-    named, explained_by = _name(sides, groups, families, scores, p_values, null, threshold, again, strict)
+    again = min(threshold, level / max(int(np.isfinite(family_q).sum()), 1)) if correction == "holm" else threshold
+    named, explained_by = _name(sides, groups, families, scores, p_values, null, threshold, again)
     label_p = {
         pair: {label: _p_values(part.statistic, part.p_values, null) for label, part in score.by_label.items()}
         for pair, score in scores.items()
@@ -183,7 +182,6 @@ def _name(
     null: PermutationNull,
     threshold: float,
     again: float,
-    strict: float,
 ) -> tuple[list[int], dict[int, int]]:
     """Name the strongest discovery, fit it on all sides, test the others again, and so on."""
     named: list[int] = []
@@ -201,10 +199,11 @@ def _name(
     while still and len(named) < MOST_NAMED:
         strongest = max(still, key=lambda feature: (feature != log_odds, _strength(current, feature)))
         if log_odds in still and strongest != log_odds:
-            # A feature is to blame only for what it shows beside a judge that is less sure of everything.
+            # Either may explain the other: the better answer leaves less of the other one.
             family = next(members for members in families if strongest in members)
-            p_beside = _family_p([family], refit([*beside, [log_odds]])[1])[0]
-            if p_beside > strict:
+            p_feature = _family_p([family], refit([*beside, [log_odds]])[1])[0]
+            p_log_odds = _family_p([(log_odds,)], refit([*beside, _behind(strongest, groups, log_odds)])[1])[0]
+            if p_log_odds < p_feature:
                 strongest = log_odds
         beside.append(_behind(strongest, groups, log_odds))
         current, current_p = refit(beside)
