@@ -185,12 +185,9 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
             return self._fit_alone(training, seeding, validation)
         estimator = self._base_estimator(training.X)
         # Before any work: an estimator that no solver fits is refused now, not after stage 1.
-        if self.interpolation_ == "worst_case":
-            self.solver_ = choose_solver(estimator, self.solver)
-        if self.objective == "chance" and (self.interpolation_, getattr(self, "solver_", "")) != (
-            "worst_case",
-            "gradient",
-        ):
+        worst_case = self.interpolation_ == "worst_case"
+        self.solver_ = choose_solver(estimator, self.solver) if worst_case else "invariant"
+        if self.objective == "chance" and self.solver_ != "gradient":
             raise ParameterError("objective='chance' is for networks. Use a NeuralClassifier, or leave it out.")
         if self.objective == "chance" and self.rounds > 1:
             raise ParameterError("objective='chance' takes the halves of one round. Set rounds to 1.")

@@ -107,7 +107,7 @@ def find_step(
     elif best.knows < known or best.gain < HELPFUL:
         verdict = "identical" if difference < ALIKE else "undecided"
     else:
-        size, after, alike = _search(problem, best, difference, chance - float(before.mean()), history)
+        size, after, alike = _search(problem, best, difference, before, history)
         verdict = "moved" if alike else "nothing stable"
     pooled_weight, judge_weights = problem.raw_weights(size, best)
     moved = _moved(evidence.pooled, evidence.judges, pooled_weight, judge_weights)
@@ -130,19 +130,19 @@ def find_step(
 
 
 def _search(
-    problem: _Problem, direction: _Direction, difference: float, skill: float, history: list[dict[str, Any]]
+    problem: _Problem, direction: _Direction, difference: float, before: Array, history: list[dict[str, Any]]
 ) -> tuple[float, Array, bool]:
     """Return the step, the environments' risks there, and whether they may be the same."""
     target = difference / (1.0 + difference**2)  # what the shrunken way leaves, in standard errors
+    chance = np.log(problem.n_classes)
 
     def at(size: float) -> tuple[float, float, Array]:
         risks, errors = problem.risks(problem.pooled + size * direction.scores)
-        left = float((np.log(problem.n_classes) - risks.mean()) / skill)
+        left = float((chance - risks.mean()) / (chance - before.mean()))
         history.append({"step": size, "group_risks": risks.tolist(), "skill": left})
         return _standard_errors(direction.contrast, risks, errors), left, risks
 
-    apart, _, risks = at(0.0)
-    del history[-1]
+    apart, risks = difference, before
     too_small, too_large = 0.0, LARGEST_STEP
     for size in np.arange(STRIDE, LARGEST_STEP + STRIDE, STRIDE):
         there, left, risks_there = at(float(size))
