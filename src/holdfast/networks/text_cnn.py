@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from holdfast.exceptions import FeaturesError, ParameterError
@@ -70,19 +72,55 @@ class TextCNN(Network):
 
     def features(self, inputs: Tensor) -> Tensor:
         """Return the strongest answer of each filter, (n_rows, n_filters * n_widths)."""
-        # A window starts at each token; a text without tokens has one, of zeros. Only windows that are there are
-        # multiplied: texts are several times shorter than the longest of their batch.
-        present = inputs != _PADDING
-        present[:, 0] = True
-        lengths = present.sum(dim=1).tolist()
-        words = self.dropout(self.embedding(F.pad(inputs, (0, max(self.widths) - 1), value=_PADDING)))
-        windows = words.unfold(1, max(self.widths), 1)[present]  # (n_windows, dimension, widest)
+        # A window starts at each token; a text without tokens has one, of zeros. Only words and windows that are there
+        # are dropped and multiplied: texts are several times shorter than the longest of their batch.
+        lengths = (inputs != _PADDING).sum(dim=1).clamp(min=1)
+        present = torch.arange(inputs.shape[1], device=inputs.device) < lengths.unsqueeze(1)
+        words = F.pad(self.dropout(self.embedding(inputs[present])), (0, 0, 0, 1))  # the last is what follows a text
+        ends = lengths.cumsum(0).repeat_interleave(lengths)  # of each word's text
+        places = torch.arange(len(ends), device=inputs.device).unsqueeze(1) + torch.arange(max(self.widths)).to(ends)
+        windows = words[places.where(places < ends.unsqueeze(1), len(ends))].flatten(1)
         strongest = []
         for width, convolution in zip(self.widths, self.convolutions, strict=True):
             weight, bias = cast("nn.Conv1d", convolution).weight, cast("nn.Conv1d", convolution).bias
-            answers = F.linear(windows[:, :, :width].flatten(1), weight.flatten(1), bias)  # (n_windows, n_filters)
-            strongest.append(torch.stack([part.amax(dim=0) for part in answers.split(lengths)]))
+            by_word = weight.transpose(1, 2).flatten(1)  # (n_filters, width * dimension)
+            seen = windows[:, : width * words.shape[1]]
+            answers = _StrongestAnswers.apply(seen, by_word, lengths.tolist())  # type: ignore[no-untyped-call]
+            strongest.append(answers + bias)
         return self.dropout(F.relu(torch.cat(strongest, dim=1)))  # type: ignore[no-any-return]
+
+
+class _StrongestAnswers(torch.autograd.Function):
+    """Each filter's largest answer to the windows of each text.
+
+    One window of a text has the whole of a filter's gradient. So the way back sums over n_texts windows for each
+    filter, where differentiating the product and the maximum would multiply all windows, most of them by zero.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, windows: Tensor, weight: Tensor, lengths: list[int]) -> Tensor:
+        answers = (windows @ weight.t()).split(lengths)  # of (n_windows, n_filters) for each text
+        if not any(ctx.needs_input_grad):
+            return torch.stack([part.amax(dim=0) for part in answers])
+        best = [part.max(dim=0) for part in answers]
+        starts = itertools.accumulate(lengths[:-1], initial=0)
+        which = torch.stack([part.indices + start for part, start in zip(best, starts, strict=True)])
+        ctx.save_for_backward(windows, weight, which)
+        return torch.stack([part.values for part in best])  # (n_texts, n_filters)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None]:
+        windows, weight, which = ctx.saved_tensors
+        gradient = gradient.to(windows.dtype)
+        of_weight = F.embedding_bag(
+            which.t().contiguous(), windows.contiguous(), mode="sum", per_sample_weights=gradient.t().contiguous()
+        )
+        of_windows = None
+        if ctx.needs_input_grad[0]:  # word vectors that are learned
+            chosen = gradient.new_zeros(len(windows), len(weight)).scatter_(0, which, gradient)
+            of_windows = chosen @ weight
+        return of_windows, of_weight, None
 
 
 def _embedding(vectors: Tensor | None, n_tokens: int, dimension: int) -> nn.Embedding:

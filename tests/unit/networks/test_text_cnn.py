@@ -61,19 +61,25 @@ def test_one_filter_by_hand():
     assert network.features(torch.tensor([[3, 2, 4]])).item() == 0.0
 
 
-def test_its_answers_are_those_of_convolutions_over_padded_texts():
-    """Skipping the windows of padding changes nothing: filters slide over each text by itself."""
+def test_its_answers_and_gradients_are_those_of_convolutions_over_padded_texts():
+    """Skipping the windows of padding, and those that no filter chose on the way back, changes nothing."""
     torch.manual_seed(0)
     network = make(widths=(2, 3), n_filters=7, dimension=4).eval()
     texts = torch.tensor([[3, 4, 5, 6, 7], [8, 9, 0, 0, 0], [0, 0, 0, 0, 0]])
+    expected = []
     for row, length in enumerate((5, 2, 1)):
         words = network.embedding(torch.nn.functional.pad(texts[row : row + 1, :length], (0, 2))).transpose(1, 2)
         found = [
             convolution(words[:, :, : length + width - 1])
             for width, convolution in zip((2, 3), network.convolutions, strict=True)
         ]
-        expected = torch.cat([answers.amax(2) for answers in found], dim=1).relu()
-        torch.testing.assert_close(network.features(texts)[row : row + 1], expected)
+        expected.append(torch.cat([answers.amax(2) for answers in found], dim=1).relu())
+    parameters = [network.embedding.weight, *network.convolutions.parameters()]
+    outcomes = {}
+    for name, features in (("network", network.features(texts)), ("convolutions", torch.cat(expected))):
+        loss = (features * torch.arange(1.0, 15.0)).sum()
+        outcomes[name] = [features, *torch.autograd.grad(loss, parameters)]
+    torch.testing.assert_close(outcomes["network"], outcomes["convolutions"])
 
 
 def test_bad_options_are_refused():
