@@ -21,7 +21,8 @@ from holdfast.experiments.targets.summaries import records_of, setting_values, s
 
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
 PENALTY_WEIGHTS = (1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4)
-EXPLAINED = 0  # test review whose words are taken out
+# A quarter of the filters, a larger step, at most 12 epochs: as the authors train, the 45 pairs take half a day.
+SMALLER = {"estimator_options": {"n_filters": 100}, "learning_rate": 1e-3, "max_epochs": 12, "explain": None}
 
 
 def plan_ablation(options: Options) -> Plan:
@@ -30,12 +31,14 @@ def plan_ablation(options: Options) -> Plan:
     if key is None:
         return Plan((), missing)
     values = AGREEMENTS[:3] if options.quick else AGREEMENTS
+    settings = {"explain": None} if options.quick else SMALLER
     runs = [
         PlannedRun(
-            f"{high:.2f} {low:.2f}", make_run(key, "pi", options, seed=seed, dataset_options={"etas": [high, low]})
+            f"{high:.2f} {low:.2f}",
+            make_run(key, "pi", options, seed=seed, dataset_options={"etas": [high, low]}, **settings),
         )
-        for low, high in itertools.combinations(values, 2)
         for seed in range(options.n_seeds)
+        for low, high in itertools.combinations(values, 2)
     ]
     return Plan(tuple(runs), missing)
 
@@ -53,20 +56,20 @@ def report_ablation(options: Options, plan: Plan, read: Reader) -> dict[str, Any
     lows = sorted({low for _, low in pairs})
     rows = [(high, *(pairs[high, low].cell() if (high, low) in pairs else None for low in lows)) for high in highs]
     aspect = plan.runs[0].config.dataset_options["aspect"]
-    note = f"Beer {aspect}; the paper's figure is of aroma. Validation rows are like the training environments."
+    note = (
+        f"Beer {aspect}; the paper's figure is of aroma. Validation rows are like the training environments. Trained "
+        "with 100 filters of each width, a learning rate of 1e-3 and at most 12 evaluations."
+    )
     title = "PI's test accuracy by the agreement in E1 (rows) and E2 (columns)"
     return {"tables": [Table(title, ("E1", *lows), tuple(rows), note, is_map=True)]}
 
 
 def plan_words(options: Options) -> Plan:
-    """Return one run of each method on beer look, with the words of one review taken out."""
+    """Return Table 1's runs on beer look, which take the words of one review out."""
     key, missing = _beer(options, ("beer_look",))
     if key is None:
         return Plan((), missing)
-    runs = [
-        PlannedRun(paper.METHODS[method], make_run(key, method, options, seed=0, explain=EXPLAINED))
-        for method in authors()[key]
-    ]
+    runs = [PlannedRun(paper.METHODS[method], make_run(key, method, options, seed=0)) for method in authors()[key]]
     return Plan(tuple(runs), missing)
 
 
