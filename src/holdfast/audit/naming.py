@@ -95,18 +95,20 @@ def name_features(
     families = _families(columns, n_columns)
     scores = {pair: score_pair(part, groups) for pair, part in sides.items()}
     null = PermutationNull(np.concatenate([score.statistic for score in scores.values()]) if scores else [])
-    welch = _family_p(families, {pair: score.p_values for pair, score in scores.items()})
+    log_odds = n_columns
+    welch = _family_p(families, _both_ways(scores, {pair: part.p_values for pair, part in scores.items()}, log_odds))
     if (adjusted(welch, correction) <= level).any():
         for part in sides.values():
             for size in _chunks(n_permutations, part):
                 null.add(permute_pair(part, groups, size, generator))
-    p_values = {pair: _p_values(score.statistic, score.p_values, null) for pair, score in scores.items()}
+    p_values = _all_p_values(scores, null, log_odds)
     family_p = _family_p(families, p_values)
     family_q = adjusted(family_p, correction)
     threshold = float(max(family_p[family_q <= level], default=0.0))
     # Beside a named feature any other may be stable after all: Holm's first step, not the one all reached together.
-    again = min(threshold, level / max(int(np.isfinite(family_q).sum()), 1)) if correction == "holm" else threshold
-    named, explained_by = _name(sides, groups, families, scores, p_values, null, threshold, again)
+    strict = level / max(int(np.isfinite(family_q).sum()), 1)
+    again = min(threshold, strict) if correction == "holm" else threshold
+    named, explained_by = _name(sides, groups, families, scores, p_values, null, threshold, again, strict)
     label_p = {
         pair: {label: _p_values(part.statistic, part.p_values, null) for label, part in score.by_label.items()}
         for pair, score in scores.items()
@@ -182,6 +184,7 @@ def _name(
     null: PermutationNull,
     threshold: float,
     again: float,
+    strict: float,
 ) -> tuple[list[int], dict[int, int]]:
     """Name the strongest discovery, fit it on all sides, test the others again, and so on."""
     named: list[int] = []
@@ -189,21 +192,24 @@ def _name(
     explained_by: dict[int, int] = {}
     current, current_p = dict(scores), dict(p_values)
     log_odds = families[-1][0]
+    several = any(len(part) > 1 for part in sides.values())
     discovered = still = _discovered(families, current_p, threshold)
 
     def refit(known: Sequence[Sequence[int]]) -> tuple[dict[Pair, PairScores], dict[Pair, Floats]]:
         """Return the tests beside some features."""
         tests = {pair: score_pair(part, groups, known) for pair, part in sides.items()}
-        return tests, {pair: _p_values(part.statistic, part.p_values, null) for pair, part in tests.items()}
+        return tests, _all_p_values(tests, null, log_odds)
 
     while still and len(named) < MOST_NAMED:
         strongest = max(still, key=lambda feature: (feature != log_odds, _strength(current, feature)))
         if log_odds in still and strongest != log_odds:
-            # Either may explain the other: the better answer leaves less of the other one.
+            # Noisier labels weaken everything: beside them a column must still show a change of its own. With several
+            # labels half of the rows are spent on directions; there the better answer is the one that leaves less.
             family = next(members for members in families if strongest in members)
-            p_feature = _family_p([family], refit([*beside, [log_odds]])[1])[0]
-            p_log_odds = _family_p([(log_odds,)], refit([*beside, _behind(strongest, groups, log_odds)])[1])[0]
-            if p_log_odds < p_feature:
+            limit = strict
+            if several:
+                limit = _family_p([(log_odds,)], refit([*beside, _behind(strongest, groups, log_odds)])[1])[0]
+            if _family_p([family], refit([*beside, [log_odds]])[1])[0] > limit:
                 strongest = log_odds
         beside.append(_behind(strongest, groups, log_odds))
         current, current_p = refit(beside)
@@ -247,6 +253,27 @@ def _strength(scores: Mapping[Pair, PairScores], feature: int) -> float:
 def _p_values(statistic: Floats, welch: Floats, null: PermutationNull) -> Floats:
     """Return the larger of Welch's and the permutations' p value; NaN where there is no test."""
     return np.where(np.isfinite(statistic), np.maximum(welch, null.p_values(statistic)), np.nan)
+
+
+def _all_p_values(scores: Mapping[Pair, PairScores], null: PermutationNull, log_odds: int) -> dict[Pair, Floats]:
+    """Return every feature's p value in every pair of environments."""
+    p_values = {pair: _p_values(part.statistic, part.p_values, null) for pair, part in scores.items()}
+    return _both_ways(scores, p_values, log_odds)
+
+
+def _both_ways(scores: Mapping[Pair, PairScores], p_values: Mapping[Pair, Floats], log_odds: int) -> dict[Pair, Floats]:
+    """Give the log-odds the larger p value of both directions, and 1 where they do not change in opposite ones.
+
+    Where labels are noisier in one environment, its judge is not sure enough of the other one, which is too sure of it.
+    A column that changed often shows in one direction only.
+    """
+    result = {pair: p.copy() for pair, p in p_values.items()}
+    for pair, p in result.items():
+        back = pair[::-1]
+        if back in p_values:
+            alike = scores[pair].statistic[log_odds] * scores[back].statistic[log_odds] > 0
+            p[log_odds] = 1.0 if alike else np.maximum(p_values[pair][log_odds], p_values[back][log_odds])
+    return result
 
 
 def _chunks(n_permutations: int, sides: Sides) -> Sequence[int]:
