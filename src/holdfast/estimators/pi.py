@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -224,7 +225,16 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         *,
         attributes: Any = None,
         judge: Any = None,
+        names: Sequence[str] | None = None,
+        groups: Mapping[str, Sequence[str]] | None = None,
         level: float = 0.05,
+        correction: Literal["holm", "yekutieli", "hochberg"] = "holm",
+        n_permutations: int | Literal["auto"] = "auto",
+        n_folds: int = 20,
+        min_group_size: int = 30,
+        min_count: int = 10,
+        n_words: tuple[int, int] = (1, 2),
+        n_jobs: int | None = None,
         random_state: RandomState = 0,
     ) -> Audit:
         """Rank the columns, words or attributes whose correlation with the label changes between environments.
@@ -234,7 +244,8 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         X, y : rows and labels
         environments : labels of shape (n_rows,), optional
             None: the rows are those of `fit`, in the same order.
-        attributes, judge, level, random_state
+        attributes, judge, names, groups, level, correction, n_permutations, n_folds, min_group_size, min_count, \
+n_words, n_jobs, random_state
             As in `holdfast.audit.audit_data`. Pass `judge=model.estimator` to judge with this estimator.
         """
         check_is_fitted(self)
@@ -242,7 +253,22 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
             environments = self._fitted_environments(len(y))
         run = import_module("holdfast.audit").audit_data  # a layer above this one: it is looked up, not imported
         audit: Audit = run(
-            X, y, environments, attributes=attributes, judge=judge, level=level, random_state=random_state
+            X,
+            y,
+            environments,
+            attributes=attributes,
+            judge=judge,
+            names=names,
+            groups=groups,
+            level=level,
+            correction=correction,
+            n_permutations=n_permutations,
+            n_folds=n_folds,
+            min_group_size=min_group_size,
+            min_count=min_count,
+            n_words=n_words,
+            n_jobs=n_jobs,
+            random_state=random_state,
         )
         return audit
 

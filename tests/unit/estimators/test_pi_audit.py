@@ -1,3 +1,5 @@
+from inspect import signature
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,3 +54,15 @@ def test_other_rows_need_environments(model, sites):
         model.audit(X[:100], y[:100])
     with pytest.raises(NotFittedError, match="not fitted yet"):
         PIClassifier().audit(X, y, places)
+
+
+def test_the_method_offers_what_the_function_does(model, sites):
+    """Every setting of the function is one of the method, with the same default; groups are one hypothesis each."""
+    method = dict(signature(PIClassifier.audit).parameters)
+    function = dict(signature(audit_data).parameters)
+    assert set(function) - set(method) == {"probabilities"}  # a classifier has judges
+    for name in set(function) - {"X", "y", "environments", "probabilities"}:
+        assert method[name].default == function[name].default, name
+    X, y, places = sites
+    assert model.audit(X, y, places, groups={"both": ["lesion", "scanner"]}).n_tests == 2
+    assert model.audit(X.to_numpy(), y, places, names=["lesion", "camera"]).named == ("camera",)
