@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import NamedTuple
 
@@ -19,16 +18,6 @@ from numpy.typing import NDArray  # noqa: E402
 # A busy machine is no failure, and a failure must come back on the next run.
 settings.register_profile("holdfast", deadline=None, derandomize=True)
 settings.load_profile("holdfast")
-
-
-@pytest.fixture(autouse=True)
-def _loggers_speak():
-    """Let holdfast's loggers be heard, whatever an earlier test or a library that it called did to logging."""
-    logging.disable(logging.NOTSET)
-    for name in ("holdfast", *logging.root.manager.loggerDict):
-        if name.partition(".")[0] == "holdfast":
-            logger = logging.getLogger(name)
-            logger.disabled, logger.propagate = False, True
 
 
 class TinyEnvironments(NamedTuple):

@@ -100,10 +100,9 @@ for name in sys.argv[1:]:
 
 def test_layers_hold(monkeypatch):
     """Lower layers never import higher ones, and the three stages do not import one another."""
-    from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
-
     root = PACKAGE.parents[1]
     if not (root / "pyproject.toml").exists():
         pytest.skip("the package is installed without its source tree, where the layers are written down")
     monkeypatch.chdir(root)
-    assert lint_imports(no_cache=True) == EXIT_STATUS_SUCCESS
+    # In a process of its own: the linter configures logging, which silences every logger that exists already.
+    run_python("from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))")
