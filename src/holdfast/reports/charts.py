@@ -32,7 +32,8 @@ def draw_curves(figure: Curves, number: int) -> Markup:
         text = f"{tick:g}" if figure.log else write_tick(tick, ticks)
         marks.append(element("text", text, x=LEFT - 8, y=y + 4, text_anchor="end"))
     for tick in _counts(min(xs), max(xs)):
-        marks.append(element("text", f"{tick:g}", x=place(tick, ticks[0])[0], y=BOTTOM + 18, text_anchor="middle"))
+        text = f"{tick:g}" if float(tick).is_integer() else f"{tick:.2g}"
+        marks.append(element("text", text, x=place(tick, ticks[0])[0], y=BOTTOM + 18, text_anchor="middle"))
     marks.append(element("text", figure.x_title, class_="axis", x=WIDTH - 12, y=BOTTOM + 36, text_anchor="end"))
     numbered = sorted(enumerate(figure.lines), key=lambda item: item[1].name == figure.marked)
     for order, line in numbered:  # the marked one last, on top
@@ -125,7 +126,7 @@ def _curve(figure: Curves, line: Line, look: dict[str, object], place: Place) ->
     marks = [element("path", d=path, **look)] if path else []
     for (x, y), spot in zip(points, spots, strict=True):
         if spot is not None:
-            text = f"{shorten(line.name, 90)}, {figure.x_title} {x:g}: {format_cell(y, 4)}"
+            text = f"{shorten(line.name, 90)}, {figure.x_title} {x:.4g}: {format_cell(y, 4)}"
             dot = element("circle", cx=spot[0], cy=spot[1], r=5)
             marks.append(mark(text, dot, class_=f"point {str(look['class_']).split()[1]}"))
     return marks

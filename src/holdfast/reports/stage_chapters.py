@@ -140,12 +140,16 @@ def risks_section(fitted: Any) -> Section | None:
 def risk_curves(fitted: Any) -> tuple[Curves, ...]:
     """Return how the groups' risks went down, as far as the history has them."""
     history = [entry for entry in getattr(fitted, "history_", None) or [] if isinstance(entry, dict)]
+    note = ""
+    if getattr(fitted, "solver_", "") == "invariant":
+        history = _until_chosen(history, fitted.group_risks_)
+        note = "Step 0 is plain ERM; the last step shown is the one that was chosen."
     if not history:
         return ()
     axis = next((name for name in ("iteration", "round", "epoch") if name in history[0]), "step")
     x = tuple(float(entry.get(axis, number)) for number, entry in enumerate(history, start=1))
     names = [group.name for group in getattr(fitted, "groups_", ())]
-    found = [Curves("Risk of every group", axis, "risk", *_group_lines(history, x, names))]
+    found = [Curves("Risk of every group", axis, "risk", *_group_lines(history, x, names), note=note)]
     if not found[0].lines:
         keys = {
             "worst_case_risk": "worst-case risk",
@@ -174,6 +178,12 @@ def _group_lines(history: list[dict[str, Any]], x: tuple[float, ...], names: lis
         return (), ""
     order = sorted(range(len(names)), key=lambda place: (math.isnan(values[place][-1]), -values[place][-1]))
     return tuple(Line(names[place], x, values[place]) for place in order), names[order[0]] if order else ""
+
+
+def _until_chosen(history: list[dict[str, Any]], risks: Any) -> list[dict[str, Any]]:
+    """Return the steps up to the one whose risks are the final ones; a search tries larger ones too."""
+    apart = [float(np.abs(np.subtract(entry["group_risks"], risks)).max()) for entry in history]
+    return history[: int(np.argmin(apart)) + 1] if apart else []
 
 
 def _series(history: list[Any], key: str) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 from holdfast.reports.tables import clean_text
 
 LETTER = 7.0  # mean width of a letter at 12 px, in px
-LONGEST = 34  # letters of a name in a figure; tooltips have more
+LONGEST = 40  # letters of a name in a figure; tooltips have more
 LONGEST_TIP = 160
 N_COLORS = 12  # series colors that the style sheet defines, c0 to c11
 DASHES = ("", "6 3", "2 3", "8 3 2 3")

@@ -184,6 +184,17 @@ def test_the_invariant_interpolation_is_told_as_such():
     assert (risks.x_title, [line.name for line in risks.lines]) == ("step", ["E2", "E1"])
 
 
+def test_the_invariant_interpolations_curves_end_at_the_step_that_was_chosen():
+    """A search tries larger steps too; the curves begin with ERM and end with the final risks."""
+    history = [{"step": step, "group_risks": [0.1 + step, 0.3]} for step in (0.0, 0.1, 0.15, 0.4)]
+    groups = [SimpleNamespace(name="E1"), SimpleNamespace(name="E2")]
+    model = SimpleNamespace(history_=history, groups_=groups, solver_="invariant", group_risks_=np.array([0.25, 0.3]))
+    (risks,) = risk_curves(model)
+    assert risks.lines[0].x == (0.0, 0.1, 0.15)
+    assert {line.name: line.y[-1] for line in risks.lines} == pytest.approx({"E1": 0.25, "E2": 0.3})
+    assert risks.note == "Step 0 is plain ERM; the last step shown is the one that was chosen."
+
+
 def test_ridge_shows_risks_in_the_units_of_its_target(toy):
     """Squared errors are told as they are, not of the scaled target that the solver works with."""
     y = 10.0 * toy.train.y
