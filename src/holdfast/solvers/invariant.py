@@ -30,6 +30,7 @@ from holdfast.solvers.steps import HELPFUL, KNOWN, KNOWN_OF_TWO, Step, find_step
 log = logging.getLogger(__name__)
 
 LEAST_TARGET = 0.02  # labels that are less probable are left out: many rows, little weight
+PAPER = "PIClassifier(halves='hard', interpolation='worst_case')"  # takes what differs to be unstable
 N_DRAWS = 5  # labels drawn for each row when the estimator takes no weights
 
 
@@ -92,16 +93,18 @@ def solve_invariant(
         step = find_step(evidence, y_codes, codes, sample_weight=sample_weight, seeding=seeding, known=known)
         log.info(
             "invariant: %s, step %.2f, risks differ by %.1f and own scores by %.1f standard errors, gain %.1f, "
-            "skill left %.0f%%, %s judges",
+            "signal %.0f%%, skill left %.0f%%, %s judges",
             step.verdict,
             step.size,
             step.difference,
             step.knows,
             step.gain,
+            100 * step.signal,
             100 * step.skill,
             "joint" if evidence.joint else "separate",
         )
-        # Joint judges differ little where rows hardly tell; judges of their own are the second opinion.
+        # Joint judges differ little where rows hardly tell, or where the estimator knows no interactions; judges of
+        # their own are the second opinion.
         if step.verdict in ("moved", "no skill") or not evidence.joint:
             break
     if step.verdict == "moved":
@@ -147,14 +150,14 @@ def warn_of_verdict(step: Step, environments: Sequence[Environment], *, stacklev
         text = (
             f"the environments' risks differ ({listed(names)}), but a classifier with the same risk in all of them "
             f"would keep {max(step.skill, 0):.0%} of the skill or less: labels may be noisier, or all features weaker, "
-            "in some environments. Plain ERM is fitted. Look at the audit, or use interpolation='worst_case'."
+            f"in some environments. Plain ERM is fitted. Look at the audit; if a feature is unstable, use {PAPER}."
         )
         warnings.warn(text, SolverWarning, stacklevel=stacklevel)
     elif step.verdict == "undecided":
         text = (
             f"the environments' risks differ ({listed(names)}), but the rows do not tell whether a feature is unstable "
             f"or everything is weaker, as with noisier labels, in some of them: {evidence}. Plain ERM is fitted. More "
-            "rows would tell; interpolation='worst_case' takes the feature to be unstable."
+            f"rows would tell; if you know that a feature is unstable, use {PAPER}."
         )
         warnings.warn(text, SolverWarning, stacklevel=stacklevel)
     elif step.verdict == "no skill":

@@ -75,14 +75,14 @@ def out_of_fold_evidence(
         for separate ones, which have fewer rows to learn from.
     repeats : int, optional
         Times that the folds are dealt anew; the answers are averaged, which takes out much of the judges' noise. Folds
-        that are given are used once. None: three for joint judges, one for separate ones; the work is about the same.
+        that are given are used once. None: six for joint judges, one for separate ones.
     joint : bool
         Whether judges may be joint, where rows and estimator allow it.
     n_jobs : int, optional
     """
     codes = environment_codes(environments, len(y_codes))
     joint = joint and _can_add_columns(estimator, X)
-    usual_folds, usual_repeats = (2, 3) if joint else (5, 1)
+    usual_folds, usual_repeats = (2, 6) if joint else (5, 1)
     folds, repeats = usual_folds if folds is None else folds, usual_repeats if repeats is None else repeats
     deals = _deal(folds, repeats, y_codes, codes, seeding)
     weights = sample_weight if sample_weight_name(estimator) is not None else None

@@ -8,7 +8,8 @@ out, and there the risk is the same in every environment (`docs/beyond-the-worst
   environment must help beyond a scale for each environment;
 * environments whose labels are noisier, or whose features are all weaker, differ by the *scale* of their scores: what
   is proportional to the mean judge is taken out of every judge first;
-* the difference of the risks, which says how far to go, is itself measured with an error: the way is shrunk by as much;
+* what judges differ by is part noise, which every step adds to the classifier: of the way to equal risks the share is
+  gone that is no noise;
 * a classifier without skill has the same risk everywhere, too: some of the skill must be left.
 """
 
@@ -19,6 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from holdfast.calibration import Calibration, calibrate
 from holdfast.environments import Rows, Weights
@@ -33,7 +35,8 @@ ALIKE = 2.0  # standard errors between environments' risks up to which they may 
 KNOWN, KNOWN_OF_TWO = 1.64, 1.96
 HELPFUL = 2.0  # likelihood ratio from which on knowing the environment helps: Akaike's price of a parameter
 LEAST_SKILL = 0.3  # share of the pooled classifier's skill that must be left
-LARGEST_STEP, STRIDE = 8.0, 0.25  # in standard deviations of the direction's scores
+# Ways to equal risks that are tried, in standard deviations of the direction's scores, noise included.
+WAYS = 0.25 * 1.25 ** np.arange(20)
 MOST_ROWS = 20_000  # rows that the search looks at
 Verdict = Literal["moved", "identical", "undecided", "no skill", "nothing stable"]
 
@@ -51,6 +54,7 @@ class Step:
     knows: float  # standard errors by which rows score higher under the judge of their own environment
     known: float  # how many of them were asked for
     gain: float  # likelihood ratio of knowing the environment
+    signal: float  # share of the direction that is no noise, and of the way to equal risks that is gone
     skill: float  # share of the pooled classifier's skill that is left
     pooled_weight: float  # what the pooled classifier's scores count for in L_a
     judge_weights: Array  # (n_environments,) what the judges' scores count for
@@ -71,11 +75,13 @@ def find_step(
     seeding: Seeding | None = None,
     known: float = KNOWN,
 ) -> Step:
-    """Find the step after which the environments' risks are the same, as far as they are known to differ before it.
+    """Find the step toward equal risks of the environments, as far as the judges' differences can be trusted.
 
-    A difference of z standard errors is taken back by the share z²/(1 + z²) of least expected squared error, so that a
-    difference of about its own error moves the classifier half of the way, and a clear one all of it. Where the skill
-    runs out first, the last step with enough of it is taken if the risks may be the same there.
+    Let d be what environments differ by and d + n what their judges differ by, with noise n of the judges' fits. At the
+    way a, where risks are the same, a step of t·a leaves (1 − t)·a of d and adds t·a of n: the sum of their squares is
+    least at t = var d/(var d + var n). That is the share of the judges' difference that is best to follow on rows that
+    they were not fitted on, and is measured so. Where the skill runs out first, the last step with enough of it is
+    taken if the risks may be the same there.
 
     Parameters
     ----------
@@ -121,6 +127,7 @@ def find_step(
         best.knows,
         known,
         best.gain,
+        best.signal,
         float((chance - after.mean()) / (chance - before.mean())) if before.mean() < chance else 0.0,
         pooled_weight,
         judge_weights,
@@ -132,8 +139,7 @@ def find_step(
 def _search(
     problem: _Problem, direction: _Direction, difference: float, before: Array, history: list[dict[str, Any]]
 ) -> tuple[float, Array, bool]:
-    """Return the step, the environments' risks there, and whether they may be the same."""
-    target = difference / (1.0 + difference**2)  # what the shrunken way leaves, in standard errors
+    """Return the step, the environments' risks after it, and whether they may be the same at the end of its way."""
     chance = np.log(problem.n_classes)
 
     def at(size: float) -> tuple[float, float, Array]:
@@ -142,22 +148,22 @@ def _search(
         history.append({"step": size, "group_risks": risks.tolist(), "skill": left})
         return _standard_errors(direction.contrast, risks, errors), left, risks
 
-    apart, risks = difference, before
-    too_small, too_large = 0.0, LARGEST_STEP
-    for size in np.arange(STRIDE, LARGEST_STEP + STRIDE, STRIDE):
-        there, left, risks_there = at(float(size))
-        if there <= target or left < LEAST_SKILL:
-            too_large = float(size)
+    apart, too_short, too_long = difference, 0.0, float(WAYS[-1])
+    for way in WAYS:
+        there, left, _ = at(float(way))
+        if there <= 0 or left < LEAST_SKILL:
+            too_long = float(way)
             break
-        too_small, apart, risks = float(size), there, risks_there
+        too_short, apart = float(way), there
     for _ in range(4):
-        middle = (too_small + too_large) / 2
-        there, left, risks_there = at(middle)
-        if there <= target or left < LEAST_SKILL:
-            too_large = middle
+        middle = (too_short + too_long) / 2
+        there, left, _ = at(middle)
+        if there <= 0 or left < LEAST_SKILL:
+            too_long = middle
         else:
-            too_small, apart, risks = middle, there, risks_there
-    return too_small, risks, apart <= ALIKE
+            too_short, apart = middle, there
+    step = direction.signal * too_short
+    return step, at(step)[2], apart <= ALIKE
 
 
 class _Problem:
@@ -180,7 +186,7 @@ class _Problem:
         judges = np.stack(
             [self._centered(self.judge_scales[e] * evidence.judges[e, kept]) for e in range(n_environments)]
         )
-        mean = judges.mean(axis=0)
+        self.mean = mean = judges.mean(axis=0)
         size = float(np.einsum("nk,nk,n->", mean, mean, self.balanced))
         self.own_scales = np.einsum("enk,nk,n->e", judges, mean, self.balanced) / max(size, 1e-12)
         self.judges = judges - (self.own_scales - 1.0)[:, None, None] * mean
@@ -217,15 +223,21 @@ class _Problem:
             errors[code] = np.sqrt(share**2 @ (values[rows] - means[code]) ** 2)
         return means, errors
 
-    def gain(self, direction: Array, contrast: Array) -> float:
-        """Return the likelihood ratio of following each environment along the direction, beyond a scale of its own."""
-        along = direction * contrast[self.codes][:, None]
+    def follow(self, scores: Array, contrast: Array) -> tuple[float, float]:
+        """Return the likelihood ratio of going from the mean judge to each environment's own, and how far is best.
+
+        Environments have a scale of their own at either end. At share one, (mean + along)·s_e is the own judge.
+        """
+        along = scores * (contrast / np.maximum(self.own_scales, 0.1))[self.codes][:, None]
         effective = self.balanced.sum() ** 2 / (self.balanced**2).sum()
-        share = self.balanced / self.balanced.sum()
-        without = share @ self._own_losses(self.pooled)
-        sizes = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
-        gains = [float(without - share @ self._own_losses(self.pooled + size * along)) for size in sizes]
-        return float(2.0 * effective * max(0.0, *gains))
+        shares = self.balanced / self.balanced.sum()
+
+        def loss(share: float) -> float:
+            return float(shares @ self._own_losses(self.mean + share * along))
+
+        found = minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded", options={"xatol": 0.02})
+        gain = 2.0 * effective * (loss(0.0) - float(found.fun))
+        return max(0.0, gain), float(found.x)
 
     def _own_losses(self, scores: Array) -> Array:
         """Return the loss of each row, every environment calibrated by itself."""
@@ -244,7 +256,7 @@ class _Direction:
         self.spread = float(np.sqrt(problem.balanced @ (scores**2).sum(axis=1) / problem.balanced.sum()))
         self.scores = scores / max(self.spread, 1e-12)
         differs = self.spread > 1e-9
-        self.gain = problem.gain(self.scores, contrast) if differs else 0.0
+        self.gain, self.signal = problem.follow(scores, contrast) if differs else (0.0, 0.0)
         own = self.scores[np.arange(len(problem.y)), problem.y]
         self.knows = _standard_errors(contrast, *problem.means(own)) if differs else 0.0
 

@@ -1,5 +1,7 @@
 """The classifier whose risk is the same in every environment, and the guards that fall back to plain ERM."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -70,6 +72,21 @@ def test_exact_judges_lose_the_unstable_feature(etas):
     assert of_x1 > 2.0
     assert abs(of_x2) < 0.1 * of_x1
     assert np.ptp(step.risks) < 0.2 * np.ptp(step.pooled_risks)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2])
+def test_noise_of_the_judges_shortens_the_step(share):
+    """The share of the judges' difference that is no noise is measured, and that share of the way is gone."""
+    exact, y, codes, *_ = exact_evidence((0.1, 0.3))
+    difference, mean = (exact.judges[1] - exact.judges[0]) @ [-0.5, 0.5], exact.judges.mean(axis=0) @ [-0.5, 0.5]
+    beyond_scale = difference - mean * (difference @ mean) / (mean @ mean)
+    error = np.random.default_rng(0).normal(size=len(y)) * beyond_scale.std() * np.sqrt((1 - share) / share)
+    error = np.stack([-error, error], axis=1) / 2
+    noisy = replace(exact, judges=exact.judges + np.stack([-error, error]))
+    clear, blurred = find_step(exact, y, codes), find_step(noisy, y, codes)
+    assert clear.signal > 0.95
+    assert blurred.signal == pytest.approx(share, abs=0.2)  # by likelihood, not by variance
+    assert np.ptp(clear.risks) < np.ptp(blurred.risks) < np.ptp(blurred.pooled_risks)
 
 
 def test_without_unstable_part_the_risk_is_the_same_everywhere():
@@ -163,7 +180,9 @@ def test_differences_that_cannot_be_told_apart_are_said():
         parts.append((np.stack(columns, axis=1).astype(float), label))
     X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
     environments = split_environments(np.repeat([0, 1], 200), 400)
-    with pytest.warns(SolverWarning, match=r"do not tell whether a feature is unstable .* interpolation='worst_case'"):
+    with pytest.warns(
+        SolverWarning, match=r"do not tell whether a feature is unstable .*halves='hard', interpolation='worst_case'"
+    ):
         solve_invariant(LogisticRegression(), X, y, environments, n_classes=2, seeding=Seeding(0))
 
 
