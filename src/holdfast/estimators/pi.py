@@ -48,9 +48,10 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         soft for the invariant interpolation, hard for the worst case.
     interpolation : "auto", "worst_case" or "invariant"
         The least worst-case risk over all mixtures of the halves, as in the paper; or the one (geometric) mixture under
-        which the risk is the same in every environment, found by risks out of fold, which keeps what environments
-        share where the worst case is too harsh. The latter then is one fit of the estimator; `groups_` are the
-        environments, and `gap_` is the difference of their risks. Plain ERM, with a warning, where nothing differs.
+        which the risk is the same in every environment, found by risks out of fold and approached as far as the judges
+        can be trusted, which keeps what environments share where the worst case is too harsh. The latter then is one
+        fit of the estimator; `groups_` are the environments, and `gap_` is the difference of their risks. Plain ERM,
+        with a warning, where nothing differs.
         Auto: invariant, but the worst case for networks, with `group_labels`, and wherever a setting asks for it
         (`halves="hard"`, a `solver`, `rounds` above 1, `n_folds` below 2).
     rounds : int
