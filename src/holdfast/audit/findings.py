@@ -13,10 +13,8 @@ from holdfast.audit.correlations import HalfCorrelations, group_correlations, ha
 from holdfast.audit.judges import Floats
 from holdfast.audit.naming import MANY, Naming, Pair
 from holdfast.audit.pooling import dense_columns
-from holdfast.audit.results import ANY_LABEL, Finding
+from holdfast.audit.results import ANY_LABEL, SHARPNESS, Finding
 from holdfast.environments import Environment
-
-SHARPNESS = "noisier labels"
 
 
 def make_findings(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ANY_LABEL = "the label"  # of a group of columns: all labels together
+SHARPNESS = "noisier labels"  # stands for a change that all features share
 
 
 @dataclass(frozen=True)
@@ -107,15 +108,11 @@ class Audit:
 
     def sentences(self) -> tuple[str, ...]:
         """Return one sentence for each named feature, then what it explains, then the state of the evidence."""
-        followers: dict[str, dict[str, None]] = {}
-        for finding in self.findings:
-            if finding.explained_by is not None and not finding.named:
-                followers.setdefault(finding.explained_by, {})[f"`{finding.feature}`"] = None
         lines = []
         for feature in self.named:
             lines.append(self.best(feature).sentence)
-            if feature in followers:
-                lines.append(f"`{feature}` explains what {listed(list(followers[feature]))} would show alone.")
+            if followers := self._explained_by(feature):
+                lines.append(f"`{feature}` explains what {listed(followers)} would show alone.")
         return (*lines, *self.evidence)
 
     @property
@@ -125,6 +122,11 @@ class Audit:
         lines = []
         if not tested:
             lines.append("No evidence either way: no pair of environments could be compared.")
+        elif not self.named and self.sharpness is not None:
+            lines.append(
+                f"No feature is named: none of {self.n_tests} shows a change of its own at level {self.level:g}, "
+                "beside one that they share."
+            )
         elif not self.named:
             smallest = min((finding.q_value for finding in self.findings), default=1.0)
             lines.append(
@@ -137,10 +139,19 @@ class Audit:
             lines.append(f"Named: {len(self.named)} of {self.n_tests} features tested, at level {self.level:g}.")
         if self.sharpness is not None:
             lines.append(self.sharpness)
+            if followers := self._explained_by(SHARPNESS):
+                lines.append(
+                    f"It explains what {listed(followers)} would show alone. Where labels are as reliable in one place "
+                    "as in the other, it is these that changed."
+                )
         for partition in self.partitions:
             if said := partition.problem or partition.remark:
                 lines.append(f"{partition.judged} judged by {partition.judge}: {said}")
         return tuple(lines)
+
+    def _explained_by(self, feature: str) -> list[str]:
+        """Return the features that would be discoveries but for this one, in quotes."""
+        return list(dict.fromkeys(f"`{f.feature}`" for f in self.findings if f.explained_by == feature and not f.named))
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each finding."""

@@ -112,6 +112,10 @@ def test_noisier_labels_are_no_columns_fault() -> None:
     assert audit.sharpness is not None
     assert audit.sharpness.startswith("Labels follow everything less closely in Lyon than Boston's model expects")
     assert audit.sharpness in audit.evidence
+    assert audit.sentences()[0] == (
+        "No feature is named: none of 4 shows a change of its own at level 0.05, beside one that they share."
+    )
+    assert audit.sentences()[2].startswith("It explains what `lesion`")
 
 
 def test_words_are_found_without_being_told() -> None:
