@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from holdfast.audit.judges import calibrated, fit_calibration, given_judges
-from holdfast.audit.naming import PermutationNull, adjusted
+from holdfast.audit.naming import PermutationNull, _both_ways, adjusted
+from holdfast.audit.pooling import PairScores
 from holdfast.audit.results import Audit, Finding, PartitionEvidence, sort_findings
 from holdfast.exceptions import ParameterError
 
@@ -82,6 +83,26 @@ def test_permutations_count_draws_at_least_as_large() -> None:
 def test_no_permutations_leave_welchs_test() -> None:
     """Without draws the permutation p value is 0, so that the other one decides."""
     assert PermutationNull([1.0]).p_values(np.array([1.0])).tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("back", "expected"),
+    [(2.5, 0.04), (-2.5, 1.0), (None, 0.001)],
+    ids=["opposite", "alike", "one direction only"],
+)
+def test_noisier_labels_must_show_both_ways(back: float | None, expected: float) -> None:
+    """One judge is too sure and the other not sure enough: the larger p value counts, and 1 where both are too sure."""
+
+    def scores(statistic: float) -> PairScores:
+        return PairScores(np.array([5.0, statistic]), np.zeros(2), np.ones(2), {})
+
+    tests, p_values = {(0, 1): scores(-6.0)}, {(0, 1): np.array([0.01, 0.001])}
+    if back is not None:
+        tests[1, 0], p_values[1, 0] = scores(back), np.array([0.02, 0.04])
+    result = _both_ways(tests, p_values, 1)
+    assert result[0, 1].tolist() == [0.01, expected]
+    assert all(p[1] == expected for p in result.values())
+    assert p_values[0, 1][1] == 0.001
 
 
 def test_calibration_undoes_shrinkage() -> None:
