@@ -35,8 +35,9 @@ ALIKE = 2.0  # standard errors between environments' risks up to which they may 
 KNOWN, KNOWN_OF_TWO = 1.64, 1.96
 HELPFUL = 2.0  # likelihood ratio from which on knowing the environment helps: Akaike's price of a parameter
 LEAST_SKILL = 0.3  # share of the pooled classifier's skill that must be left
-# Ways to equal risks that are tried, in standard deviations of the direction's scores, noise included.
-WAYS = 0.25 * 1.25 ** np.arange(20)
+# In standard deviations of the direction's scores, noise included: ways to equal risks that are tried, and what a step
+# may be; a direction in which judges hardly differ is no way to anything.
+WAYS, LARGEST_STEP = 0.25 * 1.25 ** np.arange(20), 8.0
 MOST_ROWS = 20_000  # rows that the search looks at
 Verdict = Literal["moved", "identical", "undecided", "no skill", "nothing stable"]
 
@@ -148,8 +149,9 @@ def _search(
         history.append({"step": size, "group_risks": risks.tolist(), "skill": left})
         return _standard_errors(direction.contrast, risks, errors), left, risks
 
-    apart, too_short, too_long = difference, 0.0, float(WAYS[-1])
-    for way in WAYS:
+    ways = WAYS[WAYS * direction.signal <= LARGEST_STEP]
+    apart, too_short, too_long = difference, 0.0, float(ways[-1])
+    for way in ways:
         there, left, _ = at(float(way))
         if there <= 0 or left < LEAST_SKILL:
             too_long = float(way)
