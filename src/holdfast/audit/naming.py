@@ -101,7 +101,8 @@ def name_features(
         for part in sides.values():
             for size in _chunks(n_permutations, part):
                 null.add(permute_pair(part, groups, size, generator))
-    p_values = _all_p_values(scores, null, log_odds)
+    p_values = {pair: _p_values(part.statistic, part.p_values, null) for pair, part in scores.items()}
+    p_values = _both_ways(scores, p_values, log_odds)
     family_p = _family_p(families, p_values)
     family_q = adjusted(family_p, correction)
     threshold = float(max(family_p[family_q <= level], default=0.0))
@@ -198,17 +199,18 @@ def _name(
     def refit(known: Sequence[Sequence[int]]) -> tuple[dict[Pair, PairScores], dict[Pair, Floats]]:
         """Return the tests beside some features."""
         tests = {pair: score_pair(part, groups, known) for pair, part in sides.items()}
-        return tests, _all_p_values(tests, null, log_odds)
+        return tests, {pair: _p_values(part.statistic, part.p_values, null) for pair, part in tests.items()}
 
     while still and len(named) < MOST_NAMED:
         strongest = max(still, key=lambda feature: (feature != log_odds, _strength(current, feature)))
-        if log_odds in still and strongest != log_odds:
+        if log_odds in discovered - {strongest, *named}:
             # Noisier labels weaken everything: beside them a column must still show a change of its own. With several
             # labels half of the rows are spent on directions; there the better answer is the one that leaves less.
             family = next(members for members in families if strongest in members)
             limit = strict
             if several:
-                limit = _family_p([(log_odds,)], refit([*beside, _behind(strongest, groups, log_odds)])[1])[0]
+                tests, p_beside = refit([*beside, _behind(strongest, groups, log_odds)])
+                limit = _family_p([(log_odds,)], _both_ways(tests, p_beside, log_odds))[0]
             if _family_p([family], refit([*beside, [log_odds]])[1])[0] > limit:
                 strongest = log_odds
         beside.append(_behind(strongest, groups, log_odds))
@@ -253,12 +255,6 @@ def _strength(scores: Mapping[Pair, PairScores], feature: int) -> float:
 def _p_values(statistic: Floats, welch: Floats, null: PermutationNull) -> Floats:
     """Return the larger of Welch's and the permutations' p value; NaN where there is no test."""
     return np.where(np.isfinite(statistic), np.maximum(welch, null.p_values(statistic)), np.nan)
-
-
-def _all_p_values(scores: Mapping[Pair, PairScores], null: PermutationNull, log_odds: int) -> dict[Pair, Floats]:
-    """Return every feature's p value in every pair of environments."""
-    p_values = {pair: _p_values(part.statistic, part.p_values, null) for pair, part in scores.items()}
-    return _both_ways(scores, p_values, log_odds)
 
 
 def _both_ways(scores: Mapping[Pair, PairScores], p_values: Mapping[Pair, Floats], log_odds: int) -> dict[Pair, Floats]:
