@@ -89,10 +89,11 @@ METHODS: Mapping[str, Callable[[Any, int], Any]] = {
         estimator, halves="soft", interpolation="worst_case", reweight_rounds=ROUNDS, random_state=seed
     ),
     "oracle": lambda estimator, seed: OracleClassifier(estimator, reweight_rounds=ROUNDS, random_state=seed),
+    "erm network": lambda estimator, seed: ERMClassifier(estimator, random_state=seed),
     "irm": lambda estimator, seed: IRMClassifier(estimator, penalty_weight=100.0, random_state=seed),
     "vrex": lambda estimator, seed: VRExClassifier(estimator, penalty_weight=100.0, random_state=seed),
 }
-OF_NETWORKS = ("irm", "vrex")
+OF_NETWORKS = ("erm network", "irm", "vrex")
 COLUMNS = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
            "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income")  # fmt: skip
 
