@@ -95,21 +95,23 @@ def name_features(
     families = _families(columns, n_columns)
     scores = {pair: score_pair(part, groups) for pair, part in sides.items()}
     null = PermutationNull(np.concatenate([score.statistic for score in scores.values()]) if scores else [])
-    log_odds = n_columns
-    welch = _family_p(families, _both_ways(scores, {pair: part.p_values for pair, part in scores.items()}, log_odds))
+    welch = _family_p(families, {pair: part.p_values for pair, part in scores.items()})
     if (adjusted(welch, correction) <= level).any():
         for part in sides.values():
             for size in _chunks(n_permutations, part):
                 null.add(permute_pair(part, groups, size, generator))
     p_values = {pair: _p_values(part.statistic, part.p_values, null) for pair, part in scores.items()}
-    p_values = _both_ways(scores, p_values, log_odds)
     family_p = _family_p(families, p_values)
     family_q = adjusted(family_p, correction)
     threshold = float(max(family_p[family_q <= level], default=0.0))
     # Beside a named feature any other may be stable after all: Holm's first step, not the one all reached together.
     strict = level / max(int(np.isfinite(family_q).sum()), 1)
     again = min(threshold, strict) if correction == "holm" else threshold
-    named, explained_by = _name(sides, groups, families, scores, p_values, null, threshold, again, strict)
+    # Without any correction: the doubt is about every other name. Several labels spend half of the rows on directions.
+    both_ways = _family_p([(n_columns,)], _both_ways(scores, p_values, n_columns))[0]
+    noisier = both_ways <= level and all(len(part) == 1 for part in sides.values())
+    needed = strict if noisier else 1.0
+    named, explained_by = _name(sides, groups, families, scores, p_values, null, threshold, again, needed)
     label_p = {
         pair: {label: _p_values(part.statistic, part.p_values, null) for label, part in score.by_label.items()}
         for pair, score in scores.items()
@@ -185,7 +187,7 @@ def _name(
     null: PermutationNull,
     threshold: float,
     again: float,
-    strict: float,
+    needed: float,  # p value of a column beside noisier labels; 1 where labels do not look noisier
 ) -> tuple[list[int], dict[int, int]]:
     """Name the strongest discovery, fit it on all sides, test the others again, and so on."""
     named: list[int] = []
@@ -193,7 +195,6 @@ def _name(
     explained_by: dict[int, int] = {}
     current, current_p = dict(scores), dict(p_values)
     log_odds = families[-1][0]
-    several = any(len(part) > 1 for part in sides.values())
     discovered = still = _discovered(families, current_p, threshold)
 
     def refit(known: Sequence[Sequence[int]]) -> tuple[dict[Pair, PairScores], dict[Pair, Floats]]:
@@ -203,15 +204,13 @@ def _name(
 
     while still and len(named) < MOST_NAMED:
         strongest = max(still, key=lambda feature: (feature != log_odds, _strength(current, feature)))
-        if log_odds in discovered - {strongest, *named}:
-            # Noisier labels weaken everything: beside them a column must still show a change of its own. With several
-            # labels half of the rows are spent on directions; there the better answer is the one that leaves less.
+        if strongest != log_odds and log_odds not in named and (log_odds in still or needed < 1.0):
+            # Either may explain the other: the better answer leaves less of the other one. Where labels look noisier
+            # both ways everything is weaker, and beside that a column must still show a change of its own.
             family = next(members for members in families if strongest in members)
-            limit = strict
-            if several:
-                tests, p_beside = refit([*beside, _behind(strongest, groups, log_odds)])
-                limit = _family_p([(log_odds,)], _both_ways(tests, p_beside, log_odds))[0]
-            if _family_p([family], refit([*beside, [log_odds]])[1])[0] > limit:
+            p_feature = _family_p([family], refit([*beside, [log_odds]])[1])[0]
+            p_log_odds = _family_p([(log_odds,)], refit([*beside, _behind(strongest, groups, log_odds)])[1])[0]
+            if p_feature > min(p_log_odds, needed):
                 strongest = log_odds
         beside.append(_behind(strongest, groups, log_odds))
         current, current_p = refit(beside)
