@@ -87,3 +87,5 @@ class RunStore:
     def write_failure(self, identity: str, record: dict[str, Any]) -> None:
         """Keep why a run failed; the next sweep tries it again."""
         write_record(self.failure_path(identity), record, overwrite=True)
+        if self.has(identity):  # another process has finished it meanwhile
+            self.failure_path(identity).unlink(missing_ok=True)

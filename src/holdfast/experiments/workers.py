@@ -118,6 +118,8 @@ class WorkerPool:
             outcome, seconds = "failed", 0.0
             story = f"No traceback: {message}. Something outside ended it, or the system had no memory left."
             self._store.write_failure(run.config.identity, failure_record(run.config, message, story))
+            if self._store.has(run.config.identity):  # finished all the same, before it died or by another sweep
+                outcome, message = "done", ""
             worker.connection.close()
             self._workers[self._workers.index(worker)] = self._start()
         if outcome == "elsewhere":

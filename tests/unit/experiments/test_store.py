@@ -24,6 +24,15 @@ def test_records_come_back_and_are_never_replaced(tmp_path):
     assert store.records() == [{"value": 1}]
 
 
+def test_a_finished_run_has_no_failure(tmp_path):
+    """A sweep whose worker died says so late, when another sweep has finished the run: the record holds."""
+    store = RunStore(tmp_path)
+    store.write("a", {"value": 1})
+    store.write_failure("a", {"error": "the process died"})
+    assert store.read_failure("a") is None
+    assert store.read("a") == {"value": 1}
+
+
 def test_a_claim_is_exclusive_and_free_again(tmp_path):
     """Nobody else gets a claimed run; the lock of a finished one is removed."""
     store = RunStore(tmp_path)
