@@ -21,7 +21,7 @@ from holdfast.experiments.targets.summaries import records_of, setting_values, s
 
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
 PENALTY_WEIGHTS = (1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4)
-# A quarter of the filters, a larger step, at most 12 epochs: as the authors train, the 45 pairs take half a day.
+# A quarter of the filters, a larger step, few epochs: as the authors train, the 45 pairs would take about half a day.
 SMALLER = {"estimator_options": {"n_filters": 100}, "learning_rate": 1e-3, "max_epochs": 12, "explain": None}
 
 
@@ -55,10 +55,11 @@ def report_ablation(options: Options, plan: Plan, read: Reader) -> dict[str, Any
     highs = sorted({high for high, _ in pairs}, reverse=True)
     lows = sorted({low for _, low in pairs})
     rows = [(high, *(pairs[high, low].cell() if (high, low) in pairs else None for low in lows)) for high in highs]
-    aspect = plan.runs[0].config.dataset_options["aspect"]
+    config = plan.runs[0].config
     note = (
-        f"Beer {aspect}; the paper's figure is of aroma. Validation rows are like the training environments. Trained "
-        "with 100 filters of each width, a learning rate of 1e-3 and at most 12 evaluations."
+        f"Beer {config.dataset_options['aspect']}; the paper's figure is of aroma. Validation rows are like the "
+        f"training environments. Trained with {config.estimator_options['n_filters']} filters of each width, a learning rate "
+        f"of {config.learning_rate:g} and at most {config.max_epochs} evaluations."
     )
     title = "PI's test accuracy by the agreement in E1 (rows) and E2 (columns)"
     return {"tables": [Table(title, ("E1", *lows), tuple(rows), note, is_map=True)]}
