@@ -58,8 +58,8 @@ def report_ablation(options: Options, plan: Plan, read: Reader) -> dict[str, Any
     config = plan.runs[0].config
     note = (
         f"Beer {config.dataset_options['aspect']}; the paper's figure is of aroma. Validation rows are like the "
-        f"training environments. Trained with {config.estimator_options['n_filters']} filters of each width, a learning rate "
-        f"of {config.learning_rate:g} and at most {config.max_epochs} evaluations."
+        f"training environments. Trained with {config.estimator_options['n_filters']} filters of each width, a "
+        f"learning rate of {config.learning_rate:g} and at most {config.max_epochs} evaluations."
     )
     title = "PI's test accuracy by the agreement in E1 (rows) and E2 (columns)"
     return {"tables": [Table(title, ("E1", *lows), tuple(rows), note, is_map=True)]}
