@@ -25,7 +25,7 @@ def toy():
 
 def fit(classifier, data):
     """Return the classifier fitted on the training rows."""
-    return classifier.fit(data.train.X, data.train.y, environments=data.train.environments)
+    return classifier.set_params(random_state=0).fit(data.train.X, data.train.y, environments=data.train.environments)
 
 
 @pytest.fixture(scope="module")
