@@ -93,7 +93,7 @@ def models(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HoldfastWarning)
-        save(PIClassifier().fit(X, y, environments=environments), folder / "linear")
+        save(PIClassifier(random_state=0).fit(X, y, environments=environments), folder / "linear")
         save(HistGradientBoostingClassifier(max_iter=3).fit(X, y), folder / "boosting")
         save(GradientBoostingClassifier(n_estimators=3).fit(X, y), folder / "stages")
         save(RandomForestClassifier(3, random_state=0).fit(X, y), folder / "forest")

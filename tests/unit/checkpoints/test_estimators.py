@@ -65,7 +65,7 @@ def test_stable_classifiers_come_back(model, tiny_environments, tmp_path):
 def test_labels_of_every_type_come_back(labels, tiny_environments, tmp_path):
     """Predicted labels have the type that they had."""
     X, y, environments = tiny_environments
-    model = PIClassifier().fit(X, labels[y], environments=environments)
+    model = PIClassifier(random_state=0).fit(X, labels[y], environments=environments)
     save(model, tmp_path / "model")
     copy = load(tmp_path / "model")
     assert copy.classes_.dtype == model.classes_.dtype
