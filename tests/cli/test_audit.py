@@ -34,7 +34,7 @@ def test_what_changes_is_named(holdfast, slides):
     assert len(result["named"]) == 1
     assert result["named"][0] in ("stain=red", "stain=blue")
     assert f"`{result['named'][0]}` predicts *low* at " in result["sentences"][0]
-    assert result["evidence"] == [f"Named: 1 of {result['n_tests']} features tested, at level 0.05."]
+    assert result["evidence"] == [f"Named: 1 of {result['n_tests']} hypotheses tested, at level 0.05."]
     assert {f["feature"] for f in result["findings"] if f["named"]} == set(result["named"])
     assert "relied_on" not in result
 

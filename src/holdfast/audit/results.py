@@ -82,7 +82,7 @@ class Audit:
     level : float
         Chance that anything is named wrongly, see `correction` of `audit_data`.
     n_tests : int
-        Hypotheses: columns, or groups of columns such as a category's values.
+        Hypotheses: columns, or groups of columns such as a category's values, and that of noisier labels.
     sharpness : str or None
         A sentence where all correlations shrink or grow together, as noisier labels make them.
     """
@@ -124,19 +124,19 @@ class Audit:
             lines.append("No evidence either way: no pair of environments could be compared.")
         elif not self.named and self.sharpness is not None:
             lines.append(
-                f"No feature is named: none of {self.n_tests} shows a change of its own at level {self.level:g}, "
-                "beside one that they share."
+                f"No feature is named: none of {self.n_tests} hypotheses shows a change of its own at level "
+                f"{self.level:g}, beside one that they share."
             )
         elif not self.named:
             smallest = min((finding.q_value for finding in self.findings), default=1.0)
             lines.append(
                 "No evidence that anything changes between the environments: "
-                f"none of {self.n_tests} features is a discovery at level {self.level:g} (smallest q {_q(smallest)})"
+                f"none of {self.n_tests} hypotheses is a discovery at level {self.level:g} (smallest q {_q(smallest)})"
                 ". With so many rows, a change of correlation among mistaken rows below about "
                 f"{min(partition.detectable for partition in tested):.2f} would not be seen."
             )
         else:
-            lines.append(f"Named: {len(self.named)} of {self.n_tests} features tested, at level {self.level:g}.")
+            lines.append(f"Named: {len(self.named)} of {self.n_tests} hypotheses tested, at level {self.level:g}.")
         if self.sharpness is not None:
             lines.append(self.sharpness)
             if followers := self._explained_by(SHARPNESS):

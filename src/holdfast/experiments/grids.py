@@ -24,6 +24,7 @@ class PlannedRun:
 
     name: str  # for example "PI, averaged weights"; not part of the run's identity
     config: RunConfig
+    served_by: RunConfig | None = None  # a longer run whose record holds all that this one's would
 
 
 @dataclass(frozen=True)

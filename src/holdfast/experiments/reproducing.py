@@ -55,7 +55,7 @@ def reproduce(
     jobs, tell
         As for `run_all`.
     """
-    plan = TARGETS[target].plan(options)
+    plan = TARGETS[target].plan(options).served(store.has)
     if finished:
         result = look_up(plan.runs, store)
     else:
@@ -81,7 +81,7 @@ def retell(target: str, path: Path) -> Reproduction:
     by_identity = read_compact(path)
     n_seeds = max(record["config"].get("seed", 0) for record in by_identity.values()) + 1
     options = Options(n_seeds=n_seeds, recorded=tuple(by_identity.values()))
-    plan = TARGETS[target].plan(options)
+    plan = TARGETS[target].plan(options).served(by_identity.__contains__)
     known = [run for run in plan.runs if run.config.identity in by_identity]
     result = SweepResult(len(plan.runs), len(known), 0)
     return _compare(target, options, plan, lambda config: by_identity.get(config.identity), result)

@@ -161,7 +161,7 @@ def test_sentences_name_what_follows() -> None:
     assert audit.named == ("scanner_id=B",)
     assert audit.sentences()[1:] == (
         "`scanner_id=B` explains what `ward=7` would show alone.",
-        "Named: 1 of 4 features tested, at level 0.05.",
+        "Named: 1 of 4 hypotheses tested, at level 0.05.",
         "Lyon judged by Boston: hardly varies.",
     )
 
@@ -170,7 +170,7 @@ def test_evidence_says_when_there_is_none() -> None:
     """Nothing named: what could have been seen is said; nothing tested: that too."""
     quiet = Audit((finding(named=False, q_value=0.31),), (partition(),), 0.05, 4)
     assert quiet.evidence[0] == (
-        "No evidence that anything changes between the environments: none of 4 features is a discovery at level 0.05 "
+        "No evidence that anything changes between the environments: none of 4 hypotheses is a discovery at level 0.05 "
         "(smallest q = 0.310). With so many rows, a change of correlation among mistaken rows below about 0.20 would "
         "not be seen."
     )

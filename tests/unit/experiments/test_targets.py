@@ -31,6 +31,19 @@ def test_runs_have_the_authors_settings():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("target", ["table2", "correlations"])
+def test_a_finished_run_of_pi_serves_for_its_halves(target, tmp_path):
+    """Halves are not made twice: PI's record holds them; a record of the halves alone comes first."""
+    plan = TARGETS[target].plan(Options(tmp_path, quick=True, n_seeds=1))
+    run = plan.runs[0]
+    assert (run.config.method, run.served_by.method) == ("halves", "pi")
+    pi, halves = run.served_by.identity, run.config.identity
+    assert plan.served(set().__contains__).runs[0].config.method == "halves"
+    assert plan.served({pi}.__contains__).runs[0].config == run.served_by
+    assert plan.served({pi, halves}.__contains__).runs[0].config == run.config
+    assert plan.served({pi}.__contains__).runs[1:] == plan.runs[1:]
+
+
 @pytest.mark.parametrize("target", sorted(TARGETS))
 def test_quick_plans_need_no_files(target, tmp_path):
     """Every quick run is on made data, and the seeds asked for are there."""

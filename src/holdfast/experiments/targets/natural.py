@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.experiments import paper
-from holdfast.experiments.grids import PlannedRun
 from holdfast.experiments.targets.planning import (
     Options,
     Plan,
     Reader,
     Record,
     Table,
-    find_missing,
-    make_run,
+    plan_halves,
     plan_methods,
 )
 from holdfast.experiments.targets.summaries import difference, records_of, selection_of, setting_values, summarize
@@ -114,14 +112,7 @@ def _erm_worst(rows: list[tuple[Any, ...]], attribute: str) -> float:
 
 def plan_correlations(options: Options) -> Plan:
     """Return stages 1 and 2 on both natural data sets."""
-    runs, missing = [], []
-    for key in paper.OPPOSITE:
-        absent = find_missing(key, options)
-        if absent is not None:
-            missing.append(absent)
-            continue
-        runs += [PlannedRun(key, make_run(key, "halves", options, seed=seed)) for seed in range(options.n_seeds)]
-    return Plan(tuple(runs), tuple(missing))
+    return plan_halves(paper.OPPOSITE, options)
 
 
 def report_correlations(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:

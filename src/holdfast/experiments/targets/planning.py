@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
@@ -46,6 +46,10 @@ class Plan:
 
     runs: tuple[PlannedRun, ...]
     missing: tuple[Missing, ...] = ()
+
+    def served(self, has: Callable[[str], bool]) -> Plan:
+        """Return the plan with finished runs in place of those they serve; `has` tells whether an identity is."""
+        return replace(self, runs=tuple(_finished(run, has) for run in self.runs))
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,14 @@ def authors() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
     return MappingProxyType(tomllib.loads(text))
 
 
+def _finished(run: PlannedRun, has: Callable[[str], bool]) -> PlannedRun:
+    """Return the run, or the finished one that serves it."""
+    other = run.served_by
+    if other is None or has(run.config.identity) or not has(other.identity):
+        return run
+    return PlannedRun(run.name, other)
+
+
 def make_run(key: str, method: str, options: Options, *, seed: int = 0, **settings: Any) -> RunConfig:
     """Return a run of a paper's data set with the authors' hyper-parameters; "halves" takes PI's."""
     source = SOURCES[key]
@@ -136,6 +148,20 @@ def plan_methods(keys: Iterable[str], options: Options, methods: Mapping[str, st
             for method in authors()[key]:
                 name = f"{key} {(methods or {}).get(method, method)}"
                 runs.append(PlannedRun(name, make_run(key, method, options, seed=seed)))
+    return Plan(tuple(runs), tuple(missing))
+
+
+def plan_halves(keys: Iterable[str], options: Options) -> Plan:
+    """Return stages 1 and 2 on the data sets that are there; a finished run of PI has the same judges and halves."""
+    runs, missing = [], []
+    for key in keys:
+        absent = find_missing(key, options)
+        if absent is not None:
+            missing.append(absent)
+            continue
+        for seed in range(options.n_seeds):
+            halves, pi = (make_run(key, method, options, seed=seed) for method in ("halves", "pi"))
+            runs.append(PlannedRun(key, halves, served_by=pi))
     return Plan(tuple(runs), tuple(missing))
 
 

@@ -17,8 +17,8 @@ from holdfast.experiments.targets.planning import (
     Reader,
     Record,
     Table,
-    find_missing,
     make_run,
+    plan_halves,
     plan_methods,
 )
 from holdfast.experiments.targets.summaries import (
@@ -99,15 +99,7 @@ def _gains(cells: dict[tuple[str, str, str], Ours]) -> Table:
 
 def plan_table2(options: Options) -> Plan:
     """Return stages 1 and 2 on every data set that is there."""
-    runs, missing = [], []
-    for key in paper.TABLE2:
-        absent = find_missing(key, options)
-        if absent is not None:
-            missing.append(absent)
-            continue
-        for seed in range(options.n_seeds):
-            runs.append(PlannedRun(key, make_run(key, "halves", options, seed=seed)))
-    return Plan(tuple(runs), tuple(missing))
+    return plan_halves(paper.TABLE2, options)
 
 
 def report_table2(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
