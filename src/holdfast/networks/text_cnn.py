@@ -99,19 +99,19 @@ class _StrongestAnswers(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, windows: Tensor, weight: Tensor, lengths: list[int]) -> Tensor:
-        answers = (windows @ weight.t()).split(lengths)  # of (n_windows, n_filters) for each text
-        if not any(ctx.needs_input_grad):
-            return torch.stack([part.amax(dim=0) for part in answers])
-        best = [part.max(dim=0) for part in answers]
-        starts = itertools.accumulate(lengths[:-1], initial=0)
-        which = torch.stack([part.indices + start for part, start in zip(best, starts, strict=True)])
-        ctx.save_for_backward(windows, weight, which)
-        return torch.stack([part.values for part in best])  # (n_texts, n_filters)
+        answers = windows @ weight.t()  # (n_windows, n_filters)
+        ctx.save_for_backward(windows, weight, answers)
+        ctx.lengths = lengths
+        return torch.stack([part.amax(dim=0) for part in answers.split(lengths)])  # (n_texts, n_filters)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None]:
-        windows, weight, which = ctx.saved_tensors
+        # Which window it was takes longer to find than how strong: only those ask who go back, one group of many.
+        windows, weight, answers = ctx.saved_tensors
+        starts = itertools.accumulate(ctx.lengths[:-1], initial=0)
+        parts = zip(answers.split(ctx.lengths), starts, strict=True)
+        which = torch.stack([part.max(dim=0).indices + start for part, start in parts])
         gradient = gradient.to(windows.dtype)
         of_weight = F.embedding_bag(
             which.t().contiguous(), windows.contiguous(), mode="sum", per_sample_weights=gradient.t().contiguous()
