@@ -45,6 +45,16 @@ def test_toy_reaches_the_papers_values(holdfast, out):
     assert accuracy == pytest.approx({"ERM": 0.0, "DRO": 0.0, "PI": 0.8, "oracle": 0.8})
 
 
+def test_irm_has_a_table_for_each_kind_of_validation_rows(holdfast, out):
+    """Every penalty weight is a row of both; what one selects need not be what the other does."""
+    tables = holdfast("reproduce", "irm", "--quick", "--out", out, "--json").json["tables"]
+    assert [table["title"].rpartition("; ")[2] for table in tables] == [
+        "validation as in test",
+        "validation as in training",
+    ]
+    assert [[row["penalty weight"] for row in table["rows"]] for table in tables] == [["0.01", "10", "10000"]] * 2
+
+
 def test_a_reproduction_writes_a_page(holdfast, out, tmp_path):
     """--report writes one HTML file with the target's tables."""
     page = tmp_path / "toy.html"

@@ -17,7 +17,7 @@ from holdfast.experiments.targets.planning import (
     find_missing,
     make_run,
 )
-from holdfast.experiments.targets.summaries import records_of, setting_values, summarize
+from holdfast.experiments.targets.summaries import VALIDATIONS, records_of, setting_values, summarize
 
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
 PENALTY_WEIGHTS = (1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4)
@@ -104,24 +104,26 @@ def plan_irm(options: Options) -> Plan:
 
 
 def report_irm(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
-    """Return accuracy, risk and penalty by the penalty's weight."""
+    """Return accuracy, risk and penalty by the penalty's weight, for each kind of validation rows."""
+    return {"tables": [_irm_table(plan, read, setting, words) for setting, words in VALIDATIONS.items()]}
+
+
+def _irm_table(plan: Plan, read: Reader, setting: str, words: str) -> Table:
+    """Return IRM's scores by its penalty's weight where one kind of validation rows selects."""
     rows = []
     for name in dict.fromkeys(run.name for run in plan.runs):
         records = records_of(plan.runs, read, name)
         if not records:
             continue
         paths = (("training_score",), ("validation", "accuracy"), ("test", "accuracy"))
-        scores = [summarize(setting_values(records, "train", *path)).cell() for path in paths]
+        scores = [summarize(setting_values(records, setting, *path)).cell() for path in paths]
         parts = [
-            summarize([r["settings"]["train"]["penalty"][part] for r in records]).mean for part in ("risk", "penalty")
+            summarize([r["settings"][setting]["penalty"][part] for r in records]).mean for part in ("risk", "penalty")
         ]
         rows.append((name, *scores, *parts, len(records)))
     columns = ("penalty weight", "training", "validation", "test", "risk", "penalty", "seeds")
-    note = (
-        "Validation rows are like the training environments; selection min_train_validation. "
-        "The paper prints a picture without numbers."
-    )
-    return {"tables": [Table("IRM by its penalty weight, percent", columns, tuple(rows), note)]}
+    note = "Selection: min_train_validation. The paper prints a picture without numbers."
+    return Table(f"IRM by its penalty weight, percent; validation {words}", columns, tuple(rows), note)
 
 
 def _beer(options: Options, keys: tuple[str, ...]) -> tuple[str | None, tuple[Missing, ...]]:

@@ -12,6 +12,8 @@ import numpy as np
 from holdfast.experiments.grids import PlannedRun
 from holdfast.experiments.targets.planning import Reader, Record
 
+VALIDATIONS = {"test": "as in test", "train": "as in training"}  # a setting of a run -> how tables call its rows
+
 
 @dataclass(frozen=True)
 class Ours:

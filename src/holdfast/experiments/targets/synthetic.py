@@ -22,6 +22,7 @@ from holdfast.experiments.targets.planning import (
     plan_methods,
 )
 from holdfast.experiments.targets.summaries import (
+    VALIDATIONS,
     Ours,
     difference,
     records_of,
@@ -30,7 +31,6 @@ from holdfast.experiments.targets.summaries import (
     summarize,
 )
 
-_SETTINGS = {"test": "as in test", "train": "as in training"}
 # Beyond the paper: a loss that resists label noise, the mixture at chance instead of the maximum, averaged weights, a
 # falling learning rate, and images moved by up to two pixels.
 ROBUST = {
@@ -63,7 +63,7 @@ def report_table1(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
     for key, published in paper.TABLE1.items():
         for method, title in [*paper.METHODS.items(), ("pi robust", ROBUST_NAME)]:
             records = records_of(plan.runs, read, f"{key} {title}")
-            for column, (setting, words) in enumerate(_SETTINGS.items()):
+            for column, (setting, words) in enumerate(VALIDATIONS.items()):
                 ours = summarize(setting_values(records, setting, "test", "accuracy"))
                 printed = published[method][column] if method in published else None
                 if records:
