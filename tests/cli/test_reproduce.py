@@ -49,8 +49,8 @@ def test_irm_has_a_table_for_each_kind_of_validation_rows(holdfast, out):
     """Every penalty weight is a row of both; what one selects need not be what the other does."""
     tables = holdfast("reproduce", "irm", "--quick", "--out", out, "--json").json["tables"]
     assert [table["title"].rpartition("; ")[2] for table in tables] == [
-        "validation as in test",
-        "validation as in training",
+        "validation as test",
+        "validation as training",
     ]
     assert [[row["penalty weight"] for row in table["rows"]] for table in tables] == [["0.01", "10", "10000"]] * 2
 

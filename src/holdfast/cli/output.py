@@ -24,10 +24,10 @@ def print_json(result: Mapping[str, Any]) -> None:
     print(json.dumps(_plain({**result, "warnings": list(_shown)}), ensure_ascii=False))
 
 
-def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, digits: int = 3) -> None:
     """Print a table under its title, text to the left and numbers to the right, no wider than the terminal."""
     print(f"\n{title}" if title else "")
-    cells = [[format_cell(value) for value in row] for row in rows]
+    cells = [[format_cell(value, digits) for value in row] for row in rows]
     columns = list(zip(header, *cells, strict=True))
     is_number = [
         all(isinstance(value, int | float) and not isinstance(value, bool) for value in column)
@@ -61,14 +61,14 @@ def print_text(text: str, *, indent: str = "") -> None:
     print(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False))
 
 
-def format_cell(value: Any) -> str:
-    """Return a number with three decimals, a count with thousands separated, text as it is."""
+def format_cell(value: Any, digits: int = 3) -> str:
+    """Return a number with some decimals, a count with thousands separated, text as it is."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return "–" if math.isnan(value) else f"{value:.3f}".replace("-0.000", "0.000")
+        return "–" if math.isnan(value) else f"{value:z.{digits}f}"
     return str(value)
 
 

@@ -118,8 +118,8 @@ def _as_json(result: Reproduction) -> dict[str, Any]:
 def _print(result: Reproduction) -> None:
     print(result.title)
     for table in result.tables:
-        rows = [["–" if cell is None else _text(cell) for cell in row] for row in table.rows]
-        print_table(table.title, list(table.columns), rows)
+        rows = [["–" if cell is None else _text(cell, table.digits) for cell in row] for row in table.rows]
+        print_table(table.title, list(table.columns), rows, digits=table.digits)
         if table.note:
             print_text(table.note, indent="  ")
     seconds = sum(float(record["seconds"]) for record in result.records)
@@ -129,11 +129,10 @@ def _print(result: Reproduction) -> None:
         note("\n".join(f"  {line}" for line in missing.needs.splitlines()))
 
 
-def _text(cell: Any) -> Any:
+def _text(cell: Any, digits: int) -> Any:
     """Return a (mean, spread) pair as text; numbers and text as they are."""
     if isinstance(cell, tuple):
         mean, spread = cell
-        digits = 2 if abs(mean) > 1.5 else 4
         return f"{mean:.{digits}f}" + ("" if math.isnan(spread) else f" ± {spread:.{digits}f}")
     return cell
 

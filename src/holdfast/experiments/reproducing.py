@@ -127,11 +127,24 @@ def _restored(value: Any) -> Any:
 
 
 def compact(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record without its history: what tables are made from, small enough to keep beside them."""
+    """Return a record without its history: what tables are made from, small enough to keep beside them.
+
+    A text's words are put in alphabetical order, the same in every record: what they weigh is kept, the text is not.
+    """
     kept = {name: value for name, value in record.items() if name not in ("stages", "settings")}
     kept["stages"] = record.get("stages", {})
     kept["settings"] = {
-        name: {key: value for key, value in setting.items() if key not in _BULKY}
+        name: {
+            key: _alphabetical(value) if key == "words" else value
+            for key, value in setting.items()
+            if key not in _BULKY
+        }
         for name, setting in record.get("settings", {}).items()
     }
     return kept
+
+
+def _alphabetical(explained: dict[str, Any]) -> dict[str, Any]:
+    """Return words and what each weighs by the alphabet, repeated ones as they come."""
+    order = sorted(range(len(explained["words"])), key=explained["words"].__getitem__)
+    return {**explained, **{key: [explained[key][i] for i in order] for key in ("words", "drops")}}

@@ -10,6 +10,7 @@ from holdfast.exceptions import ConfigError
 from holdfast.experiments import paper
 from holdfast.experiments.grids import PlannedRun, parse_experiment
 from holdfast.experiments.ray_cluster import run_on_ray
+from holdfast.experiments.reproducing import compact
 from holdfast.experiments.store import RunStore
 from holdfast.experiments.targets import TARGETS, Options
 from holdfast.experiments.targets.planning import find_missing, make_run
@@ -80,13 +81,23 @@ def test_table1_is_compared_with_the_paper():
             records[run.config.identity] = {"settings": scores, "data": {"notes": ["as the paper"]}}
     plan = type(TARGETS["toy"].plan(options))(tuple(runs))
     table, claims = report_table1(options, plan, lambda config: records[config.identity])["tables"]
-    row = next(row for row in table.rows if row[1] == "PI" and row[2] == "as in training")
+    row = next(row for row in table.rows if row[1] == "PI" and row[2] == "as training")
     assert row[3] == 69.68
     assert row[4] == pytest.approx((71.0, 2**0.5))
     assert row[5] == pytest.approx(71.0 - 69.68)
-    assert row[6:] == (2, "min_train_validation")
+    assert row[6:] == (2,)
     assert [claim[2] for claim in claims.rows[:2]] == pytest.approx([30.0, 50.0])
-    assert table.note == "as the paper."
+    assert table.note == "Selection: min_train_validation. as the paper."
+
+
+def test_kept_records_have_a_texts_words_but_not_the_text():
+    """Words stand by the alphabet, each with what it weighs; histories are left out."""
+    words = {"row": 0, "label": 1, "prediction": 1, "words": ["nice", "dark", "nice"], "drops": [0.3, 0.1, 0.2]}
+    kept = compact({"identity": "a", "settings": {"train": {"history": [1], "words": words, "value": 0.5}}})
+    assert kept["settings"]["train"] == {
+        "words": {**words, "words": ["dark", "nice", "nice"], "drops": [0.1, 0.3, 0.2]}, "value": 0.5,
+    }  # fmt: skip
+    assert words["words"] == ["nice", "dark", "nice"]
 
 
 def test_spreads():

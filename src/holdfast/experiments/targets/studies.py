@@ -20,6 +20,7 @@ from holdfast.experiments.targets.planning import (
 from holdfast.experiments.targets.summaries import VALIDATIONS, records_of, setting_values, summarize
 
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
+WORDS_SHOWN = 15
 PENALTY_WEIGHTS = (1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4)
 # A quarter of the filters, a larger step, few epochs: as the authors train, the 45 pairs would take about half a day.
 SMALLER = {"estimator_options": {"n_filters": 100}, "learning_rate": 1e-3, "max_epochs": 12, "explain": None}
@@ -81,10 +82,14 @@ def report_words(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
     if not explained:
         return {"tables": []}
     first = next(iter(explained.values()))
+    drops = [entry["drops"] for entry in explained.values()]
+    order = sorted(range(len(first["words"])), key=lambda i: -max(abs(drop[i]) for drop in drops))[:WORDS_SHOWN]
     rows: list[tuple[Any, ...]] = [("prediction", *(entry["prediction"] for entry in explained.values()))]
-    for i, word in enumerate(first["words"]):
-        rows.append((word, *(f"{entry['drops'][i]:+.3f}" for entry in explained.values())))
-    note = f"The label is {first['label']}. Numbers: probability of the prediction minus that without the word."
+    rows += [(first["words"][i], *(f"{drop[i]:+.3f}" for drop in drops)) for i in order]
+    note = (
+        f"The label is {first['label']}. Numbers: probability of the prediction minus that without the word. Of "
+        f"{len(first['words'])} words, those that matter most to any method."
+    )
     return {"tables": [Table(f"Words of test review {first['row']}", ("word", *explained), tuple(rows), note)]}
 
 

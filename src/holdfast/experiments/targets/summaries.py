@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.experiments.grids import PlannedRun
 from holdfast.experiments.targets.planning import Reader, Record
 
-VALIDATIONS = {"test": "as in test", "train": "as in training"}  # a setting of a run -> how tables call its rows
+VALIDATIONS = {"test": "as test", "train": "as training"}  # a setting of a run -> how tables call its rows
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ def setting_values(records: Sequence[Record], setting: str, *path: str) -> list[
     return values
 
 
-def selection_of(records: Sequence[Record], setting: str) -> str:
-    """Return the rule by which the records' epochs were selected."""
-    rules = {record["settings"][setting]["selection"] for record in records if setting in record["settings"]}
-    return ", ".join(sorted(rules)) or "–"
+def selection_note(records: Iterable[Record]) -> str:
+    """Say by which rule the records' epochs were selected."""
+    rules = {setting["selection"] for record in records for setting in record["settings"].values()}
+    return f"Selection: {', '.join(sorted(rules))}." if rules else ""
 
 
 def difference(ours: Ours, paper: float | None) -> float | None:

@@ -26,7 +26,7 @@ from holdfast.experiments.targets.summaries import (
     Ours,
     difference,
     records_of,
-    selection_of,
+    selection_note,
     setting_values,
     summarize,
 )
@@ -69,10 +69,10 @@ def report_table1(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
                 if records:
                     cells[key, method, setting] = ours
                     change = difference(ours, printed)
-                    rule = selection_of(records, setting)
-                    rows.append((paper.DATASETS[key], title, words, printed, ours.cell(), change, ours.n_seeds, rule))
-    columns = ("data set", "method", "validation", "paper", "ours", "difference", "seeds", "selection")
-    table = Table("Test accuracy, percent", columns, tuple(rows), _note(options, plan, read))
+                    rows.append((paper.DATASETS[key], title, words, printed, ours.cell(), change, ours.n_seeds))
+    columns = ("data set", "method", "validation", "paper", "ours", "difference", "seeds")
+    note = f"{selection_note(_all(plan.runs, read))} {_note(options, plan, read)}"
+    table = Table("Test accuracy, percent", columns, tuple(rows), note.strip(), digits=2)
     return {"tables": [table, _gains(cells)], "figures": []}
 
 
@@ -94,7 +94,7 @@ def _gains(cells: dict[tuple[str, str, str], Ours]) -> Table:
         rows.append((claim.text, claim.value, float(np.mean(gains)) if gains else math.nan, len(gains)))
     claim = paper.GAP_TO_ORACLE
     rows.append((claim.text, claim.value, float(np.mean(gaps)) if gaps else math.nan, len(gaps)))
-    return Table("Claims of the text", ("claim", "paper", "ours", "cells"), tuple(rows))
+    return Table("Claims of the text", ("claim", "paper", "ours", "cells"), tuple(rows), digits=2)
 
 
 def plan_table2(options: Options) -> Plan:
@@ -171,7 +171,8 @@ def report_time(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
     note = (
         "The paper's times are those of a graphics card. Natural data: validation and test are worst-group accuracies."
     )
-    return {"tables": [Table("Running time", columns, tuple(rows), f"{note} {_note(options, plan, read)}")]}
+    note = f"{note} {_note(options, plan, read)}".strip()
+    return {"tables": [Table("Running time", columns, tuple(rows), note, digits=2)]}
 
 
 def _seconds(record: Record) -> float:
