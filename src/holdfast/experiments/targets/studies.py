@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
+
 from holdfast.experiments import paper
 from holdfast.experiments.grids import PlannedRun
 from holdfast.experiments.targets.planning import (
@@ -17,7 +19,7 @@ from holdfast.experiments.targets.planning import (
     find_missing,
     make_run,
 )
-from holdfast.experiments.targets.summaries import VALIDATIONS, records_of, setting_values, summarize
+from holdfast.experiments.targets.summaries import VALIDATIONS, records_of, selection_note, setting_values, summarize
 
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
 WORDS_SHOWN = 15
@@ -125,9 +127,15 @@ def _irm_table(plan: Plan, read: Reader, setting: str, words: str) -> Table:
         parts = [
             summarize([r["settings"][setting]["penalty"][part] for r in records]).mean for part in ("risk", "penalty")
         ]
-        rows.append((name, *scores, *parts, len(records)))
-    columns = ("penalty weight", "training", "validation", "test", "risk", "penalty", "seeds")
-    note = "Selection: min_train_validation. The paper prints a picture without numbers."
+        epoch = float(np.mean([r["settings"][setting]["epoch"] for r in records]))
+        rows.append((name, epoch, *scores, *parts, len(records)))
+    columns = ("penalty weight", "epoch", "training", "validation", "test", "risk", "penalty", "seeds")
+    config = plan.runs[0].config
+    note = (
+        f"{selection_note(records_of(plan.runs, read))} The first {config.warm_up} steps "
+        f"({(config.warm_up or 0) / config.steps_per_epoch:g} epochs) have a weight of 1. The paper prints a picture "
+        "without numbers."
+    )
     return Table(f"IRM by its penalty weight, percent; validation {words}", columns, tuple(rows), note)
 
 

@@ -43,9 +43,9 @@ def summarize(values: Sequence[float]) -> Ours:
     return Ours(float(np.mean(found)), spread, len(found))
 
 
-def records_of(runs: Sequence[PlannedRun], read: Reader, name: str) -> list[Record]:
-    """Return the finished records of the runs of one name, in the order of their seeds."""
-    found = [read(run.config) for run in runs if run.name == name]
+def records_of(runs: Sequence[PlannedRun], read: Reader, name: str | None = None) -> list[Record]:
+    """Return the finished records of the runs of one name, or of all, in the order of their seeds."""
+    found = [read(run.config) for run in runs if name in (None, run.name)]
     return [record for record in found if record is not None]
 
 

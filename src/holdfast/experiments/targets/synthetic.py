@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -71,7 +70,7 @@ def report_table1(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
                     change = difference(ours, printed)
                     rows.append((paper.DATASETS[key], title, words, printed, ours.cell(), change, ours.n_seeds))
     columns = ("data set", "method", "validation", "paper", "ours", "difference", "seeds")
-    note = f"{selection_note(_all(plan.runs, read))} {_note(options, plan, read)}"
+    note = f"{selection_note(records_of(plan.runs, read))} {_note(options, plan, read)}"
     table = Table("Test accuracy, percent", columns, tuple(rows), note.strip(), digits=2)
     return {"tables": [table, _gains(cells)], "figures": []}
 
@@ -185,10 +184,5 @@ def _note(options: Options, plan: Plan, read: Reader) -> str:
     """Say what the numbers rest on."""
     if options.quick:
         return "Quick: made data and a few steps; the numbers mean nothing."
-    notes = dict.fromkeys(note for record in _all(plan.runs, read) for note in record["data"]["notes"])
+    notes = dict.fromkeys(note for record in records_of(plan.runs, read) for note in record["data"]["notes"])
     return " ".join(f"{note.rstrip('.')}." for note in notes)
-
-
-def _all(runs: Sequence[PlannedRun], read: Reader) -> list[Record]:
-    found = [read(run.config) for run in runs]
-    return [record for record in found if record is not None]
