@@ -1,6 +1,6 @@
 """A whole PI fit on colored MNIST against the same algorithm as a plain torch program.
 
-    python benchmarks/whole_fit.py [--quick] [--repetitions 5] [--epochs 20] [--data DIR] [--record DIR]
+    python benchmarks/whole_fit.py [--quick] [--repetitions 5] [--epochs 3] [--data DIR] [--record DIR]
 
 Stages 1, 2 and 3 with an evaluation after every epoch, the paper's CNN, the authors' hyper-parameters and batches (50
 rows of each group, 100 steps an epoch), the same numbers of steps and evaluations on both sides. The plain program is
@@ -33,7 +33,7 @@ from holdfast.networks import build_network
 from holdfast.training.monitor import EpochReport, Monitor, watch
 
 BATCH, EVALUATED = 50, 500  # rows of each group in a step, rows in a batch of an evaluation
-EPOCHS, STEPS = 20, 100
+EPOCHS, STEPS = 3, 100
 SETTINGS = {"learning_rate": 1e-3, "weight_decay": 1e-2, "dropout": 0.5}
 TARGET = 8.0
 
