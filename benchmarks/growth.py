@@ -32,7 +32,7 @@ BLOCK = 100_000
 
 def main() -> None:
     """Write the largest table, fit its first rows in processes of their own, and put the points together."""
-    options = parser(__doc__, repetitions=3)
+    options = parser(__doc__)
     options.add_argument("--rows", type=int, default=10_000_000, help="of the largest table")
     options.add_argument("--folder", type=Path, help="where the table is written (default: a temporary folder)")
     options.add_argument("--points", type=Path, help="file of finished points, which are not measured again")
@@ -74,9 +74,8 @@ def read_points(file: Path | None) -> dict[tuple[str, int, int, str], dict[str, 
 
 
 def run(options: argparse.Namespace, path: Path, solver: str, rows: int, environments: int, where: str) -> dict:
-    """Return the median point over the repetitions, each in a process of its own; large ones are measured once."""
-    once = options.quick or rows >= 1_000_000 or solver == "gradient"
-    repetitions = 1 if once else options.repetitions
+    """Return the median point over the repetitions, each in a process of its own."""
+    repetitions = 1 if options.quick else options.repetitions
     command = [sys.executable, __file__, "--threads", str(options.threads)]
     command += ["--point", str(path), solver, str(rows), str(environments), where]
     found = []
