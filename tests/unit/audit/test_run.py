@@ -48,7 +48,7 @@ def test_nothing_is_named_where_nothing_changes() -> None:
     assert lesion.correct_hard > 0.5 > -0.5 > lesion.mistaken_hard
     assert abs(lesion.mistaken_soft) < 0.25
     assert audit.evidence[0].startswith(
-        "No evidence that anything changes between the environments: none of 3 features"
+        "No evidence that anything changes between the environments: none of 3 hypotheses"
     )
 
 
@@ -113,7 +113,7 @@ def test_noisier_labels_are_no_columns_fault() -> None:
     assert audit.sharpness.startswith("Labels follow everything less closely in Lyon than Boston's model expects")
     assert audit.sharpness in audit.evidence
     assert audit.sentences()[0] == (
-        "No feature is named: none of 4 shows a change of its own at level 0.05, beside one that they share."
+        "No feature is named: none of 4 hypotheses shows a change of its own at level 0.05, beside one that they share."
     )
     assert audit.sentences()[2].startswith("It explains what `lesion`")
 
