@@ -65,11 +65,10 @@ def whole_fit(record: Record) -> str:
         "plain, validation accuracy",
         "holdfast",
     )
-    last = record.get("last_epoch_ratio")  # older records have none
     return table(head, lines) + (
         f"\n\n{record['n_rows']:,} training rows; each network takes {record['epochs']} × {record['steps']} steps. "
-        f"Ratio: {times(record['processor_ratio'])} in processor time, {times(record['ratio'])} on the clock"
-        f"{'' if last is None else f'; in the last epoch of stage 3, {times(last)} in processor time'}."
+        f"Ratio: {times(record['processor_ratio'])} in processor time, {times(record['ratio'])} on the clock; in the "
+        f"last epoch of stage 3, {times(record['last_epoch_ratio'])} in processor time."
     )
 
 

@@ -96,6 +96,16 @@ def test_absent_data_are_listed_and_do_not_fail(holdfast, tmp_path):
     assert "train-images-idx3-ubyte" in missing["mnist"]["needs"]
 
 
+@pytest.mark.parametrize("target", [name for name in NAMES if name != "toy"])
+def test_no_target_needs_data_to_say_what_is_missing(holdfast, target, tmp_path):
+    """Without any file there is no table row, every data set is listed with what it needs, and nothing fails."""
+    outcome = holdfast("reproduce", target, "--data", tmp_path / "data", "--out", tmp_path / "out", "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.json["rows"] == []
+    assert all(entry["needs"] for entry in outcome.json["missing"])
+    assert outcome.json["missing"]
+
+
 def test_an_unknown_target_is_one_line(holdfast):
     """The known ones are listed."""
     outcome = holdfast("reproduce", "table9")

@@ -75,8 +75,14 @@ def _report(key: str, published: Published, plan: Plan, read: Reader) -> dict[st
                 selection_note(record for records in found.values() for record in records),
                 digits=2,
             ),
-            Table("The attributes where ERM is worst", columns, tuple(row for row in full if row[0] in short), note, 1),
-            Table("Every attribute", columns, tuple(full), note, 1),
+            Table(
+                "The attributes where ERM is worst",
+                columns,
+                tuple(row for row in full if row[0] in short),
+                note,
+                digits=1,
+            ),
+            Table("Every attribute", columns, tuple(full), note, digits=1),
         ]
     }
 

@@ -138,31 +138,36 @@ def make_run(key: str, method: str, options: Options, *, seed: int = 0, **settin
 
 def plan_methods(keys: Iterable[str], options: Options, methods: Mapping[str, str] | None = None) -> Plan:
     """Return the authors' runs of all methods on the data sets that are there, seed by seed: a cut is balanced."""
-    runs, missing = [], []
-    for key in keys:
-        absent = find_missing(key, options)
-        if absent is not None:
-            missing.append(absent)
-            continue
-        for seed in range(options.n_seeds):
-            for method in authors()[key]:
-                name = f"{key} {(methods or {}).get(method, method)}"
-                runs.append(PlannedRun(name, make_run(key, method, options, seed=seed)))
-    return Plan(tuple(runs), tuple(missing))
+    there, missing = _there(keys, options)
+    names = methods or {}
+    runs = [
+        PlannedRun(f"{key} {names.get(method, method)}", make_run(key, method, options, seed=seed))
+        for key in there
+        for seed in range(options.n_seeds)
+        for method in authors()[key]
+    ]
+    return Plan(tuple(runs), missing)
 
 
 def plan_halves(keys: Iterable[str], options: Options) -> Plan:
     """Return stages 1 and 2 on the data sets that are there; a finished run of PI has the same judges and halves."""
-    runs, missing = [], []
-    for key in keys:
-        absent = find_missing(key, options)
-        if absent is not None:
-            missing.append(absent)
-            continue
-        for seed in range(options.n_seeds):
-            halves, pi = (make_run(key, method, options, seed=seed) for method in ("halves", "pi"))
-            runs.append(PlannedRun(key, halves, served_by=pi))
-    return Plan(tuple(runs), tuple(missing))
+    there, missing = _there(keys, options)
+    runs = [
+        PlannedRun(
+            key,
+            make_run(key, "halves", options, seed=seed),
+            served_by=make_run(key, "pi", options, seed=seed),
+        )
+        for key in there
+        for seed in range(options.n_seeds)
+    ]
+    return Plan(tuple(runs), missing)
+
+
+def _there(keys: Iterable[str], options: Options) -> tuple[list[str], tuple[Missing, ...]]:
+    """Return the data sets that can be loaded, and what the others lack."""
+    absent = {key: find_missing(key, options) for key in keys}
+    return [key for key, lack in absent.items() if lack is None], tuple(lack for lack in absent.values() if lack)
 
 
 def find_missing(key: str, options: Options) -> Missing | None:

@@ -112,6 +112,8 @@ def plan_irm(options: Options) -> Plan:
 
 def report_irm(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
     """Return accuracy, risk and penalty by the penalty's weight, for each kind of validation rows."""
+    if not plan.runs:
+        return {"tables": []}
     return {"tables": [_irm_table(plan, read, setting, words) for setting, words in VALIDATIONS.items()]}
 
 
@@ -127,7 +129,7 @@ def _irm_table(plan: Plan, read: Reader, setting: str, words: str) -> Table:
         parts = [
             summarize([r["settings"][setting]["penalty"][part] for r in records]).mean for part in ("risk", "penalty")
         ]
-        epoch = float(np.mean([r["settings"][setting]["epoch"] for r in records]))
+        epoch = f"{np.mean([r['settings'][setting]['epoch'] for r in records]):g}"
         rows.append((name, epoch, *scores, *parts, len(records)))
     columns = ("penalty weight", "epoch", "training", "validation", "test", "risk", "penalty", "seeds")
     config = plan.runs[0].config
