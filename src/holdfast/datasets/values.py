@@ -58,6 +58,11 @@ class Dataset:
     unstable_attribute: str | None = None  # in the codes of y, where one was planted: what the oracle knows
     notes: tuple[str, ...] = ()  # how what was read differs from the paper's description
 
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """All splits: train, those of validation, test."""
+        return (self.train, *self.validation.values(), self.test)
+
 
 def join_splits(splits: list[Split]) -> Split:
     """Return the rows of several splits, one after the other (arrays and lists of texts)."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from holdfast.datasets import Dataset, Split, load_dataset
 from holdfast.datasets.beer_files import TOKENS
 from holdfast.datasets.folders import data_folder
+from holdfast.datasets.image_files import ImageFiles
 from holdfast.datasets.made import MAKERS, make_files
 from holdfast.exceptions import DatasetError
 from holdfast.experiments.config import RunConfig
@@ -89,8 +90,7 @@ def _with_words(dataset: Dataset, config: RunConfig, folder: Path) -> Prepared:
     from holdfast.batches import Vocabulary
     from holdfast.datasets.vectors import load_vectors
 
-    splits = [dataset.train, *dataset.validation.values(), dataset.test]
-    texts = [text for split in splits for text in split.X]
+    texts = [text for split in dataset.splits for text in split.X]
     vocabulary = Vocabulary.build(texts, min_count=config.min_count)
     facts: dict[str, Any] = {"n_words": len(vocabulary.tokens)}
     if config.vectors is None:
@@ -122,18 +122,37 @@ def _with_features(dataset: Dataset, config: RunConfig, folder: Path, cache: Pat
     if not isinstance(network, Network):
         raise DatasetError(f"The backbone {config.backbone!r} shows no features. Use mobilenet_v2 or resnet50.")
 
-    def features(X: Any, _: str) -> NDArray[np.float32]:
-        key = hashlib.sha256(f"{config.backbone} {config.weights} {X.location} {X.size}".encode())
-        key.update("\n".join(map(str, X.names)).encode())
-        path = cache / "features" / f"{key.hexdigest()[:20]}.npy"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):
-            if not path.exists():
-                file = io.BytesIO()
-                np.save(file, extract_features(network, X), allow_pickle=False)
-                write_bytes(path, file.getvalue())
-        return np.asarray(np.load(path, allow_pickle=False))
-
-    computed = map_rows(dataset, features)
+    # Of all splits together: seeds deal the same images to other splits.
+    images = dataset.train.X
+    names = np.unique(np.concatenate([split.X.names for split in dataset.splits]))
+    values = _kept_features(
+        cache / "features",
+        f"{config.backbone} {images.size} {_version(images.location)} {'' if weights is None else _version(weights)}",
+        names,
+        lambda: extract_features(network, ImageFiles(images.location, names.tolist(), images.size)),
+    )
+    computed = map_rows(dataset, lambda X, _: values[np.searchsorted(names, X.names)])
     mean, scale = computed.train.X.mean(0), computed.train.X.std(0) + 1e-6
     return map_rows(computed, lambda X, _: ((X - mean) / scale).astype(np.float32))
+
+
+def _kept_features(
+    folder: Path, what: str, names: NDArray[np.str_], compute: Callable[[], NDArray[np.float32]]
+) -> NDArray[np.float32]:
+    """Return features of the named images as a memory map, computed by the first process that asks."""
+    key = hashlib.sha256("\n".join([what, *names]).encode()).hexdigest()[:20]
+    path = folder / f"{key}.npy"
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):
+        if not path.exists():
+            file = io.BytesIO()
+            np.save(file, compute(), allow_pickle=False)
+            write_bytes(path, file.getvalue())
+    kept: NDArray[np.float32] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return kept
+
+
+def _version(path: Path) -> str:
+    """Return what changes when a file or folder is replaced."""
+    facts = path.stat()
+    return f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns}"
