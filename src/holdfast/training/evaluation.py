@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from holdfast.batches import RowSource
 from holdfast.environments import Group, Rows
-from holdfast.training.settings import without_denormals
+from holdfast.training.denormals import without_denormals
 
 _CHUNK_VALUES = 1_000_000  # input numbers in a chunk: 4 MB of float32, so that layers stay near the processor
 _MAX_EVALUATED = 5_000  # rows of each other environment: 100 batches of 50, as in the authors' experiments

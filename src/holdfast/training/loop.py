@@ -24,9 +24,10 @@ from holdfast.objectives import Objective, ObjectiveRun, Problem, StepReport
 from holdfast.risks import Loss
 from holdfast.seeding import Seeding
 from holdfast.selection import EpochScores, Selected, choose_rule
+from holdfast.training.denormals import without_denormals
 from holdfast.training.evaluation import Examiner, HeldOut, Score, evenly, union_of
 from holdfast.training.monitor import EpochReport, Monitor, current_monitor
-from holdfast.training.settings import TrainingSettings, autocast, resolve_device, resolve_precision, without_denormals
+from holdfast.training.settings import TrainingSettings, autocast, resolve_device, resolve_precision
 from holdfast.training.state import TrainingState
 
 log = logging.getLogger(__name__)
@@ -108,7 +109,7 @@ def train(
     precision = resolve_precision(settings.precision, device)
     context = autocast(precision, device)
     examiner = Examiner(device, context, score, validation, others if rule.needs == "other_environments" else None)
-    with without_denormals(), seeded_torch(seeding.integer("initialization"), device):
+    with without_denormals(all_threads=True), seeded_torch(seeding.integer("initialization"), device):
         network = build().to(device)
         if len(source.row_shape) == 3:
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

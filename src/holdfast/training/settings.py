@@ -105,17 +105,3 @@ def autocast(precision: Literal["fp32", "bf16"], device: torch.device) -> Callab
         return contextlib.nullcontext
     # Weights change between steps, so a cache of their casts would only hold memory.
     return lambda: torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
-
-
-@contextlib.contextmanager
-def without_denormals() -> Iterator[None]:
-    """Take numbers below 1e-38 for zero inside the block.
-
-    Weight decay drives unused weights there, and processors are tens of times slower with such numbers.
-    """
-    was_on = torch.tensor(1e-39).item() == 0.0
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(was_on)
