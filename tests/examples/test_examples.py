@@ -2,15 +2,19 @@ import re
 import runpy
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+
+from holdfast import PIClassifier
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def shown_code(page):
-    """Return the first Python block of a page."""
-    return re.search(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)[1]
+def shown_code(page, place=0):
+    """Return a Python block of a page."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)[place]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -43,3 +47,16 @@ def test_hospitals_example_shows_the_price_and_the_gain(tmp_path, monkeypatch, c
     assert float(known[0]) > float(known[1]) + 0.1
     assert float(new[1]) > float(new[0]) + 0.6
     assert (tmp_path / "hospitals.csv").is_file()
+
+
+def test_the_memory_map_of_the_own_data_page_is_fitted_like_the_table(tmp_path, monkeypatch):
+    """The page's last block runs beside the example's files, and its classifier is that of the rows in memory."""
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "examples" / "hospitals.py"))
+    code = shown_code("docs/how-to/own-data.md", place=-1)
+    (tmp_path / "shown.py").write_text(code.replace("\nPIClassifier", "\nclassifier = PIClassifier"))
+    found = runpy.run_path("shown.py")
+    table = pd.read_csv("hospitals.csv")
+    X = table[["marker", "scanner"]].to_numpy(dtype=float)
+    expected = PIClassifier(random_state=0).fit(X, table["diagnosis"], environments=table["site"])
+    np.testing.assert_allclose(found["classifier"].predict_proba(X), expected.predict_proba(X), atol=1e-6)
