@@ -89,6 +89,7 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
                 "  art_aspect_{k}_env_2_val.json  art_aspect_{k}_env_2.json\n"
                 "(linked from their repository, YujiaBao/Predict-then-Interpolate on GitHub), or one aspect's tables:\n"
                 "  train.tsv  dev.tsv  test.tsv   (columns label, 0 or 1, and comment)\n"
+                "Tables outside a folder beer_aroma or beer_palate are those of look.\n"
                 "A text network also needs word vectors: data_instructions('vectors')."
             ),
         ),

@@ -13,7 +13,7 @@ import numpy as np
 
 from holdfast.datasets.checks import check_choice, check_probability
 from holdfast.datasets.dealing import deal_rows
-from holdfast.datasets.folders import candidate_folders, find_file, missing_file
+from holdfast.datasets.folders import DAMAGED, candidate_folders, find_file, missing_file
 from holdfast.datasets.own_table import TableDescription, make_dataset
 from holdfast.datasets.values import Dataset
 from holdfast.exceptions import DatasetError
@@ -93,7 +93,7 @@ def _read(path: Path) -> pd.DataFrame:
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as problem:
+    except DAMAGED as problem:
         raise DatasetError(f"{path} cannot be read ({problem}). Get the file again.") from problem
     rows = []
     for number, cells in enumerate(csv.reader(io.StringIO(text), skipinitialspace=True), start=1):
@@ -104,6 +104,8 @@ def _read(path: Path) -> pd.DataFrame:
                 f"{path}, line {number}: {len(cells)} values where {len(COLUMNS)} are expected. Get the file again."
             )
         rows.append([None if cell == "?" else cell for cell in cells])
+    if not rows:
+        raise DatasetError(f"{path} has no rows. Get the file again.")
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     for name in NUMBERS:
         try:

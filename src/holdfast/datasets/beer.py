@@ -40,8 +40,9 @@ def load_beer(
     """Load reviews whose artificial token agrees with the sentiment in training and contradicts it in the test.
 
     The authors' files are taken if they are there: ``art_aspect_{k}_env_{0,1,2}.json`` and ``…_env_{1,2}_val.json``,
-    k = 0 look, 1 aroma, 2 palate. Else ``train.tsv``, ``dev.tsv`` and ``test.tsv`` with the columns label and comment;
-    the training reviews are dealt evenly to the environments, by label.
+    k = 0 look, 1 aroma, 2 palate. Else ``train.tsv``, ``dev.tsv`` and ``test.tsv`` with the columns label and comment,
+    in a folder ``beer_{aspect}`` (look: any folder but the other aspects'); the training reviews are dealt evenly to
+    the environments, by label.
 
     Parameters
     ----------
@@ -72,6 +73,7 @@ def load_beer(
     check_count("min_tokens", min_tokens, least=0)
     check_count("max_tokens", max_tokens)
     check_count("test_injections", test_injections)
+    etas = None if etas is None else check_probabilities("etas", etas)
     folders = candidate_folders(folder, (f"beer_{aspect}", "beer", "beer_review"))
     streams = Seeding(seed)
     notes: list[str] = []
@@ -83,7 +85,7 @@ def load_beer(
         )
         validations = {"train": validation, "test": validation}
         etas = PAPER_ETAS if etas is None else etas
-    if etas is not None and len(etas := check_probabilities("etas", etas)) != len(environments):
+    if etas is not None and len(etas) != len(environments):
         environments = _deal_again(environments, len(etas), streams)
     if test_eta is None and (etas is not None or test_injections > 1):
         test_eta = PAPER_TEST_ETA
@@ -149,12 +151,13 @@ def _read_tsv(
     notes: list[str],
 ) -> tuple[list[Reviews], Reviews, Reviews]:
     """Read train, dev and test; filter, balance, and deal the training reviews."""
-    splits = {}
+    splits, own = {}, _tsv_folder(aspect, folders)
     for name in ("train", "dev", "test"):
-        path = find_file(f"{name}.tsv", folders)
+        path = None if own is None else find_file(f"{name}.tsv", [own])
         if path is None:
+            table = f"{name}.tsv in a folder beer_{aspect}" if own is None else f"{own.name}/{name}.tsv"
             raise missing_file(
-                "beer", f"art_aspect_{ASPECTS.index(aspect)}_env_0.json and its four companions, or {name}.tsv", folder
+                "beer", f"art_aspect_{ASPECTS.index(aspect)}_env_0.json and its four companions, or {table}", folder
             )
         everything = read_tsv(path)
         n_tokens = np.array([len(text.split()) for text in everything.texts])
@@ -169,6 +172,18 @@ def _read_tsv(
         splits[name] = everything.take(rows)
     environments = _deal_again([splits["train"]], n_environments, streams)
     return environments, splits["dev"], splits["test"]
+
+
+def _tsv_folder(aspect: str, folders: list[Path]) -> Path | None:
+    """Return the folder with an aspect's tables: they do not say whose they are, so the folder's name does.
+
+    Without an aspect in its name it has those of look.
+    """
+    named = {folder: folder.resolve().name for folder in folders}
+    own = [folder for folder, name in named.items() if name == f"beer_{aspect}"]
+    if aspect == ASPECTS[0]:
+        own += [folder for folder, name in named.items() if name not in {f"beer_{a}" for a in ASPECTS}]
+    return next((folder for folder in own if find_file("train.tsv", [folder], "dev.tsv", "test.tsv")), None)
 
 
 def _balanced(rows: Rows, y: Codes, generator: np.random.Generator) -> Rows:

@@ -71,6 +71,7 @@ def read_tsv(path: Path) -> Reviews:
     texts, labels = [], []
     try:
         with path.open(encoding="utf-8", newline="") as file:
+            csv.field_size_limit(1 << 30)
             reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             header = next(reader, [])
             if not {"label", "comment"} <= set(header):
@@ -82,11 +83,13 @@ def read_tsv(path: Path) -> Reviews:
                     )
                 fields = dict(zip(header, row, strict=True))
                 if fields["label"] not in ("0", "1"):
-                    raise DatasetError(f"{path}, line {line}: label must be 0 or 1. Got {fields['label']!r}.")
+                    raise DatasetError(f"{path}, line {line}: label must be 0 or 1. Got {fields['label'][:40]!r}.")
                 texts.append(fields["comment"])
                 labels.append(int(fields["label"]))
     except UnicodeDecodeError as problem:
         raise DatasetError(f"{path} is not UTF-8 text ({problem.reason}). Save the file as UTF-8.") from problem
+    except (csv.Error, OSError) as problem:
+        raise DatasetError(f"{path} cannot be read ({problem}). Get the file again.") from problem
     if not texts:
         raise DatasetError(f"{path} has no reviews. Get the file again.")
     return Reviews(texts, np.array(labels, dtype=np.intp))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.checks import check_choice, check_probability
 from holdfast.datasets.dealing import deal_rows
-from holdfast.datasets.folders import candidate_folders, find_file, missing_file
+from holdfast.datasets.folders import DAMAGED, candidate_folders, find_file, missing_file
 from holdfast.datasets.image_files import ImageFiles
 from holdfast.datasets.values import Dataset, Split
 from holdfast.environments import Rows
@@ -167,11 +167,11 @@ def _read_archive(path: Path, size: tuple[int, int] | None) -> Faces:
             f"{path.parent} has {len(archives)} zip archives beside {path.name}; one with the images is needed."
         )
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             names, values = arrays["attr_names"], arrays["attrs"]
     except KeyError as problem:
         raise DatasetError(f"{path} must hold the arrays 'attr_names' and 'attrs': {problem.args[0]}.") from problem
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as problem:
+    except DAMAGED as problem:
         raise DatasetError(
             f"{path} is not a readable .npz archive of plain arrays ({problem}). Get it again."
         ) from problem
@@ -180,7 +180,7 @@ def _read_archive(path: Path, size: tuple[int, int] | None) -> Faces:
     try:
         with zipfile.ZipFile(archives[0]) as archive:
             files = sorted(name for name in archive.namelist() if name.lower().endswith(_SUFFIXES))
-    except (OSError, zipfile.BadZipFile) as problem:
+    except DAMAGED as problem:
         raise DatasetError(f"{archives[0]} is not a readable zip archive ({problem}). Get it again.") from problem
     if len(files) != len(values):
         raise DatasetError(

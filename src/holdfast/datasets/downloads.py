@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import http.client
 import logging
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +20,7 @@ log = logging.getLogger(__name__)
 TIMEOUT = 30.0  # seconds without a byte
 RETRIES = 2  # after the first attempt, for each source
 _BLOCK = 1 << 20
-_NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
+_NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError)
 
 Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from holdfast.exceptions import DatasetError
 
+# What reading a damaged zip, .npz or gzip file can raise: wrong sizes, checksums, versions and flags.
+DAMAGED = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 DATA_VARIABLE = "HOLDFAST_DATA"
 
 

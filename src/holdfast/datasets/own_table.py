@@ -129,12 +129,19 @@ def split_table(frame: pd.DataFrame, description: TableDescription, seed: int) -
         generator=Seeding(seed).generator("splits"),
     )
     test = np.flatnonzero(held_out) if held_out.any() else rest[deal.test]
+    parts = (rest[deal.environments[0]], rest[deal.validation], test)
+    empty = [name for name, rows in zip(("training", "validation", "test"), parts, strict=True) if not len(rows)]
+    if empty:
+        raise DatasetError(
+            f"{description.file} has {len(frame)} rows, which leaves none for {empty[0]}: shares are taken of each "
+            "label in each environment, and rounded down. Pass more rows, or larger shares."
+        )
     note = (
         f"test: the environments {', '.join(description.test_environments)}"
         if held_out.any()
         else "no test_environments: rows are split at random by label and environment"
     )
-    return make_dataset("table", frame, description, (rest[deal.environments[0]], rest[deal.validation], test), (note,))
+    return make_dataset("table", frame, description, parts, (note,))
 
 
 def make_dataset(

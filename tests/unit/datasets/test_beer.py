@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,49 @@ def test_tokens_agree_as_asked(tables):
     assert not (data.validation["test"].attributes["token"] == data.validation["test"].y).any()
     assert (data.validation["train"].attributes["token"] == data.validation["train"].y).all()
     assert sorted(set(data.test.attributes["injection"])) == [0, 1, 2]
+
+
+def test_tables_belong_to_the_aspect_of_their_folder(tables, tmp_path):
+    """Tables do not say which aspect they are of: outside beer_aroma and beer_palate it is look."""
+    shutil.copytree(tables, tmp_path / "beer_look")
+    with pytest.raises(DatasetError, match="or train.tsv in a folder beer_aroma, which is not in"):
+        load_dataset("beer", folder=tmp_path, aspect="aroma")
+    with pytest.raises(DatasetError, match="beer_palate"):
+        load_dataset("beer", folder=tables, aspect="palate")
+    with pytest.raises(DatasetError, match="beer_palate"):
+        load_dataset("beer", folder=tmp_path / "beer_look", aspect="palate")
+    make_files("beer", tmp_path / "beer_aroma", seed=1)
+    look, aroma = (load_dataset("beer", folder=tmp_path, aspect=aspect).train.X for aspect in ("look", "aroma"))
+    assert look == load_dataset("beer", folder=tables).train.X
+    assert aroma == load_dataset("beer", folder=tmp_path / "beer_aroma", aspect="aroma").train.X
+    assert look != aroma
+
+
+def test_the_three_tables_come_from_one_folder(tables, tmp_path):
+    """A folder that lacks one is not completed from another."""
+    shutil.copytree(tables, tmp_path / "beer_look")
+    shutil.copytree(tables, tmp_path / "beer")
+    (tmp_path / "beer_look" / "dev.tsv").unlink()
+    with pytest.raises(DatasetError, match="or beer_look/dev.tsv, which is not in"):
+        load_dataset("beer", folder=tmp_path)
+
+
+def test_etas_are_checked_before_they_are_counted(tables):
+    """A number in place of a list is named; arrays are lists."""
+    with pytest.raises(ParameterError, match="'etas' option must hold one probability for each environment. Got 0.9"):
+        load_dataset("beer", folder=tables, etas=0.9)
+    three = load_dataset("beer", folder=tables, etas=np.array([0.9, 0.8, 0.7]))
+    assert set(three.train.environments) == {"E1", "E2", "E3"}
+
+
+def test_a_very_long_review_is_left_out_like_others(tables, tmp_path):
+    """More than 131,072 characters, where the csv module stops by itself."""
+    shutil.copytree(tables, tmp_path / "beer")
+    header = (tables / "train.tsv").read_text().splitlines()[0].split("\t")
+    row = {"label": "1", "comment": "dark " * 40_000}
+    with (tmp_path / "beer" / "train.tsv").open("a") as file:
+        file.write("\t".join(row.get(name, "0") for name in header) + "\n")
+    assert len(load_dataset("beer", folder=tmp_path).train) == len(load_dataset("beer", folder=tables).train)
 
 
 def test_lengths_and_balance(tables, tmp_path):

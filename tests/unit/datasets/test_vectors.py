@@ -74,6 +74,12 @@ def test_fasttext_header_and_trailing_blanks_are_read(tmp_path):
         ("2 3\na 1 2 3\n", None, "file.vec has 1 words where its first line says 2. The file is cut off"),
         ("2 3\na 1 2 3\nb 1 2 3\n", 300, "file.vec, line 1: vectors of dimension 3, but 300 was asked for"),
         ("a 1 x 3\n", None, "file.vec, line 1: not a number"),
+        (
+            "a 1 2 3\nb 1 2 3 4\n",
+            None,
+            "file.vec, line 2: more than the 3 numbers that were expected. Correct the line",
+        ),
+        ("1 3\na 1 2 3 4\n", None, "file.vec, line 2: more than the 3 numbers that were expected"),
         ("a 1 nan 3\n", None, "file.vec, line 1: the vector is not finite. Remove the line."),
     ],
 )
@@ -83,6 +89,34 @@ def test_bad_text_files_are_refused_by_line(tmp_path, content, dimension, messag
     path.write_text(content)
     with pytest.raises(DatasetError, match=message):
         load_vectors(path, dimension=dimension)
+
+
+def test_words_of_several_parts_are_words(tmp_path):
+    """GloVe's larger files have words such as ". . ." and "at name@domain.com"."""
+    (tmp_path / "glove.txt").write_text("a 1 2\n. . . 3 4\nat name@domain.com 5 6\n")
+    assert load_vectors(tmp_path / "glove.txt").words == ("a", ". . .", "at name@domain.com")
+
+
+def test_vectors_of_none_of_the_words_are_refused(tmp_path):
+    """A file in another language is not a network without vectors."""
+    (tmp_path / "file.vec").write_text("le 1 2\nla 3 4\n")
+    with pytest.raises(DatasetError, match=r"file.vec has a vector for none of the 1 words of the texts. Pass vectors"):
+        load_vectors(tmp_path / "file.vec", words=["the"])
+
+
+def test_damaged_archives_are_named(tmp_path):
+    """Whichever byte of a compressed archive is wrong, the error is ours and names the file."""
+    path = tmp_path / "vectors.npz"
+    np.savez_compressed(path, words=np.array(["a", "b"]), vectors=np.arange(200.0).reshape(2, 100))
+    content = bytearray(path.read_bytes())
+    for place in range(30, len(content), 7):
+        damaged = content.copy()
+        damaged[place] ^= 0xFF
+        path.write_bytes(damaged)
+        try:
+            load_vectors(path)
+        except DatasetError as problem:
+            assert "vectors.npz" in str(problem)  # some bytes do not matter
 
 
 def test_npz_is_read_and_checked(tmp_path):

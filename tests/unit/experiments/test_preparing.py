@@ -68,3 +68,17 @@ def test_another_seed_deals_the_same_features(folder, monkeypatch):
     assert sorted((folder / "cache" / "features").glob("*.npy")) == kept
     assert len(first.train) == len(second.train)
     assert not np.array_equal(first.train.X, second.train.X)
+
+
+def test_made_files_are_whole_or_not_there(tmp_path, monkeypatch):
+    """A process that dies while it makes them leaves nothing that the next one would take for data."""
+
+    def half(name, folder):
+        (folder / "train.tsv").write_text("label\tcomment\n")
+        raise KeyboardInterrupt
+
+    config = RunConfig(dataset="beer", method="erm", made=True, dataset_options={"aspect": "aroma"})
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("holdfast.experiments.preparing.make_files", half)
+        prepare(config, None, tmp_path)
+    assert len(prepare(config, None, tmp_path).dataset.train) > 100

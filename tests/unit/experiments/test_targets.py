@@ -4,8 +4,10 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from holdfast.datasets.made import make_files
 from holdfast.exceptions import ConfigError
 from holdfast.experiments import paper
 from holdfast.experiments.grids import PlannedRun, parse_experiment
@@ -57,7 +59,7 @@ def test_quick_plans_need_no_files(target, tmp_path):
 def test_the_ablation_has_45_pairs(tmp_path, monkeypatch):
     """All pairs of ten agreements, the larger in E1."""
     monkeypatch.setattr("holdfast.experiments.targets.studies.find_missing", lambda key, options: None)
-    (tmp_path / "vectors.npz").write_bytes(b"")
+    (tmp_path / "wiki.en.vec").touch()
     plan = TARGETS["ablation"].plan(Options(tmp_path, n_seeds=1))
     etas = [tuple(run.config.dataset_options["etas"]) for run in plan.runs]
     assert len(set(etas)) == 45
@@ -115,6 +117,34 @@ def test_a_cluster_needs_ray(tmp_path):
         experiment = parse_experiment({"run": {"dataset": "toy"}, "methods": [{"method": "erm"}]})
         with pytest.raises(ConfigError, match=r"Sweeps on a cluster need Ray: pip install 'holdfast\[ray\]'"):
             run_on_ray(experiment.runs, RunStore(tmp_path))
+
+
+def test_vectors_are_found_by_name_and_content(tmp_path):
+    """CelebA's table is no vectors, GloVe's text file is, and FastText's is taken before it."""
+    make_files("beer", tmp_path / "beer_look")
+    (tmp_path / "beer_look" / "vectors.npz").unlink()
+    np.savez(tmp_path / "attrs.npz", attrs=np.zeros((1, 1)), attr_names=np.array(["Male"]))
+    (tmp_path / "other-1.0-py3-none-any.whl").touch()
+    options = Options(tmp_path)
+    assert "There are no vectors" in find_missing("beer_look", options).reason
+    for name in ("kept.npz", "glove.6B.50d.txt", "wiki.en.vec"):
+        if name.endswith(".npz"):
+            np.savez(tmp_path / name, words=np.array(["a"]), vectors=np.zeros((1, 2)))
+        else:
+            (tmp_path / name).write_text("a 0 0\n")
+        assert make_run("beer_look", "erm", options).vectors == name
+
+
+def test_the_toy_table_does_without_a_run_that_is_not_there(tmp_path):
+    """What is finished is shown, whichever it is."""
+    plan = TARGETS["toy"].plan(Options(tmp_path))
+    test = {"environments": {"0.9": 0.9, "0.1": 0.1}}
+    told = TARGETS["toy"].report(
+        Options(), plan, lambda config: {"settings": {"train": {"test": test}}} if config.method == "erm" else None
+    )
+    (table,) = told["tables"]
+    assert table.columns[:3] == ("method", "0.9", "0.1")
+    assert [row[0] for row in table.rows] == ["ERM"]
 
 
 @pytest.mark.skipif(DATA is None, reason="HOLDFAST_TEST_DATA is not set")

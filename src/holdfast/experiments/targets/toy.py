@@ -36,17 +36,17 @@ def report_toy(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
             ("(c) halves in equal parts", 0.0, mixed, mixed),
         ]
         tables.append(Table("Correlation of x2 and y", ("panel", "paper", "ours", "difference"), tuple(rows)))
-    rows = []
+    rows, environments = [], ()
     for name in _METHODS.values():
         records = records_of(plan.runs, read, name)
         if name == "halves" or not records:
             continue
         test = records[0]["settings"]["train"]["test"]["environments"]
+        environments = tuple(test)
         ours = summarize([min(test.values())])
         printed = _EXACT if name in ("PI", "oracle") else None
         rows.append((name, *test.values(), printed, difference(ours, printed)))
     if rows:
-        environments = tuple(records_of(plan.runs, read, "PI")[0]["settings"]["train"]["test"]["environments"])
         columns = ("method", *environments, "paper: every one", "difference in the worst")
         note = "Exact counts, so there are no seeds; one fit, nothing is selected. x2 follows y, means nothing, flips."
         tables.append(Table("Accuracy by the environment's eta", columns, tuple(rows), note))
