@@ -69,7 +69,9 @@ def runtime_facts(precision: str | None) -> dict[str, Any]:
     facts: dict[str, Any] = {name: versions.get(name) for name in ("holdfast", "numpy", "scikit-learn", "torch")}
     torch = sys.modules.get("torch")
     facts["cpu"] = _cpu_type() if torch is None else f"{_cpu_type()} ({torch.backends.cpu.get_cpu_capability()})"
-    facts["threads"] = os.environ.get("OMP_NUM_THREADS", "") if torch is None else torch.get_num_threads()
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    alone = int(asked) if asked.isdigit() else os.cpu_count()
+    facts["threads"] = alone if torch is None else torch.get_num_threads()
     facts["precision"] = precision
     return facts
 

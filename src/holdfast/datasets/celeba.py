@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.checks import check_choice, check_probability
 from holdfast.datasets.dealing import deal_rows
-from holdfast.datasets.folders import DAMAGED, candidate_folders, find_file, missing_file
+from holdfast.datasets.folders import DAMAGED, candidate_folders, find_file, missing_file, note_file
 from holdfast.datasets.image_files import ImageFiles
 from holdfast.datasets.values import Dataset, Split
 from holdfast.environments import Rows
@@ -126,6 +126,7 @@ def _read_official(path: Path, size: tuple[int, int] | None) -> Faces:
         raise missing_file("celeba", f"the folder {IMAGE_FOLDER}", path.parent)
     if not partition.is_file():
         raise missing_file("celeba", PARTITION_FILE, path.parent)
+    note_file(partition)
     lines = _lines(path)
     if len(lines) < 3 or not lines[0].strip().isdigit():
         raise DatasetError(f"{path}, line 1: the number of images was expected. Get the original file.")
@@ -178,7 +179,7 @@ def _read_archive(path: Path, size: tuple[int, int] | None) -> Faces:
     if values.ndim != 2 or names.shape != (values.shape[1],) or not np.isin(values, (-1, 0, 1)).all():
         raise DatasetError(f"{path}: 'attrs' must be a table of 0/1 or -1/1 with a column for each of 'attr_names'.")
     try:
-        with zipfile.ZipFile(archives[0]) as archive:
+        with zipfile.ZipFile(note_file(archives[0])) as archive:
             files = sorted(name for name in archive.namelist() if name.lower().endswith(_SUFFIXES))
     except DAMAGED as problem:
         raise DatasetError(f"{archives[0]} is not a readable zip archive ({problem}). Get it again.") from problem

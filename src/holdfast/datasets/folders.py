@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 
 from holdfast.exceptions import DatasetError
@@ -13,6 +15,26 @@ from holdfast.exceptions import DatasetError
 # What reading a damaged zip, .npz or gzip file can raise: wrong sizes, checksums, versions and flags.
 DAMAGED = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 DATA_VARIABLE = "HOLDFAST_DATA"
+_noted: ContextVar[list[Path] | None] = ContextVar("noted", default=None)
+
+
+@contextlib.contextmanager
+def noting_files() -> Iterator[list[Path]]:
+    """Give a list that gets every file which data sets are read from inside the block."""
+    files: list[Path] = []
+    token = _noted.set(files)
+    try:
+        yield files
+    finally:
+        _noted.reset(token)
+
+
+def note_file(path: Path) -> Path:
+    """Say that a data set is read from this file; returns it."""
+    files = _noted.get()
+    if files is not None:
+        files.append(path)
+    return path
 
 
 def data_folder() -> Path:
@@ -38,7 +60,7 @@ def find_file(name: str, folders: Iterable[Path], *names: str) -> Path | None:
     for folder in folders:
         for candidate in (name, *names):
             if (folder / candidate).is_file():
-                return folder / candidate
+                return note_file(folder / candidate)
     return None
 
 

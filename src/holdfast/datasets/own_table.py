@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.datasets.dealing import deal_rows
-from holdfast.datasets.folders import data_folder
+from holdfast.datasets.folders import data_folder, note_file
 from holdfast.datasets.tables import read_table, suggest
 from holdfast.datasets.values import Dataset, Split
 from holdfast.environments import Rows
@@ -69,14 +69,14 @@ def load_table(*, folder: Path | str | None = None, seed: int = 0, config: Path 
         X is a frame of all columns but label, environment, attributes and those to drop.
     """
     description = read_description((data_folder() if folder is None else Path(folder)) / config)
-    frame = read_table(description.file)
+    frame = read_table(note_file(description.file))
     return split_table(frame, description, seed)
 
 
 def read_description(path: Path) -> TableDescription:
     """Read and check the TOML."""
     try:
-        with path.open("rb") as file:
+        with note_file(path).open("rb") as file:
             content = tomllib.load(file)
     except FileNotFoundError:
         raise DatasetError(

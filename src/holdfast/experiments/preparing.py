@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from holdfast.datasets import Dataset, Split, load_dataset
 from holdfast.datasets.beer_files import TOKENS
-from holdfast.datasets.folders import data_folder
+from holdfast.datasets.folders import data_folder, note_file, noting_files
 from holdfast.datasets.image_files import ImageFiles
 from holdfast.datasets.made import MAKERS, make_files
 from holdfast.exceptions import DatasetError
 from holdfast.experiments.config import RunConfig
+from holdfast.experiments.inputs import fingerprints
 from holdfast.storage import FileLock, new_folder, write_bytes
 
 _MADE_OPTIONS: Mapping[str, Mapping[str, Any]] = {  # made digits are not MNIST's, made reviews are about nothing
@@ -49,6 +50,13 @@ def prepare(config: RunConfig, folder: Path | None, cache: Path) -> Prepared:
     cache : Path
         Where made files and computed features are kept.
     """
+    with noting_files() as files:
+        prepared = _prepare(config, folder, cache)
+    facts = {} if config.made else {"files": fingerprints(files, folder)}
+    return dataclasses.replace(prepared, facts={**prepared.facts, **facts})
+
+
+def _prepare(config: RunConfig, folder: Path | None, cache: Path) -> Prepared:
     options = dict(config.dataset_options)
     if config.made and config.dataset in MAKERS:
         folder = _made(config.dataset, cache)
@@ -120,7 +128,7 @@ def _with_features(dataset: Dataset, config: RunConfig, folder: Path, cache: Pat
     from holdfast.networks import Network, build_network
     from holdfast.networks.pretrained import extract_features
 
-    weights = None if config.weights is None else folder / config.weights
+    weights = note_file(folder / str(config.weights))
     network = build_network(
         str(config.backbone), input_shape=tuple(dataset.train.X.shape[1:]), n_classes=2, weights=weights
     )
@@ -132,7 +140,7 @@ def _with_features(dataset: Dataset, config: RunConfig, folder: Path, cache: Pat
     names = np.unique(np.concatenate([split.X.names for split in dataset.splits]))
     values = _kept_features(
         cache / "features",
-        f"{config.backbone} {images.size} {_version(images.location)} {'' if weights is None else _version(weights)}",
+        f"{config.backbone} {images.size} {_version(images.location)} {_version(weights)}",
         names,
         lambda: extract_features(network, ImageFiles(images.location, names.tolist(), images.size)),
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from holdfast.exceptions import ConfigError
 from holdfast.experiments.config import RunConfig
-from holdfast.experiments.executing import Progress, SweepResult, Tally, attempt, failure_record
+from holdfast.experiments.executing import Progress, SweepResult, Tally, attempt, failure_record, unfinished
 from holdfast.experiments.grids import PlannedRun
 from holdfast.experiments.store import RunStore
 
@@ -34,9 +35,9 @@ def run_on_ray(
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
     task = ray.remote(num_cpus=1, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}})(_attempt)
-    waiting = [run for run in runs if not store.has(run.config.identity)]
-    tally = Tally(runs, max(int(ray.cluster_resources().get("CPU", 1)), 1), tell, n_done=len(runs) - len(waiting))
-    tasks = {task.remote(run.config, str(store.folder.resolve()), folder): run for run in waiting}
+    tally = Tally(runs, max(int(ray.cluster_resources().get("CPU", 1)), 1), tell)
+    places = (str(store.folder.resolve()), None if folder is None else folder.resolve())
+    tasks = {task.remote(run.config, *places): run for run in unfinished(store, folder, tally)}
     while tasks:
         ready, _ = ray.wait(list(tasks), num_returns=1)
         run = tasks.pop(ready[0])
@@ -46,7 +47,8 @@ def run_on_ray(
             outcome, message, seconds = "failed", f"{type(problem).__name__}: {str(problem)[:200]}", 0.0
             store.write_failure(run.config.identity, failure_record(run.config, message, str(problem)))
         if outcome == "elsewhere":
-            tasks[task.remote(run.config, str(store.folder.resolve()), folder)] = run
+            time.sleep(1.0)
+            tasks[task.remote(run.config, *places)] = run
         else:
             tally.finished(run, outcome, message, seconds, len(tasks))
     return tally.result()

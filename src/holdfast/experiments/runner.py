@@ -23,6 +23,7 @@ from holdfast.experiments.config import HALVES, RunConfig
 from holdfast.experiments.preparing import Prepared, prepare
 from holdfast.experiments.scoring import environment_correlations, half_correlations, score_split
 from holdfast.experiments.watching import CHECKPOINT_EVERY, Setting, SettingsMonitor
+from holdfast.metrics import accuracy_by_group, label_attribute_groups
 from holdfast.seeding import Seeding
 from holdfast.stages.partition import partition_by_correctness
 from holdfast.stages.predict import cross_predict, fit_environment_classifiers
@@ -63,6 +64,8 @@ def run(
         "format": FORMAT,
         "identity": config.identity,
         "config": config.as_dict(),
+        "seed": config.seed,
+        "selection": config.selection,
         "started": started.isoformat(timespec="seconds"),
         "seconds": round(time.perf_counter() - clock, 2),
         "cpu_seconds": round(time.process_time() - work, 2),
@@ -134,15 +137,21 @@ def _score_setting(
         scores = setting.best.scores
         found = {
             "selection": setting.best.rule,
-            "value": setting.best.value,
             "epoch": setting.best.epoch,
             "epochs": setting.n_epochs,  # until this setting's own stop, where its history ends
             "seconds": round(setting.seconds, 2),
             "training_score": scores.training_score,
             "history": [_compact(entry) for entry in setting.history],
         }
-    found["validation"] = score_split(split, classifier.predict(split.X), ())
-    found.setdefault("value", found["validation"]["accuracy"])
+        if setting.best.rule != "last":  # whose value is the number of the epoch, which says nothing of its worth
+            found["value"] = setting.best.value
+    predictions = classifier.predict(split.X)
+    found["validation"] = score_split(split, predictions, ())
+    if "value" not in found:
+        groups = label_attribute_groups(split.y, split.environments, "environment")
+        worst = min(accuracy_by_group(split.y, predictions, groups))
+        by_worst = config.selection == "worst_group_validation"
+        found["value"] = float(worst) if by_worst else found["validation"]["accuracy"]
     found["test"] = score_split(data.test, classifier.predict(data.test.X), data.attribute_names)
     if config.method == "irm":
         found["penalty"] = _irm_penalty(classifier, data.train)
@@ -170,6 +179,7 @@ def _monitor(config: RunConfig, prepared: Prepared, checkpoints: Path | None) ->
         _validations(config, prepared),
         rule=config.selection,
         patience=config.patience if config.selection != "last" else config.max_epochs,
+        classes=np.unique(prepared.dataset.train.y),
         vocabulary=prepared.vocabulary,
         precision=config.precision,
         folder=None if checkpoints is None else checkpoints / "selection",

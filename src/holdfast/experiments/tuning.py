@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.experiments.config import parse_run
 from holdfast.experiments.grids import PlannedRun
 from holdfast.storage import canonical_json
 
 _COMMON = ("dataset", "dataset_options", "estimator", "method", "seed", "selection", "validations")
+_DATA = ("dataset", "dataset_options", "selection")  # points that differ in these are not compared
 
 
 @dataclass(frozen=True)
@@ -32,28 +34,46 @@ class Best:
 
 
 def tune(runs: Sequence[PlannedRun], read: Callable[[str], dict[str, Any] | None]) -> list[Best]:
-    """Return the best point for each method and validation setting; test scores are read, never compared."""
-    points: dict[tuple[str, str], dict[bytes, list[dict[str, Any]]]] = {}
+    """Return the best point for each data set, method and validation setting; test scores are read, never compared.
+
+    Points with fewer finished seeds than others are left out.
+    """
+    points: dict[tuple[str, bytes, str], dict[bytes, list[dict[str, Any]]]] = {}
     for run in runs:
         record = read(run.config.identity)
         if record is None:
             continue
         settings = {key: value for key, value in run.config.as_dict().items() if key != "seed"}
+        data = canonical_json({key: settings.get(key) for key in _DATA})
         for setting in record.get("settings", {}):
-            place = points.setdefault((run.name, setting), {})
+            place = points.setdefault((run.name, data, setting), {})
             place.setdefault(canonical_json(settings), []).append(record)
-    return [_best(name, setting, list(found.values())) for (name, setting), found in points.items()]
+    several = len({data for _, data, _ in points}) > 1
+    return [_best(name, setting, list(found.values()), several) for (name, _, setting), found in points.items()]
 
 
-def _best(name: str, setting: str, points: list[list[dict[str, Any]]]) -> Best:
+def _best(name: str, setting: str, points: list[list[dict[str, Any]]], several: bool) -> Best:
+    """Return the chosen point; with `several` data sets or rules it says which one it is of."""
+
     def value(records: list[dict[str, Any]]) -> float:
         return float(np.mean([record["settings"][setting]["value"] for record in records]))
 
+    n_seeds = max(map(len, points))
+    points = [records for records in points if len(records) == n_seeds]
     chosen = max(points, key=value)
     tests = [float(record["settings"][setting]["test"]["accuracy"]) for record in chosen]
-    point = {key: item for key, item in chosen[0]["config"].items() if key not in _COMMON}
+    point = _told([records[0]["config"] for records in points], chosen[0]["config"], several)
     spread = float(np.std(tests, ddof=1)) if len(tests) > 1 else math.nan
     worst = float(np.mean([record["settings"][setting]["test"].get("worst", math.nan) for record in chosen]))
     rule = str(chosen[0]["settings"][setting]["selection"])
     test = float(np.mean(tests))
     return Best(name, setting, point, value(chosen), test, spread, worst, rule, len(tests), len(points))
+
+
+def _told(configs: list[dict[str, Any]], chosen: dict[str, Any], several: bool) -> dict[str, Any]:
+    """Return the settings that are not the defaults, and those that vary over the grid, the default too."""
+    told = {key: item for key, item in chosen.items() if key not in _COMMON or (several and key in _DATA)}
+    keys = dict.fromkeys(key for config in configs for key in config)
+    varied = [key for key in keys if any(config.get(key) != chosen.get(key) for config in configs)]
+    full = parse_run(chosen).model_dump(mode="json")
+    return told | {key: full[key] for key in varied}

@@ -68,6 +68,8 @@ class SettingsMonitor(Monitor):
         A selection rule; validation groups are label × environment.
     patience : int
         Evaluations without improvement before a setting's history ends.
+    classes : array of shape (n_outputs,)
+        The label of each of the network's outputs: test rows may have labels that training rows do not.
     vocabulary : Vocabulary, optional
         For texts.
     precision : {"auto", "fp32", "bf16"}
@@ -84,6 +86,7 @@ class SettingsMonitor(Monitor):
         *,
         rule: str,
         patience: int,
+        classes: NDArray[Any],
         vocabulary: Any = None,
         precision: Precision = "auto",
         folder: Path | None = None,
@@ -91,6 +94,7 @@ class SettingsMonitor(Monitor):
     ) -> None:
         self.rule = choose_rule(rule, validation=True, validation_groups=True)
         self.patience = patience
+        self._classes = np.asarray(classes)
         self.precision = precision
         self.settings = {name: Setting(split) for name, split in validations.items()}
         self.stages: dict[str, dict[str, Any]] = {}  # what was trained, how long and how well
@@ -174,8 +178,8 @@ class SettingsMonitor(Monitor):
             validation_group_scores={g.name: float(a) for g, a in zip(self._groups[name], by_group, strict=True)},
         )
 
-    def _predict(self, name: str, report: EpochReport) -> NDArray[np.intp]:
+    def _predict(self, name: str, report: EpochReport) -> NDArray[Any]:
         device = report.state.device
         context = autocast(resolve_precision(self.precision, device), device)
         outputs = outputs_on(report.state.evaluated, self._sources[name], device=device, autocast=context)
-        return np.asarray(torch.argmax(outputs, dim=1).numpy(), dtype=np.intp)
+        return np.asarray(self._classes[torch.argmax(outputs, dim=1).numpy()])

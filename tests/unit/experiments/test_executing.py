@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from holdfast.datasets.made import make_files
 from holdfast.experiments.config import parse_run
 from holdfast.experiments.executing import run_all
 from holdfast.experiments.grids import PlannedRun
@@ -52,6 +53,28 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(store):
     record = store.read_failure(bad.config.identity)
     assert record["traceback"].startswith("Traceback (most recent call last)")
     assert record["config"] == bad.config.as_dict()
+
+
+def test_a_finished_run_of_other_data_is_not_passed_off_as_this_one(store, tmp_path):
+    """A changed table or description is a failure that says what to do; touching or losing the file changes nothing."""
+    folder = make_files("table", tmp_path / "data")
+    settings = {"dataset": "table", "method": "erm", "estimator": "logistic"}
+    runs = [PlannedRun("ERM", parse_run(settings))]
+    assert run_all(runs, store, folder=folder, jobs=0).n_made == 1
+    description = folder / "table.toml"
+    text = description.read_text()
+    os.utime(description, (1, 1))
+    assert run_all(runs, store, folder=folder, jobs=0).n_done == 1
+    description.write_text(f"{text}test_share = 0.4\n")
+    result = run_all(runs, store, folder=folder, jobs=0)
+    assert (result.n_done, result.n_made) == (0, 0)
+    assert "finished, but table.toml has changed since. Use another --out, or delete" in result.failures[0][1]
+    description.write_text(text)
+    table = next(folder.glob("*.csv"))
+    table.write_text(table.read_text().replace("1", "2", 1))
+    assert f"{table.name} has changed since" in run_all(runs, store, folder=folder, jobs=0).failures[0][1]
+    table.unlink()
+    assert run_all(runs, store, folder=folder, jobs=0).n_done == 1
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -135,3 +135,47 @@ def test_an_oracle_needs_a_planted_attribute(tmp_path):
     """Natural data have no oracle."""
     with pytest.raises(ConfigError, match="Data set 'adult' has no planted attribute"):
         run(parse_run({"dataset": "adult", "method": "oracle", "estimator": "logistic", "made": True}), cache=tmp_path)
+
+
+def test_records_say_seed_and_rule(records):
+    """Also where they are the defaults, which the settings leave out."""
+    record = records["both"]
+    assert (record["seed"], record["selection"]) == (0, "min_train_validation")
+    assert record["runtime"]["threads"] >= 1
+
+
+def test_the_last_epoch_is_worth_its_validation_accuracy(tmp_path):
+    """Not its number, by which all points of a grid would be equal."""
+    record = run(parse_run({**DIGITS, "method": "erm", "selection": "last"}), cache=tmp_path)
+    for setting in record["settings"].values():
+        assert setting["epoch"] == 12
+        assert setting["value"] == setting["validation"]["accuracy"]
+
+
+def test_one_fit_is_worth_its_worst_group_where_the_rule_says_so(tmp_path):
+    """The least accurate label in any environment of the validation rows."""
+    settings = {"dataset": "adult", "made": True, "method": "erm", "estimator": "logistic"}
+    plain, worst = (
+        run(parse_run({**settings, "selection": rule}), cache=tmp_path)["settings"]["train"]
+        for rule in ("validation_accuracy", "worst_group_validation")
+    )
+    assert plain["value"] == plain["validation"]["accuracy"] == worst["validation"]["accuracy"]
+    assert worst["value"] < min(worst["validation"]["environments"].values())
+
+
+def test_a_label_of_the_test_rows_alone_does_not_shift_the_others(tmp_path):
+    """Outputs stand for the labels of the training rows: "b" between "a" and "c" is none of them."""
+    rows = [
+        f"{site},{label},{value + number / 100}"
+        for site in ("north", "south", "east")
+        for label, value in (("a", -1), ("c", 1), *((("b", 0),) if site == "east" else ()))
+        for number in range(20)
+    ]
+    (tmp_path / "table.csv").write_text("\n".join(["site,diagnosis,marker", *rows]))
+    (tmp_path / "table.toml").write_text(
+        'file = "table.csv"\nlabel = "diagnosis"\nenvironment = "site"\ntest_environments = ["east"]\n'
+    )
+    settings = {**DIGITS, "dataset": "table", "method": "erm", "validations": ["train"], "learning_rate": 0.1}
+    found = run(parse_run(settings), folder=tmp_path, cache=tmp_path / "cache")["settings"]["train"]
+    best = found["history"][found["epoch"] - 1]
+    assert best["validation_score"] == found["validation"]["accuracy"] == 1.0
