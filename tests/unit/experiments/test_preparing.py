@@ -75,10 +75,10 @@ def test_made_files_are_whole_or_not_there(tmp_path, monkeypatch):
 
     def half(name, folder):
         (folder / "train.tsv").write_text("label\tcomment\n")
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt("cut")
 
     config = RunConfig(dataset="beer", method="erm", made=True, dataset_options={"aspect": "aroma"})
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt, match="cut"):
         patch.setattr("holdfast.experiments.preparing.make_files", half)
         prepare(config, None, tmp_path)
     assert len(prepare(config, None, tmp_path).dataset.train) > 100
