@@ -132,7 +132,7 @@ def label_array(
 ) -> NDArray[Any]:
     """Return one label for each row as a 1-d array; several columns are crossed into tuples written as text."""
     try:
-        labels = np.asarray(values)
+        labels = as_labels(values)
     except (TypeError, ValueError, OverflowError) as problem:  # rows of different lengths, for example
         raise error(
             f"{what} cannot be read as one label for each row ({problem}). Pass a column, for example {what}={example}."
@@ -157,6 +157,22 @@ def label_array(
         )
     if labels.ndim == 2:
         labels = np.array([" × ".join(map(str, row)) for row in labels], dtype=object)
+    return labels
+
+
+def as_labels(values: Any) -> NDArray[Any]:
+    """Return labels as an array; what is no text beside texts in a list (NaN, numbers) stays what it is.
+
+    Examples
+    --------
+    >>> as_labels(["a", float("nan")]).tolist()
+    ['a', nan]
+    """
+    labels = np.asarray(values)
+    if labels.dtype.kind in "US" and isinstance(values, list | tuple):
+        plain = np.array(values, dtype=object)
+        if plain.shape == labels.shape and not all(isinstance(value, str | bytes) for value in plain.ravel()):
+            return plain
     return labels
 
 
@@ -234,7 +250,7 @@ def is_lazy(X: Any) -> bool:
 
 
 def merge_small_environments(environments: tuple[Environment, ...], min_size: int) -> tuple[Environment, ...]:
-    """Merge every environment with fewer than `min_size` rows into one, with a warning; few enough pairs must remain.
+    """Merge every environment with fewer than `min_size` rows into one, with a warning.
 
     Examples
     --------
@@ -257,10 +273,14 @@ def merge_small_environments(environments: tuple[Environment, ...], min_size: in
             rows = np.sort(np.concatenate([environment.rows for environment in small]))
             kept = tuple(environment for environment in environments if len(environment) >= min_size)
             environments = (*kept, Environment(f"({len(small)} small environments)", rows))
+    return environments
+
+
+def check_pairs(environments: Sequence[Environment]) -> None:
+    """Refuse more environments than can all judge one another."""
     if len(environments) > MAX_ENVIRONMENTS:
         raise EnvironmentsError(
             f"environments has {len(environments)} different labels; every pair of them is judged, and at most "
             f"{MAX_ENVIRONMENTS} are supported. Use a coarser label (region instead of site, month instead of day), "
             "or raise min_group_size so that small ones are merged."
         )
-    return environments

@@ -13,6 +13,7 @@ from holdfast.environments import (
     Environment,
     Group,
     Partition,
+    check_pairs,
     cross_groups,
     listed,
     merge_small_environments,
@@ -126,7 +127,7 @@ def test_too_many_environments_are_refused():
     """Beyond the supported number the message says what to do."""
     labels = np.repeat(np.arange(MAX_ENVIRONMENTS + 1), 5)
     with pytest.raises(EnvironmentsError, match="environments has 301 different labels; .* Use a coarser label"):
-        merge_small_environments(split_environments(labels, len(labels)), 5)
+        check_pairs(split_environments(labels, len(labels)))
 
 
 def test_group_weights():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
 
 from holdfast.environments import (
+    as_labels,
+    check_pairs,
     is_lazy,
     listed,
     merge_small_environments,
@@ -33,6 +35,7 @@ from holdfast.estimators.reading import (
     as_ours,
     is_float,
     is_text,
+    needs_frame,
     read_folds,
     read_groups,
     read_weights,
@@ -61,6 +64,7 @@ class StableEstimator(BaseEstimator):
 
     estimator: Any
     min_group_size: int = 5
+    _judges: ClassVar[bool] = False  # whether environments judge one another, every pair of them
     _validation_metric: Callable[[Any, Any], float]
 
     def _default_estimator(self, X: Any) -> Pipeline:
@@ -88,11 +92,15 @@ class StableEstimator(BaseEstimator):
         """Check everything that `fit` was handed, and set what scikit-learn expects to be set."""
         if y is None:
             raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
+        for name in [name for name in vars(self) if name.endswith("_")]:  # nothing of an earlier fit stays
+            delattr(self, name)
         X = self._check_rows(X, reset=True)
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         targets = self._read_targets(y, n_rows)
         split = merge_small_environments(split_environments(environments, n_rows), self.min_group_size)
-        self.environments_ = np.array([environment.label for environment in split])
+        if self._judges:
+            check_pairs(split)
+        self.environments_ = _as_array([environment.label for environment in split])
         return TrainingRows(
             X,
             targets,
@@ -112,6 +120,9 @@ class StableEstimator(BaseEstimator):
             )
         X = self._check_rows(validation[0], reset=False)
         y = self._read_validation_targets(validation[1])
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        if len(y) != n_rows:
+            raise LabelsError(f"validation has {len(y)} labels for {n_rows} rows. Pass one label for each row.")
         groups = validation[2] if len(validation) == 3 else None
         return X, y, None if groups is None else np.asarray(groups)
 
@@ -121,8 +132,14 @@ class StableEstimator(BaseEstimator):
         if is_text(X):
             if len(X) == 0:
                 raise FeaturesError("X has 0 texts, but at least one is needed.")
+            other = [row for row, text in enumerate(X) if not isinstance(text, str)]
+            if other:
+                raise FeaturesError(
+                    f"X is a list of texts, but {len(other)} of them are missing or no text, the first in row "
+                    f"{other[0]}. Drop those rows, or give them an empty text."
+                )
             return list(X)
-        if hasattr(X, "columns") and isinstance(inner, Pipeline):
+        if hasattr(X, "columns") and needs_frame(inner, X):
             return self._check_frame(X, reset=reset)
         with as_ours(FeaturesError):
             if is_lazy(X) and hasattr(inner, "fit_groups"):  # a network takes such rows a batch at a time
@@ -207,7 +224,7 @@ class StableClassifier(ClassifierMixin, StableEstimator):
     def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Set `classes_` and return the class codes."""
         with as_ours(LabelsError):
-            labels = column_or_1d(y, warn=True)
+            labels = column_or_1d(as_labels(y) if isinstance(y, list | tuple) else y, warn=True)
         if len(labels) != n_rows:
             raise LabelsError(f"y has {len(labels)} labels for {n_rows} rows. Pass one label for each row of X.")
         n_missing = int(missing_labels(labels).sum())
@@ -283,6 +300,12 @@ class StableRegressor(RegressorMixin, StableEstimator):
         """Return the predicted target of each row."""
         check_is_fitted(self)
         return np.asarray(self.estimator_.predict(self._check_rows(X, reset=False)), dtype=np.float64)
+
+
+def _as_array(labels: list[Any]) -> NDArray[Any]:
+    """Return labels as an array that holds each as it is, also where "(3 small environments)" is beside numbers."""
+    alike = len({type(label) for label in labels}) == 1
+    return np.array(labels) if alike else np.array(labels, dtype=object)
 
 
 def scaled(X: Any, last: tuple[str, Any]) -> Pipeline:

@@ -131,6 +131,7 @@ class ExtrapolationClassifier(StableClassifier):
     """
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this
+    _judges = True
 
     def __init__(
         self,
@@ -182,6 +183,7 @@ class ExtrapolationClassifier(StableClassifier):
             self.environment_classifiers_: dict[Any, Any] = {}
             self.accuracies_ = np.full((1, 1), np.nan)
         else:
+            training.check_folds()
             self._extrapolate(estimator, training, seeding)
         if self.extrapolation_ is None:
             self.estimator_ = fit_erm(estimator, training, seeding)

@@ -13,7 +13,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from holdfast.batches import Vocabulary
-from holdfast.environments import missing_labels, unique_labels
+from holdfast.environments import as_labels, missing_labels, unique_labels
 from holdfast.estimators.neural_base import NeuralEstimator
 from holdfast.estimators.reading import as_ours
 from holdfast.exceptions import LabelsError
@@ -93,7 +93,7 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
     def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Set `classes_` and return the class codes."""
         with as_ours(LabelsError):
-            labels = column_or_1d(y, warn=True)
+            labels = column_or_1d(as_labels(y) if isinstance(y, list | tuple) else y, warn=True)
         _check_length(labels, n_rows)
         if missing_labels(labels).any():
             raise LabelsError("Input y contains NaN or None. Drop those rows before fitting.")

@@ -14,6 +14,7 @@ from holdfast.estimators.predict_then_interpolate import PredictThenInterpolate
 from holdfast.exceptions import EnvironmentsError, ParameterError
 from holdfast.fitting import last_step
 from holdfast.seeding import RandomState, Seeding
+from holdfast.solvers import SOLVERS
 from holdfast.stages.interpolate import choose_solver
 from holdfast.stages.partition import (
     accuracy_matrix,
@@ -175,7 +176,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         folds : labels of shape (n_rows,), optional
             Fold of each row, so that rows of one patient stay together.
         """
-        self._check_parameters()
+        self._check_parameters(known_groups=group_labels is not None)
         training = self._read_training(
             X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
         )
@@ -185,6 +186,8 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         if warn_single_environment(len(training.environments), type(self).__name__):
             self.accuracies_ = np.full((1, 1), np.nan)
             return self._fit_alone(training, seeding, validation)
+        if self.halves_ == "soft":
+            training.check_folds()
         estimator = self._base_estimator(training.X)
         # Before any work: an estimator that no solver fits is refused now, not after stage 1.
         worst_case = self.interpolation_ == "worst_case"
@@ -299,11 +302,18 @@ n_words, n_jobs, random_state
             halves = "soft" if interpolation == "invariant" and self.n_folds >= 2 else "hard"
         return halves, interpolation
 
-    def _check_parameters(self) -> None:
+    def _check_parameters(self, *, known_groups: bool) -> None:
         """Refuse values outside of what the parameters may be."""
         check_choice(self, "halves", ("auto", "hard", "soft"))
         check_choice(self, "interpolation", ("auto", "worst_case", "invariant"))
         check_choice(self, "objective", ("max", "online", "chance"))
+        check_choice(self, "solver", ("auto", *SOLVERS))
+        if self.interpolation == "invariant" and (self.solver != "auto" or known_groups):
+            what = f"solver={self.solver!r}" if self.solver != "auto" else "group_labels"
+            raise ParameterError(
+                f"interpolation='invariant' compares environments and has a solver of its own, so that {what} would "
+                "have no effect. Leave it out, or set interpolation='worst_case'."
+            )
         if self.halves == "soft" and self.n_folds < 2:
             raise ParameterError("halves='soft' needs probabilities out of fold. Set n_folds to 2 or more.")
         if not isinstance(self.rounds, int | np.integer) or self.rounds < 1:

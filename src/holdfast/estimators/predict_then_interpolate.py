@@ -25,6 +25,7 @@ from holdfast.stages.predict import EnvironmentClassifier, fit_environment_class
 class PredictThenInterpolate(StableEstimator):
     """Stages 1 and 3 and their settings."""
 
+    _judges = True
     solver: str
     rounds: int = 1
     objective: str
@@ -145,7 +146,7 @@ class PredictThenInterpolate(StableEstimator):
         self.estimator_ = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
         self.environment_classifiers_ = {training.environments[0].label: self.estimator_}
         self.partitions_, self.groups_ = (), ()
-        self.group_risks_ = np.empty(0)
+        self.group_risks_ = self.group_weights_ = np.empty(0)
         self.worst_case_risk_ = self.gap_ = float("nan")
         self.solver_, self.rounds_ = "erm", 1
         self.history_ = getattr(last_step(self.estimator_), "history_", [])

@@ -33,6 +33,18 @@ class TrainingRows:
         """Number of rows."""
         return len(self.y)
 
+    def check_folds(self) -> None:
+        """Refuse folds that leave no rows of an environment to ask its own classifier about, out of fold."""
+        if self.folds is None:
+            return
+        for environment in self.environments:
+            if len(np.unique(self.folds[environment.rows])) < 2:
+                raise EnvironmentsError(
+                    f"folds puts all rows of environment {environment.name!r} into one fold, but its classifier is "
+                    "calibrated on rows of its own that it was not fitted on. Spread the rows of every environment "
+                    "over at least two folds."
+                )
+
 
 def is_text(X: Any) -> bool:
     """Return whether X is a sequence of texts, one for each row."""
@@ -41,6 +53,22 @@ def is_text(X: Any) -> bool:
     if getattr(X, "ndim", 2) == 1 or type(X).__name__ == "Series":
         return len(X) > 0 and isinstance(next(iter(X)), str)
     return False
+
+
+def needs_frame(estimator: Any, X: Any) -> bool:
+    """Return whether a frame must reach the estimator as it is: it may choose columns by name or by type."""
+    if isinstance(estimator, Pipeline) or hasattr(estimator, "fit_groups"):
+        return isinstance(estimator, Pipeline)
+    by_name = getattr(estimator, "categorical_features", None), getattr(estimator, "monotonic_cst", None)
+    named = any(value is not None and not isinstance(value, str) and _has_text(value) for value in by_name)
+    inner = getattr(estimator, "estimator", None)  # of a search, or of a calibration
+    if inner is not None and needs_frame(inner, X):
+        return True
+    return named or any(str(kind) == "category" for kind in X.dtypes)
+
+
+def _has_text(values: Any) -> bool:
+    return any(isinstance(value, str) for value in values)
 
 
 def read_weights(sample_weight: Any, n_rows: int) -> Weights | None:

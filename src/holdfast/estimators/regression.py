@@ -88,6 +88,7 @@ class PIRegressor(PredictThenInterpolate, StableRegressor):
     ) -> PIRegressor:
         """Fit in three stages; the arguments are those of `PIClassifier.fit`."""
         check_choice(self, "halves", ("hard", "soft"))
+        check_choice(self, "objective", ("max", "online"))
         threshold, quantile = self._read_threshold()
         training = self._read_training(
             X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
@@ -107,11 +108,18 @@ class PIRegressor(PredictThenInterpolate, StableRegressor):
         # Stage 2: cut every judged environment by the size of the error.
         if self.halves == "hard":
             self.partitions_ = partition_by_error(
-                predictions, training.y, training.environments, threshold=threshold, quantile=quantile
+                predictions,
+                training.y,
+                training.environments,
+                threshold=threshold,
+                quantile=quantile,
+                sample_weight=training.sample_weight,
             )
         else:
-            self.partitions_ = partition_by_likelihood(predictions, training.y, training.environments)
-        self.errors_ = error_matrix(predictions, training.y, training.environments)
+            self.partitions_ = partition_by_likelihood(
+                predictions, training.y, training.environments, sample_weight=training.sample_weight
+            )
+        self.errors_ = error_matrix(predictions, training.y, training.environments, training.sample_weight)
 
         # Stage 3: the least worst-case risk over all interpolations of the halves.
         self._interpolate(estimator, training, seeding, n_classes=None, validation=validation)

@@ -29,6 +29,7 @@ from holdfast.fitting import (
     sample_weight_name,
     seeded_clone,
 )
+from holdfast.mapped import is_mapped
 from holdfast.seeding import Seeding
 
 Array = NDArray[np.float64]
@@ -119,9 +120,22 @@ def with_environment(X: Any, codes: Rows, n_environments: int) -> Any:
 
 def _can_add_columns(estimator: Any, X: Any) -> bool:
     """Whether X is a table of numbers, and the estimator not one whose answers are plainly linear in the columns."""
-    table = sp.issparse(X) or (isinstance(X, np.ndarray) and not isinstance(X, np.memmap) and X.dtype.kind in "fiub")
+    table = sp.issparse(X) or (isinstance(X, np.ndarray) and not is_mapped(X) and X.dtype.kind in "fiub")
     network = hasattr(last_step(estimator), "fit_groups")  # its fits are long: judges of their own are what it has
-    return bool(table) and X.ndim == 2 and not network and not hasattr(type(last_step(estimator)), "sparsify")
+    linear = hasattr(type(last_step(estimator)), "sparsify")
+    return bool(table) and X.ndim == 2 and not network and not linear and not _counts_columns(estimator)
+
+
+def _counts_columns(estimator: Any) -> bool:
+    """Whether a setting of the estimator, or a step before it, is about columns by their number."""
+    last, steps = last_step(estimator), getattr(estimator, "steps", ())
+    categorical = getattr(last, "categorical_features", None)
+    by_column = categorical is not None and not isinstance(categorical, str)
+    return (
+        by_column
+        or getattr(last, "monotonic_cst", None) is not None
+        or any(hasattr(s, "transformers") for _, s in steps)
+    )
 
 
 def _ask(

@@ -39,6 +39,7 @@ LEAST_SKILL = 0.3  # share of the pooled classifier's skill that must be left
 # may be; a direction in which judges hardly differ is no way to anything.
 WAYS, LARGEST_STEP = 0.25 * 1.25 ** np.arange(20), 8.0
 MOST_ROWS = 20_000  # rows that the search looks at
+LEAST_ROWS = 1_000  # of them from each environment that has as many, however rare it is
 Verdict = Literal["moved", "identical", "undecided", "no skill", "nothing stable"]
 
 
@@ -98,9 +99,10 @@ def find_step(
     """
     weights = np.ones(len(y_codes)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     kept = np.flatnonzero(weights > 0)
+    searched = weights
     if len(kept) > MOST_ROWS:
-        kept = np.sort((seeding or Seeding(0)).generator("step rows").choice(kept, MOST_ROWS, replace=False))
-    problem = _Problem(evidence, y_codes[kept], codes[kept], weights[kept], kept)
+        kept, searched = _drawn(kept, codes, weights, (seeding or Seeding(0)).generator("step rows"))
+    problem = _Problem(evidence, y_codes[kept], codes[kept], searched[kept], kept)
     before, errors = problem.risks(problem.pooled)
     by_risk = _unit(before - before.mean())
     best = max((_Direction(problem, v) for v in (by_risk, problem.main_contrast(before))), key=lambda way: way.gain)
@@ -135,6 +137,21 @@ def find_step(
         calibrate(moved, y_codes, weights, offsets=True),
         sorted(history, key=lambda entry: entry["step"]),
     )
+
+
+def _drawn(kept: Rows, codes: Rows, weights: Weights, generator: np.random.Generator) -> tuple[Rows, Weights]:
+    """Draw the rows to look at; rare environments give more than their share, at less weight."""
+    drawn = generator.choice(kept, MOST_ROWS, replace=False)
+    weights, share, parts = weights.copy(), MOST_ROWS / len(kept), []
+    environments = np.unique(codes[kept])
+    least = min(LEAST_ROWS, MOST_ROWS // len(environments))
+    for code in environments:
+        there, part = kept[codes[kept] == code], drawn[codes[drawn] == code]
+        if len(part) < min(least, len(there)):
+            part = generator.choice(there, min(least, len(there)), replace=False)
+            weights[part] *= share * len(there) / len(part)
+        parts.append(part)
+    return np.sort(np.concatenate(parts)), weights
 
 
 def _search(

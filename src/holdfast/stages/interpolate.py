@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, Group
+from holdfast.environments import Environment, Group, take_rows
 from holdfast.exceptions import ParameterError
 from holdfast.fitting import fit_rows, last_step, sample_weight_name, seeded_clone
+from holdfast.mapped import is_mapped
 from holdfast.seeding import Seeding
 from holdfast.solvers import SOLVERS, Solution
 
@@ -94,7 +95,7 @@ def minimize_worst_case_risk(
     if chosen == "convex":
         from holdfast.solvers.convex import solve_convex
 
-        solution = solve_convex(estimator, X, y, groups, n_classes=n_classes)
+        solution = solve_convex(estimator, *_weighing(X, y, groups), n_classes=n_classes)
     elif chosen == "gradient":
         from holdfast.solvers.gradient import solve_gradient
 
@@ -166,3 +167,21 @@ def minimize_mixture_risk(
     used = np.flatnonzero(weights > 0)
     # Mean one: the strength of the estimator's own penalty stays what it is without weights.
     return fit_rows(estimator, X, y, used, weights[used] * len(used))
+
+
+def _weighing(X: Any, y: NDArray[Any], groups: Sequence[Group]) -> tuple[Any, NDArray[Any], Sequence[Group]]:
+    """Leave out rows that weigh nothing in any group: neither scalers nor the penalty shall see them."""
+    heavy = [_without_zeros(group) for group in groups]
+    used = np.unique(np.concatenate([group.rows for group in heavy])) if heavy else np.arange(len(y))
+    if len(used) == len(y) or is_mapped(X):
+        return X, y, groups
+    renumbered = [Group(group.name, np.searchsorted(used, group.rows), group.weights) for group in heavy]
+    return take_rows(X, used), y[used], renumbered
+
+
+def _without_zeros(group: Group) -> Group:
+    return (
+        group
+        if group.weights is None
+        else Group(group.name, group.rows[group.weights > 0], group.weights[group.weights > 0])
+    )

@@ -519,7 +519,10 @@ def test_bad_input_is_named(change, error, message):
             "The 'halves' parameter of PIClassifier must be one of 'auto', 'hard', 'soft'. Got 'quarter'",
         ),
         ({"objective": "min"}, "The 'objective' parameter of PIClassifier must be one of 'max', 'online'"),
-        ({"solver": "magic"}, "The 'solver' parameter must be one of 'auto', 'convex', 'gradient', 'reweight'"),
+        (
+            {"solver": "magic"},
+            "The 'solver' parameter of PIClassifier must be one of 'auto', 'convex', 'gradient', 'reweight'",
+        ),
         (
             {"solver": "gradient"},
             "solver='gradient' does not work for LogisticRegression. Use solver='auto'",
