@@ -44,7 +44,7 @@ def write_folder(
         Whether a folder of the same kind may be replaced.
     """
     path = Path(os.path.realpath(folder))
-    _check_target(path, kind, overwrite=overwrite)
+    check_target(path, kind, overwrite=overwrite)
     listed = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
     manifest = {"kind": kind, "schema": SCHEMA, "libraries": library_versions(), "files": listed, **facts}
     content = checked_json(manifest)  # fails before anything is written
@@ -149,7 +149,7 @@ def _check_listing(manifest: dict[str, Any], path: Path) -> None:
             raise UntrustedFileError(f"{str(path)!r} lists {name!r} without its size and SHA-256. Nothing was loaded.")
 
 
-def _check_target(path: Path, kind: str, *, overwrite: bool) -> None:
+def check_target(path: Path, kind: str, *, overwrite: bool) -> None:
     """Refuse to write where something is that is not a folder of this kind, or that may not be replaced."""
     recover_folder(path)
     if not os.path.lexists(path):

@@ -15,7 +15,7 @@ from holdfast.audit.run import standardized
 from holdfast.cli.tabular import read_environments, read_labels
 from holdfast.datasets.schema import TableSchema
 from holdfast.datasets.tables import Table
-from holdfast.environments import merge_small_environments, split_environments, unique_labels
+from holdfast.environments import check_pairs, merge_small_environments, split_environments, unique_labels
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError, TableError
 from holdfast.seeding import Seeding
 
@@ -52,13 +52,12 @@ def read_rows_of_model(
     names = list(environments) or list(roles.environments)
     table.require([roles.label, *names])
     roles.schema.require(table.columns)
-    kinds = {"number": "number", "boolean": "boolean"}
-    types = {**roles.schema.types, roles.label: kinds.get(roles.label_storage, "string")}
-    frame = table.read(list(dict.fromkeys([roles.label, *names, *roles.schema.names()])), types)
+    columns = list(dict.fromkeys([roles.label, *names, *roles.schema.names()]))
+    frame = table.read(columns, {**roles.schema.types, **roles.types(names)})
     return Rows(
         roles.schema,
         roles.schema.features(frame),
-        read_labels(frame[roles.label], roles.label),
+        read_labels(frame[roles.label], roles.label, fitted.classifier.classes_),
         read_environments(frame, names, roles.period),
         read_attributes(table, attributes, taken=[roles.label, *names]),
     )
@@ -79,6 +78,7 @@ def audit_rows(rows: Rows, *, level: float, seed: int, jobs: int) -> Audit:
     """Audit columns, words and attributes; judges are logistic regressions on columns and words."""
     classes, codes = unique_labels(rows.y, what="labels", error=LabelsError)
     split = merge_small_environments(split_environments(rows.environments, len(codes)), MIN_ROWS)
+    check_pairs(split)
     if len(split) < 2:
         raise EnvironmentsError("There is one environment only, so nothing can change. Pass rows of at least two.")
     inputs = _encode(rows.features, rows.schema.names("text"))
@@ -110,7 +110,9 @@ def _encode(features: pd.DataFrame, texts: Sequence[str]) -> Columns:
         words = _encode_words(features, text)
         names += [f"{text}: {word}" for word in words.names]
         blocks.append(sp.csr_array(words.values))
-    return Columns(tuple(names), sp.csr_array(sp.hstack(blocks)), np.ones(len(names), dtype=bool))
+    inputs = np.ones(len(names), dtype=bool)
+    groups = parts[0].groups if parts else {}  # the plain columns come first, so that their numbers stay
+    return Columns(tuple(names), sp.csr_array(sp.hstack(blocks)), inputs, groups=groups)
 
 
 def _encode_words(features: pd.DataFrame, text: str) -> Columns:

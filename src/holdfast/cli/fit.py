@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +24,7 @@ from holdfast.cli.options import (
     TableArgument,
     TextOption,
 )
-from holdfast.cli.output import note, print_json, print_text, showing_stages
+from holdfast.cli.output import note, print_json, print_text, showing_stages, shown_warnings
 from holdfast.cli.summary import print_stages, stages_summary
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def fit(
     kept = resumable(out, training, {**settings, **names}) if entry.epochs and jobs == 1 else nullcontext()
     with kept, showing_stages(f"fitting {method} with {estimator} on {len(training.y):,} rows"):
         fitted = TableClassifier.fit(training, classifier, dense=entry.dense, names=names)
+        fitted = dataclasses.replace(fitted, warnings=(*training.notes, *shown_warnings()))
         fitted.save(out, overwrite=overwrite)
     if report is not None:
         with showing_stages(f"reporting {table}"):
@@ -104,15 +106,13 @@ def fit(
 def _report(training: TrainingTable, fitted: Any, table: Path, file: Path, *, seed: int, jobs: int) -> None:
     """Write the page about a classifier and the rows it was fitted on."""
     from holdfast.cli.audited import Rows
-    from holdfast.cli.output import shown_warnings
     from holdfast.cli.reported import story_of_table
     from holdfast.reports import write_report
 
     rows = Rows(training.roles.schema, training.features, training.y, training.environments, None)
     title = f"{table.name}: {fitted.names['method']} with {fitted.names['estimator']}"
     told = {"table": str(table), "seed": seed}
-    notes = [*training.notes, *shown_warnings()]
-    story = story_of_table(fitted, title=title, rows=rows, settings=told, seed=seed, jobs=jobs, warnings=notes)
+    story = story_of_table(fitted, title=title, rows=rows, settings=told, seed=seed, jobs=jobs)
     write_report(story, file)
 
 

@@ -51,16 +51,17 @@ def read_labeled(
         missing = [name for name in roles.environments if name not in names]
         names = []
         notes.append(f"there is no environment column {missing[0]!r}: all rows count as one environment")
-    kinds = {"number": "number", "boolean": "boolean"}
     columns = list(dict.fromkeys([roles.label, *names, *attributes]))
-    frame = table.read(columns, {roles.label: kinds.get(roles.label_storage, "string")})
+    frame = table.read(columns, roles.types(names))
     where = np.full(len(frame), "all rows", dtype=object)
     if names:
         where = np.array([str(label) for label in read_environments(frame, names, roles.period)], dtype=object)
+        if names == list(roles.environments) and roles.environment_storages == ("number",):
+            where = np.array([str(int(name)) if name.isdigit() else name for name in where], dtype=object)
     return Labeled(
-        read_labels(frame[roles.label], roles.label),
+        read_labels(frame[roles.label], roles.label, fitted.classifier.classes_),
         where,
-        frozenset(str(label) for label in fitted.classifier.environments_),
+        frozenset(roles.known or map(str, fitted.classifier.environments_)),
         {name: _written(frame[name]) for name in attributes},
         tuple(notes),
     )

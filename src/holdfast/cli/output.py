@@ -30,8 +30,8 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
     cells = [[format_cell(value, digits) for value in row] for row in rows]
     columns = list(zip(header, *cells, strict=True))
     is_number = [
-        all(isinstance(value, int | float) and not isinstance(value, bool) for value in column)
-        for column in zip(*rows, strict=True)
+        bool(rows) and all(isinstance(row[place], int | float) and not isinstance(row[place], bool) for row in rows)
+        for place in range(len(header))
     ]
     widths = _fitting_widths(columns)
     for row in [list(header), *cells]:
@@ -43,14 +43,18 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
 
 
 def _fitting_widths(columns: Sequence[Sequence[str]]) -> list[int]:
-    """Return the columns' widths; where they are too wide together, names are cut, numbers never."""
+    """Return the columns' widths; where they are too wide together, names and headers are cut, numbers never."""
     widths = [max(map(len, column)) for column in columns]
     excess = 2 * len(columns) + sum(widths) - min(shutil.get_terminal_size().columns, WIDEST)
-    names = [i for i, column in enumerate(columns) if not all(cell[:1] in "-+–0123456789" for cell in column[1:])]
-    while excess > 0 and names:
-        widest = max(names, key=lambda i: widths[i])
-        if widths[widest] <= SHORTEST:
+    least = [
+        max(SHORTEST, *map(len, cells)) if cells and all(cell[:1] in "-+–0123456789" for cell in cells) else SHORTEST
+        for _, *cells in columns
+    ]
+    while excess > 0:
+        wide = [i for i in range(len(columns)) if widths[i] > least[i]]
+        if not wide:
             break
+        widest = max(wide, key=lambda i: widths[i])
         widths[widest], excess = widths[widest] - 1, excess - 1
     return widths
 

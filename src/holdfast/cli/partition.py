@@ -88,7 +88,7 @@ def _judge(training: TrainingTable, estimator: str, *, seed: int, jobs: int) -> 
     from holdfast.cli.estimators import ESTIMATORS, find, make_estimator
     from holdfast.cli.summary import stages_summary
     from holdfast.cli.table_classifier import fit_preprocessor
-    from holdfast.environments import merge_small_environments, split_environments, unique_labels
+    from holdfast.environments import check_pairs, merge_small_environments, split_environments, unique_labels
     from holdfast.exceptions import EnvironmentsError, LabelsError
     from holdfast.seeding import Seeding
     from holdfast.stages.partition import accuracy_matrix, partition_by_correctness
@@ -97,6 +97,7 @@ def _judge(training: TrainingTable, estimator: str, *, seed: int, jobs: int) -> 
     dense = find(ESTIMATORS, estimator, "estimator").dense
     classes, codes = unique_labels(training.y, what="labels", error=LabelsError)
     environments = merge_small_environments(split_environments(training.environments, len(codes)), MIN_ROWS)
+    check_pairs(environments)
     if len(environments) < 2:
         raise EnvironmentsError("There is one environment only, so nobody can judge. Pass rows of at least two.")
     _, matrix = fit_preprocessor(training.roles.schema, training.features, dense=dense)

@@ -14,7 +14,7 @@ from holdfast.cli.output import note, print_json, print_table, showing_stages
 if TYPE_CHECKING:
     import pandas as pd
 
-    from holdfast.cli.table_classifier import Predictions
+    from holdfast.cli.table_classifier import Predictions, TableClassifier
 
 
 def predict(
@@ -32,27 +32,42 @@ def predict(
     Writes the columns 'prediction' and 'probability_<label>' for every row, in the table's order. Rows are read in
     chunks, so that the table may be larger than the memory.
     """
+    import pandas as pd
+
     from holdfast.cli.saving import TableWriter, check_file
     from holdfast.cli.table_classifier import TableClassifier
     from holdfast.datasets.tables import Table
+    from holdfast.exceptions import ParameterError
 
     check_file(out, overwrite=overwrite, inputs=[table])
     fitted = TableClassifier.load(folder)
     rows = Table(table)
+    keep = list(dict.fromkeys(keep))
     rows.require(keep)
+    written = _written_columns(fitted)
+    for name in keep:
+        if name in written:
+            raise ParameterError(f"--keep {name} has the name of a column that is written. Rename it in {table}.")
     counts: Counter[str] = Counter()
     with showing_stages(f"predicting {table}"), TableWriter(out) as writer:
         for part in fitted.predictions(rows, keep):
             writer.write(_frame(part, [str(label) for label in fitted.classifier.classes_]))
             counts.update(map(str, part.labels))
-    if not writer.n_rows:
-        note(f"note: {table} has no rows")
+        if not writer.n_rows:
+            note(f"note: {table} has no rows")
+            writer.write(pd.DataFrame(columns=[*keep, *written]))
     result = {"n_rows": writer.n_rows, "predicted": dict(counts.most_common()), "out": out}
     if as_json:
         print_json(result)
         return
     print(f"Predicted {writer.n_rows:,} rows; wrote {out}.")
     print_table("", ["prediction", "rows"], [[label, n] for label, n in counts.most_common(20)])
+
+
+def _written_columns(fitted: TableClassifier) -> list[str]:
+    """Return the columns that are written beside the kept ones."""
+    classes = fitted.classifier.classes_ if hasattr(fitted.classifier, "predict_proba") else ()
+    return ["prediction", *(f"probability_{name}" for name in classes)]
 
 
 def _frame(part: Predictions, classes: list[str]) -> pd.DataFrame:

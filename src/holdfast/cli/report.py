@@ -52,10 +52,14 @@ def report(
     audit come too, with --test the comparison.
     """
     from holdfast.cli.reported import check_page
+    from holdfast.cli.saving import refuse_inside_model
     from holdfast.reports import write_assets, write_report
 
     page = Path(f"{folder.resolve()}.html") if out is None else out
     check_page(page, option="--out", overwrite=overwrite)
+    if assets is not None:
+        refuse_inside_model(assets / "any", "--assets")
+        refuse_inside_model(assets, "--assets")
     options = {"--table": table, "--test": test, "--compare": compare, "--attribute": attribute}
     with showing_stages(f"reporting {folder}"):
         story = _story(folder, options, audit=audit, seed=seed, jobs=jobs)

@@ -19,10 +19,13 @@ PAGES = (".html", ".htm")
 
 def check_page(file: Path, *, option: str, overwrite: bool) -> None:
     """Refuse a page of another type, in a folder that is not there, or that exists (without `overwrite`)."""
+    from holdfast.cli.saving import refuse_inside_model
+
     if file.suffix.lower() not in PAGES:
         raise ParameterError(f"{option} {file} is of the unknown type {file.suffix!r}. Use one of {', '.join(PAGES)}.")
     if not file.parent.is_dir():
         raise ParameterError(f"{option} {file} lies in a folder that does not exist. Create it first.")
+    refuse_inside_model(file, option)
     if file.is_dir() or (file.exists() and not overwrite):
         raise ParameterError(f"{option} {file} exists. Choose another file, or pass --overwrite.")
 
@@ -58,7 +61,7 @@ def story_of_table(
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
     jobs: int = 1,
-    warnings: Sequence[str] = (),
+    warnings: Sequence[str] | None = None,
 ) -> Story:
     """Tell a classifier that was fitted on a table; with the rows it was fitted on, also what changes in them."""
     from holdfast.cli.audited import audit_rows
@@ -82,7 +85,7 @@ def story_of_table(
         audit=found,
         reliance=reliance,
         settings=told,
-        warnings=warnings,
+        warnings=fitted.warnings if warnings is None else warnings,
     )
 
 
@@ -93,12 +96,28 @@ def compare_saved(classifiers: Mapping[str, TableClassifier], table: Path, *, at
     from holdfast.datasets.tables import Table
     from holdfast.reports import compare_on_rows
 
-    first = next(iter(classifiers.values()))
+    first, *others = classifiers.values()
+    for other in others:
+        check_same_label(first, other)
     file = Table(table)
     labeled = read_labeled(file, first, environments=(), attributes=attributes)
     answers = {name: predict_labeled(file, fitted).labels for name, fitted in classifiers.items()}
     rows = Split(labeled.y, labeled.y, labeled.environments, labeled.attributes)
     return compare_on_rows(answers, rows, known=sorted(labeled.known))
+
+
+def check_same_label(first: TableClassifier, other: TableClassifier) -> None:
+    """Refuse to compare classifiers of different labels."""
+    labels = [fitted.roles.label for fitted in (first, other)]
+    classes = [sorted(map(str, fitted.classifier.classes_)) for fitted in (first, other)]
+    from holdfast.environments import listed
+
+    if labels[0] != labels[1] or classes[0] != classes[1]:
+        told = [f"{label!r} ({listed(values)})" for label, values in zip(labels, classes, strict=True)]
+        raise ParameterError(
+            f"The classifiers predict different labels, {told[0]} and {told[1]}, so that comparing them says nothing. "
+            "Pass classifiers that were fitted with the same --label."
+        )
 
 
 def short_names(folders: Sequence[Path], classifiers: Sequence[TableClassifier]) -> list[str]:

@@ -27,6 +27,16 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise SavedModelError(f"{folder} exists and was not written by holdfast. Choose another --out.")
     if not overwrite:
         raise SavedModelError(f"{folder} already holds a saved model. Choose another --out, or pass --overwrite.")
+    from holdfast.checkpoints.folders import check_target
+    from holdfast.checkpoints.models import KIND
+
+    check_target(folder, KIND, overwrite=True)
+
+
+def refuse_inside_model(file: Path, option: str) -> None:
+    """Refuse to write into the folder of a saved model, which would not be loaded with a file it does not list."""
+    if (file.parent / MANIFEST).is_file():
+        raise ParameterError(f"{option} {file} lies in the folder of a saved model. Choose a place outside of it.")
 
 
 def check_file(file: Path, *, overwrite: bool, inputs: Sequence[Path] = (), suffixes: Sequence[str] = TABLES) -> None:
@@ -37,6 +47,7 @@ def check_file(file: Path, *, overwrite: bool, inputs: Sequence[Path] = (), suff
         raise ParameterError(f"--out {file} is the input itself. Choose another file.")
     if not file.parent.is_dir():
         raise ParameterError(f"--out {file} lies in a folder that does not exist. Create it first.")
+    refuse_inside_model(file, "--out")
     if file.is_dir() or (file.exists() and not overwrite):
         raise ParameterError(f"--out {file} exists. Choose another file, or pass --overwrite.")
 

@@ -47,16 +47,16 @@ def stages_summary(y: NDArray[Any], environments: NDArray[Any], classifier: Any)
 
 def partitions_summary(partitions: Any) -> list[dict[str, Any]]:
     """Return judge, judged, accuracy and the sizes of the halves of each partition."""
-    return [
-        {
-            "judge": partition.judge,
-            "judged": partition.judged,
-            "accuracy": float(partition.accuracy),
-            "n_correct": len(partition.correct),
-            "n_mistaken": len(partition.mistaken),
-        }
-        for partition in partitions
-    ]
+    found = []
+    for partition in partitions:
+        soft = partition.correct_weights is not None
+        n_correct, n_mistaken = len(partition.correct), len(partition.mistaken)
+        if soft:  # every row is in both halves, as likely as the judge is right and wrong
+            n_correct = round(float(partition.correct_weights.sum()))
+            n_mistaken -= n_correct
+        facts = {"judge": partition.judge, "judged": partition.judged, "accuracy": float(partition.accuracy)}
+        found.append({**facts, "soft": soft, "n_correct": n_correct, "n_mistaken": n_mistaken})
+    return found
 
 
 def print_stages(summary: dict[str, Any]) -> None:
@@ -91,7 +91,8 @@ def _print_partitions(summary: dict[str, Any]) -> None:
     rows = [[p["judge"], p["judged"], p["accuracy"], p["n_correct"], p["n_mistaken"]] for p in partitions]
     if rows:
         header = ["judge", "judged", "accuracy", "correct", "mistaken"]
-        print_table("Stage 2: partitions, lowest accuracy first", header, rows[:MOST_ROWS])
+        kind = "soft partitions (expected rows)" if partitions[0]["soft"] else "partitions"
+        print_table(f"Stage 2: {kind}, lowest accuracy first", header, rows[:MOST_ROWS])
         _print_rest(rows)
 
 

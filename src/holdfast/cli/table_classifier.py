@@ -38,6 +38,7 @@ class TableClassifier:
     roles: TableRoles
     pipeline: Any  # fitted: "features" makes a matrix of plain features, "classifier" is one of our methods
     names: dict[str, str]  # of the estimator and the method, as the command line knows them
+    warnings: tuple[str, ...] | None = None  # of the fit; None where nobody kept them
 
     @classmethod
     def fit(cls, training: TrainingTable, classifier: Any, *, dense: bool, names: dict[str, str]) -> TableClassifier:
@@ -59,13 +60,16 @@ class TableClassifier:
             raise SavedModelError(
                 f"{folder} holds a classifier that was not fitted on a table. Pass a folder that 'holdfast fit' wrote."
             )
-        return cls(TableRoles.from_dict(extra["table"]), load(folder), dict(extra["names"]))
+        kept = extra.get("warnings")
+        told = None if kept is None else tuple(map(str, kept))
+        return cls(TableRoles.from_dict(extra["table"]), load(folder), dict(extra["names"]), told)
 
     def save(self, folder: str | Path, *, overwrite: bool) -> None:
         """Save the pipeline, with the table's columns beside it."""
         from holdfast.checkpoints import save
 
-        save(self.pipeline, folder, overwrite=overwrite, extra={"table": self.roles.to_dict(), "names": self.names})
+        extra = {"table": self.roles.to_dict(), "names": self.names, "warnings": list(self.warnings or ())}
+        save(self.pipeline, folder, overwrite=overwrite, extra=extra)
 
     @property
     def classifier(self) -> Any:

@@ -27,6 +27,8 @@ class TableRoles:
     environments: tuple[str, ...]
     period: str | None
     schema: TableSchema
+    environment_storages: tuple[str, ...] = ()  # of each environment column, for reading it the same way again
+    known: tuple[str, ...] = ()  # environments it was fitted on, small ones that were merged too
 
     def to_dict(self) -> dict[str, Any]:
         """Return the roles as plain JSON values."""
@@ -36,7 +38,17 @@ class TableRoles:
             "environments": list(self.environments),
             "period": self.period,
             "schema": self.schema.to_dict(),
+            "environment_storages": list(self.environment_storages),
+            "known": list(self.known),
         }
+
+    def types(self, environments: Sequence[str]) -> dict[str, str]:
+        """How to read the label and the named environment columns of a CSV file, as far as fitting has told."""
+        kinds = {"number": "number", "boolean": "boolean"}
+        storages = dict(zip(self.environments, self.environment_storages, strict=False))
+        # A number stays open: a new site may be called by a text.
+        texts = {name: "string" for name in environments if storages.get(name) == "string"}
+        return {**texts, self.label: kinds.get(self.label_storage, "string")}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableRoles:
@@ -49,6 +61,8 @@ class TableRoles:
                 tuple(map(str, values["environments"])),
                 values["period"],
                 schema,
+                tuple(map(str, values.get("environment_storages", ()))),
+                tuple(map(str, values.get("known", ()))),
             )
         except (KeyError, TypeError) as problem:
             raise SavedModelError(
@@ -94,11 +108,20 @@ def read_training(
     y = read_labels(frame[label], label)
     _check_classes(frame[label], label)
     schema = TableSchema.infer(frame[names], text=text, categorical=categorical)
+    storages = tuple(storage_of(frame[name], name) for name in environments)
+    if period is not None and "date" not in storages:
+        raise TableError(
+            f"--environment-by {period} cuts dates, but {listed([repr(name) for name in environments])} holds "
+            f"{storages[0]} values such as {str(frame[environments[0]].iloc[0])!r}. Write dates as 2026-11-15, or "
+            "leave the option out."
+        )
+    labels = read_environments(frame, environments, period)
+    known = tuple(dict.fromkeys(map(str, labels)))
     return TrainingTable(
-        TableRoles(label, storage_of(frame[label], label), tuple(environments), period, schema),
+        TableRoles(label, storage_of(frame[label], label), tuple(environments), period, schema, storages, known),
         schema.features(frame),
         y,
-        read_environments(frame, environments, period),
+        labels,
         _notes(frame, schema),
     )
 
@@ -117,12 +140,15 @@ def _check_classes(series: pd.Series[Any], name: str) -> None:
         )
 
 
-def read_labels(series: pd.Series[Any], name: str) -> NDArray[Any]:
-    """Return the labels as an array; refuse missing ones."""
+def read_labels(series: pd.Series[Any], name: str, classes: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Return the labels as an array; refuse missing ones. Whole numbers are such where those of `classes` are."""
     _refuse_missing(series, "Label", name)
     if storage_of(series, name) in ("string", "date"):
         return series.astype(str).to_numpy(dtype=object)
-    return series.to_numpy()
+    labels = series.to_numpy()
+    if classes is not None and classes.dtype.kind in "iu" and labels.dtype.kind == "f" and (labels % 1 == 0).all():
+        return labels.astype(classes.dtype)
+    return labels
 
 
 def read_environments(frame: pd.DataFrame, columns: Sequence[str], period: str | None) -> NDArray[Any]:

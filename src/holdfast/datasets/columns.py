@@ -22,7 +22,7 @@ def maybe_long_integers(column: Any) -> bool:
 
 
 def plain_series(column: Any, where: str) -> pd.Series[Any]:
-    """Turn an Arrow column into a plain series: numbers, booleans, text or dates."""
+    """Turn an Arrow column into a plain series: numbers, booleans, text, dates, or times and durations."""
     import pandas as pd
     import pyarrow as pa
 
@@ -31,9 +31,9 @@ def plain_series(column: Any, where: str) -> pd.Series[Any]:
         return plain_series(column.cast(kind.value_type), where)
     if pa.types.is_decimal(kind) or pa.types.is_float16(kind):
         column = column.cast(pa.float64())
-    elif pa.types.is_duration(kind) or pa.types.is_time(kind):  # seconds
+    elif pa.types.is_duration(kind) or pa.types.is_time(kind):
         column = column.cast(pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us"), safe=False)
-        return column.cast(pa.int64()).cast(pa.float64()).to_pandas() / 1e6  # type: ignore[no-any-return]
+        return column.cast(pa.int64()).cast(pa.duration("us")).to_pandas()  # type: ignore[no-any-return]
     elif pa.types.is_date(kind):
         column = column.cast(pa.timestamp("ms"))
     elif pa.types.is_boolean(kind):

@@ -52,8 +52,8 @@ def make_preprocessor(schema: TableSchema, *, dense: bool = False) -> ColumnTran
             OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=MIN_FREQUENCY, max_categories=MAX_LEVELS),
         )
         parts.append(("categorical", encode, levels))
-    for name in words:
+    for place, name in enumerate(words):
         n_words = MAX_DENSE_WORDS if dense else MAX_WORDS
         count = TfidfVectorizer(ngram_range=(1, 2), min_df=2, max_features=n_words, sublinear_tf=True)
-        parts.append((f"text {name}", count, name))
+        parts.append((f"text {place}", count, name))
     return ColumnTransformer(parts, sparse_threshold=0.0 if dense or not words else 1.0)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Kind = Literal["numeric", "categorical", "text", "date"]
-Storage = Literal["number", "boolean", "string", "date"]
+Storage = Literal["number", "boolean", "string", "date", "time"]
 DATE_PARTS: Mapping[str, str] = {"month": "month", "weekday": "day_of_week"}  # our word, pandas' word
 LARGEST = 1e100  # the square of anything larger is close to overflow
 
@@ -143,6 +143,8 @@ def storage_of(series: pd.Series[Any], name: str) -> Storage:
         return "boolean"
     if pd.api.types.is_datetime64_any_dtype(kind):
         return "date"
+    if pd.api.types.is_timedelta64_dtype(kind):
+        return "time"
     if pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_complex_dtype(kind):
         return "number"
     if isinstance(kind, pd.CategoricalDtype):
@@ -200,7 +202,9 @@ def _features(series: pd.Series[Any], column: Column) -> dict[str, Any]:
         series = _as_dates(series, column)
     else:
         found = storage_of(series, name)
-        if found != column.storage and {found, column.storage} != {"number", "boolean"}:
+        if found == "time":
+            series, found = series.dt.total_seconds(), column.storage if column.storage == "number" else found
+        if found != column.storage and {found, column.storage} not in ({"number", "boolean"}, {"number", "time"}):
             raise TableError(
                 f"Column {name!r} holds {found} values such as {str(series.dropna().iloc[0])!r}, but {column.storage} "
                 f"values when the classifier was fitted. Convert the column to {column.storage} values."

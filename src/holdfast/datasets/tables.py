@@ -86,7 +86,7 @@ class Table:
 
                 frame = self._frame(pyarrow.parquet.read_table(self.path, columns=names), names)
         else:
-            frame = self._read_csv(names, dict(types or {}))
+            frame = self._empty(names) if self._is_header_alone() else self._read_csv(names, dict(types or {}))
         if not len(frame):
             raise TableError(f"{self.path} has a header but no rows. Pass a file with rows.")
         return frame
@@ -110,6 +110,8 @@ class Table:
             return
         import pyarrow.csv
 
+        if self._is_header_alone():
+            return
         known = {name: (types or {}).get(name, "string") for name in names}
         with self._reading():
             reader = pyarrow.csv.open_csv(self.path, **self._csv_options(names, known))
@@ -222,7 +224,7 @@ class Table:
         import pyarrow as pa
         import pyarrow.csv
 
-        plain = {"number": pa.float64(), "boolean": pa.bool_(), "string": pa.string()}
+        plain = {"number": pa.float64(), "boolean": pa.bool_(), "string": pa.string(), "time": pa.time64("us")}
 
         return {
             "read_options": pyarrow.csv.ReadOptions(column_names=self.columns, skip_rows=self._header_lines()),
@@ -234,6 +236,18 @@ class Table:
                 strings_can_be_null=True,
             ),
         }
+
+    def _is_header_alone(self) -> bool:
+        """Return whether nothing follows the header, which pyarrow takes for a broken file."""
+        with self.path.open(encoding="utf-8-sig", newline="") as file:
+            rows = (row for row in csv.reader(file, delimiter=self._separator) if row)
+            return next(rows, None) is not None and next(rows, None) is None
+
+    @staticmethod
+    def _empty(names: list[str]) -> pd.DataFrame:
+        import pandas as pd
+
+        return pd.DataFrame(columns=names)
 
     def _header_lines(self) -> int:
         """Return how many lines the header takes, blank ones before it included."""

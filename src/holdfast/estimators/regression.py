@@ -11,7 +11,7 @@ from holdfast.estimators.predict_then_interpolate import PredictThenInterpolate
 from holdfast.exceptions import ParameterError
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stages.interpolate import choose_solver
-from holdfast.stages.partition import error_matrix, partition_by_error, partition_by_likelihood
+from holdfast.stages.partition_errors import error_matrix, partition_by_error, partition_by_likelihood
 from holdfast.stages.predict import cross_predict
 
 

@@ -15,7 +15,7 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "pandas")
 
 
 def settings_section(
-    fitted: Any, settings: Mapping[str, Any], seeds: Sequence[int], warnings: Sequence[str]
+    fitted: Any, settings: Mapping[str, Any], seeds: Sequence[int], warnings: Sequence[str] | None
 ) -> Section:
     """Tell how the numbers came about."""
     rows = {"method": type(fitted).__name__, **_parameters(fitted)}
@@ -29,12 +29,12 @@ def settings_section(
         Table("Settings", ("setting", "value"), tuple((str(name), _written(value)) for name, value in rows.items())),
         Table("Versions", ("what", "version"), tuple(versions().items())),
     ]
-    told = tuple(dict.fromkeys(str(text) for text in warnings))
+    told = tuple(dict.fromkeys(str(text) for text in warnings or ()))
     if told:
         blocks.insert(0, Sentences(told, "warning"))
-    intro = (
-        "Warnings, settings, seeds and versions." if told else "Settings, seeds and versions. There were no warnings."
-    )
+    intro = "Warnings, settings, seeds and versions." if told else "Settings, seeds and versions."
+    if warnings is not None and not told:
+        intro += " There were no warnings."
     return Section("How this was made", intro, tuple(blocks))
 
 

@@ -30,7 +30,7 @@ def tell_story(
     class_names: Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     seeds: Sequence[int] = (),
-    warnings: Sequence[str] = (),
+    warnings: Sequence[str] | None = None,
 ) -> Story:
     """Tell what the stages found, in their order.
 

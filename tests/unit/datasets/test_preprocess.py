@@ -44,7 +44,7 @@ def test_text_is_sparse_unless_the_estimator_needs_otherwise(dense):
     _, transformer, matrix = fit_on(frame, dense=dense, text=["t"])
     assert issparse(matrix) is not dense
     assert matrix.shape == (3, 4)
-    assert list(transformer.named_transformers_["text t"].vocabulary_) == ["good", "beer", "good beer"]
+    assert list(transformer.named_transformers_["text 0"].vocabulary_) == ["good", "beer", "good beer"]
 
 
 def test_dates_give_days_and_levels():

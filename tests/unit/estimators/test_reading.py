@@ -19,12 +19,10 @@ from holdfast import (
     PIClassifier,
     PIRegressor,
 )
-from holdfast.environments import split_environments
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.solvers import steps
 from holdfast.solvers.judges import Evidence
 from holdfast.solvers.steps import find_step
-from holdfast.stages.partition import partition_by_error, partition_by_likelihood
 
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")
 
@@ -171,17 +169,3 @@ def test_merged_environments_keep_the_labels_of_the_others():
     model = PIClassifier(random_state=0).fit(X, y, environments=sites)
     assert list(model.environments_) == [0, 1, "(3 small environments)"]
     assert set(model.environment_classifiers_) == set(model.environments_)
-
-
-def test_weights_reach_the_second_stage_of_regression():
-    """Rows without weight move neither the quantile nor what the judge's own error is."""
-    rng = np.random.default_rng(0)
-    y, predictions = rng.normal(size=60), rng.normal(size=(2, 60))
-    kept = np.arange(60) % 3 != 0
-    y[~kept] = 100.0
-    sites, n_kept = np.repeat(["a", "b"], 30), int(kept.sum())
-    whole, part = split_environments(sites, 60), split_environments(sites[kept], n_kept)
-    for cut, options in ((partition_by_error, {"threshold": None}), (partition_by_likelihood, {})):
-        weighted = cut(predictions, y, whole, sample_weight=kept.astype(float), **options)
-        plain = cut(predictions[:, kept], y[kept], part, sample_weight=np.ones(n_kept), **options)
-        assert [p.accuracy for p in weighted] == pytest.approx([p.accuracy for p in plain])

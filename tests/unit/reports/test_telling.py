@@ -100,7 +100,8 @@ def test_story_without_rows(fitted):
         "Environments", "Stage 1: judges", "Stage 2: halves", "Stage 3: risks", "How this was made",
     ]  # fmt: skip
     assert section(story, "Environments").blocks[0].rows == (("E1", 500), ("E2", 500))
-    assert "There were no warnings" in section(story, "How").intro
+    assert "There were no warnings" not in section(story, "How").intro  # nobody said
+    assert "There were no warnings" in section(tell_story(fitted, warnings=()), "How").intro
 
 
 def test_pipelines_are_told_by_their_last_step(toy):
