@@ -129,7 +129,7 @@ def _irm_table(plan: Plan, read: Reader, setting: str, words: str) -> Table:
         parts = [
             summarize([r["settings"][setting]["penalty"][part] for r in records]).mean for part in ("risk", "penalty")
         ]
-        epoch = f"{np.mean([r['settings'][setting]['epoch'] for r in records]):g}"
+        epoch = f"{np.mean([r['settings'][setting]['epoch'] for r in records]):.3g}"
         rows.append((name, epoch, *scores, *parts, len(records)))
     columns = ("penalty weight", "epoch", "training", "validation", "test", "risk", "penalty", "seeds")
     config = plan.runs[0].config
