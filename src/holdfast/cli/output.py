@@ -26,7 +26,9 @@ def print_json(result: Mapping[str, Any]) -> None:
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, digits: int = 3) -> None:
     """Print a table under its title, text to the left and numbers to the right, no wider than the terminal."""
-    print(f"\n{title}" if title else "")
+    print()
+    if title:
+        print_text(title)
     cells = [[format_cell(value, digits) for value in row] for row in rows]
     columns = list(zip(header, *cells, strict=True))
     is_number = [
