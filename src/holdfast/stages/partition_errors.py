@@ -37,6 +37,7 @@ def partition_by_error(
 
     Examples
     --------
+    >>> from holdfast.environments import split_environments
     >>> sites = split_environments(list("aabbbb"), 6)
     >>> predictions = np.array([[0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]], dtype=float)
     >>> by_a, by_b = partition_by_error(predictions, np.array([1.0, 2, 1, 2, 3, 4]), sites, threshold=4.0)
