@@ -58,7 +58,7 @@ def read_rows_of_model(
         roles.schema,
         roles.schema.features(frame),
         read_labels(frame[roles.label], roles.label, fitted.classifier.classes_),
-        read_environments(frame, names, roles.period),
+        read_environments(frame, names, roles.period, roles.environment_storages),
         read_attributes(table, attributes, taken=[roles.label, *names]),
     )
 

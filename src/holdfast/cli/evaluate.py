@@ -40,7 +40,6 @@ def evaluate(
     --method erm, say) the price at known environments stands beside the gain at new ones.
     """
     from holdfast.cli.labeled import predict_labeled, read_labeled
-    from holdfast.cli.reported import check_same_label
     from holdfast.cli.scores import compare, score
     from holdfast.cli.table_classifier import TableClassifier
     from holdfast.datasets.tables import Table
@@ -49,7 +48,7 @@ def evaluate(
     fitted = TableClassifier.load(folder)
     other = None if baseline is None else TableClassifier.load(baseline)
     if other is not None:
-        check_same_label(fitted, other)
+        fitted.check_same_label(other)
     rows = Table(table)
     labeled = read_labeled(rows, fitted, environments=environment, attributes=attribute)
     for remark in labeled.notes:

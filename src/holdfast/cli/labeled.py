@@ -55,9 +55,8 @@ def read_labeled(
     frame = table.read(columns, roles.types(names))
     where = np.full(len(frame), "all rows", dtype=object)
     if names:
-        where = np.array([str(label) for label in read_environments(frame, names, roles.period)], dtype=object)
-        if names == list(roles.environments) and roles.environment_storages == ("number",):
-            where = np.array([str(int(name)) if name.isdigit() else name for name in where], dtype=object)
+        labels = read_environments(frame, names, roles.period, roles.environment_storages)
+        where = np.array([str(label) for label in labels], dtype=object)
     return Labeled(
         read_labels(frame[roles.label], roles.label, fitted.classifier.classes_),
         where,

@@ -58,7 +58,6 @@ def report(
     page = Path(f"{folder.resolve()}.html") if out is None else out
     check_page(page, option="--out", overwrite=overwrite)
     if assets is not None:
-        refuse_inside_model(assets / "any", "--assets")
         refuse_inside_model(assets, "--assets")
     options = {"--table": table, "--test": test, "--compare": compare, "--attribute": attribute}
     with showing_stages(f"reporting {folder}"):

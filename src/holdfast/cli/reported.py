@@ -98,26 +98,12 @@ def compare_saved(classifiers: Mapping[str, TableClassifier], table: Path, *, at
 
     first, *others = classifiers.values()
     for other in others:
-        check_same_label(first, other)
+        first.check_same_label(other)
     file = Table(table)
     labeled = read_labeled(file, first, environments=(), attributes=attributes)
     answers = {name: predict_labeled(file, fitted).labels for name, fitted in classifiers.items()}
     rows = Split(labeled.y, labeled.y, labeled.environments, labeled.attributes)
     return compare_on_rows(answers, rows, known=sorted(labeled.known))
-
-
-def check_same_label(first: TableClassifier, other: TableClassifier) -> None:
-    """Refuse to compare classifiers of different labels."""
-    labels = [fitted.roles.label for fitted in (first, other)]
-    classes = [sorted(map(str, fitted.classifier.classes_)) for fitted in (first, other)]
-    from holdfast.environments import listed
-
-    if labels[0] != labels[1] or classes[0] != classes[1]:
-        told = [f"{label!r} ({listed(values)})" for label, values in zip(labels, classes, strict=True)]
-        raise ParameterError(
-            f"The classifiers predict different labels, {told[0]} and {told[1]}, so that comparing them says nothing. "
-            "Pass classifiers that were fitted with the same --label."
-        )
 
 
 def short_names(folders: Sequence[Path], classifiers: Sequence[TableClassifier]) -> list[str]:

@@ -33,10 +33,10 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
     check_target(folder, KIND, overwrite=True)
 
 
-def refuse_inside_model(file: Path, option: str) -> None:
+def refuse_inside_model(path: Path, option: str) -> None:
     """Refuse to write into the folder of a saved model, which would not be loaded with a file it does not list."""
-    if (file.parent / MANIFEST).is_file():
-        raise ParameterError(f"{option} {file} lies in the folder of a saved model. Choose a place outside of it.")
+    if any((folder / MANIFEST).is_file() for folder in (path, path.parent)):
+        raise ParameterError(f"{option} {path} lies in the folder of a saved model. Choose a place outside of it.")
 
 
 def check_file(file: Path, *, overwrite: bool, inputs: Sequence[Path] = (), suffixes: Sequence[str] = TABLES) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.tabular import TableRoles, TrainingTable
 from holdfast.datasets.tables import Table
-from holdfast.exceptions import SavedModelError, TableError
+from holdfast.environments import listed
+from holdfast.exceptions import ParameterError, SavedModelError, TableError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +76,17 @@ class TableClassifier:
     def classifier(self) -> Any:
         """The fitted method."""
         return self.pipeline.named_steps["classifier"]
+
+    def check_same_label(self, other: TableClassifier) -> None:
+        """Refuse to be compared with a classifier of another label."""
+        labels = [fitted.roles.label for fitted in (self, other)]
+        classes = [sorted(map(str, fitted.classifier.classes_)) for fitted in (self, other)]
+        if labels[0] != labels[1] or classes[0] != classes[1]:
+            told = [f"{label!r} ({listed(values)})" for label, values in zip(labels, classes, strict=True)]
+            raise ParameterError(
+                f"The classifiers predict different labels, {told[0]} and {told[1]}, so that comparing them says "
+                "nothing. Pass classifiers that were fitted with the same --label."
+            )
 
     def predictions(self, table: Table, keep: Sequence[str] = ()) -> Iterator[Predictions]:
         """Predict a table in chunks; columns in `keep` are handed through."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holdfast.datasets.schema import TableSchema, looks_like_text, storage_of
@@ -27,7 +27,7 @@ class TableRoles:
     environments: tuple[str, ...]
     period: str | None
     schema: TableSchema
-    environment_storages: tuple[str, ...] = ()  # of each environment column, for reading it the same way again
+    environment_storages: Mapping[str, str] = field(default_factory=dict)  # column -> what it holds
     known: tuple[str, ...] = ()  # environments it was fitted on, small ones that were merged too
 
     def to_dict(self) -> dict[str, Any]:
@@ -38,16 +38,15 @@ class TableRoles:
             "environments": list(self.environments),
             "period": self.period,
             "schema": self.schema.to_dict(),
-            "environment_storages": list(self.environment_storages),
+            "environment_storages": dict(self.environment_storages),
             "known": list(self.known),
         }
 
     def types(self, environments: Sequence[str]) -> dict[str, str]:
         """How to read the label and the named environment columns of a CSV file, as far as fitting has told."""
         kinds = {"number": "number", "boolean": "boolean"}
-        storages = dict(zip(self.environments, self.environment_storages, strict=False))
         # A number stays open: a new site may be called by a text.
-        texts = {name: "string" for name in environments if storages.get(name) == "string"}
+        texts = {name: "string" for name in environments if self.environment_storages.get(name) == "string"}
         return {**texts, self.label: kinds.get(self.label_storage, "string")}
 
     @classmethod
@@ -61,7 +60,7 @@ class TableRoles:
                 tuple(map(str, values["environments"])),
                 values["period"],
                 schema,
-                tuple(map(str, values.get("environment_storages", ()))),
+                dict(values.get("environment_storages", {})),
                 tuple(map(str, values.get("known", ()))),
             )
         except (KeyError, TypeError) as problem:
@@ -108,12 +107,12 @@ def read_training(
     y = read_labels(frame[label], label)
     _check_classes(frame[label], label)
     schema = TableSchema.infer(frame[names], text=text, categorical=categorical)
-    storages = tuple(storage_of(frame[name], name) for name in environments)
-    if period is not None and "date" not in storages:
+    storages = {name: storage_of(frame[name], name) for name in environments}
+    if period is not None and "date" not in storages.values():
+        name, example = environments[0], str(frame[environments[0]].iloc[0])
         raise TableError(
             f"--environment-by {period} cuts dates, but {listed([repr(name) for name in environments])} holds "
-            f"{storages[0]} values such as {str(frame[environments[0]].iloc[0])!r}. Write dates as 2026-11-15, or "
-            "leave the option out."
+            f"{storages[name]} values such as {example!r}. Write dates as 2026-11-15, or leave the option out."
         )
     labels = read_environments(frame, environments, period)
     known = tuple(dict.fromkeys(map(str, labels)))
@@ -151,17 +150,22 @@ def read_labels(series: pd.Series[Any], name: str, classes: NDArray[Any] | None 
     return labels
 
 
-def read_environments(frame: pd.DataFrame, columns: Sequence[str], period: str | None) -> NDArray[Any]:
-    """Return one environment label for each row: several columns crossed, dates cut into periods."""
+def read_environments(
+    frame: pd.DataFrame, columns: Sequence[str], period: str | None, storages: Mapping[str, str] | None = None
+) -> NDArray[Any]:
+    """Return one environment label for each row: several columns crossed, dates cut into periods.
+
+    `storages` says what columns held when a classifier was fitted: where it was numbers, digits are numbers still.
+    """
     import numpy as np
 
-    parts = [_environment_column(frame[name], name, period) for name in columns]
+    parts = [_environment_column(frame[name], name, period, (storages or {}).get(name)) for name in columns]
     if len(parts) == 1:
         return parts[0]
     return np.array([" × ".join(map(str, row)) for row in zip(*parts, strict=True)], dtype=object)
 
 
-def _environment_column(series: pd.Series[Any], name: str, period: str | None) -> NDArray[Any]:
+def _environment_column(series: pd.Series[Any], name: str, period: str | None, fitted: str | None) -> NDArray[Any]:
     """Return one column's labels: whole numbers stay numbers (and sort so), everything else becomes text."""
     import numpy as np
 
@@ -179,7 +183,10 @@ def _environment_column(series: pd.Series[Any], name: str, period: str | None) -
         return np.asarray(texts, dtype=object)
     if storage == "number" and (series.abs() < 2**63).all() and (series % 1 == 0).all():
         return series.to_numpy(dtype=np.int64)
-    return series.astype(str).to_numpy(dtype=object)
+    texts = series.astype(str)
+    if storage == "string" and fitted == "number":  # a new site has letters, so that 0012 is read as a text here
+        texts = texts.map(lambda text: str(int(text)) if text.isdecimal() else text)
+    return np.asarray(texts, dtype=object)
 
 
 def check_period(period: str | None) -> None:

@@ -86,9 +86,9 @@ class Table:
 
                 frame = self._frame(pyarrow.parquet.read_table(self.path, columns=names), names)
         else:
-            frame = self._empty(names) if self._is_header_alone() else self._read_csv(names, dict(types or {}))
-        if not len(frame):
-            raise TableError(f"{self.path} has a header but no rows. Pass a file with rows.")
+            self._refuse_empty(self._is_header_alone())
+            frame = self._read_csv(names, dict(types or {}))
+        self._refuse_empty(not len(frame))
         return frame
 
     def chunks(
@@ -237,17 +237,15 @@ class Table:
             ),
         }
 
+    def _refuse_empty(self, empty: bool) -> None:
+        if empty:
+            raise TableError(f"{self.path} has a header but no rows. Pass a file with rows.")
+
     def _is_header_alone(self) -> bool:
         """Return whether nothing follows the header, which pyarrow takes for a broken file."""
         with self.path.open(encoding="utf-8-sig", newline="") as file:
             rows = (row for row in csv.reader(file, delimiter=self._separator) if row)
             return next(rows, None) is not None and next(rows, None) is None
-
-    @staticmethod
-    def _empty(names: list[str]) -> pd.DataFrame:
-        import pandas as pd
-
-        return pd.DataFrame(columns=names)
 
     def _header_lines(self) -> int:
         """Return how many lines the header takes, blank ones before it included."""

@@ -14,13 +14,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import Tags, column_or_1d, get_tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
 
 from holdfast.environments import (
-    as_labels,
     check_pairs,
     is_lazy,
     listed,
@@ -36,6 +35,7 @@ from holdfast.estimators.reading import (
     is_float,
     is_text,
     needs_frame,
+    read_column,
     read_folds,
     read_groups,
     read_weights,
@@ -223,8 +223,7 @@ class StableClassifier(ClassifierMixin, StableEstimator):
 
     def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Set `classes_` and return the class codes."""
-        with as_ours(LabelsError):
-            labels = column_or_1d(as_labels(y) if isinstance(y, list | tuple) else y, warn=True)
+        labels = read_column(y)
         if len(labels) != n_rows:
             raise LabelsError(f"y has {len(labels)} labels for {n_rows} rows. Pass one label for each row of X.")
         n_missing = int(missing_labels(labels).sum())
@@ -284,7 +283,7 @@ class StableRegressor(RegressorMixin, StableEstimator):
     def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Return the targets as floats."""
         with as_ours(LabelsError):
-            targets = np.asarray(column_or_1d(y, warn=True), dtype=np.float64)
+            targets = np.asarray(read_column(y), dtype=np.float64)
         if len(targets) != n_rows:
             raise LabelsError(f"y has {len(targets)} targets for {n_rows} rows. Pass one target for each row of X.")
         n_bad = int((~np.isfinite(targets)).sum())

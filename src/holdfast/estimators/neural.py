@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from holdfast.batches import Vocabulary
-from holdfast.environments import as_labels, missing_labels, unique_labels
+from holdfast.environments import missing_labels, unique_labels
 from holdfast.estimators.neural_base import NeuralEstimator
-from holdfast.estimators.reading import as_ours
+from holdfast.estimators.reading import as_ours, read_column
 from holdfast.exceptions import LabelsError
 from holdfast.networks import Factory
 from holdfast.risks import Loss
@@ -92,8 +91,7 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
 
     def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Set `classes_` and return the class codes."""
-        with as_ours(LabelsError):
-            labels = column_or_1d(as_labels(y) if isinstance(y, list | tuple) else y, warn=True)
+        labels = read_column(y)
         _check_length(labels, n_rows)
         if missing_labels(labels).any():
             raise LabelsError("Input y contains NaN or None. Drop those rows before fitting.")
@@ -185,7 +183,7 @@ class NeuralRegressor(RegressorMixin, NeuralEstimator):
 
     def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
         with as_ours(LabelsError):
-            targets = np.asarray(column_or_1d(y, warn=True), dtype=np.float32)
+            targets = np.asarray(read_column(y), dtype=np.float32)
         _check_length(targets, n_rows)
         if not np.isfinite(targets).all():
             raise LabelsError("Input y contains NaN or infinity. Drop those rows before fitting.")

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import get_tags
+from sklearn.utils import column_or_1d, get_tags
 
-from holdfast.environments import Environment, Weights, label_array, unique_labels
-from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastError, InputTypeError
+from holdfast.environments import Environment, Weights, as_labels, label_array, unique_labels
+from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastError, InputTypeError, LabelsError
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +57,10 @@ def is_text(X: Any) -> bool:
 
 def needs_frame(estimator: Any, X: Any) -> bool:
     """Return whether a frame must reach the estimator as it is: it may choose columns by name or by type."""
-    if isinstance(estimator, Pipeline) or hasattr(estimator, "fit_groups"):
-        return isinstance(estimator, Pipeline)
+    if isinstance(estimator, Pipeline):
+        return True
+    if hasattr(estimator, "fit_groups"):  # a network reads arrays
+        return False
     by_name = getattr(estimator, "categorical_features", None), getattr(estimator, "monotonic_cst", None)
     named = any(value is not None and not isinstance(value, str) and _has_text(value) for value in by_name)
     inner = getattr(estimator, "estimator", None)  # of a search, or of a calibration
@@ -69,6 +71,12 @@ def needs_frame(estimator: Any, X: Any) -> bool:
 
 def _has_text(values: Any) -> bool:
     return any(isinstance(value, str) for value in values)
+
+
+def read_column(y: Any) -> NDArray[Any]:
+    """Return y as one column; what is no text beside texts in a list stays what it is."""
+    with as_ours(LabelsError):
+        return np.asarray(column_or_1d(as_labels(y) if isinstance(y, list | tuple) else y, warn=True))
 
 
 def read_weights(sample_weight: Any, n_rows: int) -> Weights | None:

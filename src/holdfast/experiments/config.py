@@ -79,7 +79,8 @@ class RunConfig(BaseModel):
     def _features_of_known_weights(self) -> RunConfig:
         if (self.backbone is None) != (self.weights is None):
             raise ValueError(
-                "backbone and weights belong together: features of a network that nobody trained mean nothing"
+                "backbone and weights belong together: features of a network that nobody trained mean nothing. "
+                "Give both, or neither"
             )
         return self
 

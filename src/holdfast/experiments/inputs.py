@@ -19,7 +19,7 @@ def fingerprints(files: Iterable[Path], folder: Path | None) -> dict[str, str]:
     found = {}
     for file in dict.fromkeys(path.resolve() for path in files):
         name = file.relative_to(base).as_posix() if file.is_relative_to(base) else str(file)
-        found[name] = _fingerprint(file)
+        found[name] = fingerprint(file)
     return found
 
 
@@ -28,13 +28,16 @@ def find_changed(record: Mapping[str, Any], folder: Path | None) -> str | None:
     base = data_folder() if folder is None else folder
     for name, known in record.get("data", {}).get("files", {}).items():
         path = base / name
-        if path.is_file() and _fingerprint(path) != known:
+        if path.is_file() and fingerprint(path) != known:
             return str(name)
     return None
 
 
-def _fingerprint(path: Path) -> str:
+def fingerprint(path: Path) -> str:
+    """Return what changes when a file, or the list of files in a folder, does."""
     facts = path.stat()
+    if path.is_dir():
+        return f"{path.resolve()} {facts.st_mtime_ns}"
     return _hash(path, facts.st_size, facts.st_mtime_ns)
 
 

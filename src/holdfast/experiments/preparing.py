@@ -20,7 +20,7 @@ from holdfast.datasets.image_files import ImageFiles
 from holdfast.datasets.made import MAKERS, make_files
 from holdfast.exceptions import DatasetError
 from holdfast.experiments.config import RunConfig
-from holdfast.experiments.inputs import fingerprints
+from holdfast.experiments.inputs import fingerprint, fingerprints
 from holdfast.storage import FileLock, new_folder, write_bytes
 
 _MADE_OPTIONS: Mapping[str, Mapping[str, Any]] = {  # made digits are not MNIST's, made reviews are about nothing
@@ -140,7 +140,7 @@ def _with_features(dataset: Dataset, config: RunConfig, folder: Path, cache: Pat
     names = np.unique(np.concatenate([split.X.names for split in dataset.splits]))
     values = _kept_features(
         cache / "features",
-        f"{config.backbone} {images.size} {_version(images.location)} {_version(weights)}",
+        f"{config.backbone} {images.size} {fingerprint(images.location)} {fingerprint(weights)}",
         names,
         lambda: extract_features(network, ImageFiles(images.location, names.tolist(), images.size)),
     )
@@ -163,9 +163,3 @@ def _kept_features(
             write_bytes(path, file.getvalue())
     kept: NDArray[np.float32] = np.load(path, mmap_mode="r", allow_pickle=False)
     return kept
-
-
-def _version(path: Path) -> str:
-    """Return what changes when a file or folder is replaced."""
-    facts = path.stat()
-    return f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns}"

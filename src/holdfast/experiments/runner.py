@@ -148,10 +148,10 @@ def _score_setting(
     predictions = classifier.predict(split.X)
     found["validation"] = score_split(split, predictions, ())
     if "value" not in found:
-        groups = label_attribute_groups(split.y, split.environments, "environment")
-        worst = min(accuracy_by_group(split.y, predictions, groups))
-        by_worst = config.selection == "worst_group_validation"
-        found["value"] = float(worst) if by_worst else found["validation"]["accuracy"]
+        found["value"] = found["validation"]["accuracy"]
+        if config.selection == "worst_group_validation":
+            groups = label_attribute_groups(split.y, split.environments, "environment")
+            found["value"] = float(min(accuracy_by_group(split.y, predictions, groups)))
     found["test"] = score_split(data.test, classifier.predict(data.test.X), data.attribute_names)
     if config.method == "irm":
         found["penalty"] = _irm_penalty(classifier, data.train)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from holdfast.experiments.config import parse_run
 from holdfast.experiments.grids import PlannedRun
 from holdfast.storage import canonical_json
 
+Record = Mapping[str, Any]
 _COMMON = ("dataset", "dataset_options", "estimator", "method", "seed", "selection", "validations")
 _DATA = ("dataset", "dataset_options", "selection")  # points that differ in these are not compared
 
@@ -33,12 +34,12 @@ class Best:
     n_points: int  # points that were compared
 
 
-def tune(runs: Sequence[PlannedRun], read: Callable[[str], dict[str, Any] | None]) -> list[Best]:
+def tune(runs: Sequence[PlannedRun], read: Callable[[str], Record | None]) -> list[Best]:
     """Return the best point for each data set, method and validation setting; test scores are read, never compared.
 
     Points with fewer finished seeds than others are left out.
     """
-    points: dict[tuple[str, bytes, str], dict[bytes, list[dict[str, Any]]]] = {}
+    points: dict[tuple[str, bytes, str], dict[bytes, list[Record]]] = {}
     for run in runs:
         record = read(run.config.identity)
         if record is None:
@@ -52,25 +53,31 @@ def tune(runs: Sequence[PlannedRun], read: Callable[[str], dict[str, Any] | None
     return [_best(name, setting, list(found.values()), several) for (name, _, setting), found in points.items()]
 
 
-def _best(name: str, setting: str, points: list[list[dict[str, Any]]], several: bool) -> Best:
-    """Return the chosen point; with `several` data sets or rules it says which one it is of."""
-
-    def value(records: list[dict[str, Any]]) -> float:
-        return float(np.mean([record["settings"][setting]["value"] for record in records]))
-
+def best_point(points: Sequence[list[Record]], setting: str) -> list[Record]:
+    """Return the runs of the grid point with the best mean selection value, among those with the most seeds."""
     n_seeds = max(map(len, points))
-    points = [records for records in points if len(records) == n_seeds]
-    chosen = max(points, key=value)
+    return max((records for records in points if len(records) == n_seeds), key=lambda runs: _value(runs, setting))
+
+
+def _value(records: list[Record], setting: str) -> float:
+    mean = float(np.mean([record["settings"][setting]["value"] for record in records]))
+    return -math.inf if math.isnan(mean) else mean
+
+
+def _best(name: str, setting: str, points: list[list[Record]], several: bool) -> Best:
+    """Return the chosen point; with `several` data sets or rules it says which one it is of."""
+    chosen = best_point(points, setting)
+    points = [records for records in points if len(records) == len(chosen)]
     tests = [float(record["settings"][setting]["test"]["accuracy"]) for record in chosen]
     point = _told([records[0]["config"] for records in points], chosen[0]["config"], several)
     spread = float(np.std(tests, ddof=1)) if len(tests) > 1 else math.nan
     worst = float(np.mean([record["settings"][setting]["test"].get("worst", math.nan) for record in chosen]))
     rule = str(chosen[0]["settings"][setting]["selection"])
     test = float(np.mean(tests))
-    return Best(name, setting, point, value(chosen), test, spread, worst, rule, len(tests), len(points))
+    return Best(name, setting, point, _value(chosen, setting), test, spread, worst, rule, len(tests), len(points))
 
 
-def _told(configs: list[dict[str, Any]], chosen: dict[str, Any], several: bool) -> dict[str, Any]:
+def _told(configs: list[Record], chosen: Record, several: bool) -> dict[str, Any]:
     """Return the settings that are not the defaults, and those that vary over the grid, the default too."""
     told = {key: item for key, item in chosen.items() if key not in _COMMON or (several and key in _DATA)}
     keys = dict.fromkeys(key for config in configs for key in config)

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from holdfast.exceptions import InputError
+from holdfast.experiments.tuning import best_point
 from holdfast.reports.comparison import comparison_table, seeds_interval
 from holdfast.reports.settings_chapter import versions
 from holdfast.reports.story import Block, Curves, Dot, Dots, HeatMap, Highlight, Line, Section, Sentences, Story
@@ -92,14 +91,7 @@ def best_points(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]
             place = points.setdefault((setting, str(config["method"])), {})
             place.setdefault(canonical_json(config), []).append(record)
 
-    def value(found: list[Record], setting: str) -> float:
-        mean = float(np.mean([record["settings"][setting]["value"] for record in found]))
-        return -math.inf if math.isnan(mean) else mean
-
-    best = {
-        (setting, method): max(found.values(), key=lambda runs: value(runs, setting))
-        for (setting, method), found in points.items()
-    }
+    best = {(setting, method): best_point(list(found.values()), setting) for (setting, method), found in points.items()}
     return {key: sorted(runs, key=lambda record: record["config"].get("seed", 0)) for key, runs in best.items()}
 
 

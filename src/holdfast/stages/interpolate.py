@@ -180,8 +180,7 @@ def _weighing(X: Any, y: NDArray[Any], groups: Sequence[Group]) -> tuple[Any, ND
 
 
 def _without_zeros(group: Group) -> Group:
-    return (
-        group
-        if group.weights is None
-        else Group(group.name, group.rows[group.weights > 0], group.weights[group.weights > 0])
-    )
+    if group.weights is None:
+        return group
+    heavy = group.weights > 0
+    return Group(group.name, group.rows[heavy], group.weights[heavy])

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, Group, Partition, Weights, listed, split_environments
+from holdfast.environments import Environment, Group, Partition, Rows, Weights, listed, split_environments
 from holdfast.exceptions import (
     AllMistakenWarning,
     ConstantJudgeWarning,
@@ -73,8 +73,7 @@ def partition_by_correctness(
     for judge, judged in itertools.permutations(environments, 2):
         rows = judged.rows
         right = by_judge[judge.name][rows] == y[rows]
-        weights = np.ones(len(rows)) if sample_weight is None else sample_weight[rows]
-        accuracy = float(weights[right].sum() / weights.sum()) if weights.sum() > 0 else float("nan")
+        accuracy = weighted_mean(right, rows, sample_weight)
         partitions.append(Partition(judge.name, judged.name, rows[right], rows[~right], accuracy=accuracy))
     log.info("stage 2: %d partitions of %d environments", len(partitions), len(environments))
     return tuple(partitions)
@@ -118,10 +117,16 @@ def partition_by_probability(
         clipped /= clipped.sum(axis=1, keepdims=True)
         right = clipped[np.arange(len(rows)), y[rows]]
         wrong = 1.0 / (right * (1.0 / clipped).sum(axis=1))
-        weights = np.ones(len(rows)) if sample_weight is None else sample_weight[rows]
-        accuracy = float((weights * right).sum() / weights.sum()) if weights.sum() > 0 else float("nan")
+        accuracy = weighted_mean(right, rows, sample_weight)
         partitions.append(Partition(judge.name, judged.name, rows, rows, right, wrong, accuracy))
     return tuple(partitions)
+
+
+def weighted_mean(values: NDArray[Any], rows: Rows, sample_weight: Weights | None) -> float:
+    """Return the mean of the rows' values, those that are missing left out; NaN where nothing weighs anything."""
+    known = ~np.isnan(values)
+    weights = np.ones(int(known.sum())) if sample_weight is None else sample_weight[rows][known]
+    return float(weights @ values[known] / weights.sum()) if weights.sum() > 0 else float("nan")
 
 
 def halves_at_chance(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.environments import Environment, Partition, Weights
+from holdfast.stages.partition import weighted_mean
 
 
 def partition_by_error(
@@ -51,9 +51,8 @@ def partition_by_error(
             weights = None if sample_weight is None else sample_weight[judged.rows]
             right = errors <= (_quantile(errors, quantile, weights) if threshold is None else threshold)
             rows = judged.rows
-            partitions.append(
-                Partition(judge.name, judged.name, rows[right], rows[~right], accuracy=_mean(right, weights))
-            )
+            accuracy = weighted_mean(right, rows, sample_weight)
+            partitions.append(Partition(judge.name, judged.name, rows[right], rows[~right], accuracy=accuracy))
     return tuple(partitions)
 
 
@@ -69,22 +68,14 @@ def partition_by_likelihood(
     for (index, judge), judged in itertools.product(enumerate(environments), environments):
         if judge is not judged:
             at_home = (predictions[index, judge.rows] - y[judge.rows]) ** 2
-            own = _mean(at_home, None if sample_weight is None else sample_weight[judge.rows])
+            own = weighted_mean(at_home, judge.rows, sample_weight)
             errors = (predictions[index, judged.rows] - y[judged.rows]) ** 2
             with np.errstate(over="ignore"):  # a judge without any error at home: all others are infinitely far
-                right = np.exp(-errors / (2.0 * max(float(own), np.finfo(float).tiny)))
+                right = np.exp(-errors / (2.0 * max(own, np.finfo(float).tiny)))
             rows = judged.rows
-            accuracy = _mean(right, None if sample_weight is None else sample_weight[rows])
+            accuracy = weighted_mean(right, rows, sample_weight)
             partitions.append(Partition(judge.name, judged.name, rows, rows, right, 1.0 - right, accuracy))
     return tuple(partitions)
-
-
-def _mean(values: NDArray[Any], weights: Weights | None) -> float:
-    """Return the (weighted) mean of the values that are numbers."""
-    known = ~np.isnan(values)
-    weights = np.ones(len(values)) if weights is None else weights
-    total = weights[known].sum()
-    return float(weights[known] @ values[known] / total) if total > 0 else float("nan")
 
 
 def _quantile(values: NDArray[np.float64], share: float, weights: Weights | None) -> float:
@@ -103,7 +94,5 @@ def error_matrix(
     sample_weight: Weights | None = None,
 ) -> NDArray[np.float64]:
     """Return the mean squared error of each judge (row) in each judged environment (column), its own out of fold."""
-    weights = np.ones(len(y)) if sample_weight is None else sample_weight
     errors = (predictions - y) ** 2  # (n_judges, n_rows)
-    means = [errors[:, e.rows] @ weights[e.rows] / max(weights[e.rows].sum(), 1e-300) for e in environments]
-    return np.stack(means, axis=1)
+    return np.array([[weighted_mean(own[e.rows], e.rows, sample_weight) for e in environments] for own in errors])
