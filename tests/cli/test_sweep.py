@@ -72,6 +72,32 @@ def test_dry_run_prints_the_grid_and_makes_nothing(holdfast, file, tmp_path):
     assert [run["name"] for run in listed["runs"]] == ["ERM", "ERM", "PI", "PI"]
 
 
+def test_the_grid_says_what_differs_and_what_is_shared(holdfast, file, tmp_path):
+    """A line for each point with its own settings and its seeds; what all share stands once above, nothing is cut."""
+    file.write_text(TOY.replace('"toy"', '"toy"\nlearning_rate = [0.01, 0.1]').replace('"logistic"', '"mlp"'))
+    lines = holdfast("sweep", file, "--out", tmp_path / "out", "--dry-run").out.splitlines()
+    assert lines[0] == "small: dataset=toy"  # mlp is the default
+    assert [line.split() for line in lines[3:8]] == [
+        ["method", "learning_rate", "seeds"],
+        ["ERM", "0.01", "0,", "1"],
+        ["ERM", "0.1", "0,", "1"],
+        ["PI", "0.01", "0,", "1"],
+        ["PI", "0.1", "0,", "1"],
+    ]
+
+
+def test_names_and_settings_of_results_fit_a_narrow_terminal(holdfast, file, tmp_path, monkeypatch):
+    """At 80 columns names stay whole, and the chosen settings stand below the scores."""
+    monkeypatch.setenv("COLUMNS", "80")
+    file.write_text(TOY.replace('"PI"', '"PI, soft halves"\nmethod_options = { halves = "soft" }'))
+    lines = holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", 0).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[3].split()[-5:] == ["spread", "worst", "group", "seeds", "points"]
+    assert sum(line.startswith("  PI, soft halves  t") for line in lines) == 2  # scored with both validations
+    below = " ".join(" ".join(lines[lines.index("chosen settings") :]).split())
+    assert "PI, soft halves, validation like train: method_options={'halves': 'soft'}; one fit 0." in below
+
+
 def test_an_unknown_key_is_one_line(holdfast, file, tmp_path):
     """A mistake in the file ends with exit code 2 and says what was meant."""
     file.write_text(TOY.replace("seeds", "sedes"))

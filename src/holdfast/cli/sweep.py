@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.cli.options import JsonOption
-from holdfast.cli.output import print_json, print_table
+from holdfast.cli.output import print_json, print_table, print_text
 from holdfast.cli.sweeping import (
     FinishedOption,
     MarkdownOption,
@@ -23,7 +24,7 @@ from holdfast.cli.sweeping import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.experiments.grids import Experiment, PlannedRun
 
@@ -90,7 +91,7 @@ def sweep(
     else:
         print(f"{experiment.name}: {result.n_done} of {result.n_runs} runs are done, {result.n_made} of them made now.")
         if rows:
-            print_table(TUNED, list(rows[0]), [list(row.values()) for row in rows])
+            _print_best(rows)
     end(result, out)
 
 
@@ -107,16 +108,50 @@ def _show_grid(experiment: Experiment, out: Path, jobs: int, *, as_json: bool) -
         runs = [{"identity": run.config.identity, "name": run.name, "config": run.config.as_dict()} for run in waiting]
         print_json({"experiment": experiment.name, "n_runs": len(experiment.runs), "seconds": seconds, "runs": runs})
         return
-    print_table(f"{experiment.name}: runs to make", ["run", "method", "settings"], [_line(run) for run in waiting])
+    if waiting:
+        _print_grid(experiment.name, waiting)
     print(f"\n{len(waiting)} of {len(experiment.runs)} runs are to be made, in about {format_seconds(seconds)}")
     if found.n_guessed:
         print(f"({found.n_guessed} of them guessed: no run like them is finished).")
 
 
-def _line(run: PlannedRun) -> list[Any]:
-    hidden = ("dataset", "method", "estimator")
-    settings = ", ".join(f"{key}={value}" for key, value in run.config.as_dict().items() if key not in hidden)
-    return [run.config.identity, run.name, settings]
+def _print_grid(name: str, waiting: Sequence[PlannedRun]) -> None:
+    """Print what all runs share, and a line for each grid point with what it has of its own."""
+    configs = [run.config.model_dump(mode="json") for run in waiting]
+    settings = [key for key in configs[0] if key not in ("method", "seed")]
+    varied = [key for key in settings if any(config[key] != configs[0][key] for config in configs)]
+    shared = [key for key in settings if key not in varied and key in waiting[0].config.as_dict()]
+    points: dict[tuple[str, ...], list[str]] = {}
+    for run, config in zip(waiting, configs, strict=True):
+        own = ("–" if config[key] is None else str(config[key]) for key in varied)
+        points.setdefault((run.name, *own), []).append(str(config["seed"]))
+    print_text(f"{name}: " + _listed({key: configs[0][key] for key in shared}))
+    rows = [[*point, ", ".join(seeds)] for point, seeds in points.items()]
+    print_table("runs to make", ["method", *varied, "seeds"], rows)
+
+
+def _print_best(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the scores as a table and the chosen settings below, where nothing needs to be cut."""
+    header = ["method", "validation", "test accuracy", "spread", "worst group", "seeds", "points"]
+    if all(math.isnan(row["worst group"]) for row in rows):
+        header.remove("worst group")
+    print_table(TUNED, header, [[row[key] for key in header] for row in rows])
+    print("\nchosen settings")
+    for row in rows:
+        settings = row["settings"] or "defaults"
+        value = f"{row['selection']} {row['selection value']:.3f}"
+        print_text(f"{row['method']}, validation like {row['validation']}: {settings}; {value}", indent="  ")
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    """Return settings as text.
+
+    Examples
+    --------
+    >>> _listed({"dropout": 0.5, "estimator": "cnn"})
+    'dropout=0.5, estimator=cnn'
+    """
+    return ", ".join(f"{key}={value}" for key, value in settings.items())
 
 
 def _retell(experiment: Experiment, path: Path, markdown: Path | None, *, as_json: bool) -> None:
@@ -129,7 +164,7 @@ def _retell(experiment: Experiment, path: Path, markdown: Path | None, *, as_jso
     if as_json:
         print_json({"experiment": experiment.name, "best": rows})
     elif rows:
-        print_table(TUNED, list(rows[0]), [list(row.values()) for row in rows])
+        _print_best(rows)
 
 
 def _best(experiment: Experiment, read: Reader) -> list[dict[str, Any]]:
@@ -147,7 +182,7 @@ def _best(experiment: Experiment, read: Reader) -> list[dict[str, Any]]:
             "seeds": best.n_seeds,
             "points": best.n_points,
             "selection": best.selection,
-            "settings": ", ".join(f"{key}={value}" for key, value in best.point.items()),
+            "settings": _listed(best.point),
         }
         for best in tune(experiment.runs, read)
     ]
