@@ -171,7 +171,7 @@ def growth(record: Record) -> str:
         "µs a row",
         "MiB more",
         "MiB of features",
-        "fits",
+        "repetitions",
     )
     return table(head, lines)
 

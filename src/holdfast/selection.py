@@ -137,7 +137,8 @@ def choose_rule(
     if selection == LEAVE_ONE_OUT:
         raise ParameterError(
             "selection='leave_one_environment_out' compares whole trainings, each without one environment, and is "
-            "not a rule of one training. Run it through an experiment, or choose another selection."
+            "not a rule of one training. Pass it to a method around the network, such as "
+            "ERMClassifier(network, selection=…), or choose another selection."
         )
     if selection not in SELECTION_RULES:
         raise ParameterError(

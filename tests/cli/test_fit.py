@@ -210,3 +210,15 @@ def test_environment_dates_need_a_period(holdfast, hospitals, tmp_path):
         "error: Environment column 'visit' holds dates. Say how to cut them: "
         "--environment-by year, quarter, month or day.\n"
     )
+
+
+@pytest.mark.parametrize("option", ["--halves", "--interpolation"])
+def test_settings_of_pi_are_refused_for_other_methods(holdfast, hospitals, tmp_path, option):
+    """What another method would not use is not accepted in silence."""
+    out = ["--out", tmp_path / "m"]
+    outcome = holdfast("fit", hospitals.train, *hospitals.fit_options, *out, "--method", "erm", option, "hard")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == (
+        f"error: {option} is a setting of --method pi. Got {option} hard with --method erm. "
+        "Leave it out, or choose pi.\n"
+    )

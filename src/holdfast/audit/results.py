@@ -25,7 +25,7 @@ class Finding:
     label: str
     environment_correlation: float  # with the label, in the whole judged environment
     correct_soft: float  # in the half the judge gets right, weighted by its probability of being right
-    mistaken_soft: float  # in the half the judge gets wrong; 0 for a stable feature, up to noise
+    mistaken_soft: float  # in the half the judge gets wrong; 0, up to noise, if nothing changes
     correct_hard: float  # among rows predicted correctly: what the paper's pictures show
     mistaken_hard: float  # among rows predicted wrongly; every feature the judge uses flips here
     home_mistaken_soft: float  # the control: the same half of the judge's own rows, out of fold

@@ -66,9 +66,10 @@ def audit(
 ) -> None:
     """Name the columns and words that change between environments.
 
-    A classifier of each environment, a logistic regression, judges the rows of the others. Where it is wrong, a stable
-    feature does not tell the label; one that does has changed. The chance that any of the names is wrong is at most
-    --level.
+    A classifier of each environment, a logistic regression, judges the rows of the others. Where nothing has changed,
+    no feature tells the label among its mistakes; what does is tested, and what a stronger one explains is not named.
+    The chance of any wrong name is meant to be at most --level; noisier labels in one environment, or a judge that fits
+    badly, can make it larger.
 
     For a table pass --label and --environment. For a saved model pass the model and a table: its columns are audited,
     and what it relies on is shown; best with rows that it was not fitted on.

@@ -26,6 +26,7 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.output import note, print_json, print_text, showing_stages, shown_warnings
 from holdfast.cli.summary import print_stages, stages_summary
+from holdfast.exceptions import ParameterError
 
 if TYPE_CHECKING:
     from holdfast.cli.tabular import TrainingTable
@@ -44,9 +45,18 @@ def fit(
         str,
         typer.Option("--method", help="pi, extrapolate, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME"),
     ] = "pi",
-    halves: Annotated[str, typer.Option("--halves", help="For pi: auto, hard or soft.", metavar="KIND")] = "auto",
+    halves: Annotated[
+        str,
+        typer.Option("--halves", help="For pi: hard, soft, or auto: hard for mlp and the worst case.", metavar="KIND"),
+    ] = "auto",
     interpolation: Annotated[
-        str, typer.Option("--interpolation", help="For pi: auto, invariant or worst_case.", metavar="KIND")
+        str,
+        typer.Option(
+            "--interpolation",
+            help="For pi: invariant (the same risk everywhere), worst_case (the paper's), or auto: worst_case for mlp "
+            "and hard halves.",
+            metavar="KIND",
+        ),
     ] = "auto",
     environment_by: PeriodOption = None,
     report: ReportOption = None,
@@ -69,6 +79,12 @@ def fit(
     from holdfast.cli.unfinished import resumable
 
     entry = find(ESTIMATORS, estimator, "estimator")
+    for option, value in (("--halves", halves), ("--interpolation", interpolation)):
+        if value != "auto" and method != "pi":
+            raise ParameterError(
+                f"{option} is a setting of --method pi. Got {option} {value} with --method {method}. Leave it out, or "
+                "choose pi."
+            )
     settings = {"halves": halves, "interpolation": interpolation, "random_state": seed, "n_jobs": jobs}
     classifier = make_method(method, make_estimator(estimator), **settings)
     check_period(environment_by)

@@ -99,13 +99,14 @@ def _print_partitions(summary: dict[str, Any]) -> None:
 def _print_groups(summary: dict[str, Any]) -> None:
     groups = sorted(summary["groups"], key=lambda g: -g["risk"])
     rows = [[g["name"], g["n_rows"], g["risk"], g["weight"]] for g in groups]
+    weight = "step from ERM" if summary["solver"] == "invariant" else "weight"
     title = f"Stage 3 ({summary['solver']}): worst-case risk {summary['worst_case_risk']:.4f}"
     gap = summary["gap"]
     if summary["solver"] == "invariant":
         title += f", the environments' risks differ by {gap:.2f}"
     elif gap == gap:  # NaN: no certificate
         title += f", at most {gap:.1g} above the optimum"
-    print_table(title, ["group", "rows", "risk", "weight"], rows[:MOST_ROWS])
+    print_table(title, ["group", "rows", "risk", weight], rows[:MOST_ROWS])
     _print_rest(rows)
 
 

@@ -94,6 +94,9 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         Risk of each group under the final classifier, the largest one, and how far from the optimum it can be (the
         duality gap of the convex solver, the ensemble's for reweighting, NaN for networks; with the invariant
         interpolation, by how much the environments' risks differ).
+    group_weights_ : array of shape (n_groups,)
+        The worst mixture of the groups; with the invariant interpolation, by what each environment's judge is weighted
+        in the step away from ERM: sum zero, all zero for plain ERM.
     estimator_ : fitted estimator over class codes
     halves_, interpolation_ : str
         What was used.

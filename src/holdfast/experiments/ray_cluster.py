@@ -31,7 +31,7 @@ def run_on_ray(
     try:
         import ray
     except ImportError as problem:
-        raise ConfigError("Sweeps on a cluster need Ray: pip install 'holdfast[ray]'.") from problem
+        raise ConfigError("Sweeps on a cluster need Ray: pip install ray.") from problem
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
     task = ray.remote(num_cpus=1, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}})(_attempt)

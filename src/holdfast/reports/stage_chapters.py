@@ -116,13 +116,14 @@ def risks_section(fitted: Any) -> Section | None:
         body: list[tuple[Cell, ...]] = [
             (groups[i].name, len(groups[i]), float(risks[i]), float(weights[i])) for i in order
         ]
-        columns = ("group", "rows", "risk", "weight in the mixture")
+        invariant = getattr(fitted, "solver_", "") == "invariant"
+        columns = ("group", "rows", "risk", "step from ERM" if invariant else "weight in the mixture")
         blocks.append(Table("Groups, largest risk first", columns, tuple(body), digits=4, marked=((0, 0), (0, 2))))
     gap = float(getattr(fitted, "gap_", float("nan")))
     if getattr(fitted, "solver_", "") == "invariant":
         intro = (
             "The final classifier is fitted to the interpolation under which its risk is the same in every "
-            "environment, as far as rows out of fold tell; a weight of zero everywhere means plain ERM."
+            "environment, as far as rows out of fold tell; a step of zero everywhere means plain ERM."
         )
         return Section("Stage 3: risks", f"{intro} The risks differ by {gap:.4f}.", tuple(blocks))
     certificate = "" if math.isnan(gap) else f" It is at most {gap:.2g} above the smallest possible."

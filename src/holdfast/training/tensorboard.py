@@ -87,6 +87,6 @@ def _writer_class() -> Any:
     except ImportError as problem:
         raise ParameterError(
             "TensorBoardMonitor needs the package tensorboard, which is not installed. "
-            "Run pip install 'holdfast[tensorboard]', or leave the monitor out."
+            "Run pip install tensorboard, or leave the monitor out."
         ) from problem
     return SummaryWriter

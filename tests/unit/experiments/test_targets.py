@@ -115,7 +115,7 @@ def test_a_cluster_needs_ray(tmp_path):
         import ray  # noqa: F401
     except ImportError:
         experiment = parse_experiment({"run": {"dataset": "toy"}, "methods": [{"method": "erm"}]})
-        with pytest.raises(ConfigError, match=r"Sweeps on a cluster need Ray: pip install 'holdfast\[ray\]'"):
+        with pytest.raises(ConfigError, match=r"Sweeps on a cluster need Ray: pip install ray"):
             run_on_ray(experiment.runs, RunStore(tmp_path))
 
 

@@ -56,5 +56,5 @@ def test_missing_package_is_said(tmp_path, monkeypatch):
     """Without the extra, making the monitor fails at once and says what to install."""
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
-    with pytest.raises(ParameterError, match=r"needs the package tensorboard.*pip install 'holdfast\[tensorboard\]'"):
+    with pytest.raises(ParameterError, match=r"needs the package tensorboard.*pip install tensorboard"):
         TensorBoardMonitor(tmp_path)
