@@ -38,7 +38,9 @@ def test_sweep_makes_each_run_once(holdfast, file, tmp_path):
     best = {(row["method"], row["validation"]): row for row in outcome.json["best"]}
     assert best["PI", "train"]["seeds"] == 2
     assert best["PI", "train"]["test accuracy"] == pytest.approx(0.8)
-    assert outcome.err.splitlines()[0].startswith("done 0 of 4, running 1, left 3; 0 s gone, ? to go; ERM seed 0")
+    assert outcome.err.splitlines()[0].startswith(
+        "done 0 of 4, running 1, left 3; 0 s gone, about 20 s to go; ERM seed 0"
+    )
     again = holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", 0)
     assert again.code == 0
     assert again.out.startswith("small: 4 of 4 runs are done, 0 of them made now.")
@@ -58,8 +60,42 @@ def test_failed_runs_are_listed_and_the_exit_code_is_1(holdfast, file, tmp_path)
     assert outcome.code == 1
     assert "small: 4 of 6 runs are done, 4 of them made now." in outcome.out
     lines = outcome.err.splitlines()
-    assert f"2 of 6 runs failed; their stories are in {tmp_path / 'out'}/failed:" in lines
+    assert f"2 of 6 runs failed; what happened is in {tmp_path / 'out'}/failed:" in lines
     assert "IRM, seed 1: ParameterError: The 'estimator' parameter of IRMClassifier" in lines[-1]
+
+
+def test_records_of_other_data_are_left_out_of_the_tables(holdfast, tmp_path):
+    """A finished run whose file has changed is listed, not told, also by --finished; nothing points to a story."""
+    rows = [f"{'ab'[i % 2]},{i % 3},{i % 2 if i % 5 else 1 - i % 2}" for i in range(60)]
+    (tmp_path / "own.csv").write_text("site,x,y\n" + "\n".join(rows))
+    (tmp_path / "own.toml").write_text('file = "own.csv"\nlabel = "y"\nenvironment = "site"\n')
+    file = tmp_path / "sweep.toml"
+    data = '"table"\ndataset_options = { config = "own.toml" }\nvalidations = ["train"]'
+    file.write_text(TOY.replace('"toy"', data).replace("[0, 1]", "[0]"))
+    options = [file, "--out", tmp_path / "out", "--data", tmp_path]
+    assert holdfast("sweep", *options, "--jobs", 0).code == 0
+    (tmp_path / "own.csv").write_text("site,x,y\n" + "\n".join(rows[::-1]))
+    for more in (["--jobs", 0], ["--finished"]):
+        outcome = holdfast("sweep", *options, *more)
+        assert (outcome.code, outcome.out) == (1, "small: 0 of 2 runs are done, 0 of them made now.\n")
+        failures = outcome.err.splitlines()[-3:]
+        assert failures[0] == "2 of 2 runs failed:"
+        assert "ERM, seed 0: finished, but own.csv has changed since. Use another --out, or delete " in failures[1]
+
+
+def test_a_damaged_record_costs_its_own_run_alone(holdfast, file, tmp_path):
+    """It is listed with what to do, the others are told, and the grid can still be shown."""
+    options = [file, "--out", tmp_path / "out", "--jobs", 0]
+    assert holdfast("sweep", *options).code == 0
+    record = min((tmp_path / "out" / "runs").glob("*.json"))
+    record.write_bytes(record.read_bytes().replace(b"0", b"1", 1))
+    assert holdfast("sweep", *options, "--dry-run").code == 0
+    outcome = holdfast("sweep", *options, "--resume")
+    assert outcome.code == 1
+    assert outcome.out.startswith("small: 3 of 4 runs are done, 0 of them made now.")
+    assert f"finished, but its record is damaged. Restore {record}, or delete it to make the run again" in outcome.err
+    record.unlink()
+    assert holdfast("sweep", *options).code == 0
 
 
 def test_dry_run_prints_the_grid_and_makes_nothing(holdfast, file, tmp_path):

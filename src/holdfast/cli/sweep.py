@@ -45,6 +45,9 @@ def sweep(
     data: DataOption = None,
     jobs: ProcessesOption = 1,
     ray: Annotated[bool, typer.Option("--ray", help="Make the runs on a Ray cluster.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where an earlier sweep stopped: always so, the word is optional.")
+    ] = True,
     finished: FinishedOption = False,
     records: RecordsOption = None,
     markdown: MarkdownOption = None,
@@ -71,16 +74,17 @@ def sweep(
     store = RunStore(out)
     with showing_progress() as tell:
         if finished:
-            result = look_up(experiment.runs, store)
+            result = look_up(experiment.runs, store, data)
         elif ray:
             from holdfast.experiments.ray_cluster import run_on_ray
 
             result = run_on_ray(experiment.runs, store, folder=data, tell=tell)
         else:
             result = run_all(experiment.runs, store, folder=data, jobs=jobs, tell=tell)
-    rows = _best(experiment, store.read)
+    read = result.reader(store)
+    rows = _best(experiment, read)
     if records is not None:
-        found = [store.read(run.config.identity) for run in experiment.runs]
+        found = [read(run.config.identity) for run in experiment.runs]
         write_records([record for record in found if record is not None], records)
     if markdown is not None and rows:
         write_markdown(f"{experiment.name}: {TUNED}", rows, markdown)
@@ -102,7 +106,7 @@ def _show_grid(experiment: Experiment, out: Path, jobs: int, *, as_json: bool) -
 
     store = RunStore(out) if out.is_dir() else None
     waiting = [run for run in experiment.runs if store is None or not store.has(run.config.identity)]
-    found = estimate(waiting, store.records() if store is not None else ())
+    found = estimate(waiting, store.records(damaged="skip") if store is not None else ())
     seconds = found.seconds / max(jobs, 1)
     if as_json:
         runs = [{"identity": run.config.identity, "name": run.name, "config": run.config.as_dict()} for run in waiting]

@@ -48,10 +48,10 @@ def showing_progress() -> Iterator[Callable[[Progress], None]]:
 
 def progress_line(progress: Progress) -> str:
     """Return counts, times and what happened last, in one line."""
-    left = "?" if progress.remaining is None else format_seconds(progress.remaining)
     counts = f"done {progress.n_done} of {progress.n_runs}, running {progress.n_running}, left {progress.n_left}"
     failed = f", failed {progress.n_failed}" if progress.n_failed else ""
-    return f"{counts}{failed}; {format_seconds(progress.elapsed)} gone, {left} to go; {progress.last}"
+    times = f"{format_seconds(progress.elapsed)} gone, about {format_seconds(progress.remaining)} to go"
+    return f"{counts}{failed}; {times}; {progress.last}"
 
 
 def format_seconds(seconds: float) -> str:
@@ -70,11 +70,13 @@ def format_seconds(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def end(result: SweepResult, folder: object) -> None:
+def end(result: SweepResult, folder: Path) -> None:
     """List the runs that failed, and leave with exit code 1 if there are any."""
     if not result.failures:
         return
-    note(f"{len(result.failures)} of {result.n_runs} runs failed; their stories are in {folder}/failed:")
+    told = any((folder / "failed" / f"{run.config.identity}.json").exists() for run, _ in result.failures)
+    where = f"; what happened is in {folder / 'failed'}" if told else ""
+    note(f"{len(result.failures)} of {result.n_runs} runs failed{where}:")
     for run, message in result.failures:
         note(f"  {run.config.identity}  {run.name}, seed {run.config.seed}: {message}")
     raise typer.Exit(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,15 +29,28 @@ class Estimate:
 
 def estimate(runs: Sequence[PlannedRun], records: Iterable[dict[str, Any]]) -> Estimate:
     """Return how long the runs will take, one after the other."""
-    known: dict[tuple[Any, ...], list[float]] = {}
+    known = _seconds_by_kind(records)
+    n_known = sum(_kind(run.config.as_dict()) in known for run in runs)
+    return Estimate(sum(_expected(run, known) for run in runs), n_known, len(runs) - n_known)
+
+
+def expected_seconds(runs: Sequence[PlannedRun], records: Iterable[dict[str, Any]]) -> list[float]:
+    """Return how long each run will take."""
+    known = _seconds_by_kind(records)
+    return [_expected(run, known) for run in runs]
+
+
+def _seconds_by_kind(records: Iterable[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
+    """Return the mean duration of the finished runs of each kind."""
+    found: dict[tuple[Any, ...], list[float]] = {}
     for record in records:
-        known.setdefault(_kind(record["config"]), []).append(float(record["seconds"]))
-    seconds, n_known = 0.0, 0
-    for run in runs:
-        like = known.get(_kind(run.config.as_dict()))
-        n_known += like is not None
-        seconds += float(np.mean(like)) if like else rough_seconds(run.config)
-    return Estimate(seconds, n_known, len(runs) - n_known)
+        found.setdefault(_kind(record["config"]), []).append(float(record["seconds"]))
+    return {kind: float(np.mean(seconds)) for kind, seconds in found.items()}
+
+
+def _expected(run: PlannedRun, known: Mapping[tuple[Any, ...], float]) -> float:
+    like = known.get(_kind(run.config.as_dict()))
+    return rough_seconds(run.config) if like is None else like
 
 
 def rough_seconds(config: RunConfig) -> float:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from holdfast.exceptions import SavedModelError
 from holdfast.experiments.config import RunConfig
+from holdfast.experiments.estimates import expected_seconds
 from holdfast.experiments.grids import PlannedRun
 from holdfast.experiments.inputs import find_changed
 from holdfast.experiments.store import RunStore
@@ -29,7 +32,7 @@ class Progress:
     n_failed: int
     n_running: int
     elapsed: float  # seconds
-    remaining: float | None  # seconds, as far as finished runs tell
+    remaining: float  # seconds, as long as runs like these took, or a guess
     last: str = ""  # what has just happened
 
     @property
@@ -48,6 +51,11 @@ class SweepResult:
     failures: tuple[tuple[PlannedRun, str], ...] = ()  # with one line each
     seconds: float = 0.0
 
+    def reader(self, store: RunStore) -> Callable[[str], dict[str, Any] | None]:
+        """Return what reads the store's records but those of failed runs, which may be damaged or of other data."""
+        failed = {run.config.identity for run, _ in self.failures}
+        return functools.cache(lambda identity: None if identity in failed else store.read(identity))
+
 
 @dataclass(eq=False)
 class Tally:
@@ -58,26 +66,28 @@ class Tally:
     tell: Callable[[Progress], None]
     n_done: int = 0
     n_made: int = 0
-    durations: list[float] = field(default_factory=list)
+    expected: dict[str, float] = field(default_factory=dict)  # seconds of each run that is still to be made
+    made: list[tuple[float, float]] = field(default_factory=list)  # expected and real seconds
     failures: list[tuple[PlannedRun, str]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
     def finished(self, run: PlannedRun, outcome: Outcome, message: str, seconds: float, n_running: int) -> None:
         """Count a run that is done or has failed."""
+        expected = self.expected.pop(run.config.identity, 0.0)
         if outcome == "done":
             self.n_done += 1
             if message != WAS_THERE:
                 self.n_made += 1
-                self.durations.append(seconds)
+                self.made.append((expected, seconds))
         else:
             self.failures.append((run, message))
         self.report(f"{run.name} seed {run.config.seed}: {message or f'{seconds:.0f} s'}", n_running)
 
     def report(self, last: str, n_running: int) -> None:
         """Tell how far it has come."""
-        left = len(self.runs) - self.n_done - len(self.failures)
-        mean = sum(self.durations) / len(self.durations) if self.durations else None
-        remaining = None if mean is None else mean * left / max(self.jobs, 1)
+        guessed = sum(expected for expected, _ in self.made)
+        pace = sum(seconds for _, seconds in self.made) / guessed if guessed else 1.0
+        remaining = pace * sum(self.expected.values()) / max(min(self.jobs, len(self.expected)), 1)
         elapsed = time.perf_counter() - self.started
         self.tell(Progress(len(self.runs), self.n_done, len(self.failures), n_running, elapsed, remaining, last))
 
@@ -155,22 +165,38 @@ def unfinished(store: RunStore, folder: Path | None, tally: Tally) -> list[Plann
     """Count the runs that are finished, and return the others; a finished one of other data is a failure."""
     waiting = []
     for run in tally.runs:
-        record = store.read(run.config.identity)
-        changed = None if record is None else find_changed(record, folder)
-        if record is None:
+        if not store.has(run.config.identity):
             waiting.append(run)
-        elif changed is None:
+            continue
+        problem = _find_problem(run, store, folder)
+        if problem is None:
             tally.n_done += 1
         else:
-            path = store.path(run.config.identity)
-            message = f"finished, but {changed} has changed since. Use another --out, or delete {path}"
-            tally.finished(run, "failed", message, 0.0, 0)
+            tally.finished(run, "failed", problem, 0.0, 0)
+    if waiting:
+        seconds = expected_seconds(waiting, store.records(damaged="skip"))
+        tally.expected = {run.config.identity: value for run, value in zip(waiting, seconds, strict=True)}
     return waiting
 
 
-def look_up(runs: Sequence[PlannedRun], store: RunStore) -> SweepResult:
-    """Count the runs that are finished, and make none."""
-    return SweepResult(len(runs), sum(store.has(run.config.identity) for run in runs), 0)
+def look_up(runs: Sequence[PlannedRun], store: RunStore, folder: Path | None = None) -> SweepResult:
+    """Count the runs that are finished, and make none; a finished one that cannot be used is a failure."""
+    there = [run for run in runs if store.has(run.config.identity)]
+    problems = [(run, _find_problem(run, store, folder)) for run in there]
+    failures = tuple((run, problem) for run, problem in problems if problem is not None)
+    return SweepResult(len(runs), len(there) - len(failures), 0, failures)
+
+
+def _find_problem(run: PlannedRun, store: RunStore, folder: Path | None) -> str | None:
+    """Return why a finished run cannot be used, and what to do, or None."""
+    path = store.path(run.config.identity)
+    try:
+        changed = find_changed(store.read(run.config.identity) or {}, folder)
+    except SavedModelError:
+        return f"finished, but its record is damaged. Restore {path}, or delete it to make the run again"
+    if changed is not None:
+        return f"finished, but {changed} has changed since. Use another --out, or delete {path}"
+    return None
 
 
 def _run_here(waiting: list[PlannedRun], store: RunStore, folder: Path | None, tally: Tally) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.exceptions import ConfigError
 from holdfast.experiments.config import RunConfig, parse_run, refuse_unknown
+from holdfast.experiments.names import check_names
 from holdfast.seeding import Seeding
 
 BUDGETS = ("paper", "equal")
@@ -68,9 +69,11 @@ def parse_experiment(content: Mapping[str, Any], *, where: str = "The experiment
         raise ConfigError(f"{where} has budget = {budget!r}. Use one of {list(BUDGETS)}.")
     if not isinstance(methods, list) or not methods or not all(isinstance(method, dict) for method in methods):
         raise ConfigError(f'{where} has no method. Add at least one table [[methods]] with method = "pi", for example.')
-    whole = isinstance(seeds, list) and all(isinstance(seed, int) and not isinstance(seed, bool) for seed in seeds)
+    whole = isinstance(seeds, list) and all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in seeds)
     if not whole or not seeds or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"{where} has seeds = {seeds!r}. Give a list of different integers, such as [0, 1, 2].")
+        raise ConfigError(
+            f"{where} has seeds = {seeds!r}. Give a list of different integers from 0 on, such as [0, 1, 2]."
+        )
     if not isinstance(shared, dict):
         raise ConfigError(f"{where} has a [run] that is no table.")
     refuse_unknown(shared, [key for key in RunConfig.model_fields if key not in ("method", "seed")], f"{where}: [run]")
@@ -114,7 +117,10 @@ def _points(values: Mapping[str, Any], where: str) -> tuple[str, list[RunConfig]
     settings = {key: value for key, value in values.items() if key != "name"}
     if "seed" in settings:
         raise ConfigError(f"{where} has a seed of its own. Seeds are for all methods: seeds = [0, 1, 2] at the top.")
-    return str(name), [parse_run(point, where) for point in expand(settings)]
+    points = [parse_run(point, where) for point in expand(settings)]
+    for point in points:
+        check_names(point, where)
+    return str(name), points
 
 
 def _equal(grids: Sequence[tuple[str, list[RunConfig]]]) -> list[tuple[str, list[RunConfig]]]:

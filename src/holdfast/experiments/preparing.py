@@ -18,7 +18,7 @@ from holdfast.datasets.beer_files import TOKENS
 from holdfast.datasets.folders import data_folder, note_file, noting_files
 from holdfast.datasets.image_files import ImageFiles
 from holdfast.datasets.made import MAKERS, make_files
-from holdfast.exceptions import DatasetError
+from holdfast.exceptions import ConfigError, DatasetError
 from holdfast.experiments.config import RunConfig
 from holdfast.experiments.inputs import fingerprint, fingerprints
 from holdfast.storage import FileLock, new_folder, write_bytes
@@ -64,6 +64,11 @@ def _prepare(config: RunConfig, folder: Path | None, cache: Path) -> Prepared:
     dataset = load_dataset(config.dataset, folder=folder, seed=config.seed, **options)
     base = data_folder() if folder is None else folder
     if config.backbone is not None:
+        if not hasattr(dataset.train.X, "names"):
+            raise ConfigError(
+                f"backbone = {config.backbone!r} makes features of image files. Data set {config.dataset!r} has none. "
+                "Leave backbone and weights out."
+            )
         return Prepared(_with_features(dataset, config, base, cache))
     if isinstance(dataset.train.X, list):
         return _with_words(dataset, config, base)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from collections.abc import Callable
@@ -57,15 +56,11 @@ def reproduce(
     """
     plan = TARGETS[target].plan(options).served(store.has)
     if finished:
-        result = look_up(plan.runs, store)
+        result = look_up(plan.runs, store, options.folder)
     else:
         result = run_all(plan.runs, store, folder=options.folder, jobs=jobs, tell=tell)
-
-    @functools.cache
-    def read_identity(identity: str) -> Record | None:
-        return store.read(identity)
-
-    return _compare(target, options, plan, lambda config: read_identity(config.identity), result)
+    read = result.reader(store)
+    return _compare(target, options, plan, lambda config: read(config.identity), result)
 
 
 def retell(target: str, path: Path) -> Reproduction:

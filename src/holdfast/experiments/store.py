@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.checkpoints.records import read_record, write_record
 from holdfast.exceptions import SavedModelError
@@ -60,9 +60,13 @@ class RunStore:
         except SavedModelError:  # another process has just removed or replaced it
             return None
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self, *, damaged: Literal["refuse", "skip"] = "refuse") -> list[dict[str, Any]]:
         """Return all finished runs, in the order of their identities."""
-        return [read_record(path) for path in sorted((self.folder / "runs").glob("*.json"))]
+        found = []
+        for path in sorted((self.folder / "runs").glob("*.json")):
+            with contextlib.suppress(*((SavedModelError,) if damaged == "skip" else ())):
+                found.append(read_record(path))
+        return found
 
     @contextlib.contextmanager
     def claim(self, identity: str) -> Iterator[bool]:
