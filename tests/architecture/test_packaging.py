@@ -66,11 +66,11 @@ def test_torch_pin():
 
 def test_extras():
     """The extras are the ones the documentation names."""
-    assert sorted(PROJECT["optional-dependencies"]) == ["dev", "docs", "ray", "tensorboard", "tune"]
+    assert sorted(PROJECT["optional-dependencies"]) == ["dev", "docs", "ray", "tensorboard"]
 
 
 def test_core_needs_no_extra():
     """The packages of the optional parts are no core dependencies."""
     core = {package_name(requirement) for requirement in PROJECT["dependencies"]}
-    assert core.isdisjoint({"ray", "optuna", "tensorboard", "polars", "pytest", "mypy"})
+    assert core.isdisjoint({"ray", "tensorboard", "polars", "pytest", "mypy"})
     assert {"numpy", "scikit-learn", "torch", "safetensors", "skops"} <= core

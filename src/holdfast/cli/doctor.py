@@ -35,7 +35,6 @@ REQUIRED = {
 # Extra -> what it is for, and its distributions.
 EXTRAS = {
     "ray": ("sweeps on a cluster", ("ray>=2.40",)),
-    "tune": ("searching for settings", ("optuna>=4.1",)),
     "tensorboard": ("watching a training", ("tensorboard>=2.18",)),
     "docs": ("building the documentation", ("mkdocs>=1.6", "mkdocs-material>=9.5", "mkdocstrings[python]>=0.27")),
     "dev": (
