@@ -106,7 +106,8 @@ def _comparisons(name: str, points: Mapping[tuple[str, str], Sequence[Record]]) 
                 interval = seeds_interval(values)
                 places.setdefault(place, []).append(Dot(place, method, interval.value, interval.low, interval.high))
         n_seeds = max(len(runs) for key, runs in points.items() if key[0] == setting)
-        title = f"{name}, validation like the {setting} environments"
+        like = "the training environments" if setting == "train" else "the test"
+        title = f"{name}, validation like {like}"
         note = f"Up to {n_seeds} seed{'s' * (n_seeds > 1)} for each method; a single seed has no interval."
         found.append(Dots(title, "accuracy", tuple(dot for dots in places.values() for dot in dots), note))
     return found

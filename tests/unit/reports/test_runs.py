@@ -64,7 +64,7 @@ def test_story_of_runs():
         "colored_mnist: validation accuracy",
     ]
     dots, table = story.sections[3].blocks
-    assert dots.title == "colored_mnist, validation like the train environments"
+    assert dots.title == "colored_mnist, validation like the training environments"
     assert dots.places == ("all test rows", "attribute color: worst", "attribute color: average")
     assert [(dot.series, dot.value) for dot in dots.dots[:2]] == [("pi", pytest.approx(0.7)), ("erm", 0.2)]
     assert table.marked == ((0, 1),)
