@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from holdfast.cli.options import JsonOption
-from holdfast.cli.output import counting, note, print_json, print_table
+from holdfast.cli.output import note, print_json, print_table
+
+_MEGABYTE = 1_000_000
+_STEP = 25 * _MEGABYTE  # between the lines about a file of unknown size
 
 
 def data(
@@ -40,12 +46,41 @@ def data(
         else:
             print(instructions)
         return
-    with counting("downloading", 1) as step:
-        step(name)
-        files = download(name, folder)
+    with showing_bytes() as progress:
+        files = download(name, folder, progress=progress)
     if as_json:
         print_json({"dataset": name, "files": [str(path) for path in files], "instructions": instructions})
         return
     for path in files:
         print(path)
     note(f"{len(files)} files are there and verified.")
+
+
+@contextmanager
+def showing_bytes() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show on stderr how far a download has come: a bar on a terminal, elsewhere a line for each quarter of a file."""
+    if not sys.stderr.isatty():
+        told: dict[str, int] = {}
+
+        def line(file: str, done: int, total: int | None) -> None:
+            step = 4 * done // total if total else done // _STEP
+            if told.get(file) != step:
+                told[file] = step
+                size = f" of {total / _MEGABYTE:.1f}" if total else ""
+                note(f"downloading {file}: {done / _MEGABYTE:.1f}{size} MB")
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def advance(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bar.add_task(file, total=total)
+            bar.update(tasks[file], completed=done, total=total)
+
+        yield advance

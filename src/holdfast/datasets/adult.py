@@ -28,6 +28,7 @@ COLUMNS = (
     "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
 )  # fmt: skip
 LABEL = "income"
+SUBFOLDERS = ("adult",)
 ROWS = {"adult.data": 32_561, "adult.test": 16_281}
 
 
@@ -64,7 +65,7 @@ def load_adult(
     for name in (environment, *attributes):
         check_choice("environment" if name == environment else "attributes", name, COLUMNS[:-1])
     check_probability("validation_share", validation_share)
-    folders = candidate_folders(folder, ("adult",))
+    folders = candidate_folders(folder, SUBFOLDERS)
     frames, notes = [], []
     for name, n_rows in ROWS.items():
         path = find_file(name, folders, f"{name}.gz")
@@ -86,33 +87,53 @@ def load_adult(
     return make_dataset("adult", frame, description, parts, notes)
 
 
+def read_bytes(path: Path) -> bytes:
+    """Return a file's bytes, uncompressed if its name ends in .gz."""
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if path.suffix == ".gz" else data
+    except DAMAGED as problem:
+        raise DatasetError(f"{path} cannot be read ({problem}). Get the file again.") from problem
+
+
 def _read(path: Path) -> pd.DataFrame:
     """Read one file; blank lines and the test file's remark are left out, as is the full stop behind its labels."""
     import pandas as pd
 
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except DAMAGED as problem:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
         raise DatasetError(f"{path} cannot be read ({problem}). Get the file again.") from problem
     rows = []
-    for number, cells in enumerate(csv.reader(io.StringIO(text), skipinitialspace=True), start=1):
-        if not cells or cells[0].startswith("|"):
-            continue
-        if len(cells) != len(COLUMNS):
-            raise DatasetError(
-                f"{path}, line {number}: {len(cells)} values where {len(COLUMNS)} are expected. Get the file again."
-            )
-        rows.append([None if cell == "?" else cell for cell in cells])
+    reader = csv.reader(io.StringIO(text), skipinitialspace=True)
+    try:
+        for number, cells in enumerate(reader, start=1):
+            if cells and not cells[0].startswith("|"):
+                rows.append(_row(cells, path, number))
+    except csv.Error as problem:
+        raise DatasetError(f"{path}, line {reader.line_num}: {problem}. Get the file again.") from problem
     if not rows:
         raise DatasetError(f"{path} has no rows. Get the file again.")
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    for name in NUMBERS:
+    return frame.astype(dict.fromkeys(NUMBERS, float))
+
+
+def _row(cells: list[str], path: Path, line: int) -> list[str | float | None]:
+    """Return the values of one line: numbers, texts, None for a question mark, the label without its full stop."""
+    remedy = "Correct the line, or get the file again."
+    if len(cells) != len(COLUMNS):
+        raise DatasetError(f"{path}, line {line}: {len(cells)} values where {len(COLUMNS)} are expected. {remedy}")
+    label = cells[-1].rstrip(".")
+    if label not in ("<=50K", ">50K"):
+        raise DatasetError(
+            f"{path}, line {line}: the last value must be <=50K or >50K. Got {cells[-1][:40]!r}. {remedy}"
+        )
+    values: list[str | float | None] = []
+    for name, cell in zip(COLUMNS[:-1], cells[:-1], strict=True):
         try:
-            frame[name] = frame[name].astype(float)
-        except (TypeError, ValueError) as problem:
-            raise DatasetError(f"{path}: column {name!r} holds a value that is no number ({problem}).") from problem
-    frame[LABEL] = frame[LABEL].str.rstrip(".")
-    if set(frame[LABEL].unique()) - {"<=50K", ">50K"}:
-        raise DatasetError(f"{path}: the last column must be <=50K or >50K. Get the file again.")
-    return frame
+            values.append(None if cell == "?" else float(cell) if name in NUMBERS else cell)
+        except ValueError as problem:
+            raise DatasetError(
+                f"{path}, line {line}: {name} must be a number. Got {cell[:40]!r}. {remedy}"
+            ) from problem
+    return [*values, label]

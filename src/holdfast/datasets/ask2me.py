@@ -73,7 +73,8 @@ def load_ask2me(
     Returns
     -------
     Dataset
-        X is a list of lower-case texts. The attributes are all other keys, the environment's included.
+        X is a list of lower-case texts. The attributes are all other keys that are 0 or 1 in every line, the
+        environment's included; the notes name keys that are so in the first line only.
     """
     check_count("max_tokens", max_tokens)
     shares = check_probability("validation_share", validation_share), check_probability("test_share", test_share)
@@ -82,8 +83,10 @@ def load_ask2me(
     path = find_file(FILE, candidate_folders(folder, ("ask2me", "pubmed")))
     if path is None:
         raise missing_file("ask2me", FILE, folder)
-    texts, columns = read_abstracts(path, (label, environment))
+    texts, columns, dropped = read_abstracts(path, (label, environment))
     kept = np.array([len(text.split()) <= max_tokens for text in texts])
+    if not kept.any():
+        raise DatasetError(f"{path}: all {len(texts):,} texts have more than {max_tokens} tokens. Raise max_tokens.")
     order = Seeding(seed).generator("splits").permutation(np.flatnonzero(kept))
     n_validation, n_test = int(len(order) * shares[0]), int(len(order) * shares[1])
     n_train = len(order) - n_validation - n_test
@@ -95,26 +98,42 @@ def load_ask2me(
         return Split([texts[row] for row in rows], columns[label][rows], environments, attributes)
 
     train, validation, test = (split(rows) for rows in np.split(order, [n_train, n_train + n_validation]))
-    notes = _compare(train, validation, test, attribute_names, int((~kept).sum()), max_tokens)
+    notes = (*dropped, *_compare(train, validation, test, attribute_names, int((~kept).sum()), max_tokens))
     return Dataset("ask2me", train, {"train": validation}, test, ("0", "1"), attribute_names, None, notes)
 
 
-def read_abstracts(path: Path, required: tuple[str, ...]) -> tuple[list[str], dict[str, NDArray[np.intp]]]:
-    """Read texts, lower-cased, and the 0/1 columns; every line must have the keys of the first one."""
+def read_abstracts(
+    path: Path, required: tuple[str, ...]
+) -> tuple[list[str], dict[str, NDArray[np.intp]], tuple[str, ...]]:
+    """Read texts, lower-cased, and the 0/1 columns; the last value says which keys are left out, and why.
+
+    Columns are the keys that are 0 or 1 in the first line. The required ones and the paper's attributes must be so in
+    every line; any other key that is not, such as a running number, is no attribute.
+    """
     texts: list[str] = []
     values: dict[str, list[int]] = {}
+    dropped: dict[str, str] = {}
+    strict = {*required, *ATTRIBUTES}
     for line, row in read_json_lines(path, ("text", *required)):
         if not texts:
             values = {key: [] for key in row if key != "text" and _is_flag(row[key])}
             missing = [key for key in required if key not in values]
             if missing:
-                raise DatasetError(f"{path}, line {line}: {missing[0]!r} must be 0 or 1. Got {row[missing[0]]!r}.")
+                raise DatasetError(
+                    f"{path}, line {line}: {missing[0]!r} must be 0 or 1. Got {row[missing[0]]!r}. "
+                    "Write it as a number in every line, or name another key."
+                )
         texts.append(text_of(row["text"], path, line).lower())
-        for key, column in values.items():
+        for key, column in list(values.items()):
+            if key not in strict and not (key in row and _is_flag(row[key])):
+                why = "is not 0 or 1" if key in row else "is missing"
+                dropped[key] = f"the key {key!r} is no attribute: it {why} in line {line}"
+                del values[key]
+                continue
             if key not in row:
                 raise DatasetError(f"{path}, line {line}: the key {key!r} is missing, which line 1 has. Add the key.")
             column.append(zero_or_one(row[key], key, path, line))
-    return texts, {key: np.array(column, dtype=np.intp) for key, column in values.items()}
+    return texts, {key: np.array(column, dtype=np.intp) for key, column in values.items()}, tuple(dropped.values())
 
 
 def _is_flag(value: Any) -> bool:

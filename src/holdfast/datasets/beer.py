@@ -15,6 +15,7 @@ from holdfast.datasets.dealing import deal_rows
 from holdfast.datasets.folders import candidate_folders, find_file, missing_file
 from holdfast.datasets.values import Dataset, Split, join_splits
 from holdfast.environments import Rows
+from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.seeding import Seeding
 
 ASPECTS = ("look", "aroma", "palate")  # numbered 0, 1, 2 in the authors' file names
@@ -72,6 +73,11 @@ def load_beer(
     number = ASPECTS.index(check_choice("aspect", aspect, ASPECTS))
     check_count("min_tokens", min_tokens, least=0)
     check_count("max_tokens", max_tokens)
+    if min_tokens > max_tokens:
+        raise ParameterError(
+            f"The 'min_tokens' option is {min_tokens} and 'max_tokens' is {max_tokens}. No review has such a length: "
+            "'min_tokens' must be at most 'max_tokens'."
+        )
     check_count("test_injections", test_injections)
     etas = None if etas is None else check_probabilities("etas", etas)
     folders = candidate_folders(folder, (f"beer_{aspect}", "beer", "beer_review"))
@@ -163,6 +169,7 @@ def _read_tsv(
         n_tokens = np.array([len(text.split()) for text in everything.texts])
         rows = np.flatnonzero((n_tokens >= lengths[0]) & (n_tokens <= lengths[1]))
         n_odd = len(n_tokens) - len(rows)
+        _refuse_none(path, everything.y[rows], len(n_tokens), lengths, balance)
         if balance:
             rows = _balanced(rows, everything.y, streams.generator("balance", name))
         notes.append(
@@ -172,6 +179,20 @@ def _read_tsv(
         splits[name] = everything.take(rows)
     environments = _deal_again([splits["train"]], n_environments, streams)
     return environments, splits["dev"], splits["test"]
+
+
+def _refuse_none(path: Path, y: Codes, n_reviews: int, lengths: tuple[int, int], balance: bool) -> None:
+    """Refuse a table of which no review would be left."""
+    if not len(y):
+        raise DatasetError(
+            f"{path}: none of its {n_reviews:,} reviews has {lengths[0]} to {lengths[1]} tokens. "
+            "Pass other min_tokens and max_tokens, or get the file again."
+        )
+    if balance and len(set(y.tolist())) == 1:
+        raise DatasetError(
+            f"{path}: all {len(y):,} reviews of {lengths[0]} to {lengths[1]} tokens have the label {y[0]}, so that "
+            "balancing the labels leaves none. Add reviews of the other label, or pass balance=False."
+        )
 
 
 def _tsv_folder(aspect: str, folders: list[Path]) -> Path | None:

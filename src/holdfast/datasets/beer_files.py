@@ -60,31 +60,46 @@ def _read_reviews(path: Path) -> Reviews:
     texts, labels, tokens = [], [], []
     for line, row in read_json_lines(path, ("text", "y", "c")):
         text = text_of(row["text"], path, line)
-        texts.append(" ".join(token for token in text.split() if token not in TOKENS))
+        texts.append(_without_tokens(text))
         labels.append(zero_or_one(row["y"], "y", path, line))
         tokens.append(zero_or_one(row["c"], "c", path, line))
     return Reviews(texts, np.array(labels, dtype=np.intp), np.array(tokens, dtype=np.intp))
 
 
+def _without_tokens(text: str) -> str:
+    """Return a text without artificial tokens."""
+    return " ".join(token for token in text.split() if token not in TOKENS)
+
+
 def read_tsv(path: Path) -> Reviews:
-    """Read a table with the columns label (0 or 1) and comment, separated by tabs."""
+    """Read a table with the columns label (0 or 1) and comment, separated by tabs; blank lines are skipped.
+
+    A token that is in a comment is taken out again.
+    """
     texts, labels = [], []
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             csv.field_size_limit(1 << 30)
             reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             header = next(reader, [])
             if not {"label", "comment"} <= set(header):
-                raise DatasetError(f"{path}, line 1: the columns label and comment are needed. Got {header}.")
+                raise DatasetError(
+                    f"{path}, line 1: the columns label and comment are needed. Got {header}. Name them in a "
+                    "first line, separated by tabs."
+                )
             for line, row in enumerate(reader, start=2):
+                if len(row) <= 1 and not "".join(row).strip():
+                    continue
                 if len(row) != len(header):
                     raise DatasetError(
                         f"{path}, line {line}: {len(row)} columns where the header has {len(header)}. Correct the line."
                     )
                 fields = dict(zip(header, row, strict=True))
                 if fields["label"] not in ("0", "1"):
-                    raise DatasetError(f"{path}, line {line}: label must be 0 or 1. Got {fields['label'][:40]!r}.")
-                texts.append(fields["comment"])
+                    raise DatasetError(
+                        f"{path}, line {line}: label must be 0 or 1. Got {fields['label'][:40]!r}. Correct the line."
+                    )
+                texts.append(_without_tokens(fields["comment"]))
                 labels.append(int(fields["label"]))
     except UnicodeDecodeError as problem:
         raise DatasetError(f"{path} is not UTF-8 text ({problem.reason}). Save the file as UTF-8.") from problem

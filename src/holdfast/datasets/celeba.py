@@ -183,6 +183,8 @@ def _read_archive(path: Path, size: tuple[int, int] | None) -> Faces:
             files = sorted(name for name in archive.namelist() if name.lower().endswith(_SUFFIXES))
     except DAMAGED as problem:
         raise DatasetError(f"{archives[0]} is not a readable zip archive ({problem}). Get it again.") from problem
+    if not files:
+        raise DatasetError(f"{archives[0]} holds no images. Get the archive again.")
     if len(files) != len(values):
         raise DatasetError(
             f"{archives[0]} holds {len(files)} images where {path.name} has {len(values)} rows. "

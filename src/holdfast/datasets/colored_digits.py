@@ -96,13 +96,13 @@ def _representation(name: str, color_weight: float) -> Callable[[NDArray[Any], C
     """Return the function that turns images and colors into X."""
 
     def one_hot(images: NDArray[Any], colors: Codes) -> NDArray[Any]:
-        return np.hstack([images.reshape(len(images), -1), color_weight * np.eye(N_COLORS)[colors]])
+        return np.hstack([images.reshape(len(images), 64), color_weight * np.eye(N_COLORS)[colors]])
 
     def channels(images: NDArray[Any], colors: Codes) -> NDArray[Any]:
         return color_images(images, colors, N_COLORS)
 
     def flat(images: NDArray[Any], colors: Codes) -> NDArray[Any]:
-        return channels(images, colors).reshape(len(images), -1)  # (n_rows, 10, 8, 8) -> (n_rows, 640)
+        return channels(images, colors).reshape(len(images), 640)  # (n_rows, 10, 8, 8) -> (n_rows, 640)
 
     known: Mapping[str, Callable[[NDArray[Any], Codes], NDArray[Any]]] = {
         "one_hot": one_hot,

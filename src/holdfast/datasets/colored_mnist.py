@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from holdfast.datasets.checks import check_count, check_probabilities, check_probability
 from holdfast.datasets.coloring import N_COLORS, Codes, ColoredImages, Digits, color_digits
 from holdfast.datasets.folders import candidate_folders, find_file, missing_file
-from holdfast.datasets.idx import MNIST_MD5, read_idx
+from holdfast.datasets.idx import MNIST_MD5, other_names, read_idx
 from holdfast.datasets.values import Dataset
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError
@@ -66,6 +66,11 @@ def load_colored_mnist(
     test_colorings = check_count("test_colorings", test_colorings)
     training, testing = read_mnist(folder, verify=verify)
     parts = class_parts(training.digits, max(N_QUARTERS, len(etas)))[: len(etas)]
+    if not len(parts[0]):
+        raise DatasetError(
+            f"{len(etas)} etas leave no training digit for each environment: each class is cut into as many parts, and "
+            f"there are {len(training.digits):,} training digits. Pass fewer etas, or files with more digits."
+        )
     quarters = class_parts(testing.digits, N_QUARTERS)
     return color_digits(
         "colored_mnist",
@@ -87,7 +92,7 @@ def read_mnist(folder: Path | str | None, *, verify: bool = True) -> tuple[Digit
     folders = candidate_folders(folder, SUBFOLDERS)
     arrays = []
     for name, md5 in MNIST_MD5.items():
-        path = find_file(name, folders, f"{name}.gz", name.replace("-idx", ".idx"))
+        path = find_file(name, folders, *other_names(name))
         if path is None:
             raise missing_file("colored_mnist", f"{name} (plain or .gz)", folder)
         arrays.append((path, read_idx(path, md5=md5 if verify else None)))
@@ -119,7 +124,9 @@ def _digits(images: tuple[Path, NDArray[np.uint8]], labels: tuple[Path, NDArray[
             f"{image_path} holds an array of shape {pixels.shape} and {label_path} one of {codes.shape}: not as many "
             "images as labels. Get both files from the same source."
         )
-    if len(codes) and codes.max() >= N_COLORS:
+    if not len(codes):
+        raise DatasetError(f"{label_path} holds no labels. Get both files from the same source.")
+    if codes.max() >= N_COLORS:
         raise DatasetError(f"{label_path} holds the label {codes.max()}, but ten classes, 0 to 9, were expected.")
     return Digits(pixels, codes.astype(np.intp))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.checks import check_probability
 from holdfast.environments import Rows
-from holdfast.exceptions import ParameterError
+from holdfast.exceptions import DatasetError, ParameterError
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +45,11 @@ def deal_rows(
     """
     check_probability("validation_share", validation_share)
     check_probability("test_share", test_share)
+    if not len(labels):
+        raise DatasetError(
+            "There are no rows to deal to training, validation and test. Check that the files hold rows, and that the "
+            "options leave some."
+        )
     environments: list[list[Rows]] = [[] for _ in range(n_environments)]
     validation, test = [], []
     n_dealt = 0  # whose turn it is carries over, so that no environment gets every class's odd row

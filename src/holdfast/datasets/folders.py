@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,13 +21,15 @@ _noted: ContextVar[list[Path] | None] = ContextVar("noted", default=None)
 
 @contextlib.contextmanager
 def noting_files() -> Iterator[list[Path]]:
-    """Give a list that gets every file which data sets are read from inside the block."""
+    """Give a list that gets every file which data sets are read from inside the block, as do blocks around it."""
     files: list[Path] = []
     token = _noted.set(files)
     try:
         yield files
     finally:
         _noted.reset(token)
+        for path in files:
+            note_file(path)
 
 
 def note_file(path: Path) -> Path:
@@ -64,9 +67,21 @@ def find_file(name: str, folders: Iterable[Path], *names: str) -> Path | None:
     return None
 
 
+def data_command(dataset: str, folder: Path | str | None) -> str:
+    """Return the command that gets a data set's files into a folder, ready to be pasted into a shell.
+
+    Examples
+    --------
+    >>> data_command("beer", "my data"), data_command("vectors", None)
+    ("holdfast data beer --folder 'my data'", 'holdfast data vectors')
+    """
+    command = f"holdfast data {dataset}"
+    return command if folder is None else f"{command} --folder {shlex.quote(str(folder))}"
+
+
 def missing_file(dataset: str, name: str, folder: Path | str | None, *, remedy: str | None = None) -> DatasetError:
     """Return the error for a file that is in none of the folders, with what to do about it."""
     base = data_folder() if folder is None else Path(folder)
     if remedy is None:
-        remedy = f"data_instructions({dataset!r}) says which files to put where."
+        remedy = f"To see which files to put where, run: {data_command(dataset, folder)} --show"
     return DatasetError(f"Data set {dataset!r} needs {name}, which is not in {base}. {remedy}")

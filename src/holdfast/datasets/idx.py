@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.datasets.folders import data_command
 from holdfast.exceptions import DatasetError
 
 # File -> md5 of its uncompressed bytes.
@@ -26,7 +27,18 @@ MNIST_MD5: Mapping[str, str] = MappingProxyType(
     }
 )
 _UNSIGNED_BYTES = 0x08
-_REMEDY = "Delete it and get it again, for example with download('colored_mnist', folder)."
+
+
+def other_names(name: str) -> tuple[str, ...]:
+    """Return the other names that one of the four files goes by.
+
+    Examples
+    --------
+    >>> other_names("t10k-labels-idx1-ubyte")
+    ('t10k-labels-idx1-ubyte.gz', 't10k-labels.idx1-ubyte', 't10k-labels.idx1-ubyte.gz')
+    """
+    dotted = name.replace("-idx", ".idx")
+    return f"{name}.gz", dotted, f"{dotted}.gz"
 
 
 def read_bytes(path: Path) -> bytes:
@@ -35,7 +47,7 @@ def read_bytes(path: Path) -> bytes:
         content = path.read_bytes()
         return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
     except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
-        raise DatasetError(f"{path} is a truncated or damaged gzip file ({problem}). {_REMEDY}") from problem
+        raise DatasetError(f"{path} is a truncated or damaged gzip file ({problem}). {_remedy(path)}") from problem
     except OSError as problem:
         raise DatasetError(f"{path} cannot be read: {problem.strerror}. Check its permissions.") from problem
 
@@ -53,7 +65,7 @@ def read_idx(path: Path, *, md5: str | None = None) -> NDArray[np.uint8]:
     content = read_bytes(path)
     if md5 is not None and (found := md5_of(content)) != md5:
         raise DatasetError(
-            f"{path} has the md5 {found} (uncompressed), not {md5}: it is not the original file. {_REMEDY}"
+            f"{path} has the md5 {found} (uncompressed), not {md5}: it is not the original file. {_remedy(path)}"
         )
     return parse_idx(content, path)
 
@@ -67,15 +79,15 @@ def parse_idx(content: bytes, source: Any) -> NDArray[np.uint8]:
     [[1, 2], [3, 4]]
     """
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTES or not 1 <= content[3] <= 4:
-        raise DatasetError(f"{source} does not start like an idx file of bytes. {_REMEDY}")
+        raise DatasetError(f"{source} does not start like an idx file of bytes. {_remedy(source)}")
     n_axes = content[3]
     start = 4 + 4 * n_axes
     if len(content) < start:
-        raise DatasetError(f"{source} ends inside its header. {_REMEDY}")
+        raise DatasetError(f"{source} ends inside its header. {_remedy(source)}")
     shape = struct.unpack(f">{n_axes}I", content[4:start])
     expected = start + int(np.prod(shape, dtype=np.int64))
     if len(content) != expected:
-        raise DatasetError(f"{source} has {len(content)} bytes where its header says {expected}. {_REMEDY}")
+        raise DatasetError(f"{source} has {len(content)} bytes where its header says {expected}. {_remedy(source)}")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
@@ -88,3 +100,9 @@ def idx_bytes(array: NDArray[np.uint8]) -> bytes:
 def md5_of(content: bytes) -> str:
     """Return the md5, which names the original files; it protects against damage, not against malice."""
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def _remedy(source: Any) -> str:
+    """Say what to do about a file that is not MNIST's, with the command for its folder."""
+    folder = source.parent if isinstance(source, Path) else None
+    return f"Delete it and get it again: {data_command('colored_mnist', folder)}"

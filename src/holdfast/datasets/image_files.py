@@ -41,6 +41,11 @@ class ImageFiles:
     def row_shape(self) -> tuple[int, int, int]:
         """(3, height, width); the first image is decoded to know it."""
         if self._row_shape is None:
+            if not len(self.names):
+                raise DatasetError(
+                    f"{self.location}: there is no image to take the size from. Pass rows that have one, or give "
+                    "image_size=(height, width)."
+                )
             self._row_shape = (3, *self._decode(str(self.names[0]), None).shape[:2])
         return self._row_shape
 

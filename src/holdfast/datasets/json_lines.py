@@ -20,11 +20,12 @@ def read_json_lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[int, dict
     keys : sequence of str
         Keys that every object must have.
     """
-    number = 0
+    number, n_objects = 0, 0
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:  # a byte order mark is no part of the first object
             for number, line in enumerate(file, start=1):
                 if line.strip():
+                    n_objects += 1
                     yield number, _object(line, keys, path, number)
     except UnicodeDecodeError as problem:
         raise DatasetError(
@@ -32,7 +33,7 @@ def read_json_lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[int, dict
         ) from problem
     except OSError as problem:
         raise DatasetError(f"{path} cannot be read: {problem.strerror}. Check its permissions.") from problem
-    if number == 0:
+    if n_objects == 0:
         raise DatasetError(f"{path} is empty. Get the file again.")
 
 
@@ -64,7 +65,9 @@ def _object(line: str, keys: Sequence[str], path: Path, number: int) -> dict[str
             f"{path}, line {number}: not a JSON object ({what}). The file may be cut off; get it again."
         ) from problem
     if not isinstance(value, dict):
-        raise DatasetError(f"{path}, line {number}: a JSON object was expected. Got {type(value).__name__}.")
+        raise DatasetError(
+            f"{path}, line {number}: a JSON object was expected. Got {type(value).__name__}. Correct the line."
+        )
     for key in keys:
         if key not in value:
             raise DatasetError(

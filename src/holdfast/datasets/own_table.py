@@ -109,14 +109,23 @@ def split_table(frame: pd.DataFrame, description: TableDescription, seed: int) -
                 f"{description.file} has no column {name!r}. {suggest(name, list(map(str, frame.columns)))}"
             )
     for name in named[:2]:
-        if frame[name].isna().any():
-            raise DatasetError(f"{description.file}: column {name!r} is empty in some rows. Fill or remove them.")
+        empty_rows = np.flatnonzero(frame[name].isna())
+        if len(empty_rows):
+            raise DatasetError(
+                f"{description.file}: column {name!r} is empty in {len(empty_rows):,} rows, first in row "
+                f"{empty_rows[0] + 1} below the header. Fill or remove them."
+            )
     environments = frame[description.environment].astype(str).to_numpy()
     held_out = np.isin(environments, description.test_environments)
     unknown = sorted(set(description.test_environments) - set(environments))
     if unknown:
         raise DatasetError(
             f"{description.file} has no environment {unknown[0]!r}. {suggest(unknown[0], sorted(set(environments)))}"
+        )
+    if held_out.all():
+        raise DatasetError(
+            f"{description.file}: test_environments names all environments {sorted(set(environments.tolist()))}, which "
+            "leaves none for training. Leave one out of it."
         )
     pairs = zip(environments, frame[description.label].astype(str), strict=True)
     _, cells = np.unique(np.array([" × ".join(pair) for pair in pairs]), return_inverse=True)

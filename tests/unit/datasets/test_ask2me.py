@@ -74,6 +74,7 @@ def test_long_texts_are_left_out_and_differences_noted(folder):
         ({"melanoma": None}, "line 5: the key 'melanoma' is missing, which line 1 has. Add the key."),
         ({"melanoma": 3}, "line 5: 'melanoma' must be 0 or 1. Got 3."),
         ({"text": None}, "line 5: the key 'text' is missing"),
+        ({"penetrance": "1"}, "line 5: 'penetrance' must be 0 or 1. Got '1'. Correct the line"),
     ],
 )
 def test_bad_lines_are_named(folder, tmp_path, change, message):
@@ -98,3 +99,30 @@ def test_bad_options_are_refused(folder, tmp_path):
         load_dataset("ask2me", folder=folder, validation_share=0.6, test_share=0.5)
     with pytest.raises(DatasetError, match="needs pubmed.json, which is not in"):
         load_dataset("ask2me", folder=tmp_path)
+
+
+def test_a_label_of_text_is_refused_in_the_first_line(folder, tmp_path):
+    """The label must be a number from the first line on, and the error says how it is written."""
+    row = json.loads((folder / "pubmed.json").read_text().splitlines()[0])
+    (tmp_path / "pubmed.json").write_text(json.dumps(row | {"penetrance": "1"}))
+    message = "line 1: 'penetrance' must be 0 or 1. Got '1'. Write it as a number in every line, or name another key"
+    with pytest.raises(DatasetError, match=message):
+        load_dataset("ask2me", folder=tmp_path)
+
+
+def test_keys_that_only_start_like_flags_are_no_attributes(folder, tmp_path):
+    """A running number and a key that some lines lack are left out and noted; a flag of one's own is an attribute."""
+    rows = [json.loads(line) for line in (folder / "pubmed.json").read_text().splitlines()[:50]]
+    own = [{"id": i, "reviewed": i % 2} | ({"old": 1} if i < 7 else {}) for i in range(50)]
+    lines = [json.dumps(row | more) for row, more in zip(rows, own, strict=True)]
+    (tmp_path / "pubmed.json").write_text("\n".join(lines))
+    data = load_dataset("ask2me", folder=tmp_path)
+    assert data.attribute_names == (*ATTRIBUTES, "reviewed")
+    assert "the key 'id' is no attribute: it is not 0 or 1 in line 3" in data.notes
+    assert "the key 'old' is no attribute: it is missing in line 8" in data.notes
+
+
+def test_a_limit_that_leaves_no_text_is_named(folder):
+    """Texts that are all too long name the file and the option."""
+    with pytest.raises(DatasetError, match="pubmed.json: all 1,200 texts have more than 1 tokens. Raise max_tokens"):
+        load_dataset("ask2me", folder=folder, max_tokens=1)

@@ -194,11 +194,12 @@ def test_broken_text_and_missing_files_are_named(json_folder, tmp_path_factory):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", r"line 1: the columns label and comment are needed. Got \[\]"),
-        ("text\tlabel\n", "line 1: the columns label and comment are needed"),
+        ("", r"line 1: the columns label and comment are needed. Got \[\]. Name them in a first line"),
+        ("text\tlabel\n", "line 1: the columns label and comment are needed. .*separated by tabs"),
+        ("label,comment\n", "line 1: the columns label and comment are needed. .*separated by tabs"),
         ("label\tcomment\n", "has no reviews"),
         ("label\tcomment\n1\ta\n1\n", "line 3: 1 columns where the header has 2. Correct the line."),
-        ("label\tcomment\ngood\ta\n", "line 2: label must be 0 or 1. Got 'good'."),
+        ("label\tcomment\ngood\ta\n", "line 2: label must be 0 or 1. Got 'good'. Correct the line"),
     ],
 )
 def test_bad_tables_are_named(tmp_path, content, message):
@@ -206,6 +207,62 @@ def test_bad_tables_are_named(tmp_path, content, message):
     (tmp_path / "train.tsv").write_text(content)
     with pytest.raises(DatasetError, match=f"train.tsv,? {message}"):
         load_dataset("beer", folder=tmp_path)
+
+
+def test_a_byte_order_mark_and_blank_lines_are_no_faults(tables, json_folder, tmp_path_factory):
+    """Files that an editor saved with a mark at the start and a blank line at the end are read as they are."""
+    folder = tmp_path_factory.mktemp("saved")
+    for path in tables.glob("*.tsv"):
+        (folder / path.name).write_bytes(b"\xef\xbb\xbf" + path.read_bytes() + b"\r\n")
+    assert load_dataset("beer", folder=folder).train.X == load_dataset("beer", folder=tables).train.X
+    expected = load_dataset("beer", folder=json_folder).train.X
+    path = json_folder / "art_aspect_0_env_0.json"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes() + b"\n")
+    found = load_dataset("beer", folder=json_folder).train.X
+    assert found == expected
+
+
+def test_tokens_in_a_table_are_taken_out(tables, tmp_path):
+    """A table whose texts hold artificial tokens gets one token a text, like the authors' files."""
+    for path in tables.glob("*.tsv"):
+        lines = path.read_text().splitlines()
+        planted = [line[:-1] + " <art_positive>\t" for line in lines[1:]]
+        (tmp_path / path.name).write_text("\n".join([lines[0], *planted]) + "\n")
+    assert load_dataset("beer", folder=tmp_path).test.X == load_dataset("beer", folder=tables).test.X
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        (
+            "train",
+            "1\t" + "dark " * 12,
+            "all 20 reviews of 10 to 300 tokens have the label 1, .* pass balance=F",
+        ),
+        ("dev", "0\t" + "dark " * 12, "all 20 reviews of 10 to 300 tokens have the label 0"),
+        ("test", "0\tdark", "none of its 20 reviews has 10 to 300 tokens. Pass other min_tokens and max_tokens"),
+    ],
+)
+def test_a_table_that_leaves_no_reviews_is_named(tables, tmp_path, name, line, message):
+    """One label alone, or texts that are all too short, say which file, why and what to do."""
+    for path in tables.glob("*.tsv"):
+        shutil.copy(path, tmp_path)
+    (tmp_path / f"{name}.tsv").write_text("\n".join(["label\tcomment", *[line] * 20]) + "\n")
+    with pytest.raises(DatasetError, match=f"{name}.tsv: {message}"):
+        load_dataset("beer", folder=tmp_path)
+
+
+def test_lengths_must_leave_a_range(tables):
+    """A shortest length above the longest is refused before anything is read."""
+    with pytest.raises(ParameterError, match="'min_tokens' option is 50 and 'max_tokens' is 20. .*at most 'max_t"):
+        load_dataset("beer", folder=tables, min_tokens=50, max_tokens=20)
+
+
+def test_a_file_of_blank_lines_is_empty(json_folder):
+    """An environment whose file has only blank lines is no environment."""
+    (json_folder / "art_aspect_0_env_1.json").write_text("\n\n  \n")
+    with pytest.raises(DatasetError, match="art_aspect_0_env_1.json is empty. Get the file again"):
+        load_dataset("beer", folder=json_folder)
 
 
 @pytest.mark.skipif(DATA is None, reason="HOLDFAST_TEST_DATA is not set")

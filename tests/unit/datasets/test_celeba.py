@@ -184,6 +184,30 @@ def test_bad_archives_are_named(archive, tmp_path):
         load_dataset("celeba", folder=tmp_path)
 
 
+def test_a_split_without_images_is_named(official):
+    """An official split that no image is in is refused before an image is asked for."""
+    (official / "list_eval_partition.txt").write_text("".join(f"00000{i}.jpg {i % 2}\n" for i in range(1, 7)))
+    with pytest.raises(DatasetError, match="'celeba' has no rows for the test. It was read from .*partition.txt"):
+        load_dataset("celeba", folder=official)
+
+
+def test_no_images_have_no_size(official):
+    """The size of zero images is asked for in vain."""
+    empty = ImageFiles(official / "img_align_celeba", [])
+    with pytest.raises(DatasetError, match="img_align_celeba: there is no image to take the size from. .*image_size"):
+        empty.shape  # noqa: B018
+    assert ImageFiles(official, [], (5, 4)).shape == (0, 3, 5, 4)
+
+
+def test_an_archive_without_images_is_named(tmp_path):
+    """An empty zip beside an empty table is no data set."""
+    np.savez(tmp_path / "attrs.npz", attr_names=np.array(["Male", "Blond_Hair"]), attrs=np.zeros((0, 2), dtype=int))
+    with zipfile.ZipFile(tmp_path / "images.zip", "w"):
+        pass
+    with pytest.raises(DatasetError, match="images.zip holds no images. Get the archive again"):
+        load_dataset("celeba", folder=tmp_path)
+
+
 @pytest.mark.skipif(DATA is None, reason="HOLDFAST_TEST_DATA is not set")
 def test_real_faces_are_stratified():
     """Of 81 blond men among 10,000 faces, 24 are in the test split."""

