@@ -8,6 +8,7 @@ HoldfastError
 │   ├── ParameterError                 a constructor or function parameter
 │   ├── TableError                     a CSV or Parquet file, or its columns
 │   ├── DatasetError                   a data set's files: missing, truncated, of another format
+│   │   └── AbsentFilesError           they are not there
 │   └── ConfigError                    an experiment's TOML
 ├── InputTypeError (TypeError)         of a type nobody can use here
 ├── DivergedError (ValueError)         a risk became NaN or infinite during training
@@ -64,6 +65,10 @@ class TableError(InputError):
 
 class DatasetError(InputError):
     """Files of a data set that are missing, broken or of another format."""
+
+
+class AbsentFilesError(DatasetError):
+    """Files of a data set that are in none of the folders where they are looked for."""
 
 
 class ConfigError(InputError):

@@ -99,11 +99,80 @@ def test_absent_data_are_listed_and_do_not_fail(holdfast, tmp_path):
 @pytest.mark.parametrize("target", [name for name in NAMES if name != "toy"])
 def test_no_target_needs_data_to_say_what_is_missing(holdfast, target, tmp_path):
     """Without any file there is no table row, every data set is listed with what it needs, and nothing fails."""
+    (tmp_path / "data").mkdir()
     outcome = holdfast("reproduce", target, "--data", tmp_path / "data", "--out", tmp_path / "out", "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.json["rows"] == []
     assert all(entry["needs"] for entry in outcome.json["missing"])
     assert outcome.json["missing"]
+
+
+def test_a_folder_that_does_not_exist_is_one_line(holdfast, tmp_path):
+    """A mistyped --data is told before anything is made."""
+    outcome = holdfast("reproduce", "table2", "--data", tmp_path / "nowhere", "--out", tmp_path / "out")
+    assert outcome.code == 2
+    assert outcome.err == (
+        f"error: The folder {tmp_path / 'nowhere'} does not exist. Pass the folder that holds the data set's files.\n"
+    )
+
+
+def test_damaged_files_fail_where_absent_ones_do_not(holdfast, tmp_path):
+    """The error is listed under the data set, the absent ones are still told, and the exit code is 1."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "pubmed.json").write_text('{"text": "a"}\n')
+    (data / "wiki.en.vec").touch()
+    outcome = holdfast("reproduce", "correlations", "--data", data, "--out", tmp_path / "out", "--json")
+    assert outcome.code == 1
+    assert [entry["dataset"] for entry in outcome.json["missing"]] == ["celeba"]
+    (damaged,) = outcome.json["damaged"]
+    assert damaged["dataset"] == "ask2me"
+    assert "pubmed.json, line 1" in damaged["error"]
+    assert f"failed: ask2me. {damaged['error']}" in outcome.err
+
+
+def test_a_dry_run_lists_the_runs_and_how_long_they_take(holdfast, tmp_path):
+    """Nothing is made, not even the folder."""
+    command = ("reproduce", "irm", "--quick", "--seeds", "2", "--out", tmp_path / "out", "--dry-run")
+    outcome = holdfast(*command)
+    assert outcome.code == 0, outcome.err
+    lines = outcome.out.splitlines()
+    assert lines[0] == TARGETS["irm"].title
+    assert lines[3].split() == ["run", "seeds", "about"]
+    assert [line.split()[:3] for line in lines[4:7]] == [["0.01", "0,", "1"], ["10", "0,", "1"], ["10000", "0,", "1"]]
+    assert "6 of 6 runs are to be made, in about" in outcome.out
+    found = holdfast(*command, "--json").json
+    assert (found["n_runs"], len(found["runs"])) == (6, 6)
+    assert found["runs"][0]["config"]["penalty_weight"] == 0.01
+    assert not (tmp_path / "out").exists()
+
+
+def test_quick_records_are_told_again_with_their_warning(holdfast, out, tmp_path):
+    """--from finds made runs as it finds real ones; every table says that its numbers mean nothing."""
+    records = tmp_path / "quick.jsonl"
+    first = holdfast("reproduce", "table3", "--quick", "--out", out, "--records", records, "--json")
+    assert first.code == 0, first.err
+    again = holdfast("reproduce", "table3", "--from", records, "--json")
+    assert again.code == 0, again.err
+    assert again.json["tables"] == first.json["tables"]
+    assert all(table["note"].startswith("Quick: made data") for table in again.json["tables"])
+
+
+def test_names_are_whole_in_80_columns(holdfast):
+    """A wide table comes in parts, each of which names its rows; no name and no heading is cut."""
+    outcome = holdfast("reproduce", "table4", "--from", KEPT / "table4.jsonl")
+    assert max(map(len, outcome.out.splitlines())) <= 80
+    assert "…" not in outcome.out
+    for name in ("5_o_Clock_Shadow", "Wearing_Earrings", "Wearing_Necklace", "paper: worst", "paper: average"):
+        assert name in outcome.out
+
+
+def test_irm_is_drawn(holdfast, tmp_path):
+    """Accuracy and penalty against the weight, as SVG and PNG."""
+    outcome = holdfast("reproduce", "irm", "--from", KEPT / "irm.jsonl", "--figures", tmp_path)
+    assert outcome.code == 0, outcome.err
+    for title in ("irm-s-accuracy-as-its-penalty-weight-grows", "irm-s-penalty-as-its-weight-grows"):
+        assert len(list(tmp_path.glob(f"*-{title}.svg"))) == len(list(tmp_path.glob(f"*-{title}.png"))) == 1
 
 
 def test_an_unknown_target_is_one_line(holdfast):

@@ -24,8 +24,14 @@ def print_json(result: Mapping[str, Any]) -> None:
     print(json.dumps(_plain({**result, "warnings": list(_shown)}), ensure_ascii=False))
 
 
-def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, digits: int = 3) -> None:
-    """Print a table under its title, text to the left and numbers to the right, no wider than the terminal."""
+def print_table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], *, digits: int = 3, n_keys: int = 0
+) -> None:
+    """Print a table under its title, text to the left and numbers to the right, no wider than the terminal.
+
+    Where it is too wide, names are cut. With `n_keys` nothing is cut: columns that do not fit follow in parts, each of
+    which begins with so many columns again; a file or pipe gets all in one.
+    """
     print()
     if title:
         print_text(title)
@@ -35,13 +41,29 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
         bool(rows) and all(isinstance(row[place], int | float) and not isinstance(row[place], bool) for row in rows)
         for place in range(len(header))
     ]
-    widths = _fitting_widths(columns)
-    for row in [list(header), *cells]:
-        line = [
-            _cut(cell, width).rjust(width) if number else _cut(cell, width).ljust(width)
-            for cell, width, number in zip(row, widths, is_number, strict=True)
-        ]
-        print("  " + "  ".join(line).rstrip())
+    widths = [max(map(len, column)) for column in columns] if n_keys else _fitting_widths(columns)
+    for number, places in enumerate(_parts(widths, n_keys) if n_keys else [range(len(header))]):
+        if number:
+            print()
+        for row in [list(header), *cells]:
+            fitting = [(_cut(row[i], widths[i]), widths[i], is_number[i]) for i in places]
+            line = [cell.rjust(width) if right else cell.ljust(width) for cell, width, right in fitting]
+            print("  " + "  ".join(line).rstrip())
+
+
+def _parts(widths: Sequence[int], n_keys: int) -> list[list[int]]:
+    """Return the columns of each part: the keys, and as many others as fit beside them."""
+    room = shutil.get_terminal_size((sys.maxsize, 24)).columns  # a file or pipe has room for everything
+    keys = list(range(n_keys))
+    parts, used = [keys], sum(2 + widths[i] for i in keys)
+    start = used
+    for place in range(n_keys, len(widths)):
+        if used + 2 + widths[place] > room and parts[-1] != keys:
+            parts.append(keys)
+            used = start
+        parts[-1] = [*parts[-1], place]
+        used += 2 + widths[place]
+    return parts
 
 
 def _fitting_widths(columns: Sequence[Sequence[str]]) -> list[int]:

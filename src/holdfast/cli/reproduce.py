@@ -28,8 +28,11 @@ from holdfast.cli.sweeping import (
 from holdfast.exceptions import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from holdfast.experiments.reproducing import Reproduction
-    from holdfast.experiments.targets import Table
+    from holdfast.experiments.targets import Chart, Map, Missing, Options, Table
+    from holdfast.reports.story import Figure, Story
 
 NAMES = ("toy", "table1", "table2", "table3", "table4", "ablation", "correlations", "words", "irm", "time")
 
@@ -61,11 +64,15 @@ def reproduce(
     ] = None,
     report: ReportOption = None,
     retold: RetoldOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the runs to make and how long they will take.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a table or figure of the paper again, and compare.
 
     What is finished is used again. Data sets that are not there are listed with the files they need; the rest is run.
+    Files that are there but damaged are listed too, and the exit code is 1.
     """
     from holdfast.experiments.reproducing import reproduce as run_target
     from holdfast.experiments.reproducing import retell
@@ -76,11 +83,14 @@ def reproduce(
         raise ConfigError(f"There is no target {target!r}. Known are {', '.join(TARGETS)}.")
     if report is not None:
         check_page(report, option="--report", overwrite=True)  # a second call tells more of the same
+    options = Options(data, quick, seeds or (1 if quick else 3))
+    n_processes = (0 if quick else os.cpu_count() or 1) if jobs is None else jobs
+    if dry_run and retold is None:
+        _show_runs(target, options, out, n_processes, as_json=as_json)
+        return
     if retold is not None:
         result = retell(target, retold)
     else:
-        options = Options(data, quick, seeds or (1 if quick else 3))
-        n_processes = (0 if quick else os.cpu_count() or 1) if jobs is None else jobs
         with showing_progress() as tell:
             result = run_target(target, options, RunStore(out), jobs=n_processes, finished=finished, tell=tell)
     if records is not None:
@@ -88,14 +98,71 @@ def reproduce(
     if markdown is not None:
         write_tables([_report_table(table) for table in result.tables], markdown)
     if figures is not None and result.records:
-        _write_figures(result, figures)
+        from holdfast.reports.assets import write_assets
+
+        write_assets(_story(result), figures)
     if report is not None and result.records:
-        _write_report(result, report)
+        from holdfast.reports import write_report
+
+        write_report(_story(result), report)
     if as_json:
         print_json(_as_json(result))
     else:
         _print(result)
+    _end_damaged(result.damaged, fails=not result.sweep.failures)
     end(result.sweep, out)
+
+
+def _show_runs(target: str, options: Options, out: Path, jobs: int, *, as_json: bool) -> None:
+    """Print the runs that a target would make."""
+    from holdfast.cli.planned import find_waiting
+    from holdfast.experiments.reproducing import plan_target
+    from holdfast.experiments.targets import TARGETS
+
+    runs = out / "runs"
+    plan = plan_target(target, options, lambda identity: (runs / f"{identity}.json").exists())
+    waiting = find_waiting(plan.runs, out, jobs)
+    missing = [lack for lack in plan.missing if not lack.is_damaged]
+    damaged = tuple(lack for lack in plan.missing if lack.is_damaged)
+    if as_json:
+        print_json({"target": target, **waiting.as_json(), **_lacks(missing, damaged)})
+    else:
+        print(TARGETS[target].title)
+        points: dict[str, list[tuple[int, float]]] = {}
+        for run, seconds in zip(waiting.runs, waiting.estimate.each, strict=True):
+            points.setdefault(run.name, []).append((run.config.seed, seconds))
+        rows = [
+            [name, ", ".join(str(seed) for seed, _ in found), format_seconds(sum(seconds for _, seconds in found))]
+            for name, found in points.items()
+        ]
+        if rows:
+            print_table("runs to make", ["run", "seeds", "about"], rows, n_keys=1)
+        waiting.print_total()
+        _print_missing(missing)
+    _end_damaged(damaged)
+
+
+def _lacks(missing: Iterable[Missing], damaged: Iterable[Missing]) -> dict[str, Any]:
+    """Return what data sets lack, for the JSON results."""
+    return {
+        "missing": [{"dataset": m.dataset, "reason": m.reason, "needs": m.needs} for m in missing],
+        "damaged": [{"dataset": m.dataset, "error": m.reason} for m in damaged],
+    }
+
+
+def _print_missing(missing: Iterable[Missing]) -> None:
+    """Say which data sets are not there, and what they need."""
+    for lack in missing:
+        note(f"missing: {lack.dataset}. {lack.reason}")
+        note("\n".join(f"  {line}" for line in lack.needs.splitlines()))
+
+
+def _end_damaged(damaged: Sequence[Missing], *, fails: bool = True) -> None:
+    """List the data sets whose files cannot be read, and leave with exit code 1 if there are any."""
+    for lack in damaged:
+        note(f"failed: {lack.dataset}. {lack.reason}")
+    if damaged and fails:
+        raise typer.Exit(1)
 
 
 def _as_json(result: Reproduction) -> dict[str, Any]:
@@ -111,7 +178,7 @@ def _as_json(result: Reproduction) -> dict[str, Any]:
         "target": result.target,
         "rows": list(result.rows) if result.rows else [row for table in tables[:1] for row in table["rows"]],
         "tables": tables,
-        "missing": [{"dataset": m.dataset, "reason": m.reason, "needs": m.needs} for m in result.missing],
+        **_lacks(result.missing, result.damaged),
     }
 
 
@@ -119,14 +186,12 @@ def _print(result: Reproduction) -> None:
     print(result.title)
     for table in result.tables:
         rows = [["–" if cell is None else _text(cell, table.digits) for cell in row] for row in table.rows]
-        print_table(table.title, list(table.columns), rows, digits=table.digits)
+        print_table(table.title, list(table.columns), rows, digits=table.digits, n_keys=table.n_keys)
         if table.note:
             print_text(table.note, indent="  ")
     seconds = sum(float(record["seconds"]) for record in result.records)
     print(f"\n{result.sweep.n_done} of {result.sweep.n_runs} runs are done ({format_seconds(seconds)} in all).")
-    for missing in result.missing:
-        note(f"missing: {missing.dataset}. {missing.reason}")
-        note("\n".join(f"  {line}" for line in missing.needs.splitlines()))
+    _print_missing(result.missing)
 
 
 def _text(cell: Any, digits: int) -> Any:
@@ -137,38 +202,30 @@ def _text(cell: Any, digits: int) -> Any:
     return cell
 
 
-def _write_report(result: Reproduction, file: Path) -> None:
-    """Write one page: the tables with the paper's numbers, training curves, comparisons, every run."""
-    from holdfast.reports import runs_story, write_report
-
-    tables = [_report_table(table) for table in result.tables]
-    write_report(runs_story(result.records, title=result.title, tables=tables), file)
-
-
-def _write_figures(result: Reproduction, folder: Path) -> None:
-    """Write the tables, training curves, comparisons and heat maps, each in the forms that papers and pages take."""
-    from holdfast.reports.assets import write_assets
+def _story(result: Reproduction) -> Story:
+    """Return the tables with the paper's numbers, the target's figures, training curves, comparisons, every run."""
     from holdfast.reports.runs import runs_story
-    from holdfast.reports.story import HeatMap, Section
+    from holdfast.reports.story import Section
 
     story = runs_story(result.records, title=result.title, tables=[_report_table(table) for table in result.tables])
-    maps = [
-        HeatMap(
-            table.title,
-            tuple(str(row[0]) for row in table.rows),
-            table.columns[1:],
-            tuple(tuple(math.nan if cell is None else cell[0] / 100 for cell in row[1:]) for row in table.rows),
-            "share",
-            table.columns[0],
-            "",
-            table.note,
-        )
-        for table in result.tables
-        if table.is_map
-    ]
-    if maps:
-        story = dataclasses.replace(story, sections=(Section("Maps", "", tuple(maps)), *story.sections))
-    write_assets(story, folder)
+    if not result.figures:
+        return story
+    figures = Section("Figures", "", tuple(map(_report_figure, result.figures)))
+    return dataclasses.replace(story, sections=(story.sections[0], figures, *story.sections[1:]))
+
+
+def _report_figure(figure: Map | Chart) -> Figure:
+    """Return a target's figure as reports draw it."""
+    from holdfast.experiments.targets import Map
+    from holdfast.reports.story import Curves, HeatMap, Line
+
+    if isinstance(figure, Map):
+        names, titles = (figure.rows, figure.columns), (figure.row_title, figure.column_title)
+        return HeatMap(figure.title, *names, figure.values, figure.scale, *titles, figure.note, figure.breaks)
+    lines = tuple(
+        Line(name, tuple(x for x, _ in points), tuple(y for _, y in points)) for name, points in figure.lines.items()
+    )
+    return Curves(figure.title, figure.x_title, figure.y_title, lines, log=figure.log, note=figure.note)
 
 
 def _report_table(table: Table) -> Any:

@@ -10,6 +10,7 @@ import typer
 
 from holdfast.cli.options import JsonOption
 from holdfast.cli.output import print_json, print_table, print_text
+from holdfast.cli.planned import find_waiting
 from holdfast.cli.sweeping import (
     FinishedOption,
     MarkdownOption,
@@ -17,7 +18,6 @@ from holdfast.cli.sweeping import (
     RecordsOption,
     RetoldOption,
     end,
-    format_seconds,
     showing_progress,
     write_markdown,
     write_records,
@@ -101,22 +101,13 @@ def sweep(
 
 def _show_grid(experiment: Experiment, out: Path, jobs: int, *, as_json: bool) -> None:
     """Print the runs that a sweep would make."""
-    from holdfast.experiments.estimates import estimate
-    from holdfast.experiments.store import RunStore
-
-    store = RunStore(out) if out.is_dir() else None
-    waiting = [run for run in experiment.runs if store is None or not store.has(run.config.identity)]
-    found = estimate(waiting, store.records(damaged="skip") if store is not None else ())
-    seconds = found.seconds / max(jobs, 1)
+    waiting = find_waiting(experiment.runs, out, jobs)
     if as_json:
-        runs = [{"identity": run.config.identity, "name": run.name, "config": run.config.as_dict()} for run in waiting]
-        print_json({"experiment": experiment.name, "n_runs": len(experiment.runs), "seconds": seconds, "runs": runs})
+        print_json({"experiment": experiment.name, **waiting.as_json()})
         return
-    if waiting:
-        _print_grid(experiment.name, waiting)
-    print(f"\n{len(waiting)} of {len(experiment.runs)} runs are to be made, in about {format_seconds(seconds)}")
-    if found.n_guessed:
-        print(f"({found.n_guessed} of them guessed: no run like them is finished).")
+    if waiting.runs:
+        _print_grid(experiment.name, waiting.runs)
+    waiting.print_total()
 
 
 def _print_grid(name: str, waiting: Sequence[PlannedRun]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
-from holdfast.exceptions import DatasetError
+from holdfast.exceptions import AbsentFilesError, DatasetError
 
 # What reading a damaged zip, .npz or gzip file can raise: wrong sizes, checksums, versions and flags.
 DAMAGED = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -79,9 +79,9 @@ def data_command(dataset: str, folder: Path | str | None) -> str:
     return command if folder is None else f"{command} --folder {shlex.quote(str(folder))}"
 
 
-def missing_file(dataset: str, name: str, folder: Path | str | None, *, remedy: str | None = None) -> DatasetError:
+def missing_file(dataset: str, name: str, folder: Path | str | None, *, remedy: str | None = None) -> AbsentFilesError:
     """Return the error for a file that is in none of the folders, with what to do about it."""
     base = data_folder() if folder is None else Path(folder)
     if remedy is None:
         remedy = f"To see which files to put where, run: {data_command(dataset, folder)} --show"
-    return DatasetError(f"Data set {dataset!r} needs {name}, which is not in {base}. {remedy}")
+    return AbsentFilesError(f"Data set {dataset!r} needs {name}, which is not in {base}. {remedy}")

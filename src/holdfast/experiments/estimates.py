@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,22 +22,21 @@ _GROUPS = {"halves": 2, "pi": 6, "group_dro": 4, "oracle": 4}
 class Estimate:
     """Seconds that runs will take on one core."""
 
-    seconds: float
-    n_known: int  # runs of which a like one is finished
-    n_guessed: int
+    each: tuple[float, ...]
+    n_guessed: int  # runs like which none is finished
+
+    @property
+    def seconds(self) -> float:
+        """All of them, one after the other."""
+        return sum(self.each)
 
 
 def estimate(runs: Sequence[PlannedRun], records: Iterable[dict[str, Any]]) -> Estimate:
-    """Return how long the runs will take, one after the other."""
+    """Return how long the runs will take."""
     known = _seconds_by_kind(records)
-    n_known = sum(_kind(run.config.as_dict()) in known for run in runs)
-    return Estimate(sum(_expected(run, known) for run in runs), n_known, len(runs) - n_known)
-
-
-def expected_seconds(runs: Sequence[PlannedRun], records: Iterable[dict[str, Any]]) -> list[float]:
-    """Return how long each run will take."""
-    known = _seconds_by_kind(records)
-    return [_expected(run, known) for run in runs]
+    like = [known.get(_kind(run.config.as_dict())) for run in runs]
+    each = [rough_seconds(run.config) if value is None else value for run, value in zip(runs, like, strict=True)]
+    return Estimate(tuple(each), sum(value is None for value in like))
 
 
 def _seconds_by_kind(records: Iterable[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
@@ -46,11 +45,6 @@ def _seconds_by_kind(records: Iterable[dict[str, Any]]) -> dict[tuple[Any, ...],
     for record in records:
         found.setdefault(_kind(record["config"]), []).append(float(record["seconds"]))
     return {kind: float(np.mean(seconds)) for kind, seconds in found.items()}
-
-
-def _expected(run: PlannedRun, known: Mapping[tuple[Any, ...], float]) -> float:
-    like = known.get(_kind(run.config.as_dict()))
-    return rough_seconds(run.config) if like is None else like
 
 
 def rough_seconds(config: RunConfig) -> float:

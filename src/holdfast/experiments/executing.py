@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from holdfast.exceptions import SavedModelError
 from holdfast.experiments.config import RunConfig
-from holdfast.experiments.estimates import expected_seconds
+from holdfast.experiments.estimates import estimate
 from holdfast.experiments.grids import PlannedRun
 from holdfast.experiments.inputs import find_changed
 from holdfast.experiments.store import RunStore
@@ -174,7 +174,7 @@ def unfinished(store: RunStore, folder: Path | None, tally: Tally) -> list[Plann
         else:
             tally.finished(run, "failed", problem, 0.0, 0)
     if waiting:
-        seconds = expected_seconds(waiting, store.records(damaged="skip"))
+        seconds = estimate(waiting, store.records(damaged="skip")).each
         tally.expected = {run.config.identity: value for run, value in zip(waiting, seconds, strict=True)}
     return waiting
 

@@ -106,14 +106,16 @@ def _made(name: str, cache: Path) -> Path:
 def _with_words(dataset: Dataset, config: RunConfig, folder: Path) -> Prepared:
     """Number the words of all splits, and look up their fixed vectors."""
     from holdfast.batches import Vocabulary
-    from holdfast.datasets.vectors import load_vectors
+    from holdfast.datasets.vectors import GLOVE_PACKAGE, load_vectors
 
     texts = [text for split in dataset.splits for text in split.X]
     vocabulary = Vocabulary.build(texts, min_count=config.min_count)
     facts: dict[str, Any] = {"n_words": len(vocabulary.tokens)}
     if config.vectors is None:
         return Prepared(dataset, vocabulary, {}, facts)
-    vectors = load_vectors(folder / config.vectors, words=vocabulary.tokens).add_random(TOKENS, seed=config.seed)
+    is_package = config.vectors.replace("-", "_") == GLOVE_PACKAGE  # installed, not in the data folder
+    source = config.vectors if is_package else folder / config.vectors
+    vectors = load_vectors(source, words=vocabulary.tokens).add_random(TOKENS, seed=config.seed)
     facts |= {"vector_dimension": vectors.dimension, "coverage": vectors.coverage(dataset.train.X)}
     return Prepared(dataset, vocabulary, {"vectors": vectors}, facts)
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.datasets.folders import candidate_folders
 from holdfast.exceptions import ConfigError
 from holdfast.experiments.executing import Progress, SweepResult, look_up, run_all
 from holdfast.experiments.store import RunStore
-from holdfast.experiments.targets import TARGETS, Missing, Options, Plan, Reader, Record, Table
+from holdfast.experiments.targets import TARGETS, Chart, Map, Missing, Options, Plan, Reader, Record, Table
+from holdfast.experiments.targets.notes import warn_quick
 
 _BULKY = ("history",)  # of a setting: what compact records leave out
 
@@ -25,7 +27,9 @@ class Reproduction:
     title: str
     tables: tuple[Table, ...]
     rows: tuple[dict[str, Any], ...]  # machine-readable, for the targets that have them
-    missing: tuple[Missing, ...]
+    figures: tuple[Map | Chart, ...]
+    missing: tuple[Missing, ...]  # data sets whose files are not there
+    damaged: tuple[Missing, ...]  # data sets whose files cannot be read
     sweep: SweepResult
     records: tuple[dict[str, Any], ...]  # all finished runs of the target
 
@@ -54,13 +58,30 @@ def reproduce(
     jobs, tell
         As for `run_all`.
     """
-    plan = TARGETS[target].plan(options).served(store.has)
+    plan = plan_target(target, options, store.has)
     if finished:
         result = look_up(plan.runs, store, options.folder)
     else:
         result = run_all(plan.runs, store, folder=options.folder, jobs=jobs, tell=tell)
     read = result.reader(store)
     return _compare(target, options, plan, lambda config: read(config.identity), result)
+
+
+def plan_target(target: str, options: Options, has: Callable[[str], bool]) -> Plan:
+    """Return the runs that a target needs, and what it has to do without.
+
+    Parameters
+    ----------
+    target : str
+        A name in `TARGETS`.
+    options : Options
+        A folder that does not exist is an error.
+    has : callable
+        Tells whether the run of an identity is finished.
+    """
+    if options.folder is not None:
+        candidate_folders(options.folder, ())  # raises where there is no such folder
+    return TARGETS[target].plan(options).served(has)
 
 
 def retell(target: str, path: Path) -> Reproduction:
@@ -74,10 +95,24 @@ def retell(target: str, path: Path) -> Reproduction:
         JSON lines of compact records.
     """
     by_identity = read_compact(path)
-    n_seeds = max(record["config"].get("seed", 0) for record in by_identity.values()) + 1
-    options = Options(n_seeds=n_seeds, recorded=tuple(by_identity.values()))
-    plan = TARGETS[target].plan(options).served(by_identity.__contains__)
+    records = tuple(by_identity.values())
+    n_quick = sum(bool(record["config"].get("made")) for record in records)
+    if 0 < n_quick < len(records):
+        raise ConfigError(
+            f"{path} mixes {n_quick} quick runs on made data with {len(records) - n_quick} others. "
+            "Tell each kind from a file of its own."
+        )
+    # Seeds count from zero. A file of another experiment may have any, and none of its runs will be found.
+    n_seeds = min(max(record["config"].get("seed", 0) for record in records) + 1, 10 * len(records))
+    options = Options(quick=n_quick > 0, n_seeds=n_seeds, recorded=records)
+    plan = plan_target(target, options, by_identity.__contains__)
     known = [run for run in plan.runs if run.config.identity in by_identity]
+    if not known:
+        data = ", ".join(sorted({record["config"]["dataset"] for record in records}))
+        raise ConfigError(
+            f"{path} holds no run of {target}: its {len(records)} records are of {data}, or made with other settings. "
+            f"Pass a file that 'holdfast reproduce {target} --records FILE' has written."
+        )
     result = SweepResult(len(plan.runs), len(known), 0)
     return _compare(target, options, plan, lambda config: by_identity.get(config.identity), result)
 
@@ -87,11 +122,19 @@ def read_compact(path: Path) -> dict[str, Record]:
     try:
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         found = {record["identity"]: _restored(record) for record in records}
-        if not all(isinstance(record["config"], dict) for record in records) or not records:
+        if not all(map(_is_record, found.values())) or not records:
             raise ValueError("no records")
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise ConfigError(f"{path} does not hold records as JSON lines ({problem}). Check the path.") from problem
     return found
+
+
+def _is_record(record: Any) -> bool:
+    """Return whether a value has what every record of a run has."""
+    parts = [record.get(name) for name in ("config", "data", "settings")]
+    if not all(isinstance(part, dict) for part in parts) or not isinstance(record.get("seconds"), int | float):
+        return False
+    return isinstance(parts[0].get("dataset"), str) and isinstance(parts[0].get("seed", 0), int)
 
 
 def _compare(target: str, options: Options, plan: Plan, read: Reader, result: SweepResult) -> Reproduction:
@@ -101,9 +144,11 @@ def _compare(target: str, options: Options, plan: Plan, read: Reader, result: Sw
     return Reproduction(
         target,
         TARGETS[target].title,
-        tuple(report["tables"]),
-        tuple(report.get("rows", ())),
-        plan.missing,
+        warn_quick(report.tables, plan, read),
+        report.rows,
+        report.figures,
+        tuple(missing for missing in plan.missing if not missing.is_damaged),
+        tuple(missing for missing in plan.missing if missing.is_damaged),
         result,
         tuple(record for record in found.values() if record is not None),
     )

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
-from holdfast.experiments.targets.natural import (
-    plan_correlations,
-    plan_table3,
-    plan_table4,
-    report_correlations,
-    report_table3,
-    report_table4,
-)
-from holdfast.experiments.targets.planning import Missing, Options, Plan, Reader, Record, Table
+from holdfast.experiments.targets.correlations import plan_correlations, report_correlations
+from holdfast.experiments.targets.natural import plan_table3, plan_table4, report_table3, report_table4
 from holdfast.experiments.targets.studies import (
     plan_ablation,
     plan_irm,
@@ -33,8 +25,21 @@ from holdfast.experiments.targets.synthetic import (
     report_time,
 )
 from holdfast.experiments.targets.toy import plan_toy, report_toy
+from holdfast.experiments.targets.values import Chart, Map, Missing, Options, Plan, Reader, Record, Report, Table
 
-__all__ = ["TARGETS", "Missing", "Options", "Plan", "Reader", "Record", "Table", "Target"]
+__all__ = [
+    "TARGETS",
+    "Chart",
+    "Map",
+    "Missing",
+    "Options",
+    "Plan",
+    "Reader",
+    "Record",
+    "Report",
+    "Table",
+    "Target",
+]
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Target:
 
     title: str
     plan: Callable[[Options], Plan]
-    report: Callable[[Options, Plan, Reader], dict[str, Any]]  # "tables", and "rows" for some
+    report: Callable[[Options, Plan, Reader], Report]
 
 
 TARGETS: Mapping[str, Target] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Natural environments: Tables 3 and 4 (every attribute's worst and average accuracy) and the correlation pictures."""
+"""Natural environments: Tables 3 and 4, every attribute's worst and average accuracy."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.experiments import paper
-from holdfast.experiments.targets.planning import (
-    Options,
-    Plan,
-    Reader,
-    Record,
-    Table,
-    plan_halves,
-    plan_methods,
-)
-from holdfast.experiments.targets.summaries import difference, records_of, selection_note, setting_values, summarize
+from holdfast.experiments.targets.notes import selection_note, what_differs
+from holdfast.experiments.targets.planning import plan_methods
+from holdfast.experiments.targets.summaries import Ours, difference, records_of, setting_values, summarize
+from holdfast.experiments.targets.values import Options, Plan, Reader, Record, Report, Table
 
 Published = Mapping[str, Mapping[str, tuple[float, float]]]
-_ENVIRONMENT = {"ask2me": "breast cancer", "celeba": "Male"}
+ENVIRONMENT = {"ask2me": "breast cancer", "celeba": "Male"}  # the attribute that the environments are
 _N_SHOWN = 5  # attributes of the short table: those where ERM is worst
 
 
@@ -33,22 +27,22 @@ def plan_table4(options: Options) -> Plan:
     return plan_methods(["celeba"], options, paper.METHODS)
 
 
-def report_table3(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
+def report_table3(options: Options, plan: Plan, read: Reader) -> Report:
     """Return worst and average accuracy for every attribute of ASK2ME."""
     return _report("ask2me", paper.TABLE3, plan, read)
 
 
-def report_table4(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
+def report_table4(options: Options, plan: Plan, read: Reader) -> Report:
     """Return worst and average accuracy for every attribute of CelebA."""
     return _report("celeba", paper.TABLE4, plan, read)
 
 
-def _report(key: str, published: Published, plan: Plan, read: Reader) -> dict[str, Any]:
+def _report(key: str, published: Published, plan: Plan, read: Reader) -> Report:
     """Return the table of the paper (the worst attributes and the mean) and the full one."""
     found = {m: records_of(plan.runs, read, f"{key} {paper.METHODS[m]}") for m in paper.NATURAL_METHODS}
     if not any(found.values()):
-        return {"tables": []}
-    rows, full = [], []
+        return Report()
+    rows, full, worst = [], [], {}
     for method, records in found.items():
         if not records:
             continue
@@ -57,34 +51,57 @@ def _report(key: str, published: Published, plan: Plan, read: Reader) -> dict[st
             printed = published["Average"][method][column]
             title = paper.METHODS[method]
             rows.append((title, score, printed, ours.cell(), difference(ours, printed), ours.n_seeds))
+            if score == "worst":
+                worst[method] = ours
         full += _attribute_rows(method, records, published)
     order = sorted({row[0] for row in full}, key=lambda name: _erm_worst(full, name))
-    short = {*order[:_N_SHOWN], _ENVIRONMENT[key]}
+    short = {*order[:_N_SHOWN], ENVIRONMENT[key]}
     columns = ("attribute", "method", "paper: worst", "worst", "95 %", "lowest rows", "paper: average", "average")
     note = (
         "Worst: the least accurate of the label × attribute cells; '95 %' is its bootstrap interval over test rows "
         "(the mean of the seeds' bounds), 'lowest rows' the fewest rows that it has in any seed: few rows make it a "
         "rough number."
     )
-    return {
-        "tables": [
+    chosen = selection_note(record for records in found.values() for record in records)
+    return Report(
+        (
             Table(
                 "Mean over attributes, percent",
                 ("method", "score", "paper", "ours", "difference", "seeds"),
                 tuple(rows),
-                selection_note(record for records in found.values() for record in records),
+                f"{chosen} {what_differs(plan, read)}".strip(),
                 digits=2,
+                n_keys=2,
             ),
+            _claims(key, worst, published),
             Table(
                 "The attributes where ERM is worst",
                 columns,
                 tuple(row for row in full if row[0] in short),
                 note,
                 digits=1,
+                n_keys=2,
             ),
-            Table("Every attribute", columns, tuple(full), note, digits=1),
-        ]
-    }
+            Table("Every attribute", columns, tuple(full), note, digits=1, n_keys=2),
+        )
+    )
+
+
+def _claims(key: str, worst: Mapping[str, Ours], published: Published) -> Table:
+    """Return PI's gains of the text beside ours."""
+    claim, over_irm = paper.GAINS_OVER_DRO[key], paper.NATURAL_GAIN_OVER_IRM
+    printed = published["Average"]["pi"][0] - published["Average"]["irm"][0]
+    rows = [
+        (claim.text, claim.value, _gain(worst, "group_dro")),
+        ("PI over IRM, mean worst accuracy", printed, _gain(worst, "irm")),
+    ]
+    note = f"In the text: {over_irm.text}, {over_irm.value}; the part of this data set follows from the paper's table."
+    return Table("Claims of the text", ("claim", "paper", "ours"), tuple(rows), note, digits=2)
+
+
+def _gain(worst: Mapping[str, Ours], baseline: str) -> float:
+    """Return PI's mean worst accuracy minus a baseline's; NaN where one of them was not run."""
+    return worst["pi"].mean - worst[baseline].mean if {"pi", baseline} <= set(worst) else math.nan
 
 
 def _attribute_rows(method: str, records: list[Record], published: Published) -> list[tuple[Any, ...]]:
@@ -115,36 +132,3 @@ def _attribute_rows(method: str, records: list[Record], published: Published) ->
 def _erm_worst(rows: list[tuple[Any, ...]], attribute: str) -> float:
     found = [row[3][0] for row in rows if row[0] == attribute and row[1] == "ERM" and row[3] is not None]
     return float(found[0]) if found else math.inf
-
-
-def plan_correlations(options: Options) -> Plan:
-    """Return stages 1 and 2 on both natural data sets."""
-    return plan_halves(paper.OPPOSITE, options)
-
-
-def report_correlations(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
-    """Return attribute × {environments, halves}, and for how many attributes the halves have opposite signs."""
-    tables, claims = [], []
-    for key, (n_opposite, n_attributes) in paper.OPPOSITE.items():
-        records = records_of(plan.runs, read, key)
-        if not records:
-            continue
-        record = records[0]
-        environments, halves = record["data"]["environments"], record["halves"]
-        columns = [e["environment"] for e in environments]
-        columns += [f"{h['judged']} by {h['judge']}: {h['half']}" for h in halves]
-        names = [name for name in environments[0]["correlations"] if name != _ENVIRONMENT[key]]
-        rows = [(name, *(entry["correlations"][name] for entry in (*environments, *halves))) for name in names]
-        sizes = ", ".join(
-            f"{column}: {e['n_rows']:,} rows" for column, e in zip(columns, (*environments, *halves), strict=True)
-        )
-        tables.append(Table(f"{key}: correlation with the label, seed 0", ("attribute", *columns), tuple(rows), sizes))
-        for first, second in zip(halves[::2], halves[1::2], strict=True):
-            pairs = [(first["correlations"][name], second["correlations"][name]) for name in names]
-            known = [a * b < 0 for a, b in pairs if not math.isnan(a * b)]
-            label = f"{first['judged']} judged by {first['judge']}"
-            claims.append((key, label, f"{n_opposite} of {n_attributes}", f"{sum(known)} of {len(known)}"))
-    if claims:
-        columns_of_claims = ("data set", "halves", "paper", "ours")
-        tables.append(Table("Attributes with opposite signs in the halves", columns_of_claims, tuple(claims)))
-    return {"tables": tables}

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 
 from holdfast.experiments import paper
 from holdfast.experiments.grids import PlannedRun
-from holdfast.experiments.targets.planning import (
-    Missing,
-    Options,
-    Plan,
-    Reader,
-    Table,
-    authors,
-    find_missing,
-    make_run,
-)
-from holdfast.experiments.targets.summaries import VALIDATIONS, records_of, selection_note, setting_values, summarize
+from holdfast.experiments.targets.files import find_missing
+from holdfast.experiments.targets.notes import selection_note, what_differs
+from holdfast.experiments.targets.planning import make_run
+from holdfast.experiments.targets.sources import authors
+from holdfast.experiments.targets.summaries import VALIDATIONS, records_of, setting_values, summarize
+from holdfast.experiments.targets.values import Chart, Map, Missing, Options, Plan, Reader, Record, Report, Table
 
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
 WORDS_SHOWN = 15
@@ -46,11 +42,11 @@ def plan_ablation(options: Options) -> Plan:
     return Plan(tuple(runs), missing)
 
 
-def report_ablation(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
+def report_ablation(options: Options, plan: Plan, read: Reader) -> Report:
     """Return the test accuracy for each pair, as a triangle."""
     names = list(dict.fromkeys(run.name for run in plan.runs))
     if not names:
-        return {"tables": []}
+        return Report()
     pairs = {
         tuple(name.split()): summarize(setting_values(records_of(plan.runs, read, name), "train", "test", "accuracy"))
         for name in names
@@ -60,12 +56,17 @@ def report_ablation(options: Options, plan: Plan, read: Reader) -> dict[str, Any
     rows = [(high, *(pairs[high, low].cell() if (high, low) in pairs else None for low in lows)) for high in highs]
     config = plan.runs[0].config
     note = (
-        f"Beer {config.dataset_options['aspect']}; the paper's figure is of aroma. Validation rows are like the "
-        f"training environments. Trained with {config.estimator_options['n_filters']} filters of each width, a "
-        f"learning rate of {config.learning_rate:g} and at most {config.max_epochs} evaluations."
-    )
+        f"{selection_note(records_of(plan.runs, read))} Beer {config.dataset_options['aspect']}; the paper's figure "
+        "is of aroma. Validation rows are like the training environments. Trained with "
+        f"{config.estimator_options['n_filters']} filters of each width, a learning rate of {config.learning_rate:g} "
+        f"and at most {config.max_epochs} evaluations. {what_differs(plan, read)}"
+    ).strip()
     title = "PI's test accuracy by the agreement in E1 (rows) and E2 (columns)"
-    return {"tables": [Table(title, ("E1", *lows), tuple(rows), note, is_map=True)]}
+    shares = [
+        tuple(pairs[high, low].mean / 100 if (high, low) in pairs else math.nan for low in lows) for high in highs
+    ]
+    picture = Map(title, tuple(highs), tuple(lows), tuple(shares), "share", "E1", note=note)
+    return Report((Table(title, ("E1", *lows), tuple(rows), note),), figures=(picture,))
 
 
 def plan_words(options: Options) -> Plan:
@@ -77,12 +78,12 @@ def plan_words(options: Options) -> Plan:
     return Plan(tuple(runs), missing)
 
 
-def report_words(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
+def report_words(options: Options, plan: Plan, read: Reader) -> Report:
     """Return for each word how much less sure each method is without it."""
     found = {run.name: read(run.config) for run in plan.runs}
     explained = {name: r["settings"]["train"]["words"] for name, r in found.items() if r is not None}
     if not explained:
-        return {"tables": []}
+        return Report()
     first = next(iter(explained.values()))
     drops = [entry["drops"] for entry in explained.values()]
     order = sorted(range(len(first["words"])), key=lambda i: -max(abs(drop[i]) for drop in drops))[:WORDS_SHOWN]
@@ -90,9 +91,10 @@ def report_words(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
     rows += [(first["words"][i], *(f"{drop[i]:+.3f}" for drop in drops)) for i in order]
     note = (
         f"The label is {first['label']}. Numbers: probability of the prediction minus that without the word. Of "
-        f"{len(first['words'])} words, those that matter most to any method."
-    )
-    return {"tables": [Table(f"Words of test review {first['row']}", ("word", *explained), tuple(rows), note)]}
+        f"{len(first['words'])} words, those that matter most to any method. Validation rows are like the training "
+        f"environments. {selection_note(records_of(plan.runs, read))} {what_differs(plan, read)}"
+    ).strip()
+    return Report((Table(f"Words of test review {first['row']}", ("word", *explained), tuple(rows), note),))
 
 
 def plan_irm(options: Options) -> Plan:
@@ -110,25 +112,32 @@ def plan_irm(options: Options) -> Plan:
     return Plan(tuple(runs))
 
 
-def report_irm(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
+def report_irm(options: Options, plan: Plan, read: Reader) -> Report:
     """Return accuracy, risk and penalty by the penalty's weight, for each kind of validation rows."""
-    if not plan.runs:
-        return {"tables": []}
-    return {"tables": [_irm_table(plan, read, setting, words) for setting, words in VALIDATIONS.items()]}
+    tables = [_irm_table(plan, read, setting, words) for setting, words in VALIDATIONS.items()] if plan.runs else []
+    if not any(table.rows for table in tables):
+        return Report()
+    return Report(tuple(tables), figures=_irm_charts(plan, read))
+
+
+def _by_weight(plan: Plan, read: Reader) -> dict[str, list[Record]]:
+    """Return the records of each penalty weight that has some."""
+    found = {name: records_of(plan.runs, read, name) for name in dict.fromkeys(run.name for run in plan.runs)}
+    return {name: records for name, records in found.items() if records}
+
+
+def _part(records: list[Record], setting: str, part: str) -> float:
+    """Return the mean risk or penalty at the selected epochs."""
+    return summarize([record["settings"][setting]["penalty"][part] for record in records]).mean
 
 
 def _irm_table(plan: Plan, read: Reader, setting: str, words: str) -> Table:
     """Return IRM's scores by its penalty's weight where one kind of validation rows selects."""
     rows = []
-    for name in dict.fromkeys(run.name for run in plan.runs):
-        records = records_of(plan.runs, read, name)
-        if not records:
-            continue
+    for name, records in _by_weight(plan, read).items():
         paths = (("training_score",), ("validation", "accuracy"), ("test", "accuracy"))
         scores = [summarize(setting_values(records, setting, *path)).cell() for path in paths]
-        parts = [
-            summarize([r["settings"][setting]["penalty"][part] for r in records]).mean for part in ("risk", "penalty")
-        ]
+        parts = [_part(records, setting, part) for part in ("risk", "penalty")]
         epoch = f"{np.mean([r['settings'][setting]['epoch'] for r in records]):.3g}"
         rows.append((name, epoch, *scores, *parts, len(records)))
     columns = ("penalty weight", "epoch", "training", "validation", "test", "risk", "penalty", "seeds")
@@ -136,9 +145,26 @@ def _irm_table(plan: Plan, read: Reader, setting: str, words: str) -> Table:
     note = (
         f"{selection_note(records_of(plan.runs, read))} The first {config.warm_up} steps "
         f"({(config.warm_up or 0) / config.steps_per_epoch:g} epochs) have a weight of 1. The paper prints a picture "
-        "without numbers."
-    )
+        f"without numbers. {what_differs(plan, read)}"
+    ).strip()
     return Table(f"IRM by its penalty weight, percent; validation {words}", columns, tuple(rows), note)
+
+
+def _irm_charts(plan: Plan, read: Reader) -> tuple[Chart, Chart]:
+    """Return accuracy and penalty as curves over the weight's powers of ten."""
+    accuracies: dict[str, tuple[tuple[float, float], ...]] = {}
+    penalties: dict[str, tuple[tuple[float, float], ...]] = {}
+    by_weight = {math.log10(float(name)): records for name, records in _by_weight(plan, read).items()}
+    for setting, words in VALIDATIONS.items():
+        for rows, path in (("training", ("training_score",)), ("test", ("test", "accuracy"))):
+            points = {x: summarize(setting_values(records, setting, *path)).mean for x, records in by_weight.items()}
+            accuracies[f"{rows} rows, validation {words}"] = tuple((x, y / 100) for x, y in points.items())
+        penalties[f"validation {words}"] = tuple((x, _part(r, setting, "penalty")) for x, r in by_weight.items())
+    weight, note = "penalty weight, as a power of ten", "At the selected epochs, means over seeds."
+    return (
+        Chart("IRM's accuracy as its penalty weight grows", weight, "accuracy", accuracies, note=note),
+        Chart("IRM's penalty as its weight grows", weight, "penalty", penalties, log=True, note=note),
+    )
 
 
 def _beer(options: Options, keys: tuple[str, ...]) -> tuple[str | None, tuple[Missing, ...]]:

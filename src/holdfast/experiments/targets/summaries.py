@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from holdfast.experiments.grids import PlannedRun
-from holdfast.experiments.targets.planning import Reader, Record
+from holdfast.experiments.targets.values import Reader, Record
 
 VALIDATIONS = {"test": "as test", "train": "as training"}  # a setting of a run -> how tables call its rows
 
@@ -59,12 +59,6 @@ def setting_values(records: Sequence[Record], setting: str, *path: str) -> list[
         if node is not None:
             values.append(100 * float(node))
     return values
-
-
-def selection_note(records: Iterable[Record]) -> str:
-    """Say by which rule the records' epochs were selected."""
-    rules = {setting["selection"] for record in records for setting in record["settings"].values()}
-    return f"Selection: {', '.join(sorted(rules))}." if rules else ""
 
 
 def difference(ours: Ours, paper: float | None) -> float | None:

@@ -9,26 +9,18 @@ import numpy as np
 
 from holdfast.experiments import paper
 from holdfast.experiments.grids import PlannedRun
-from holdfast.experiments.targets.planning import (
-    SOURCES,
-    Options,
-    Plan,
-    Reader,
-    Record,
-    Table,
-    make_run,
-    plan_halves,
-    plan_methods,
-)
+from holdfast.experiments.targets.notes import JUDGES, selection_note, what_differs
+from holdfast.experiments.targets.planning import make_run, plan_halves, plan_methods
+from holdfast.experiments.targets.sources import SOURCES
 from holdfast.experiments.targets.summaries import (
     VALIDATIONS,
     Ours,
     difference,
     records_of,
-    selection_note,
     setting_values,
     summarize,
 )
+from holdfast.experiments.targets.values import Options, Plan, Reader, Record, Report, Table
 
 # Beyond the paper: a loss that resists label noise, the mixture at chance instead of the maximum, averaged weights, a
 # falling learning rate, and images moved by up to two pixels.
@@ -56,7 +48,7 @@ def plan_table1(options: Options) -> Plan:
     return Plan((*plan.runs, *extra), plan.missing)
 
 
-def report_table1(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
+def report_table1(options: Options, plan: Plan, read: Reader) -> Report:
     """Return test accuracies beside the paper's, for both validation settings, and the gains of the text."""
     rows, cells = [], {}
     for key, published in paper.TABLE1.items():
@@ -70,16 +62,16 @@ def report_table1(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
                     change = difference(ours, printed)
                     rows.append((paper.DATASETS[key], title, words, printed, ours.cell(), change, ours.n_seeds))
     columns = ("data set", "method", "validation", "paper", "ours", "difference", "seeds")
-    note = f"{selection_note(records_of(plan.runs, read))} {_note(options, plan, read)}"
-    table = Table("Test accuracy, percent", columns, tuple(rows), note.strip(), digits=2)
-    return {"tables": [table, _gains(cells)], "figures": []}
+    note = f"{selection_note(records_of(plan.runs, read))} {what_differs(plan, read)}"
+    table = Table("Test accuracy, percent", columns, tuple(rows), note.strip(), digits=2, n_keys=3)
+    return Report((table, _gains(cells)))
 
 
 def _gains(cells: dict[tuple[str, str, str], Ours]) -> Table:
-    """Return PI's gain over the best baseline, and its distance from the oracle, over the data sets that were run."""
+    """Return PI's gains over the baselines, and its distance from the oracle, over the data sets that were run."""
     rows: list[tuple[Any, ...]] = []
     baselines = ("erm", "group_dro", "irm", "rgm")
-    gaps = []
+    gaps, over_irm = [], []
     for setting, claim in paper.GAINS.items():
         gains = []
         for key in {key for key, _, name in cells if name == setting}:
@@ -87,13 +79,21 @@ def _gains(cells: dict[tuple[str, str, str], Ours]) -> Table:
             ours = cells.get((key, "pi", setting))
             if ours is not None and len(best) == len(baselines):
                 gains.append(ours.mean - max(best))
+            if ours is not None and setting == "train" and (key, "irm", setting) in cells:
+                over_irm.append(ours.mean - cells[key, "irm", setting].mean)
             oracle = cells.get((key, "oracle", setting))
             if ours is not None and oracle is not None:
                 gaps.append(oracle.mean - ours.mean)
-        rows.append((claim.text, claim.value, float(np.mean(gains)) if gains else math.nan, len(gains)))
-    claim = paper.GAP_TO_ORACLE
-    rows.append((claim.text, claim.value, float(np.mean(gaps)) if gaps else math.nan, len(gaps)))
-    return Table("Claims of the text", ("claim", "paper", "ours", "cells"), tuple(rows), digits=2)
+        rows.append(_claim_row(claim, gains))
+    rows += [_claim_row(paper.GAIN_OVER_IRM, over_irm), _claim_row(paper.GAP_TO_ORACLE, gaps)]
+    columns = ("claim", "paper", "ours", "cells")
+    note = "Means: the paper's over four data sets, ours over the cells that were run."
+    return Table("Claims of the text", columns, tuple(rows), note, digits=2)
+
+
+def _claim_row(claim: paper.Claim, gains: list[float]) -> tuple[Any, ...]:
+    """Return a claim beside the mean of ours."""
+    return claim.text, claim.value, float(np.mean(gains)) if gains else math.nan, len(gains)
 
 
 def plan_table2(options: Options) -> Plan:
@@ -101,7 +101,7 @@ def plan_table2(options: Options) -> Plan:
     return plan_halves(paper.TABLE2, options)
 
 
-def report_table2(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
+def report_table2(options: Options, plan: Plan, read: Reader) -> Report:
     """Return the correlations in E1, E2 and the two halves of E2 judged by E1."""
     rows, lines = [], []
     for key, published in paper.TABLE2.items():
@@ -117,9 +117,9 @@ def report_table2(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
         line["mistaken_rows"] = float(np.mean([_half(record, "mistaken")["n_rows"] for record in records]))
         lines.append(line)
     columns = ("data set", "rows", "paper", "ours", "difference", "seeds")
-    note = f"Judges are selected by other_environments. {_note(options, plan, read)}"
-    table = Table("Correlation of unstable feature and label", columns, tuple(rows), note.strip(), digits=4)
-    return {"rows": lines, "tables": [table]}
+    note = f"{JUDGES} {what_differs(plan, read)}"
+    table = Table("Correlation of unstable feature and label", columns, tuple(rows), note.strip(), digits=4, n_keys=2)
+    return Report((table,), tuple(lines))
 
 
 def _half(record: Record, half: str) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def plan_time(options: Options) -> Plan:
     return plan_methods(paper.TIMES, options, paper.METHODS)
 
 
-def report_time(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
+def report_time(options: Options, plan: Plan, read: Reader) -> Report:
     """Return running time, epochs, and training, validation and test accuracy."""
     rows = []
     for key, published in paper.TIMES.items():
@@ -170,19 +170,11 @@ def report_time(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
     note = (
         "The paper's times are those of a graphics card. Natural data: validation and test are worst-group accuracies."
     )
-    note = f"{note} {_note(options, plan, read)}".strip()
-    return {"tables": [Table("Running time", columns, tuple(rows), note, digits=2)]}
+    note = f"{selection_note(records_of(plan.runs, read))} {note} {what_differs(plan, read)}".strip()
+    return Report((Table("Running time", columns, tuple(rows), note, digits=2, n_keys=2),))
 
 
 def _seconds(record: Record) -> float:
     """Return the time of all stages, the last one until the setting's own stop."""
     stages = {name: stage["seconds"] for name, stage in record["stages"].items() if name.startswith("stage 1")}
     return float(sum(stages.values()) + record["settings"]["train"].get("seconds", 0.0))
-
-
-def _note(options: Options, plan: Plan, read: Reader) -> str:
-    """Say what the numbers rest on."""
-    if options.quick:
-        return "Quick: made data and a few steps; the numbers mean nothing."
-    notes = dict.fromkeys(note for record in records_of(plan.runs, read) for note in record["data"]["notes"])
-    return " ".join(f"{note.rstrip('.')}." for note in notes)

@@ -6,8 +6,8 @@ from typing import Any
 
 from holdfast.experiments.config import parse_run
 from holdfast.experiments.grids import PlannedRun
-from holdfast.experiments.targets.planning import Options, Plan, Reader, Table
 from holdfast.experiments.targets.summaries import difference, records_of, summarize
+from holdfast.experiments.targets.values import Options, Plan, Reader, Report, Table
 
 _METHODS = {"halves": "halves", "erm": "ERM", "group_dro": "DRO", "pi": "PI", "oracle": "oracle"}
 _EXACT = 0.8  # y equals x1 with this probability: what a classifier of x1 alone has in every environment
@@ -22,7 +22,7 @@ def plan_toy(options: Options) -> Plan:
     return Plan(tuple(runs))
 
 
-def report_toy(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
+def report_toy(options: Options, plan: Plan, read: Reader) -> Report:
     """Return the correlations of panels (b) and (c), and every method's accuracy where x2 flips."""
     tables = []
     halves = records_of(plan.runs, read, "halves")
@@ -50,4 +50,4 @@ def report_toy(options: Options, plan: Plan, read: Reader) -> dict[str, Any]:
         columns = ("method", *environments, "paper: every one", "difference in the worst")
         note = "Exact counts, so there are no seeds; one fit, nothing is selected. x2 follows y, means nothing, flips."
         tables.append(Table("Accuracy by the environment's eta", columns, tuple(rows), note))
-    return {"tables": tables}
+    return Report(tuple(tables))

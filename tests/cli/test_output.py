@@ -1,0 +1,41 @@
+"""Tables on a terminal, and in a file."""
+
+from holdfast.cli.output import print_table
+
+HEADER = ["attribute", "method", "a long heading", "another heading"]
+ROWS = [["Wearing_Earrings", "PI", 0.25, 0.5], ["Wearing_Necklace", "PI", 0.75, 1.0]]
+
+
+def test_names_are_cut_to_the_terminal(capsys, monkeypatch):
+    """Without keys a table never gets wider than the terminal."""
+    monkeypatch.setenv("COLUMNS", "40")
+    print_table("", HEADER, ROWS)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert "…" in lines[1]
+
+
+def test_a_table_with_keys_comes_in_parts(capsys, monkeypatch):
+    """What does not fit follows below, under the same names; nothing is cut."""
+    monkeypatch.setenv("COLUMNS", "45")
+    print_table("", HEADER, ROWS, digits=2, n_keys=2)
+    assert (
+        capsys.readouterr().out
+        == """
+  attribute         method  a long heading
+  Wearing_Earrings  PI                0.25
+  Wearing_Necklace  PI                0.75
+
+  attribute         method  another heading
+  Wearing_Earrings  PI                 0.50
+  Wearing_Necklace  PI                 1.00
+"""
+    )
+
+
+def test_a_pipe_has_room_for_everything(capsys, monkeypatch):
+    """Where nobody says how wide it is, a table with keys is one."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("sys.__stdout__", None)
+    print_table("", [*HEADER, "x" * 200], [[*row, 1] for row in ROWS], n_keys=2)
+    assert len(capsys.readouterr().out.splitlines()) == 4
