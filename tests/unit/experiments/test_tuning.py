@@ -70,7 +70,7 @@ def test_points_with_fewer_seeds_do_not_compete():
 def test_estimates_are_those_of_runs_like_them():
     """Finished runs of the same kind tell the time; without any it is a rough guess that grows with the work."""
     known = estimate(RUNS, [record(RUNS[0], 0, 0)])
-    assert (known.seconds, known.n_known, known.n_guessed) == (42.0, 6, 0)
+    assert (known.seconds, len(known.each), known.n_guessed) == (42.0, 6, 0)
     assert estimate(RUNS, []).n_guessed == 6
     small, large = (parse_run({"dataset": "toy", "method": "pi", "estimator": name}) for name in ("mlp", "cnn"))
     assert rough_seconds(large) > 10 * rough_seconds(small)

@@ -60,7 +60,8 @@ def test_a_damaged_file_is_a_failure(beer):
     (beer / "beer_look" / "dev.tsv").write_text("label\tcomment\nmaybe\tnice\n")
     found = find_missing("beer_look", Options(beer))
     assert found.is_damaged
-    assert found.reason == f"{beer / 'beer_look' / 'dev.tsv'}, line 2: label must be 0 or 1. Got 'maybe'."
+    path = beer / "beer_look" / "dev.tsv"
+    assert found.reason == f"{path}, line 2: label must be 0 or 1. Got 'maybe'. Correct the line."
 
 
 def test_whatever_a_loader_dies_of_the_others_go_on(beer, monkeypatch):
