@@ -122,18 +122,18 @@ def _print_grid(name: str, waiting: Sequence[PlannedRun]) -> None:
         points.setdefault((run.name, *own), []).append(str(config["seed"]))
     print_text(f"{name}: " + _listed({key: configs[0][key] for key in shared}))
     rows = [[*point, ", ".join(seeds)] for point, seeds in points.items()]
-    print_table("runs to make", ["method", *varied, "seeds"], rows)
+    print_table("runs to make", ["method", *varied, "seeds"], rows, n_keys=1)
 
 
 def _print_best(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the scores as a table and the chosen settings below, where nothing needs to be cut."""
-    header = ["method", "validation", "test accuracy", "spread", "worst group", "seeds", "points"]
+    header = ["method", "validation", "test accuracy", "spread", "worst group", "seeds"]
     if all(math.isnan(row["worst group"]) for row in rows):
         header.remove("worst group")
-    print_table(TUNED, header, [[row[key] for key in header] for row in rows])
+    print_table(TUNED, header, [[row[key] for key in header] for row in rows], n_keys=2)
     print("\nchosen settings")
     for row in rows:
-        settings = row["settings"] or "defaults"
+        settings = (row["settings"] or "defaults") + (f", the best of {row['points']}" if row["points"] > 1 else "")
         value = f"{row['selection']} {row['selection value']:.3f}"
         print_text(f"{row['method']}, validation like {row['validation']}: {settings}; {value}", indent="  ")
 
