@@ -90,10 +90,10 @@ def hospitals(tmp_path_factory) -> Hospitals:
     pd.concat(test).to_csv(folder / "test.csv", index=False)
     pd.concat(test).to_parquet(folder / "test.parquet", index=False)
     files = Hospitals(folder)
-    for method in ("pi", "erm"):
+    for method, settings in (("pi", ["--interpolation", "worst_case"]), ("erm", [])):
         outcome = invoke(
-            "fit", files.train, *files.fit_options, "--drop", "note", "--drop", "visit", "--method", method,
-            "--interpolation", "worst_case", "--out", folder / method,
+            "fit", files.train, *files.fit_options, "--drop", "note", "--drop", "visit", "--method", method, *settings,
+            "--out", folder / method,
         )  # fmt: skip
         assert outcome.code == 0, outcome.err
     return files
