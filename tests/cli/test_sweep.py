@@ -2,10 +2,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+
+from holdfast.experiments.grids import read_experiment
+from holdfast.experiments.store import RunStore
 
 TOY = """
 name = "small"
@@ -81,6 +85,19 @@ def test_records_of_other_data_are_left_out_of_the_tables(holdfast, tmp_path):
         failures = outcome.err.splitlines()[-3:]
         assert failures[0] == "2 of 2 runs failed:"
         assert "ERM, seed 0: finished, but own.csv has changed since. Use another --out, or delete " in failures[1]
+
+
+def test_waiting_for_another_sweep_is_told_once(holdfast, file, tmp_path):
+    """A run that another sweep has in work is named, but not every second again."""
+    identity = read_experiment(file).runs[0].config.identity
+    claim = RunStore(tmp_path / "out").claim(identity)
+    assert claim.__enter__()
+    release = threading.Timer(3.5, lambda: claim.__exit__(None, None, None))
+    release.start()
+    outcome = holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", 0)
+    release.join()
+    assert outcome.code == 0
+    assert sum("ERM seed 0: another sweep has it in work" in line for line in outcome.err.splitlines()) <= 2
 
 
 def test_a_damaged_record_costs_its_own_run_alone(holdfast, file, tmp_path):

@@ -36,9 +36,17 @@ RetoldOption = Annotated[
 
 @contextmanager
 def showing_progress() -> Iterator[Callable[[Progress], None]]:
-    """Show how far a sweep has come: a status line on a terminal, lines elsewhere."""
+    """Show how far a sweep has come: a status line on a terminal, elsewhere a line for everything that is new."""
     if not sys.stderr.isatty():
-        yield lambda progress: note(progress_line(progress))
+        told = set()
+
+        def tell(progress: Progress) -> None:
+            news = (progress.last, progress.n_done, progress.n_failed)
+            if news not in told:  # a sweep that waits for another one looks every second
+                told.add(news)
+                note(progress_line(progress))
+
+        yield tell
         return
     from rich.console import Console
 

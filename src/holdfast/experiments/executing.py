@@ -83,6 +83,10 @@ class Tally:
             self.failures.append((run, message))
         self.report(f"{run.name} seed {run.config.seed}: {message or f'{seconds:.0f} s'}", n_running)
 
+    def waits(self, run: PlannedRun, n_running: int) -> None:
+        """Tell of a run that another sweep is making."""
+        self.report(f"{run.name} seed {run.config.seed}: another sweep has it in work", n_running)
+
     def report(self, last: str, n_running: int) -> None:
         """Tell how far it has come."""
         guessed = sum(expected for expected, _ in self.made)
@@ -208,6 +212,7 @@ def _run_here(waiting: list[PlannedRun], store: RunStore, folder: Path | None, t
             outcome, message, seconds = attempt(run.config, store, folder)
             if outcome == "elsewhere":
                 later.append(run)
+                tally.waits(run, 0)
             else:
                 tally.finished(run, outcome, message, seconds, 0)
         waiting = later

@@ -47,6 +47,7 @@ def run_on_ray(
             outcome, message, seconds = "failed", f"{type(problem).__name__}: {str(problem)[:200]}", 0.0
             store.write_failure(run.config.identity, failure_record(run.config, message, str(problem)))
         if outcome == "elsewhere":
+            tally.waits(run, len(tasks))
             time.sleep(1.0)
             tasks[task.remote(run.config, *places)] = run
         else:

@@ -124,6 +124,7 @@ class WorkerPool:
             self._workers[self._workers.index(worker)] = self._start()
         if outcome == "elsewhere":
             later.append(run)
+            tally.waits(run, self._n_running())
         else:
             tally.finished(run, outcome, message, seconds, self._n_running())
 
