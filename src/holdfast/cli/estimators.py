@@ -49,14 +49,23 @@ def make_estimator(name: str) -> Any:
     return find(ESTIMATORS, name, "estimator").make()
 
 
-def make_method(name: str, estimator: Any, **settings: Any) -> Any:
-    """Return the unfitted method of that name around an estimator, with those of the settings that it knows."""
+def make_method(name: str, estimator: Any, *, chosen: Mapping[str, str] = MappingProxyType({}), **settings: Any) -> Any:
+    """Return the unfitted method of that name around an estimator, with those of the settings that it knows.
+
+    What a user has `chosen` by an option is refused where the method does not know it.
+    """
     from holdfast.estimators.methods import METHODS
 
     # The oracle is told the unstable attribute, which the tables of users do not have.
     method = find({key: value for key, value in METHODS.items() if key != "oracle"}, name, "method")
     known = inspect.signature(method).parameters
-    return method(estimator, **{key: value for key, value in settings.items() if key in known})
+    for key, value in chosen.items():
+        if key not in known:
+            raise ParameterError(
+                f"--{key} is a setting of --method pi. Got --{key} {value} with --method {name}. Leave it out, or "
+                "choose pi."
+            )
+    return method(estimator, **chosen, **{key: value for key, value in settings.items() if key in known})
 
 
 def find(registry: Mapping[str, Entry], name: str, what: str) -> Entry:

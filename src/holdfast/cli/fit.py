@@ -26,7 +26,6 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.output import note, print_json, print_text, showing_stages, shown_warnings
 from holdfast.cli.summary import print_stages, stages_summary
-from holdfast.exceptions import ParameterError
 
 if TYPE_CHECKING:
     from holdfast.cli.tabular import TrainingTable
@@ -79,14 +78,9 @@ def fit(
     from holdfast.cli.unfinished import resumable
 
     entry = find(ESTIMATORS, estimator, "estimator")
-    for option, value in (("--halves", halves), ("--interpolation", interpolation)):
-        if value != "auto" and method != "pi":
-            raise ParameterError(
-                f"{option} is a setting of --method pi. Got {option} {value} with --method {method}. Leave it out, or "
-                "choose pi."
-            )
-    settings = {"halves": halves, "interpolation": interpolation, "random_state": seed, "n_jobs": jobs}
-    classifier = make_method(method, make_estimator(estimator), **settings)
+    asked, settings = {"halves": halves, "interpolation": interpolation}, {"random_state": seed, "n_jobs": jobs}
+    chosen = {name: value for name, value in asked.items() if value != "auto"}
+    classifier = make_method(method, make_estimator(estimator), chosen=chosen, **settings)
     check_period(environment_by)
     check_folder(out, overwrite=overwrite)  # before hours of fitting
     if report is not None:
@@ -104,7 +98,7 @@ def fit(
         note(f"note: {remark}")
     names = {"estimator": estimator, "method": method}
     # Epoch by epoch in this process: what is cut can go on. Other estimators are fitted in one piece.
-    kept = resumable(out, training, {**settings, **names}) if entry.epochs and jobs == 1 else nullcontext()
+    kept = resumable(out, training, {**asked, **settings, **names}) if entry.epochs and jobs == 1 else nullcontext()
     with kept, showing_stages(f"fitting {method} with {estimator} on {len(training.y):,} rows"):
         fitted = TableClassifier.fit(training, classifier, dense=entry.dense, names=names)
         fitted = dataclasses.replace(fitted, warnings=(*training.notes, *shown_warnings()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from holdfast.datasets.checks import check_choice, check_probability
+from holdfast.datasets.compressed import read_plain
 from holdfast.datasets.dealing import deal_rows
-from holdfast.datasets.folders import DAMAGED, candidate_folders, find_file, missing_file
+from holdfast.datasets.folders import candidate_folders, find_file, missing_file
 from holdfast.datasets.own_table import TableDescription, make_dataset
 from holdfast.datasets.values import Dataset
 from holdfast.exceptions import DatasetError
@@ -87,21 +87,12 @@ def load_adult(
     return make_dataset("adult", frame, description, parts, notes)
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return a file's bytes, uncompressed if its name ends in .gz."""
-    try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.suffix == ".gz" else data
-    except DAMAGED as problem:
-        raise DatasetError(f"{path} cannot be read ({problem}). Get the file again.") from problem
-
-
 def _read(path: Path) -> pd.DataFrame:
     """Read one file; blank lines and the test file's remark are left out, as is the full stop behind its labels."""
     import pandas as pd
 
     try:
-        text = read_bytes(path).decode("utf-8-sig")
+        text = read_plain(path).decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise DatasetError(f"{path} cannot be read ({problem}). Get the file again.") from problem
     rows = []

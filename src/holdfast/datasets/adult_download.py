@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from holdfast.datasets.adult import SUBFOLDERS, read_bytes
+from holdfast.datasets.adult import SUBFOLDERS
+from holdfast.datasets.compressed import read_plain
 from holdfast.datasets.downloads import Progress, check_sha256, fetch, make_folder
-from holdfast.datasets.folders import find_file
+from holdfast.datasets.folders import existing_folders, find_file
 from holdfast.exceptions import DatasetError
 
 SOURCE = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/"
@@ -62,11 +63,10 @@ def _present(name: str, folder: Path) -> Path | None:
 
     Any other file of that name is refused: it would be read in place of what is fetched, and it is not ours to delete.
     """
-    folders = [path for path in (folder, *(folder / sub for sub in SUBFOLDERS)) if path.is_dir()]
-    path = find_file(name, folders, f"{name}.gz")
+    path = find_file(name, existing_folders(folder, SUBFOLDERS), f"{name}.gz")
     if path is None:
         return None
-    sha256 = hashlib.sha256(read_bytes(path)).hexdigest()
+    sha256 = hashlib.sha256(read_plain(path)).hexdigest()
     if sha256 != ADULT_SHA256[name]:
         raise DatasetError(
             f"{path} has the sha256 {sha256} (uncompressed), not {ADULT_SHA256[name]}: it is not UCI's file. "

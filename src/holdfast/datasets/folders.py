@@ -55,6 +55,11 @@ def candidate_folders(folder: Path | str | None, subfolders: Sequence[str]) -> l
     if folder is not None and not base.is_dir():
         what = "is a file" if base.exists() else "does not exist"
         raise DatasetError(f"The folder {base} {what}. Pass the folder that holds the data set's files.")
+    return existing_folders(base, subfolders)
+
+
+def existing_folders(base: Path, subfolders: Sequence[str]) -> list[Path]:
+    """Return the folder and those of its subfolders that are there."""
     return [path for path in (base, *(base / name for name in subfolders)) if path.is_dir()]
 
 

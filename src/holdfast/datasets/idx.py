@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import struct
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.datasets.compressed import read_plain
 from holdfast.datasets.folders import data_command
 from holdfast.exceptions import DatasetError
 
@@ -41,17 +40,6 @@ def other_names(name: str) -> tuple[str, ...]:
     return f"{name}.gz", dotted, f"{dotted}.gz"
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return a file's bytes, uncompressed if it is a gzip file whatever its name."""
-    try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
-        raise DatasetError(f"{path} is a truncated or damaged gzip file ({problem}). {_remedy(path)}") from problem
-    except OSError as problem:
-        raise DatasetError(f"{path} cannot be read: {problem.strerror}. Check its permissions.") from problem
-
-
 def read_idx(path: Path, *, md5: str | None = None) -> NDArray[np.uint8]:
     """Read one idx file of bytes.
 
@@ -62,7 +50,7 @@ def read_idx(path: Path, *, md5: str | None = None) -> NDArray[np.uint8]:
     md5 : str, optional
         What the uncompressed bytes must have.
     """
-    content = read_bytes(path)
+    content = read_plain(path, remedy=_remedy(path))
     if md5 is not None and (found := md5_of(content)) != md5:
         raise DatasetError(
             f"{path} has the md5 {found} (uncompressed), not {md5}: it is not the original file. {_remedy(path)}"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from holdfast.datasets.array_pickles import read_array_pickle
 from holdfast.datasets.colored_mnist import SUBFOLDERS
 from holdfast.datasets.downloads import Progress, check_sha256, fetch, make_folder
-from holdfast.datasets.folders import DAMAGED, find_file
+from holdfast.datasets.folders import DAMAGED, existing_folders, find_file
 from holdfast.datasets.idx import MNIST_MD5, idx_bytes, md5_of, other_names, read_idx
 from holdfast.exceptions import DatasetError, StorageError
 
@@ -136,8 +136,7 @@ def _present(name: str, folder: Path) -> Path | None:
 
     Any other file of that name is refused: it would be read in place of what is fetched, and it is not ours to delete.
     """
-    folders = [path for path in (folder, *(folder / sub for sub in SUBFOLDERS)) if path.is_dir()]
-    path = find_file(name, folders, *other_names(name))
+    path = find_file(name, existing_folders(folder, SUBFOLDERS), *other_names(name))
     if path is None:
         return None
     try:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import re
-import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.datasets.compressed import open_plain
 from holdfast.exceptions import DatasetError
 
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
@@ -79,37 +77,24 @@ def read_vector_text(
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield (line number, line), without the blank lines at the end."""
-    try:
-        with _open(path) as file:
-            if b"\0" in file.read(_HEAD):
-                raise DatasetError(
-                    f"{path} is not text: it holds zero bytes, like the binary files of FastText and word2vec, or text "
-                    "that is not UTF-8. Pass the text form, usually called .vec or .txt."
-                )
-            file.seek(0)
-            first_blank = 0
-            for number, raw in enumerate(file, start=1):
-                if not raw.strip():
-                    first_blank = first_blank or number
-                elif first_blank:
-                    raise DatasetError(
-                        f"{path}, line {first_blank}: the line is empty. Remove it, or get the file again."
-                    )
-                else:
-                    yield number, raw
-    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
-        raise DatasetError(f"{path} is a truncated or damaged gzip file ({problem}). Get the file again.") from problem
-    except OSError as problem:
-        raise DatasetError(f"{path} cannot be read: {problem.strerror}. Check its permissions.") from problem
-
-
-def _open(path: Path) -> io.BufferedIOBase:
-    """Open a file, uncompressed if it is a gzip file whatever its name."""
-    with path.open("rb") as file:
-        start = file.read(4)
-    if start == b"PK\x03\x04":
-        raise DatasetError(f"{path} is a zip archive. Unpack it and pass the text file that is inside.")
-    return gzip.open(path, "rb") if start[:2] == b"\x1f\x8b" else path.open("rb")
+    with open_plain(path) as file:
+        head = file.read(_HEAD)
+        if head.startswith(b"PK\x03\x04"):
+            raise DatasetError(f"{path} is a zip archive. Unpack it and pass the text file that is inside.")
+        if b"\0" in head:
+            raise DatasetError(
+                f"{path} is not text: it holds zero bytes, like the binary files of FastText and word2vec, or text "
+                "that is not UTF-8. Pass the text form, usually called .vec or .txt."
+            )
+        file.seek(0)
+        first_blank = 0
+        for number, raw in enumerate(file, start=1):
+            if not raw.strip():
+                first_blank = first_blank or number
+            elif first_blank:
+                raise DatasetError(f"{path}, line {first_blank}: the line is empty. Remove it, or get the file again.")
+            else:
+                yield number, raw
 
 
 def _unseparated(raw: bytes, path: Path, line: int) -> DatasetError:

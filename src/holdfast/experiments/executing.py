@@ -166,24 +166,19 @@ def run_all(
 
 
 def unfinished(store: RunStore, folder: Path | None, tally: Tally) -> list[PlannedRun]:
-    """Count the runs that are finished, and return the others; a finished one of other data is a failure."""
-    waiting = []
-    for run in tally.runs:
-        if not store.has(run.config.identity):
-            waiting.append(run)
-            continue
-        problem = _find_problem(run, store, folder)
-        if problem is None:
-            tally.n_done += 1
-        else:
-            tally.finished(run, "failed", problem, 0.0, 0)
+    """Count the runs that are finished, and return the others; a finished one that cannot be used is a failure."""
+    known = look_up(tally.runs, store, folder)
+    tally.n_done = known.n_done
+    for run, problem in known.failures:
+        tally.finished(run, "failed", problem, 0.0, 0)
+    waiting = [run for run in tally.runs if not store.has(run.config.identity)]
     if waiting:
         seconds = estimate(waiting, store.records(damaged="skip")).each
         tally.expected = {run.config.identity: value for run, value in zip(waiting, seconds, strict=True)}
     return waiting
 
 
-def look_up(runs: Sequence[PlannedRun], store: RunStore, folder: Path | None = None) -> SweepResult:
+def look_up(runs: Sequence[PlannedRun], store: RunStore, folder: Path | None) -> SweepResult:
     """Count the runs that are finished, and make none; a finished one that cannot be used is a failure."""
     there = [run for run in runs if store.has(run.config.identity)]
     problems = [(run, _find_problem(run, store, folder)) for run in there]

@@ -26,16 +26,19 @@ def check_names(config: RunConfig, where: str) -> None:
     if config.method != HALVES:
         known = [name for name in inspect.signature(METHODS[config.method]).parameters if name != "estimator"]
         refuse_unknown(config.method_options, known, f"{where}: method_options of {config.method}")
-    if config.estimator not in TABULAR or config.backbone is not None:
+    if config.estimator in TABULAR:
+        options = list(TABULAR[config.estimator]().get_params())
+    else:
         from holdfast.networks import NETWORKS  # with torch, which only networks need
 
         _refuse("estimator", config.estimator, [*TABULAR, *NETWORKS], where)
+        factory = inspect.signature(NETWORKS[config.estimator]).parameters
+        options = [name for name in factory if name not in ("input_shape", "n_classes", "dropout")]
+    refuse_unknown(config.estimator_options, options, f"{where}: estimator_options of {config.estimator}")
+    if config.backbone is not None:
+        from holdfast.networks import NETWORKS
+
         _refuse("backbone", config.backbone, NETWORKS, where)
-        if config.estimator in NETWORKS:
-            factory = inspect.signature(NETWORKS[config.estimator]).parameters
-            given = ("input_shape", "n_classes", "dropout")
-            known = [name for name in factory if name not in given]
-            refuse_unknown(config.estimator_options, known, f"{where}: estimator_options of {config.estimator}")
 
 
 def _refuse(what: str, name: str | None, known: Iterable[str], where: str) -> None:

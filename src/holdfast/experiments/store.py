@@ -64,8 +64,11 @@ class RunStore:
         """Return all finished runs, in the order of their identities."""
         found = []
         for path in sorted((self.folder / "runs").glob("*.json")):
-            with contextlib.suppress(*((SavedModelError,) if damaged == "skip" else ())):
+            try:
                 found.append(read_record(path))
+            except SavedModelError:
+                if damaged == "refuse":
+                    raise
         return found
 
     @contextlib.contextmanager

@@ -19,6 +19,7 @@ def experiment(**settings):
         ),
         ({"estimator": "cnnn"}, r"has estimator = 'cnnn'. Known are logistic, boosting, forest, cnn"),
         ({"backbone": "resnet", "weights": "w.pth"}, r"has backbone = 'resnet'. Known are cnn"),
+        ({"estimator": "forest", "estimator_options": {"depth": 2}}, r"estimator_options of forest has an unknown key"),
         ({"estimator": "cnn", "estimator_options": {"shft": 2}}, r"estimator_options of cnn has an unknown key 'shft'"),
     ],
 )

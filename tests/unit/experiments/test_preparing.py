@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from holdfast.datasets import load_dataset
 from holdfast.datasets.made import make_files
+from holdfast.exceptions import ConfigError
 from holdfast.experiments.config import RunConfig
 from holdfast.experiments.preparing import prepare
 from holdfast.networks import build_network
@@ -102,3 +103,10 @@ def test_vectors_of_the_installed_package_are_not_looked_for_in_the_data_folder(
     )
     facts = prepare(config, tmp_path / "data", tmp_path / "cache").facts
     assert facts["vector_dimension"] == vectors.shape[1]
+
+
+def test_a_backbone_needs_images(tmp_path):
+    """Rows that are no image files are refused before any network is made."""
+    config = RunConfig(dataset="toy", method="erm", backbone="mobilenet_v2", weights="weights.pth")
+    with pytest.raises(ConfigError, match="makes features of image files. Data set 'toy' has none. Leave backbone and"):
+        prepare(config, None, tmp_path)
