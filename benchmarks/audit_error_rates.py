@@ -25,7 +25,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from holdfast.audit import audit_data
+from holdfast.audit.run import audit_data
 from holdfast.metrics import wilson_interval
 
 PLANTED = "planted"

@@ -45,9 +45,9 @@ from holdfast import (
     PIClassifier,
     VRExClassifier,
 )
-from holdfast.datasets import Split, load_dataset
+from holdfast.datasets import load_dataset
 from holdfast.datasets.gaussian import stable_columns
-from holdfast.datasets.values import join_splits
+from holdfast.datasets.values import Split, join_splits
 from holdfast.seeding import Seeding
 
 EVIDENCE = Path(__file__).resolve().parent.parent / "docs" / "evidence"

@@ -78,7 +78,8 @@ def compare(n_rows: int, repetitions: int) -> list[dict[str, Any]]:
     from sklearn.linear_model import LogisticRegression
 
     from holdfast.environments import Group
-    from holdfast.solvers.convex import minimize_worst_case_log_loss, solve_convex
+    from holdfast.interpolation.convex.linear import minimize_worst_case_log_loss
+    from holdfast.interpolation.convex.solver import solve_convex
 
     X, y, environment = table(n_rows, 4)
     groups = {name: halves(X, y, environment, soft=name == "soft") for name in ("hard", "soft")}

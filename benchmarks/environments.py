@@ -17,13 +17,15 @@ import torch
 from measuring import by_turns, parser, ratio, repeated, write_record
 
 from holdfast import NeuralClassifier, PIClassifier
-from holdfast.batches import GroupBatches, make_source
 from holdfast.environments import split_environments
-from holdfast.networks import build_network
-from holdfast.objectives import Problem, make_objective
-from holdfast.risks import make_loss
+from holdfast.neural.batches import GroupBatches
+from holdfast.neural.networks.registry import build_network
+from holdfast.neural.objectives import make_objective
+from holdfast.neural.objectives.base import Problem
+from holdfast.neural.risks import make_loss
+from holdfast.neural.sources import make_source
+from holdfast.partition import halves_as_groups, partition_by_correctness
 from holdfast.seeding import Seeding
-from holdfast.stages.partition import halves_as_groups, partition_by_correctness
 
 N_COLUMNS = 20
 

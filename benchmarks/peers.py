@@ -141,7 +141,7 @@ def fit_holdfast(X: Any, y: Any, cell: Any, groups: list[Any]) -> Any:
     import numpy as np
     from sklearn.linear_model import LogisticRegression
 
-    from holdfast.solvers.convex import solve_convex
+    from holdfast.interpolation.convex.solver import solve_convex
 
     solution = solve_convex(LogisticRegression(C=np.inf), X, y, groups, n_classes=2)
     return lambda: solution.estimator.predict_proba(X)[:, 1]

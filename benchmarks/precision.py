@@ -21,7 +21,7 @@ from measuring import parser, rounded, write_record
 
 from holdfast import NeuralClassifier, PIClassifier
 from holdfast.datasets import load_dataset
-from holdfast.training.settings import resolve_precision
+from holdfast.neural.settings import resolve_precision
 
 BUDGET = {"max_epochs": 3, "steps_per_epoch": 30, "patience": None, "learning_rate": 1e-3, "dropout": 0.1}
 

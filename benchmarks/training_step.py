@@ -18,13 +18,15 @@ import torch.nn.functional as F
 from measuring import by_turns, parser, ratio, repeated, rounded, write_record
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Subset, TensorDataset
 
-from holdfast.batches import GroupBatches, make_source
 from holdfast.environments import Group
-from holdfast.networks import build_network
-from holdfast.objectives import Problem, make_objective
-from holdfast.risks import make_loss
+from holdfast.neural.batches import GroupBatches
+from holdfast.neural.networks.registry import build_network
+from holdfast.neural.objectives import make_objective
+from holdfast.neural.objectives.base import Problem
+from holdfast.neural.risks import make_loss
+from holdfast.neural.settings import autocast, resolve_precision
+from holdfast.neural.sources import make_source
 from holdfast.seeding import Seeding
-from holdfast.training.settings import autocast, resolve_precision
 
 N_GROUPS, BATCH, SHAPE = 4, 50, (10, 28, 28)
 TARGET = 8.0  # with bf16 in hardware

@@ -13,23 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast import theory
-    from holdfast.checkpoints import load as load_model
-    from holdfast.checkpoints import save as save_model
     from holdfast.estimators.balanced import BalancedClassifier
     from holdfast.estimators.erm import ERMClassifier
     from holdfast.estimators.extrapolation import ExtrapolationClassifier
     from holdfast.estimators.group_dro import GroupDROClassifier, OracleClassifier
-    from holdfast.estimators.irm import IRMClassifier
-    from holdfast.estimators.neural import NeuralClassifier, NeuralRegressor
+    from holdfast.estimators.penalties import IRMClassifier, RGMClassifier, VRExClassifier
     from holdfast.estimators.pi import PIClassifier
     from holdfast.estimators.regression import PIRegressor
-    from holdfast.estimators.rgm import RGMClassifier
     from holdfast.estimators.splitting import LeaveOneEnvironmentOut
-    from holdfast.estimators.vrex import VRExClassifier
-    from holdfast.experiments.comparison import compare_methods
-    from holdfast.objectives import OnlineGroupWeights
-    from holdfast.risks import worst_case_risk
-    from holdfast.stages.partition import partition_by_correctness
+    from holdfast.neural.estimator import NeuralClassifier, NeuralRegressor
+    from holdfast.neural.objectives import OnlineGroupWeights
+    from holdfast.neural.risks import worst_case_risk
+    from holdfast.partition import partition_by_correctness
+    from holdfast.saving import load as load_model
+    from holdfast.saving import save as save_model
+    from holdfast.tables.comparison import compare_methods
 
 __version__ = "0.1.0"
 
@@ -63,22 +61,22 @@ _PUBLIC = {
     "ERMClassifier": "holdfast.estimators.erm:ERMClassifier",
     "ExtrapolationClassifier": "holdfast.estimators.extrapolation:ExtrapolationClassifier",
     "GroupDROClassifier": "holdfast.estimators.group_dro:GroupDROClassifier",
-    "IRMClassifier": "holdfast.estimators.irm:IRMClassifier",
+    "IRMClassifier": "holdfast.estimators.penalties:IRMClassifier",
     "LeaveOneEnvironmentOut": "holdfast.estimators.splitting:LeaveOneEnvironmentOut",
-    "NeuralClassifier": "holdfast.estimators.neural:NeuralClassifier",
-    "NeuralRegressor": "holdfast.estimators.neural:NeuralRegressor",
-    "OnlineGroupWeights": "holdfast.objectives:OnlineGroupWeights",
+    "NeuralClassifier": "holdfast.neural.estimator:NeuralClassifier",
+    "NeuralRegressor": "holdfast.neural.estimator:NeuralRegressor",
+    "OnlineGroupWeights": "holdfast.neural.objectives:OnlineGroupWeights",
     "OracleClassifier": "holdfast.estimators.group_dro:OracleClassifier",
     "PIClassifier": "holdfast.estimators.pi:PIClassifier",
     "PIRegressor": "holdfast.estimators.regression:PIRegressor",
-    "RGMClassifier": "holdfast.estimators.rgm:RGMClassifier",
-    "VRExClassifier": "holdfast.estimators.vrex:VRExClassifier",
-    "compare_methods": "holdfast.experiments.comparison:compare_methods",
-    "load_model": "holdfast.checkpoints:load",
-    "partition_by_correctness": "holdfast.stages.partition:partition_by_correctness",
-    "save_model": "holdfast.checkpoints:save",
+    "RGMClassifier": "holdfast.estimators.penalties:RGMClassifier",
+    "VRExClassifier": "holdfast.estimators.penalties:VRExClassifier",
+    "compare_methods": "holdfast.tables.comparison:compare_methods",
+    "load_model": "holdfast.saving:load",
+    "partition_by_correctness": "holdfast.partition:partition_by_correctness",
+    "save_model": "holdfast.saving:save",
     "theory": "holdfast.theory",
-    "worst_case_risk": "holdfast.risks:worst_case_risk",
+    "worst_case_risk": "holdfast.neural.risks:worst_case_risk",
 }
 
 

@@ -2,9 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holdfast.cli.estimators import make_estimator, make_method
-from holdfast.cli.table_classifier import TableClassifier
-from holdfast.cli.tabular import read_training
+from holdfast.tables.classifier import TableClassifier
+from holdfast.tables.estimators import make_estimator, make_method
+from holdfast.tables.inputs import read_training
 
 DROP = ("--drop", "note", "--drop", "visit")
 

@@ -79,7 +79,7 @@ def test_what_is_needed_and_broken_is_code_1(holdfast, monkeypatch, required, pr
 def test_a_cache_that_cannot_be_written_is_a_remark(holdfast, monkeypatch):
     """Data sets cannot be downloaded then, and the remark says what to set."""
     monkeypatch.setattr(MODULE, "REQUIRED", SMALL)
-    monkeypatch.setattr("holdfast.cli.machine._can_write", lambda folder: False)
+    monkeypatch.setattr(MODULE, "_can_write", lambda folder: False)
     monkeypatch.setenv("HOLDFAST_DATA", "/somewhere")
     outcome = holdfast("doctor", "--json")
     assert outcome.code == 0

@@ -171,7 +171,7 @@ def test_kept_columns_do_not_collide(holdfast, fitted, tmp_path):
 
 def test_a_category_is_one_question_also_beside_texts():
     """Its values are tested together, whatever else is there."""
-    from holdfast.cli.audited import _encode
+    from holdfast.tables.audits import _encode
 
     frame = pd.DataFrame({"ward": ["x", "y", "z"] * 40, "note": ["good beer", "bad beer"] * 60})
     columns = _encode(frame, ["note"])

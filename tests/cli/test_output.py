@@ -1,6 +1,6 @@
 """Tables on a terminal, and in a file."""
 
-from holdfast.cli.output import print_table
+from holdfast.cli.terminal import print_table
 
 HEADER = ["attribute", "method", "a long heading", "another heading"]
 ROWS = [["Wearing_Earrings", "PI", 0.25, 0.5], ["Wearing_Necklace", "PI", 0.75, 1.0]]

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from holdfast import ERMClassifier, load_model, save_model
-from holdfast.cli import table_classifier
+from holdfast.tables import classifier as table_classifier
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.reproduce import NAMES
-from holdfast.experiments.targets import TARGETS
+from holdfast.lab.targets import TARGETS
 
 FILES = Path(__file__).parents[2] / "experiments"
 KEPT = Path(__file__).parents[2] / "docs" / "reproduction"

@@ -64,7 +64,7 @@ def test_failures_have_their_exit_code(holdfast, monkeypatch, tmp_path, problem,
     def fail(*args, **kwargs):
         raise problem
 
-    monkeypatch.setattr("holdfast.experiments.demo.run_demo", fail)
+    monkeypatch.setattr("holdfast.lab.demo.run_demo", fail)
     outcome = holdfast("demo", "--out", tmp_path / "demo")
     assert (outcome.code, outcome.out) == (code, "")
     assert outcome.err == message

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.experiments.grids import read_experiment
-from holdfast.experiments.store import RunStore
+from holdfast.lab.grids import read_experiment
+from holdfast.lab.store import RunStore
 
 TOY = """
 name = "small"

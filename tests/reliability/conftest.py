@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast.checkpoints import save
 from holdfast.exceptions import HoldfastWarning
+from holdfast.saving.models import save
 
 
 class Child:

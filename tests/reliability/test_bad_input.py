@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from holdfast import ERMClassifier, PIClassifier
-from holdfast.cli.table_classifier import TableClassifier
-from holdfast.cli.tabular import read_training
-from holdfast.datasets.tables import Table
 from holdfast.environments import merge_small_environments, split_environments
 from holdfast.exceptions import EnvironmentsError, HoldfastError
+from holdfast.tables.classifier import TableClassifier
+from holdfast.tables.files import Table
+from holdfast.tables.inputs import read_training
 
 LONGEST = 60  # seconds of processor time that any of these inputs may take
 

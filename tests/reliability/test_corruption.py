@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast.checkpoints import load, read_checkpoint, read_record, write_checkpoint, write_record
 from holdfast.exceptions import SavedModelError
+from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
+from holdfast.saving.models import load
+from holdfast.saving.records import read_record, write_record
 
 KINDS = ("linear", "boosting", "network", "checkpoint", "records")
 

@@ -9,9 +9,10 @@ import textwrap
 
 import pytest
 
-from holdfast.checkpoints import read_checkpoint, read_record, write_checkpoint, write_record
 from holdfast.exceptions import StorageError
-from holdfast.storage import inject_faults
+from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
+from holdfast.saving.locks import inject_faults
+from holdfast.saving.records import read_record, write_record
 
 UNSHARE = [shutil.which("unshare") or "unshare", *(["-m"] if os.geteuid() == 0 else ["-Urm"]), "--"]
 
@@ -34,7 +35,7 @@ PRELUDE = """
 import os, subprocess, sys
 import numpy as np
 from pathlib import Path
-from holdfast.checkpoints import *
+from holdfast.saving import *
 from holdfast.exceptions import StorageError
 place = Path(sys.argv[1])
 

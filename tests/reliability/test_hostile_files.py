@@ -12,8 +12,8 @@ import zlib
 import numpy as np
 import pytest
 
-from holdfast.checkpoints import load
-from holdfast.storage import checked_json, write_json
+from holdfast.saving.json_files import checked_json, write_json
+from holdfast.saving.models import load
 
 MAX_MIB = 100  # what an attack may cost
 BOMB = 400 << 20  # what a bomb unpacks to

@@ -55,7 +55,7 @@ def run_command(arguments, log):
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(os.open(log.with_suffix(".err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
-    logger = logging.getLogger("holdfast.training.loop")
+    logger = logging.getLogger("holdfast.neural.training")
     logger.setLevel(logging.DEBUG)
     logger.addHandler(Epochs(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)))
     logger.propagate = False
@@ -157,7 +157,7 @@ def count_repeated(seen, max_epochs):
 @pytest.fixture(scope="module", autouse=True)
 def loaded():
     """Import what the commands need once, before the forks."""
-    for name in ("torch", "holdfast.cli.unfinished", "holdfast.estimators.neural", "holdfast.experiments.runner"):
+    for name in ("torch", "holdfast.tables.continuation", "holdfast.neural.estimator", "holdfast.lab.runner"):
         importlib.import_module(name)
 
 
@@ -180,7 +180,7 @@ def comparable(folder):
             return {k: timeless(v) for k, v in value.items() if k not in ("seconds", "cpu_seconds", "started")}
         return [timeless(item) for item in value] if isinstance(value, list) else value
 
-    from holdfast.experiments.store import RunStore
+    from holdfast.lab.store import RunStore
 
     return timeless(RunStore(folder).records())
 
@@ -206,7 +206,7 @@ def test_a_worker_that_is_told_to_end_keeps_its_last_epoch(experiment, memory_fo
     os.killpg(child, signal.SIGINT)
     assert wait_for_end(child) == 130
     wait_until_gone(child)
-    from holdfast.checkpoints import read_checkpoint
+    from holdfast.saving.checkpoints import read_checkpoint
 
     (folder,) = out.glob("checkpoints/*")
     epoch, seen = read_checkpoint(folder / "training-0001")[0]["epoch"], read_checkpoint(folder / "selection")["n_seen"]
@@ -225,7 +225,7 @@ def table(memory_folder):
 
 def interrupt_fits(table, folder, monkeypatch, n_interrupts, seed):
     """Fit a network by the command line, left alone and interrupted; return the count and whether both are the same."""
-    from holdfast.cli.estimators import ESTIMATORS
+    from holdfast.tables.estimators import ESTIMATORS
 
     monkeypatch.setitem(ESTIMATORS["mlp"].settings, "steps_per_epoch", 2)
     counts = []

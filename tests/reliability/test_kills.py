@@ -9,9 +9,12 @@ import warnings
 import numpy as np
 import pytest
 
-from holdfast.checkpoints import load, read_checkpoint, read_record, save, write_checkpoint, write_record
 from holdfast.exceptions import HoldfastWarning, StorageError
-from holdfast.storage import inject_faults, remove_leftovers
+from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
+from holdfast.saving.files import remove_leftovers
+from holdfast.saving.locks import inject_faults
+from holdfast.saving.models import load, save
+from holdfast.saving.records import read_record, write_record
 
 LARGE = np.arange(300_000.0)  # several write calls
 
@@ -84,8 +87,8 @@ def test_a_writer_killed_often_leaves_whole_files(memory_folder, in_child):
 def fit_network(folder, network, n_steps):
     """Fit PI with a network, writing checkpoints, and return a digest of all that it learned."""
     from holdfast import NeuralClassifier, PIClassifier
-    from holdfast.checkpoints.monitor import CheckpointMonitor
-    from holdfast.training import watch
+    from holdfast.neural.monitors import watch
+    from holdfast.saving.monitors import CheckpointMonitor
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 3, 14, 14) if network == "cnn" else (120, 3)).astype(np.float32)
@@ -106,7 +109,7 @@ def fit_network(folder, network, n_steps):
 
 def count_identical(folder, in_child, network, n_kills, seed):
     """Kill fits and continue them; return how many ended bit-identical to one that was never disturbed."""
-    import holdfast.estimators.neural  # noqa: F401 - once, before the children
+    import holdfast.neural.estimator  # noqa: F401 - once, before the children
 
     expected = in_child(fit_network, folder / "undisturbed", network, 10**9).text
     assert len(expected) == 64, expected

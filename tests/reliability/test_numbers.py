@@ -12,10 +12,10 @@ from sklearn.naive_bayes import GaussianNB
 
 from holdfast import NeuralClassifier, PIClassifier
 from holdfast.environments import Group
-from holdfast.solvers.convex import solve_convex
-from holdfast.solvers.gradient import solve_gradient
-from holdfast.solvers.reweight import solve_reweight
-from holdfast.solvers.simplex import maximize_on_simplex
+from holdfast.interpolation.convex.minimax import maximize_on_simplex
+from holdfast.interpolation.convex.solver import solve_convex
+from holdfast.interpolation.gradient import solve_gradient
+from holdfast.interpolation.reweight import solve_reweight
 
 
 def cases(n_short, n_long, n_parts=1):
@@ -221,7 +221,7 @@ def test_the_worst_mixture_is_a_vertex(n_cases, part):
     """The largest risk over all mixtures of groups, by a linear program, is the risk of one group."""
     import torch
 
-    from holdfast.risks import worst_case_risk
+    from holdfast.neural.risks import worst_case_risk
 
     rng = np.random.default_rng((5, part))
     for _ in range(n_cases):

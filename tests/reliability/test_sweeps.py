@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast.checkpoints import read_record
-from holdfast.experiments.executing import run_all
-from holdfast.experiments.grids import read_experiment
-from holdfast.experiments.store import RunStore
-from holdfast.storage import inject_faults
+from holdfast.lab.execution import run_all
+from holdfast.lab.grids import read_experiment
+from holdfast.lab.store import RunStore
+from holdfast.saving.locks import inject_faults
+from holdfast.saving.records import read_record
 
 CELLS = """
 name = "cells"
@@ -188,7 +188,7 @@ def test_sweeps_share_a_folder(start_sweep, memory_folder, tmp_path):
 @pytest.mark.slow
 def test_eight_sweeps_share_a_thousand_cells(start_sweep, memory_folder, tmp_path):
     """Eight processes make the same 1,000 cells; 40 are killed and replaced; twice again: every cell once."""
-    import holdfast.experiments.runner  # noqa: F401 - once, before the forks
+    import holdfast.lab.runner  # noqa: F401 - once, before the forks
 
     file = tmp_path / "cells.toml"
     points = [round(0.01 * point, 2) for point in range(50)]
@@ -228,7 +228,7 @@ def timeless(value):
 
 def kill_sweeps(folder, in_child, n_kills, seed):
     """Kill sweeps of networks, half of the times inside a write, until they end; return kills and equal ends."""
-    import holdfast.experiments.runner  # noqa: F401 - once, before the children
+    import holdfast.lab.runner  # noqa: F401 - once, before the children
 
     file = folder / "trainings.toml"
     file.write_text(TRAININGS)

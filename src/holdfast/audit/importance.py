@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from holdfast.audit.columns import WORD, encode_texts, is_sparse, split_words
 from holdfast.audit.judges import Floats
-from holdfast.estimators.reading import is_text
 from holdfast.exceptions import FeaturesError, ParameterError
+from holdfast.rows import is_text
 from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from sklearn.preprocessing import MaxAbsScaler
 from holdfast.audit.columns import is_sparse
 from holdfast.environments import Environment, take_rows
 from holdfast.exceptions import ParameterError
-from holdfast.fitting import code_probabilities
+from holdfast.judging.judges import EnvironmentClassifier, fit_environment_classifiers
+from holdfast.learners import code_probabilities
 from holdfast.seeding import Seeding
-from holdfast.stages.predict import EnvironmentClassifier, fit_environment_classifiers
 
 Floats = NDArray[np.float64]
 NEWTON_COLUMNS = 300  # above that, Newton steps cost more than gradients

@@ -19,8 +19,8 @@ from holdfast.audit.judges import Judges, default_judge, fit_judges, given_judge
 from holdfast.audit.naming import CORRECTIONS, name_features
 from holdfast.audit.results import Audit, sort_findings
 from holdfast.environments import Environment, label_array, split_environments, unique_labels
-from holdfast.estimators.reading import is_text
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
+from holdfast.rows import is_text
 from holdfast.seeding import RandomState, Seeding
 
 log = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from holdfast.cli.partition import partition
 from holdfast.cli.predict import predict
 from holdfast.cli.report import report
 from holdfast.cli.reproduce import reproduce
-from holdfast.cli.shell import INTERRUPTED, Shell, start
 from holdfast.cli.sweep import sweep
+from holdfast.cli.terminal import INTERRUPTED, Shell, start
 from holdfast.cli.theory import theory
 
 app = typer.Typer(

@@ -17,11 +17,11 @@ from holdfast.cli.options import (
     SeedOption,
     TextOption,
 )
-from holdfast.cli.output import note, print_json, print_table, print_text, showing_stages
+from holdfast.cli.terminal import note, print_json, print_table, print_text, showing_stages
 
 if TYPE_CHECKING:
     from holdfast.audit import Audit, Reliance
-    from holdfast.cli.audited import Rows
+    from holdfast.tables.audits import Rows
 
 MOST_ROWS = 12  # of a table; the rest is in --json and --out
 HTML = (".html", ".htm")
@@ -74,10 +74,10 @@ def audit(
     For a table pass --label and --environment. For a saved model pass the model and a table: its columns are audited,
     and what it relies on is shown; best with rows that it was not fitted on.
     """
-    from holdfast.cli.audited import audit_rows, read_rows_of_model, reliance_of
-    from holdfast.cli.saving import TABLES, check_file
-    from holdfast.cli.table_classifier import TableClassifier
-    from holdfast.datasets.tables import Table
+    from holdfast.tables.audits import audit_rows, read_rows_of_model, reliance_of
+    from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.files import Table
+    from holdfast.tables.outputs import TABLES, check_file
 
     options = {"--label": label, "--drop": drop, "--text": text, "--categorical": categorical}
     options["--environment-by"] = environment_by
@@ -139,9 +139,9 @@ def _name(folder: Path, other: Path | None) -> str:
 
 def _read_table(file: Path, options: dict[str, Any], environment: list[str], attribute: list[str]) -> Rows:
     """Read a table whose columns are label, environments, attributes, dropped ones, and features."""
-    from holdfast.cli.audited import Rows, read_attributes
-    from holdfast.cli.tabular import check_period, read_training
-    from holdfast.datasets.tables import Table
+    from holdfast.tables.audits import Rows, read_attributes
+    from holdfast.tables.files import Table
+    from holdfast.tables.inputs import check_period, read_training
 
     check_period(options["--environment-by"])
     attributes = read_attributes(Table(file), attribute, taken=[options["--label"], *environment])
@@ -161,14 +161,14 @@ def _read_table(file: Path, options: dict[str, Any], environment: list[str], att
 
 def _write(out: Path, found: Audit, reliance: Reliance | None, file: Path) -> None:
     """Write all findings as a table, or as a page with the sentences."""
-    from holdfast.cli.saving import TableWriter
+    from holdfast.tables.outputs import TableWriter
 
     if out.suffix.lower() not in HTML:
         with TableWriter(out) as writer:
             writer.write(found.to_frame())
         return
     from holdfast.reports import Story, write_report
-    from holdfast.reports.audit_chapter import audit_section
+    from holdfast.reports.chapters import audit_section
 
     section = audit_section(found, reliance)
     write_report(Story(f"Audit of {file.name}", "Which correlations not to trust.", (section,) if section else ()), out)
@@ -197,7 +197,7 @@ def _result(found: Audit, reliance: Reliance | None, rows: Rows, out: Path | Non
 
 def _relied_on(found: Audit, reliance: Reliance) -> dict[str, Any]:
     """Return the classifiers' accuracies, and how much they fall when each column is shuffled."""
-    from holdfast.cli.audited import source_column
+    from holdfast.tables.audits import source_column
 
     named = {source_column(feature, reliance.features) for feature in found.named} | set(found.named)
     return {

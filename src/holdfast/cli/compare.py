@@ -20,11 +20,11 @@ from holdfast.cli.options import (
     TableArgument,
     TextOption,
 )
-from holdfast.cli.output import counting, note, print_json, print_table, print_text
+from holdfast.cli.terminal import counting, note, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from holdfast.cli.tabular import TrainingTable
-    from holdfast.experiments.comparison import Comparison, MethodScore
+    from holdfast.tables.comparison import Comparison, MethodScore
+    from holdfast.tables.inputs import TrainingTable
 
 MOST_ROWS = 12  # of a table; the rest is in --json
 MOST_METHODS = 6  # that fit beside each other in 80 characters
@@ -56,8 +56,8 @@ def compare(
     environment's classifier: a hint only, which favors methods that minimize the risk of such halves by construction.
     irm, vrex and rgm take part with --estimator mlp.
     """
-    from holdfast.cli.tabular import check_period, read_training
-    from holdfast.experiments.comparison import compare_methods
+    from holdfast.tables.comparison import compare_methods
+    from holdfast.tables.inputs import check_period, read_training
 
     _check_methods(method, estimator)
     check_period(environment_by)
@@ -94,10 +94,10 @@ def compare(
 
 def _check_methods(names: list[str], estimator: str) -> None:
     """Refuse names that are no methods, and methods that need a network where there is none."""
-    from holdfast.cli.estimators import ESTIMATORS, find
     from holdfast.estimators.methods import METHODS
     from holdfast.exceptions import ParameterError
-    from holdfast.experiments.comparison import NEEDS_A_NETWORK
+    from holdfast.tables.comparison import NEEDS_A_NETWORK
+    from holdfast.tables.estimators import ESTIMATORS, find
 
     find(ESTIMATORS, estimator, "estimator")
     known = {name: method for name, method in METHODS.items() if name != "oracle"}
@@ -129,9 +129,8 @@ def _count_environments(training: TrainingTable) -> int:
 
 def _prepared(training: TrainingTable, estimator: str, names: list[str] | None, seed: int) -> dict[str, Any]:
     """Return the methods, each behind the preprocessing of the table."""
-    from holdfast.cli.estimators import ESTIMATORS, make_estimator
-    from holdfast.cli.prepared import PreparedMethod
-    from holdfast.experiments.comparison import candidate_methods
+    from holdfast.tables.comparison import PreparedMethod, candidate_methods
+    from holdfast.tables.estimators import ESTIMATORS, make_estimator
 
     dense = ESTIMATORS[estimator].dense
     methods = candidate_methods(names, make_estimator(estimator), seed)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import JsonOption
-from holdfast.cli.output import note, print_json, print_table
+from holdfast.cli.terminal import note, print_json, print_table
 
 _MEGABYTE = 1_000_000
 _STEP = 25 * _MEGABYTE  # between the lines about a file of unknown size

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.options import JsonOption
-from holdfast.cli.output import counting, print_json, print_table, print_text
+from holdfast.cli.terminal import counting, print_json, print_table, print_text
 
 
 def demo(
@@ -28,12 +28,12 @@ def demo(
     In the two training environments the color agrees with the label 90 and 80 times in 100; in the test environment 10
     times. A classifier that trusts the color fails there.
     """
-    from holdfast.checkpoints import save
-    from holdfast.cli.reported import check_page
-    from holdfast.cli.saving import check_folder
-    from holdfast.experiments.demo import METHODS, run_demo
+    from holdfast.cli.report_sources import check_page
+    from holdfast.lab.demo import METHODS, run_demo
+    from holdfast.lab.pages import audit_demo, demo_story
     from holdfast.reports import write_report
-    from holdfast.reports.demo import audit_demo, demo_story
+    from holdfast.saving import save
+    from holdfast.tables.outputs import check_folder
 
     page = Path(f"{out}.html") if report is None else report
     check_folder(out, overwrite=True)

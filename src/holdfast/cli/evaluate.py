@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.options import FolderArgument, JsonOption, TableArgument
-from holdfast.cli.output import format_cell, format_score, note, print_json, print_table, print_text, showing_stages
+from holdfast.cli.terminal import format_cell, format_score, note, print_json, print_table, print_text, showing_stages
 
 MOST_ROWS = 20  # of a table; the rest is in --json
 
@@ -39,11 +39,10 @@ def evaluate(
     Accuracies come with 95 % intervals that hold for small groups too. With --baseline (a classifier fitted by
     --method erm, say) the price at known environments stands beside the gain at new ones.
     """
-    from holdfast.cli.labeled import predict_labeled, read_labeled
-    from holdfast.cli.scores import compare, score
-    from holdfast.cli.table_classifier import TableClassifier
-    from holdfast.datasets.tables import Table
     from holdfast.exceptions import PrevalenceWarning
+    from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.evaluation import compare, predict_labeled, read_labeled, score
+    from holdfast.tables.files import Table
 
     fitted = TableClassifier.load(folder)
     other = None if baseline is None else TableClassifier.load(baseline)

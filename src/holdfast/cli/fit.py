@@ -24,11 +24,12 @@ from holdfast.cli.options import (
     TableArgument,
     TextOption,
 )
-from holdfast.cli.output import note, print_json, print_text, showing_stages, shown_warnings
-from holdfast.cli.summary import print_stages, stages_summary
+from holdfast.cli.stages import print_stages
+from holdfast.cli.terminal import note, print_json, print_text, showing_stages, shown_warnings
+from holdfast.tables.summary import stages_summary
 
 if TYPE_CHECKING:
-    from holdfast.cli.tabular import TrainingTable
+    from holdfast.tables.inputs import TrainingTable
 
 
 def fit(
@@ -70,12 +71,12 @@ def fit(
     median with a column that says so; texts are levels (missing is a level, rare ones are grouped); dates become days,
     month and weekday. A network that is cut goes on from its last epoch when the same command is given again.
     """
-    from holdfast.cli.estimators import ESTIMATORS, find, make_estimator, make_method
-    from holdfast.cli.reported import check_page
-    from holdfast.cli.saving import check_folder
-    from holdfast.cli.table_classifier import TableClassifier
-    from holdfast.cli.tabular import check_period, read_training
-    from holdfast.cli.unfinished import resumable
+    from holdfast.cli.report_sources import check_page
+    from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.continuation import resumable
+    from holdfast.tables.estimators import ESTIMATORS, find, make_estimator, make_method
+    from holdfast.tables.inputs import check_period, read_training
+    from holdfast.tables.outputs import check_folder
 
     entry = find(ESTIMATORS, estimator, "estimator")
     asked, settings = {"halves": halves, "interpolation": interpolation}, {"random_state": seed, "n_jobs": jobs}
@@ -98,7 +99,9 @@ def fit(
         note(f"note: {remark}")
     names = {"estimator": estimator, "method": method}
     # Epoch by epoch in this process: what is cut can go on. Other estimators are fitted in one piece.
-    kept = resumable(out, training, {**asked, **settings, **names}) if entry.epochs and jobs == 1 else nullcontext()
+    kept = (
+        resumable(out, training, {**asked, **settings, **names}, note) if entry.epochs and jobs == 1 else nullcontext()
+    )
     with kept, showing_stages(f"fitting {method} with {estimator} on {len(training.y):,} rows"):
         fitted = TableClassifier.fit(training, classifier, dense=entry.dense, names=names)
         fitted = dataclasses.replace(fitted, warnings=(*training.notes, *shown_warnings()))
@@ -115,9 +118,9 @@ def fit(
 
 def _report(training: TrainingTable, fitted: Any, table: Path, file: Path, *, seed: int, jobs: int) -> None:
     """Write the page about a classifier and the rows it was fitted on."""
-    from holdfast.cli.audited import Rows
-    from holdfast.cli.reported import story_of_table
+    from holdfast.cli.report_sources import story_of_table
     from holdfast.reports import write_report
+    from holdfast.tables.audits import Rows
 
     rows = Rows(training.roles.schema, training.features, training.y, training.environments, None)
     title = f"{table.name}: {fitted.names['method']} with {fitted.names['estimator']}"

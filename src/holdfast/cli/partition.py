@@ -21,13 +21,14 @@ from holdfast.cli.options import (
     TableArgument,
     TextOption,
 )
-from holdfast.cli.output import note, print_json, showing_stages
-from holdfast.cli.summary import partitions_summary, print_stages
+from holdfast.cli.stages import print_stages
+from holdfast.cli.terminal import note, print_json, showing_stages
+from holdfast.tables.summary import partitions_summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from holdfast.cli.tabular import TrainingTable
+    from holdfast.tables.inputs import TrainingTable
 
 MIN_ROWS = 5  # smaller environments are merged, as in PIClassifier
 
@@ -53,8 +54,8 @@ def partition(
     the table: its number (from 0), label, environment, and a column 'correct_by_<judge>' that is empty for the judge's
     own rows.
     """
-    from holdfast.cli.saving import TableWriter, check_file
-    from holdfast.cli.tabular import check_period, read_training
+    from holdfast.tables.inputs import check_period, read_training
+    from holdfast.tables.outputs import TableWriter, check_file
 
     check_period(environment_by)
     check_file(out, overwrite=overwrite, inputs=[table])
@@ -85,14 +86,14 @@ def _judge(training: TrainingTable, estimator: str, *, seed: int, jobs: int) -> 
     import numpy as np
     import pandas as pd
 
-    from holdfast.cli.estimators import ESTIMATORS, find, make_estimator
-    from holdfast.cli.summary import stages_summary
-    from holdfast.cli.table_classifier import fit_preprocessor
     from holdfast.environments import check_pairs, merge_small_environments, split_environments, unique_labels
     from holdfast.exceptions import EnvironmentsError, LabelsError
+    from holdfast.judging.judges import cross_predict, fit_environment_classifiers
+    from holdfast.partition import accuracy_matrix, partition_by_correctness
     from holdfast.seeding import Seeding
-    from holdfast.stages.partition import accuracy_matrix, partition_by_correctness
-    from holdfast.stages.predict import cross_predict, fit_environment_classifiers
+    from holdfast.tables.classifier import fit_preprocessor
+    from holdfast.tables.estimators import ESTIMATORS, find, make_estimator
+    from holdfast.tables.summary import stages_summary
 
     dense = find(ESTIMATORS, estimator, "estimator").dense
     classes, codes = unique_labels(training.y, what="labels", error=LabelsError)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.options import FolderArgument, JsonOption, OverwriteOption, TableArgument
-from holdfast.cli.output import note, print_json, print_table, showing_stages
+from holdfast.cli.terminal import note, print_json, print_table, showing_stages
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from holdfast.cli.table_classifier import Predictions, TableClassifier
+    from holdfast.tables.classifier import Predictions, TableClassifier
 
 
 def predict(
@@ -34,10 +34,10 @@ def predict(
     """
     import pandas as pd
 
-    from holdfast.cli.saving import TableWriter, check_file
-    from holdfast.cli.table_classifier import TableClassifier
-    from holdfast.datasets.tables import Table
     from holdfast.exceptions import ParameterError
+    from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.files import Table
+    from holdfast.tables.outputs import TableWriter, check_file
 
     check_file(out, overwrite=overwrite, inputs=[table])
     fitted = TableClassifier.load(folder)

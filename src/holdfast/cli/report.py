@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.options import JobsOption, JsonOption, OverwriteOption, SeedOption
-from holdfast.cli.output import print_json, print_text, showing_stages
+from holdfast.cli.terminal import print_json, print_text, showing_stages
 
 if TYPE_CHECKING:
     from holdfast.reports import Story
@@ -51,9 +51,9 @@ def report(
     classifier tells what it kept: judges, halves and risks. With it, label balance, correlations in the halves and the
     audit come too, with --test the comparison.
     """
-    from holdfast.cli.reported import check_page
-    from holdfast.cli.saving import refuse_inside_model
+    from holdfast.cli.report_sources import check_page
     from holdfast.reports import write_assets, write_report
+    from holdfast.tables.outputs import refuse_inside_model
 
     page = Path(f"{folder.resolve()}.html") if out is None else out
     check_page(page, option="--out", overwrite=overwrite)
@@ -81,16 +81,22 @@ def report(
 
 def _story(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, jobs: int) -> Story:
     """Tell what a folder holds."""
-    from holdfast.cli.reported import compare_saved, short_names, story_of_estimator, story_of_runs, story_of_table
+    from holdfast.cli.report_sources import (
+        compare_saved,
+        short_names,
+        story_of_estimator,
+        story_of_runs,
+        story_of_table,
+    )
     from holdfast.exceptions import ParameterError
 
     if (folder / "runs").is_dir():
         _refuse(options, f"{folder} holds runs")
         return story_of_runs(folder)
-    from holdfast.checkpoints import load, read_manifest
-    from holdfast.cli.audited import read_rows_of_model, reliance_of
-    from holdfast.cli.table_classifier import TableClassifier
-    from holdfast.datasets.tables import Table
+    from holdfast.saving import load, read_manifest
+    from holdfast.tables.audits import read_rows_of_model, reliance_of
+    from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.files import Table
 
     if "table" not in read_manifest(folder)["extra"]:
         _refuse(options, f"{folder} was not fitted on a table")

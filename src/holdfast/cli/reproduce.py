@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.options import JsonOption, ReportOption
-from holdfast.cli.output import note, print_json, print_table, print_text
-from holdfast.cli.reported import check_page
-from holdfast.cli.sweep import DataOption
-from holdfast.cli.sweeping import (
+from holdfast.cli.report_sources import check_page
+from holdfast.cli.runs import (
     FinishedOption,
     MarkdownOption,
     RecordsOption,
@@ -25,14 +23,16 @@ from holdfast.cli.sweeping import (
     write_records,
     write_tables,
 )
+from holdfast.cli.sweep import DataOption
+from holdfast.cli.terminal import note, print_json, print_table, print_text
 from holdfast.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.experiments.reproducing import Reproduction
-    from holdfast.experiments.targets import Chart, Map, Missing, Options, Table
-    from holdfast.reports.story import Figure, Story
+    from holdfast.lab.reproduction import Reproduction
+    from holdfast.lab.targets import Chart, Map, Missing, Options, Table
+    from holdfast.reports.values import Figure, Story
 
 NAMES = ("toy", "table1", "table2", "table3", "table4", "ablation", "correlations", "words", "irm", "time")
 
@@ -74,10 +74,10 @@ def reproduce(
     What is finished is used again. Data sets that are not there are listed with the files they need; the rest is run.
     Files that are there but damaged are listed too, and the exit code is 1.
     """
-    from holdfast.experiments.reproducing import reproduce as run_target
-    from holdfast.experiments.reproducing import retell
-    from holdfast.experiments.store import RunStore
-    from holdfast.experiments.targets import TARGETS, Options
+    from holdfast.lab.reproduction import reproduce as run_target
+    from holdfast.lab.reproduction import retell
+    from holdfast.lab.store import RunStore
+    from holdfast.lab.targets import TARGETS, Options
 
     if target not in TARGETS:
         raise ConfigError(f"There is no target {target!r}. Known are {', '.join(TARGETS)}.")
@@ -98,7 +98,7 @@ def reproduce(
     if markdown is not None:
         write_tables([_report_table(table) for table in result.tables], markdown)
     if figures is not None and result.records:
-        from holdfast.reports.assets import write_assets
+        from holdfast.reports.figures import write_assets
 
         write_assets(_story(result), figures)
     if report is not None and result.records:
@@ -115,9 +115,9 @@ def reproduce(
 
 def _show_runs(target: str, options: Options, out: Path, jobs: int, *, as_json: bool) -> None:
     """Print the runs that a target would make."""
-    from holdfast.cli.planned import find_waiting
-    from holdfast.experiments.reproducing import plan_target
-    from holdfast.experiments.targets import TARGETS
+    from holdfast.cli.runs import find_waiting
+    from holdfast.lab.reproduction import plan_target
+    from holdfast.lab.targets import TARGETS
 
     runs = out / "runs"
     plan = plan_target(target, options, lambda identity: (runs / f"{identity}.json").exists())
@@ -204,8 +204,8 @@ def _text(cell: Any, digits: int) -> Any:
 
 def _story(result: Reproduction) -> Story:
     """Return the tables with the paper's numbers, the target's figures, training curves, comparisons, every run."""
-    from holdfast.reports.runs import runs_story
-    from holdfast.reports.story import Section
+    from holdfast.lab.pages import runs_story
+    from holdfast.reports.values import Section
 
     story = runs_story(result.records, title=result.title, tables=[_report_table(table) for table in result.tables])
     if not result.figures:
@@ -216,8 +216,8 @@ def _story(result: Reproduction) -> Story:
 
 def _report_figure(figure: Map | Chart) -> Figure:
     """Return a target's figure as reports draw it."""
-    from holdfast.experiments.targets import Map
-    from holdfast.reports.story import Curves, HeatMap, Line
+    from holdfast.lab.targets import Map
+    from holdfast.reports.values import Curves, HeatMap, Line
 
     if isinstance(figure, Map):
         names, titles = (figure.rows, figure.columns), (figure.row_title, figure.column_title)

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.options import JsonOption
-from holdfast.cli.output import print_json, print_table, print_text
-from holdfast.cli.planned import find_waiting
-from holdfast.cli.sweeping import (
+from holdfast.cli.runs import (
     FinishedOption,
     MarkdownOption,
     ProcessesOption,
     RecordsOption,
     RetoldOption,
     end,
+    find_waiting,
     showing_progress,
     write_markdown,
     write_records,
 )
+from holdfast.cli.terminal import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from holdfast.experiments.grids import Experiment, PlannedRun
+    from holdfast.lab.grids import Experiment, PlannedRun
 
     Reader = Callable[[str], dict[str, Any] | None]
 
@@ -60,9 +60,9 @@ def sweep(
     A run that is finished is never repeated: start again to go on. Several sweeps may share a folder. A run that fails
     is recorded, the others go on, and the exit code is 1.
     """
-    from holdfast.experiments.executing import look_up, run_all
-    from holdfast.experiments.grids import read_experiment
-    from holdfast.experiments.store import RunStore
+    from holdfast.lab.execution import look_up, run_all
+    from holdfast.lab.grids import read_experiment
+    from holdfast.lab.store import RunStore
 
     experiment = read_experiment(file)
     if dry_run:
@@ -76,7 +76,7 @@ def sweep(
         if finished:
             result = look_up(experiment.runs, store, data)
         elif ray:
-            from holdfast.experiments.ray_cluster import run_on_ray
+            from holdfast.lab.execution import run_on_ray
 
             result = run_on_ray(experiment.runs, store, folder=data, tell=tell)
         else:
@@ -151,7 +151,7 @@ def _listed(settings: Mapping[str, Any]) -> str:
 
 def _retell(experiment: Experiment, path: Path, markdown: Path | None, *, as_json: bool) -> None:
     """Show what compact records of the experiment's runs tell."""
-    from holdfast.experiments.reproducing import read_compact
+    from holdfast.lab.reproduction import read_compact
 
     rows = _best(experiment, read_compact(path).get)
     if markdown is not None:
@@ -164,7 +164,7 @@ def _retell(experiment: Experiment, path: Path, markdown: Path | None, *, as_jso
 
 def _best(experiment: Experiment, read: Reader) -> list[dict[str, Any]]:
     """Return for each method and setting the point with the best mean selection value, and its test score."""
-    from holdfast.experiments.tuning import tune
+    from holdfast.lab.tuning import tune
 
     return [
         {

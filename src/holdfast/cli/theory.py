@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.options import JsonOption, OverwriteOption
-from holdfast.cli.output import print_json, print_table, print_text
+from holdfast.cli.terminal import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from holdfast.theory import HalfCurves
@@ -37,7 +37,7 @@ def theory(
     x1 and x2 are bits that tell the label y; x1 is stable, x2 is not. The ideal classifier of one environment cuts
     another one into a correct and a mistaken half. Exact numbers, no sampling; the picture shows them for every eta2.
     """
-    from holdfast.cli.saving import check_file
+    from holdfast.tables.outputs import check_file
     from holdfast.theory import half_curves
 
     if out is not None:
@@ -58,8 +58,8 @@ def _draw(curves: HalfCurves, out: Path) -> None:
 
     import matplotlib
 
-    from holdfast.reports.theory_figure import describe_half_curves, draw_half_curves
-    from holdfast.storage import write_bytes
+    from holdfast.reports.figures import describe_half_curves, draw_half_curves
+    from holdfast.saving.files import write_bytes
 
     kind = out.suffix.lower().lstrip(".")
     metadata: dict[str, Any] = {"Title": "Halves of the toy example", "Description": describe_half_curves(curves)}

@@ -45,7 +45,7 @@ class DatasetEntry:
         """Import and return the loader."""
         if self.loader is None:
             raise DatasetError(
-                "Word vectors are not a data set. Read them with holdfast.datasets.vectors.load_vectors."
+                "Word vectors are not a data set. Read them with holdfast.lab.data.vectors.load_vectors."
             )
         return _function(self.loader)  # type: ignore[no-any-return]
 
@@ -71,8 +71,8 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
         ),
         "colored_mnist": DatasetEntry(
             summary="MNIST with ten classes, colored.",
-            loader="holdfast.datasets.colored_mnist:load_colored_mnist",
-            downloader="holdfast.datasets.mnist_download:download_mnist",
+            loader="holdfast.lab.data.mnist:load_colored_mnist",
+            downloader="holdfast.lab.data.mnist:download_mnist",
             instructions=(
                 "Four files, plain or gzip (.gz), in FOLDER, FOLDER/mnist or FOLDER/MNIST/raw:\n"
                 "  train-images-idx3-ubyte  train-labels-idx1-ubyte  t10k-images-idx3-ubyte  t10k-labels-idx1-ubyte\n"
@@ -81,7 +81,7 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
         ),
         "beer": DatasetEntry(
             summary="BeerReview sentiment (look, aroma, palate) with an artificial token.",
-            loader="holdfast.datasets.beer:load_beer",
+            loader="holdfast.lab.data.beer:load_beer",
             instructions=(
                 "In FOLDER, FOLDER/beer or FOLDER/beer_look (_aroma, _palate), either the authors' JSON lines, for\n"
                 "aspect k = 0 look, 1 aroma, 2 palate:\n"
@@ -95,7 +95,7 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
         ),
         "celeba": DatasetEntry(
             summary="CelebA faces; any of the 40 attributes as label or environment.",
-            loader="holdfast.datasets.celeba:load_celeba",
+            loader="holdfast.lab.data.celeba:load_celeba",
             instructions=(
                 "In FOLDER or FOLDER/celeba, either the official layout (mmlab.ie.cuhk.edu.hk/projects/CelebA.html):\n"
                 "  img_align_celeba/000001.jpg …  list_attr_celeba.txt  list_eval_partition.txt\n"
@@ -104,7 +104,7 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
         ),
         "ask2me": DatasetEntry(
             summary="ASK2ME abstracts with 17 disease attributes.",
-            loader="holdfast.datasets.ask2me:load_ask2me",
+            loader="holdfast.lab.data.ask2me:load_ask2me",
             instructions=(
                 "In FOLDER or FOLDER/ask2me, the authors' file pubmed.json (linked from their repository,\n"
                 "YujiaBao/Predict-then-Interpolate on GitHub):\n"
@@ -114,17 +114,17 @@ DATASETS: Mapping[str, DatasetEntry] = MappingProxyType(
         ),
         "adult": DatasetEntry(
             summary="UCI Adult incomes; any column as environment.",
-            loader="holdfast.datasets.adult:load_adult",
+            loader="holdfast.lab.data.adult:load_adult",
             instructions=(
                 "In FOLDER or FOLDER/adult, plain or gzip (.gz), from archive.ics.uci.edu/dataset/2/adult:\n"
                 "  adult.data  adult.test\n"
                 "To get them (6 MB) with their checksums verified, run: COMMAND"
             ),
-            downloader="holdfast.datasets.adult_download:download_adult",
+            downloader="holdfast.lab.data.adult:download_adult",
         ),
         "table": DatasetEntry(
             summary="Any table of your own, described by a TOML.",
-            loader="holdfast.datasets.own_table:load_table",
+            loader="holdfast.lab.data.own_table:load_table",
             instructions=(
                 'In FOLDER a file table.toml (or config="name.toml") with the keys\n'
                 '  file = "patients.csv"    label = "diagnosis"    environment = "site"\n'
@@ -140,7 +140,7 @@ FILES: Mapping[str, DatasetEntry] = MappingProxyType(
         "vectors": DatasetEntry(
             summary="Word vectors for text networks.",
             loader=None,
-            downloader="holdfast.datasets.vectors_download:download_vectors",
+            downloader="holdfast.lab.data.vectors:download_vectors",
             instructions=(
                 "Any of: wiki.en.vec (FastText, fasttext.cc/docs/en/pretrained-vectors.html, 6.6 GB; the paper's),\n"
                 "a GloVe text file (both also as gzip, .gz), an .npz with the arrays words and vectors,\n"

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.checks import check_choice, check_count, check_probabilities, check_probability
 from holdfast.datasets.coloring import N_COLORS, Codes, Digits, color_digits, color_images
-from holdfast.datasets.dealing import deal_rows
+from holdfast.datasets.options import check_choice, check_count, check_probabilities, check_probability
+from holdfast.datasets.splits import deal_rows
 from holdfast.datasets.values import Dataset
 from holdfast.seeding import Seeding
 

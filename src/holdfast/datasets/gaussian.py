@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.checks import check_choice, check_count, check_probabilities
 from holdfast.datasets.coloring import agreeing_codes
+from holdfast.datasets.options import check_choice, check_count, check_probabilities
 from holdfast.datasets.values import Dataset, Split, join_splits
 from holdfast.environments import Rows
 from holdfast.exceptions import ParameterError

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.checks import check_count, check_probabilities, check_probability
 from holdfast.datasets.coloring import Codes, agreeing_codes
+from holdfast.datasets.options import check_count, check_probabilities, check_probability
 from holdfast.datasets.values import Dataset, Split, join_splits
 from holdfast.seeding import Seeding
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from holdfast.estimators.base import StableClassifier
-from holdfast.estimators.known_groups import known_groups, large_groups
-from holdfast.fitting import last_step
+from holdfast.estimators.group_dro import known_groups, large_groups
+from holdfast.interpolation.worst_case import minimize_mixture_risk
+from holdfast.learners import last_step
 from holdfast.seeding import RandomState, Seeding
-from holdfast.stages.interpolate import minimize_mixture_risk
 
 
 class BalancedClassifier(StableClassifier):

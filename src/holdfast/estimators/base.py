@@ -28,7 +28,10 @@ from holdfast.environments import (
     split_environments,
     unique_labels,
 )
-from holdfast.estimators.reading import (
+from holdfast.exceptions import FeaturesError, InputTypeError, LabelsError, ParameterError, SingleEnvironmentWarning
+from holdfast.interpolation import Solution
+from holdfast.learners import code_probabilities, last_step
+from holdfast.rows import (
     TrainingRows,
     allows_nan,
     as_ours,
@@ -40,15 +43,6 @@ from holdfast.estimators.reading import (
     read_groups,
     read_weights,
 )
-from holdfast.exceptions import (
-    FeaturesError,
-    InputTypeError,
-    LabelsError,
-    ParameterError,
-    SingleEnvironmentWarning,
-)
-from holdfast.fitting import code_probabilities, last_step
-from holdfast.solvers import Solution
 
 
 def _estimator_has(name: str) -> Any:

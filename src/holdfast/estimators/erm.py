@@ -8,8 +8,8 @@ import numpy as np
 
 from holdfast.environments import Group
 from holdfast.estimators.base import StableClassifier, check_choice
-from holdfast.estimators.reading import TrainingRows
-from holdfast.fitting import fit_rows, last_step, seeded_clone
+from holdfast.learners import fit_rows, last_step, seeded_clone
+from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
 
@@ -94,7 +94,7 @@ def fit_erm(
     estimator = seeded_clone(estimator, seeding, "erm")
     rows = np.arange(training.n_rows)
     if hasattr(last_step(estimator), "fit_groups"):
-        from holdfast.solvers.gradient import solve_gradient
+        from holdfast.interpolation.gradient import solve_gradient
 
         groups = [Group(environment.name, environment.rows) for environment in training.environments]
         return solve_gradient(

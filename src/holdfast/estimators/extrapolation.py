@@ -3,7 +3,7 @@
 With z_e(x, c) = log P_e(c|x) of environment e's judge, whatever two environments share cancels in z_j − z_i, and what
 is left is the unstable part. So L_a = mean_e z_e + a·sum_e v_e z_e, with sum_e v_e = 0, loses the unstable part at one
 a, and there its risk is the same in every environment. Contrast and a are found by risks out of fold
-(`holdfast.solvers.steps`); stage 1 is all the work.
+(`holdfast.interpolation.invariant`); stage 1 is all the work.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from holdfast.calibration import class_scores
 from holdfast.estimators.base import StableClassifier, warn_single_environment
 from holdfast.estimators.erm import fit_erm
-from holdfast.estimators.prevalence import warn_of_prevalence
-from holdfast.estimators.reading import TrainingRows
+from holdfast.estimators.pi import warn_of_prevalence
 from holdfast.exceptions import ParameterError
-from holdfast.fitting import last_step
+from holdfast.interpolation.invariant import find_step, warn_of_verdict
+from holdfast.judging.calibration import class_scores
+from holdfast.judging.judgements import Evidence, environment_codes
+from holdfast.judging.judges import cross_predict, cross_probabilities, fit_environment_classifiers
+from holdfast.learners import last_step
+from holdfast.partition import accuracy_matrix
+from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState, Seeding
-from holdfast.solvers.invariant import warn_of_verdict
-from holdfast.solvers.judges import Evidence, environment_codes
-from holdfast.solvers.steps import find_step
-from holdfast.stages.partition import accuracy_matrix
-from holdfast.stages.predict import cross_predict, cross_probabilities, fit_environment_classifiers
 
 Array = NDArray[np.float64]
 

@@ -10,10 +10,8 @@ from holdfast.estimators.base import StableClassifier
 from holdfast.estimators.erm import ERMClassifier
 from holdfast.estimators.extrapolation import ExtrapolationClassifier
 from holdfast.estimators.group_dro import GroupDROClassifier, OracleClassifier
-from holdfast.estimators.irm import IRMClassifier
+from holdfast.estimators.penalties import IRMClassifier, RGMClassifier, VRExClassifier
 from holdfast.estimators.pi import PIClassifier
-from holdfast.estimators.rgm import RGMClassifier
-from holdfast.estimators.vrex import VRExClassifier
 
 METHODS: Mapping[str, type[StableClassifier]] = MappingProxyType(
     {

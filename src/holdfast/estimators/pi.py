@@ -2,30 +2,281 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.estimators.base import StableClassifier, check_choice, warn_single_environment
-from holdfast.estimators.predict_then_interpolate import PredictThenInterpolate
-from holdfast.exceptions import EnvironmentsError, ParameterError
-from holdfast.fitting import last_step
-from holdfast.seeding import RandomState, Seeding
-from holdfast.solvers import SOLVERS
-from holdfast.stages.interpolate import choose_solver
-from holdfast.stages.partition import (
+from holdfast.environments import Group, Partition, listed, take_rows
+from holdfast.estimators.base import StableClassifier, StableEstimator, check_choice, warn_single_environment
+from holdfast.estimators.erm import fit_erm
+from holdfast.exceptions import EnvironmentsError, ParameterError, PrevalenceWarning
+from holdfast.interpolation import SOLVERS, Solution
+from holdfast.interpolation.invariant import solve_invariant
+from holdfast.interpolation.worst_case import choose_solver, minimize_worst_case_risk
+from holdfast.judging.judges import (
+    EnvironmentClassifier,
+    cross_predict,
+    cross_probabilities,
+    fit_environment_classifiers,
+)
+from holdfast.learners import last_step
+from holdfast.partition import (
     accuracy_matrix,
+    halves_as_groups,
+    halves_at_chance,
+    large_halves,
     partition_by_correctness,
     partition_by_probability,
     warn_of_constant_judges,
 )
-from holdfast.stages.predict import cross_predict, cross_probabilities
+from holdfast.rows import TrainingRows
+from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:
     from holdfast.audit import Audit
+
+UNLIKE_PREVALENCE = 0.25  # range of a class's share over environments from which on a warning is due
+
+
+def class_shares(training: TrainingRows, n_classes: int) -> NDArray[np.float64]:
+    """Return the class shares of each environment, (n_environments, n_classes)."""
+    weights = np.ones(training.n_rows) if training.sample_weight is None else training.sample_weight
+    counts = [np.bincount(training.y[e.rows], weights[e.rows], minlength=n_classes) for e in training.environments]
+    return np.stack([count / max(count.sum(), 1e-12) for count in counts])
+
+
+def warn_of_prevalence(training: TrainingRows, classes: NDArray[Any], *, stacklevel: int = 5) -> None:
+    """Say where label frequencies differ much between environments."""
+    shares = class_shares(training, len(classes))
+    unlike = [
+        f"{classes[code]} ({shares[:, code].min():.0%} to {shares[:, code].max():.0%})"
+        for code in range(len(classes))
+        if np.ptp(shares[:, code]) > UNLIKE_PREVALENCE
+    ]
+    if unlike:
+        warnings.warn(
+            f"label frequencies differ between environments: {listed(unlike)}. Frequencies are taken out of the "
+            "comparison and risks are balanced over classes; at a new environment probabilities assume the frequencies "
+            "of all rows. If its own are known, multiply the odds accordingly.",
+            PrevalenceWarning,
+            stacklevel=stacklevel,
+        )
+
+
+log = logging.getLogger(__name__)
+
+
+def refine_halves(
+    partitions: tuple[Partition, ...],
+    training: TrainingRows,
+    fit_judge: Callable[[Sequence[Group], str, int], Solution],
+    *,
+    rounds: int,
+    min_group_size: int,
+) -> tuple[list[Group], int]:
+    """Cut the halves again until `rounds` are done, nothing changes or the halves get too small.
+
+    Parameters
+    ----------
+    partitions : tuple of Partition
+        Of the first round, hard halves.
+    training : TrainingRows
+    fit_judge : callable
+        `(groups, environment, round) -> Solution`, the least worst-case risk over the halves of one environment.
+    rounds : int
+        Largest number of rounds, the first one included.
+    min_group_size : int
+        A cut that leaves less than this on either side is not made.
+
+    Returns
+    -------
+    list of Group, int
+        The last round's halves and the number of rounds that changed anything.
+    """
+    halves = {(p.judge, p.judged): [half for half in p.groups() if len(half)] for p in partitions}
+    for number in range(2, rounds + 1):
+        refined = _cut_again(halves, training, fit_judge, number, min_group_size)
+        n_before, n_after = (sum(map(len, pairs.values())) for pairs in (halves, refined))
+        log.info("round %d: %d halves cut into %d", number, n_before, n_after)
+        if n_after == n_before:
+            return list(itertools.chain(*halves.values())), number - 1
+        halves = refined
+    return list(itertools.chain(*halves.values())), rounds
+
+
+def _cut_again(
+    halves: dict[tuple[str, str], list[Group]],
+    training: TrainingRows,
+    fit_judge: Callable[[Sequence[Group], str, int], Solution],
+    number: int,
+    min_group_size: int,
+) -> dict[tuple[str, str], list[Group]]:
+    """Return the halves of every pair, each cut by the judge's new classifier where both sides are large enough."""
+    judges = {}
+    for environment in dict.fromkeys(judge for judge, _ in halves):
+        own = [half for (_, judged), parts in halves.items() if judged == environment for half in parts]
+        large = [half for half in own if len(half) >= min_group_size] or own
+        groups = [half.weighted(training.sample_weight) for half in large]
+        judges[environment] = fit_judge(groups, environment, number).estimator
+    return {
+        (judge, judged): [part for half in parts for part in _cut(half, judges[judge], training, min_group_size)]
+        for (judge, judged), parts in halves.items()
+    }
+
+
+def _cut(half: Group, classifier: Any, training: TrainingRows, min_group_size: int) -> list[Group]:
+    """Cut one half by correctness, or keep it whole."""
+    right = np.asarray(classifier.predict(take_rows(training.X, half.rows))) == training.y[half.rows]
+    if min(right.sum(), (~right).sum()) < min_group_size:
+        return [half]
+    return [Group(f"{half.name}, correct", half.rows[right]), Group(f"{half.name}, mistaken", half.rows[~right])]
+
+
+class PredictThenInterpolate(StableEstimator):
+    """Stages 1 and 3 and their settings."""
+
+    _judges = True
+    solver: str
+    rounds: int = 1
+    objective: str
+    selection: str | None
+    judge_selection: str | None
+    reweight_rounds: int
+    n_folds: int
+    n_jobs: int | None
+    random_state: RandomState
+    partitions_: tuple[Partition, ...]
+
+    def _fit_environments(
+        self, estimator: Any, training: TrainingRows, seeding: Seeding
+    ) -> tuple[EnvironmentClassifier, ...]:
+        """Fit one copy of the estimator on each environment, and keep them."""
+        classifiers = fit_environment_classifiers(
+            estimator,
+            training.X,
+            training.y,
+            training.environments,
+            classes=getattr(self, "classes_", None),
+            seeding=seeding,
+            sample_weight=training.sample_weight,
+            n_folds=self.n_folds,
+            folds=training.folds,
+            selection=self.judge_selection,
+            n_jobs=self.n_jobs,
+        )
+        self.environment_classifiers_ = {c.environment.label: c.estimator for c in classifiers}
+        return classifiers
+
+    def _interpolate(
+        self, estimator: Any, training: TrainingRows, seeding: Seeding, *, n_classes: int | None, validation: Any
+    ) -> None:
+        """Minimize the worst-case risk over the halves, and keep what was found."""
+        options: dict[str, Any] = {
+            "min_group_size": self.min_group_size,
+            "sample_weight": training.sample_weight,
+            "group_labels": training.group_labels,
+        }
+        partitions = self.partitions_
+        if self.objective == "chance":
+            partitions = halves_at_chance(partitions, n_classes or 2, sample_weight=training.sample_weight)
+            options["sample_weight"] = None  # it is in the halves' weights
+        groups = halves_as_groups(partitions, **options)
+        self.rounds_ = 1
+        if self.rounds > 1:
+            halves, self.rounds_ = self._refine(estimator, training, seeding, n_classes)
+            groups = large_halves(halves, **options)
+        self.groups_ = groups or _environment_groups(training)
+        solution = self._minimize(estimator, training, self.groups_, seeding, n_classes, validation)
+        self._keep(solution)
+        self._score_validation(validation)
+
+    def _interpolate_invariantly(
+        self, estimator: Any, training: TrainingRows, seeding: Seeding, *, n_classes: int | None, validation: Any
+    ) -> None:
+        """Fit where the risk is the same in every environment, and keep what was found."""
+        warn_of_prevalence(training, getattr(self, "classes_", np.empty(0)))
+        solution = solve_invariant(
+            estimator,
+            training.X,
+            training.y,
+            training.environments,
+            n_classes=n_classes or 0,
+            seeding=seeding,
+            sample_weight=training.sample_weight,
+            folds=training.folds,
+            n_jobs=self.n_jobs,
+        )
+        self.groups_, self.rounds_ = _environment_groups(training), 1
+        self._keep(solution)
+        self._score_validation(validation)
+
+    def _refine(
+        self, estimator: Any, training: TrainingRows, seeding: Seeding, n_classes: int | None
+    ) -> tuple[list[Group], int]:
+        """Cut the halves again, by judges that are best in the worst half of their own environment."""
+
+        def fit_judge(groups: Sequence[Group], environment: str, number: int) -> Solution:
+            streams = seeding.child("round", number, environment)
+            return self._minimize(estimator, training, groups, streams, n_classes, None)
+
+        return refine_halves(
+            self.partitions_, training, fit_judge, rounds=self.rounds, min_group_size=self.min_group_size
+        )
+
+    def _minimize(
+        self,
+        estimator: Any,
+        training: TrainingRows,
+        groups: Sequence[Group],
+        seeding: Seeding,
+        n_classes: int | None,
+        validation: Any,
+    ) -> Solution:
+        """Minimize the worst-case risk over groups with this estimator's settings."""
+        return minimize_worst_case_risk(
+            estimator,
+            training.X,
+            training.y,
+            groups,
+            n_classes=n_classes,
+            seeding=seeding,
+            solver=self.solver_,
+            objective="pooled" if self.objective == "chance" else self.objective,
+            reweight_rounds=self.reweight_rounds,
+            folds=max(self.n_folds, 2) if training.folds is None else training.folds,
+            environments=training.environments,
+            validation=validation,
+            selection=self.selection,
+            n_jobs=self.n_jobs,
+        )
+
+    def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
+        """Fit plain ERM: with one environment there is nothing to compare."""
+        estimator = self._base_estimator(training.X)
+        self.estimator_ = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
+        self.environment_classifiers_ = {training.environments[0].label: self.estimator_}
+        self.partitions_, self.groups_ = (), ()
+        self.group_risks_ = self.group_weights_ = np.empty(0)
+        self.worst_case_risk_ = self.gap_ = float("nan")
+        self.solver_, self.rounds_ = "erm", 1
+        self.history_ = getattr(last_step(self.estimator_), "history_", [])
+        self._score_validation(validation)
+        return self
+
+
+def _environment_groups(training: TrainingRows) -> tuple[Group, ...]:
+    """Return the environments themselves as groups, for when no half is left."""
+    return tuple(
+        Group(environment.name, environment.rows).weighted(training.sample_weight)
+        for environment in training.environments
+    )
 
 
 class PIClassifier(PredictThenInterpolate, StableClassifier):

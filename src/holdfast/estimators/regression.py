@@ -7,12 +7,12 @@ from typing import Any, Literal
 import numpy as np
 
 from holdfast.estimators.base import StableRegressor, check_choice, warn_single_environment
-from holdfast.estimators.predict_then_interpolate import PredictThenInterpolate
+from holdfast.estimators.pi import PredictThenInterpolate
 from holdfast.exceptions import ParameterError
+from holdfast.interpolation.worst_case import choose_solver
+from holdfast.judging.judges import cross_predict
+from holdfast.partition import error_matrix, partition_by_error, partition_by_likelihood
 from holdfast.seeding import RandomState, Seeding
-from holdfast.stages.interpolate import choose_solver
-from holdfast.stages.partition_errors import error_matrix, partition_by_error, partition_by_likelihood
-from holdfast.stages.predict import cross_predict
 
 
 class PIRegressor(PredictThenInterpolate, StableRegressor):

@@ -6,13 +6,12 @@
 
 from __future__ import annotations
 
-from holdfast.reports.assets import write_assets
 from holdfast.reports.comparison import compare_on_rows, comparison_dots, seeds_interval
+from holdfast.reports.figures import write_assets
 from holdfast.reports.html import render_report, write_report
-from holdfast.reports.runs import runs_story
-from holdfast.reports.story import Curves, Dot, Dots, HeatMap, Highlight, Line, Section, Sentences, Shares, Story
+from holdfast.reports.model import tell_story
 from holdfast.reports.tables import Interval, Spread, Table, to_csv, to_latex, to_markdown
-from holdfast.reports.telling import tell_story
+from holdfast.reports.values import Curves, Dot, Dots, HeatMap, Highlight, Line, Section, Sentences, Shares, Story
 
 __all__ = [
     "Curves",
@@ -31,7 +30,6 @@ __all__ = [
     "compare_on_rows",
     "comparison_dots",
     "render_report",
-    "runs_story",
     "seeds_interval",
     "tell_story",
     "to_csv",

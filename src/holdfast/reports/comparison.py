@@ -12,8 +12,8 @@ from holdfast.datasets.values import Split
 from holdfast.environments import Group, split_environments
 from holdfast.exceptions import InputError
 from holdfast.metrics import Score, label_attribute_groups, score_groups
-from holdfast.reports.story import Dot, Dots, Section
 from holdfast.reports.tables import Cell, Interval, Table
+from holdfast.reports.values import Dot, Dots, Section
 
 MOST_PLACES = 40  # environments that get dots of their own
 MOST_VALUES = 50  # an attribute with more values makes no groups
@@ -69,7 +69,7 @@ def compare_on_rows(
 
 
 def comparison_dots(found: Any) -> Dots:
-    """Return what `holdfast.experiments.comparison.compare_methods` found, as dots without intervals.
+    """Return what `holdfast.tables.comparison.compare_methods` found, as dots without intervals.
 
     Parameters
     ----------

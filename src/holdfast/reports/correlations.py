@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from holdfast.datasets.values import Split
 from holdfast.environments import Group, Partition, split_environments
 from holdfast.exceptions import InputError
-from holdfast.reports.story import HeatMap
+from holdfast.reports.values import HeatMap
 
 Floats = NDArray[np.float64]
 

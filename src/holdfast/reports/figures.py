@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import unicodedata
 import warnings
 from io import BytesIO
 from pathlib import Path
@@ -17,10 +19,12 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator
 
 from holdfast.exceptions import ParameterError
-from holdfast.reports.story import Curves, Dots, Figure, HeatMap, Shares
 from holdfast.reports.svg import shorten
-from holdfast.reports.tables import MISSING
-from holdfast.storage import write_bytes
+from holdfast.reports.tables import MISSING, Table, to_csv, to_latex, to_markdown
+from holdfast.reports.values import Curves, Dots, Figure, HeatMap, Sentences, Shares, Story, crop_figure, figure_table
+from holdfast.saving.files import write_bytes
+from holdfast.saving.locks import storage_errors
+from holdfast.theory import HalfCurves
 
 # Red against blue as in the paper's pictures; both ends are told apart by color-blind readers.
 CORRELATION = LinearSegmentedColormap.from_list("correlation", ["#b2182b", "#f7f7f7", "#2166ac"])
@@ -191,3 +195,109 @@ def _plain(*texts: Any) -> None:
 
 def _title(axes: Axes, figure: Figure) -> None:
     _plain(axes.set_title(shorten(figure.title, 80), fontsize=10, loc="left"))
+
+
+FORMS = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv}
+
+
+def write_assets(story: Story, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write every table of a story as .md, .tex and .csv, and every figure as .svg, .png and .csv.
+
+    Parameters
+    ----------
+    story : Story
+    folder : path
+        Made where it is missing. Files are numbered in the order of the story: 03-label-balance.svg.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The files, in the order of the story.
+    """
+    folder = Path(folder)
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    blocks = [block for block in story.blocks() if not isinstance(block, Sentences)]
+    written = []
+    for number, block in enumerate(blocks, start=1):
+        stem = folder / f"{number:02d}-{file_name(block.title)}"
+        if isinstance(block, Table):
+            written += [_write(stem.with_suffix(suffix), form(block)) for suffix, form in FORMS.items()]
+        else:
+            written += [save_figure(crop_figure(block), stem.with_suffix(suffix)) for suffix in (".svg", ".png")]
+            written.append(_write(stem.with_suffix(".csv"), to_csv(figure_table(block))))
+    return written
+
+
+def file_name(title: str) -> str:
+    """Return a title as a harmless part of a file name.
+
+    Examples
+    --------
+    >>> file_name("Accuracy: ../é <b>"), file_name("…")
+    ('accuracy-e-b', 'untitled')
+    """
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode("ascii").lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "untitled"
+
+
+def _write(path: Path, text: str) -> Path:
+    write_bytes(path, (text.rstrip("\n") + "\n").encode("utf-8"))
+    return path
+
+
+# Okabe and Ito's colors: told apart by color-blind readers, and in gray by their line styles.
+CORRECT, MISTAKEN, ENVIRONMENT = "#0072B2", "#D55E00", "#555555"
+CURVE_STYLES = {"soft": "-", "hard": "--"}
+
+
+def draw_half_curves(curves: HalfCurves) -> Canvas:
+    """Return a figure of two panels: the correlation in each half, and the oracle's interpolation weight.
+
+    Parameters
+    ----------
+    curves : HalfCurves
+        From `holdfast.theory.half_curves`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Free of any window: save it with `figure.savefig("halves.svg")`.
+    """
+    figure = Canvas(figsize=(9.0, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot(curves.eta, curves.judged, color=ENVIRONMENT, linestyle=":", label="whole environment")
+    for kind, style in CURVE_STYLES.items():
+        left.plot(curves.eta, curves.correct[kind], style, color=CORRECT, label=f"correct half, {kind}")
+        left.plot(curves.eta, curves.mistaken[kind], style, color=MISTAKEN, label=f"mistaken half, {kind}")
+        right.plot(curves.eta, curves.oracle[kind], style, color=CORRECT, label=f"{kind} halves")
+    _finish(left, curves, "correlation of x2 and y", (-1.08, 1.08))
+    left.axhline(0.0, color="#999999", linewidth=0.8)
+    _finish(right, curves, "weight of the correct half at the oracle", (-0.04, 1.04))
+    figure.suptitle(
+        f"An environment judged by one with η = {curves.judge_eta:g}; label noise {curves.noise:g}", fontsize="medium"
+    )
+    return figure
+
+
+def describe_half_curves(curves: HalfCurves) -> str:
+    """Return the picture in words, for those who cannot see it: the numbers at the chosen η."""
+    at = int(abs(curves.eta - curves.judged_eta).argmin())
+    parts = [
+        f"{kind} halves: {curves.correct[kind][at]:+.2f} where the judge is right, {curves.mistaken[kind][at]:+.2f} "
+        f"where it is wrong, oracle at weight {curves.oracle[kind][at]:.2f}"
+        for kind in CURVE_STYLES
+    ]
+    return (
+        f"Judge η = {curves.judge_eta:g}, judged η = {curves.judged_eta:g}, noise {curves.noise:g}: x2 and y correlate "
+        f"at {curves.judged[at]:+.2f} in the whole environment. " + "; ".join(parts) + "."
+    )
+
+
+def _finish(axes: Axes, curves: HalfCurves, ylabel: str, limits: tuple[float, float]) -> None:
+    """Label one panel, put the legend under it and mark the chosen η."""
+    axes.axvline(curves.judged_eta, color=ENVIRONMENT, linewidth=0.8, alpha=0.6)
+    place = (curves.judged_eta, limits[0] + 0.1 * (limits[1] - limits[0]))
+    axes.annotate(f"η2 = {curves.judged_eta:g}", place, fontsize="small", xytext=(4, 0), textcoords="offset points")
+    axes.set(xlabel="η of the judged environment, P(x2 ≠ y)", ylabel=ylabel, ylim=limits)
+    axes.legend(fontsize="small", frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)

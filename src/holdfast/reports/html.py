@@ -16,12 +16,11 @@ from markupsafe import Markup, escape
 
 from holdfast import __version__
 from holdfast.exceptions import InputError
-from holdfast.reports.drawing import draw
-from holdfast.reports.figure_tables import crop_figure, figure_table
-from holdfast.reports.story import Story
-from holdfast.reports.svg import shorten
+from holdfast.reports.svg import draw, shorten
 from holdfast.reports.tables import Cell, Table, clean_text, format_cell, sort_value
-from holdfast.storage import storage_errors, write_bytes
+from holdfast.reports.values import Story, crop_figure, figure_table
+from holdfast.saving.files import write_bytes
+from holdfast.saving.locks import storage_errors
 
 MAX_BYTES = 2_000_000  # small enough to mail
 MOST_COLUMNS = 40  # of a table on the page

@@ -7,9 +7,10 @@ and `extrapolate` is the classifier that stage 1 alone already gives.
 
 from __future__ import annotations
 
-from holdfast.theory.curves import HalfCurves, half_curves
 from holdfast.theory.halves import (
+    HalfCurves,
     extrapolate,
+    half_curves,
     inverse_weights,
     log_odds_ratio,
     mistaken_log_odds,

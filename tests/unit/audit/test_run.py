@@ -10,7 +10,11 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
-from holdfast.audit import audit_data, audit_partitions, average_pictures, encode_table, fit_judges, naming
+from holdfast.audit import naming
+from holdfast.audit.columns import encode_table
+from holdfast.audit.judges import fit_judges
+from holdfast.audit.pictures import average_pictures
+from holdfast.audit.run import audit_data, audit_partitions
 from holdfast.environments import Partition, split_environments
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.seeding import Seeding

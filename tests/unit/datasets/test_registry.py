@@ -4,10 +4,11 @@ import sys
 import numpy as np
 import pytest
 
-from holdfast.datasets import DATASETS, Split, load_dataset
+from holdfast.datasets import DATASETS, load_dataset
 from holdfast.datasets.folders import noting_files
-from holdfast.datasets.made import make_files
+from holdfast.datasets.values import Split
 from holdfast.exceptions import DatasetError, ParameterError
+from holdfast.lab.data.synthetic import make_files
 
 
 def test_unknown_name_is_guessed():

@@ -6,7 +6,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from holdfast import PIClassifier
-from holdfast.audit import audit_data
+from holdfast.audit.run import audit_data
 from holdfast.exceptions import EnvironmentsError
 
 

@@ -3,9 +3,22 @@ import csv
 import pytest
 
 from holdfast.exceptions import StorageError
-from holdfast.reports import Line, Section, Sentences, Shares, Story, Table, write_assets
-from holdfast.reports.figure_tables import MOST_POINTS, crop_figure, figure_table
-from holdfast.reports.story import Curves, Dot, Dots, HeatMap
+from holdfast.reports.figures import write_assets
+from holdfast.reports.tables import Table
+from holdfast.reports.values import (
+    MOST_POINTS,
+    Curves,
+    Dot,
+    Dots,
+    HeatMap,
+    Line,
+    Section,
+    Sentences,
+    Shares,
+    Story,
+    crop_figure,
+    figure_table,
+)
 
 
 def test_every_block_becomes_files(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.datasets.values import Split
 from holdfast.exceptions import InputError
-from holdfast.experiments.comparison import Comparison, MethodScore
 from holdfast.reports.comparison import compare_on_rows, comparison_dots, comparison_section, seeds_interval
+from holdfast.tables.comparison import Comparison, MethodScore
 
 TEST = Split(
     np.zeros((8, 1)), np.array([0, 1] * 4), np.repeat(["known", "fresh"], 4), {"color": np.array(list("rrggrrgg"))}

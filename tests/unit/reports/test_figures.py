@@ -7,7 +7,7 @@ from PIL import Image
 
 from holdfast.exceptions import ParameterError
 from holdfast.reports.figures import draw_figure, save_figure
-from holdfast.reports.story import Curves, Dot, Dots, HeatMap, Line, Shares
+from holdfast.reports.values import Curves, Dot, Dots, HeatMap, Line, Shares
 
 
 def test_every_figure_is_written_as_svg_and_png(figures_named, hostile, tmp_path):

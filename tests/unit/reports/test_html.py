@@ -4,8 +4,9 @@ from html.parser import HTMLParser
 import pytest
 
 from holdfast.exceptions import InputError, StorageError
-from holdfast.reports import Curves, Dot, Dots, HeatMap, Line, Section, Sentences, Shares, Story, Table
 from holdfast.reports.html import MAX_BYTES, inline_markup, render_report, write_report
+from holdfast.reports.tables import Table
+from holdfast.reports.values import Curves, Dot, Dots, HeatMap, Line, Section, Sentences, Shares, Story
 
 VOID = {"meta", "input", "br", "img", "link"}
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast.reports.theory_figure import describe_half_curves, draw_half_curves
-from holdfast.theory import half_curves
+from holdfast.reports.figures import describe_half_curves, draw_half_curves
+from holdfast.theory.halves import half_curves
 
 
 def test_figure_shows_the_curves() -> None:

@@ -1,0 +1,72 @@
+"""Dealing rows to environments, validation and test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.datasets.options import check_probability
+from holdfast.environments import Rows
+from holdfast.exceptions import DatasetError, ParameterError
+
+
+@dataclass(frozen=True, eq=False)
+class Deal:
+    """Disjoint row numbers, stratified by class."""
+
+    environments: tuple[Rows, ...]  # one for each training environment
+    validation: Rows
+    test: Rows
+
+
+def deal_rows(
+    labels: NDArray[Any],
+    n_environments: int,
+    *,
+    validation_share: float,
+    test_share: float,
+    generator: np.random.Generator,
+) -> Deal:
+    """Shuffle each class and deal it: test, validation, and the rest in turn to the environments.
+
+    Parameters
+    ----------
+    labels : array of shape (n_rows,)
+        Class of each row.
+    n_environments : int
+        Training environments.
+    validation_share, test_share : float
+        Shares of each class, rounded down.
+    generator : numpy Generator
+        Shuffles.
+    """
+    check_probability("validation_share", validation_share)
+    check_probability("test_share", test_share)
+    if not len(labels):
+        raise DatasetError(
+            "There are no rows to deal to training, validation and test. Check that the files hold rows, and that the "
+            "options leave some."
+        )
+    environments: list[list[Rows]] = [[] for _ in range(n_environments)]
+    validation, test = [], []
+    n_dealt = 0  # whose turn it is carries over, so that no environment gets every class's odd row
+    for label in np.unique(labels):
+        rows = generator.permutation(np.flatnonzero(labels == label))
+        n_test, n_validation = int(len(rows) * test_share), int(len(rows) * validation_share)
+        rest = rows[n_test + n_validation :]
+        if n_test + n_validation > len(rows) or len(rest) < n_environments:
+            raise ParameterError(
+                f"validation_share={validation_share} and test_share={test_share} leave {len(rest)} of {len(rows)} "
+                f"rows of class {label} for {n_environments} environments. Lower the shares, or ask for fewer "
+                "environments."
+            )
+        test.append(rows[:n_test])
+        validation.append(rows[n_test : n_test + n_validation])
+        for i in range(n_environments):
+            environments[(i + n_dealt) % n_environments].append(rest[i::n_environments])
+        n_dealt += len(rest)
+    in_file_order = [np.sort(np.concatenate(rows)) for rows in (*environments, validation, test)]
+    return Deal(tuple(in_file_order[:-2]), in_file_order[-2], in_file_order[-1])

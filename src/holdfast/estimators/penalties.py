@@ -1,0 +1,210 @@
+"""Methods that are an objective over environments: a network trained with a penalty on what differs between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from sklearn.pipeline import Pipeline
+
+from holdfast.environments import Group
+from holdfast.estimators.base import StableClassifier, scaled, warn_single_environment
+from holdfast.estimators.erm import fit_erm
+from holdfast.exceptions import ParameterError
+from holdfast.learners import last_step, seeded_clone
+from holdfast.seeding import RandomState, Seeding
+
+if TYPE_CHECKING:
+    from holdfast.neural.objectives import Objective
+
+
+class EnvironmentObjectiveClassifier(StableClassifier):
+    """Base of the methods that train a network on the environments' batches; a method names its objective.
+
+    A new method is a subclass with `_objective`, and a line in the registry of methods.
+    """
+
+    __metadata_request__fit = {"environments": True}  # scikit-learn reads this
+
+    selection: str | None
+    random_state: RandomState
+
+    def _objective(self) -> Objective:
+        """Return what the training loop minimizes."""
+        raise NotImplementedError
+
+    def _default_estimator(self, X: Any) -> Pipeline:
+        """Return columns scaled to unit variance, then a small network."""
+        from holdfast.neural.estimator import NeuralClassifier
+
+        return scaled(X, ("network", NeuralClassifier("mlp")))
+
+    def fit(
+        self, X: Any, y: Any, *, environments: Any = None, sample_weight: Any = None, validation: Any = None
+    ) -> Self:
+        """Train on batches of every environment.
+
+        Parameters
+        ----------
+        X, y : rows and labels
+        environments : labels of shape (n_rows,)
+            None, or one label only: plain ERM, with a warning.
+        sample_weight : array of shape (n_rows,), optional
+        validation : (X, y) or (X, y, group_labels), optional
+            Rows to select the epoch by.
+        """
+        from holdfast.interpolation.gradient import solve_gradient
+
+        training = self._read_training(X, y, environments, sample_weight=sample_weight)
+        estimator = self._base_estimator(training.X)
+        if not hasattr(last_step(estimator), "fit_groups"):
+            raise ParameterError(
+                f"The 'estimator' parameter of {type(self).__name__} must be a NeuralClassifier, since its penalty is "
+                f"differentiated. Got {type(last_step(estimator)).__name__} instead; "
+                "NeuralClassifier('linear') is the linear one."
+            )
+        validation = self._read_validation(validation)
+        seeding = Seeding(self.random_state)
+        if warn_single_environment(len(training.environments), type(self).__name__):
+            self.estimator_ = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
+            self.history_ = last_step(self.estimator_).history_
+            self._score_validation(validation)
+            return self
+        self.groups_ = tuple(
+            Group(environment.name, environment.rows).weighted(training.sample_weight)
+            for environment in training.environments
+        )
+        solution = solve_gradient(
+            seeded_clone(estimator, seeding, "environments"),
+            training.X,
+            training.y,
+            self.groups_,
+            objective=self._objective(),
+            environments=training.environments,
+            validation=validation,
+            selection=self.selection,
+            seeding=seeding,
+            stage="training",
+        )
+        self._keep(solution)
+        self._score_validation(validation)
+        return self
+
+
+class IRMClassifier(EnvironmentObjectiveClassifier):
+    """Mean risk of the environments plus the squared gradient on a dummy scale of the logits (Arjovsky et al., 2019).
+
+    Parameters
+    ----------
+    estimator : NeuralClassifier, a Pipeline that ends in one, or None
+        None: columns scaled to unit variance, then a small network.
+    penalty_weight : float
+        Weight of the penalty after the warm-up; above 1 the whole loss is divided by it.
+    warm_up : int
+        Steps with a penalty weight of 1 before that.
+    variant : "squared" or "unbiased"
+        The squared gradient of one batch, or the product of the gradients of its two halves, whose mean is the squared
+        gradient of the whole environment.
+    selection : str or None
+        The rule that selects the epoch.
+    random_state : int or None
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        penalty_weight: float = 1.0,
+        warm_up: int = 100,
+        variant: Literal["squared", "unbiased"] = "squared",
+        selection: str | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.estimator = estimator
+        self.penalty_weight = penalty_weight
+        self.warm_up = warm_up
+        self.variant = variant
+        self.selection = selection
+        self.random_state = random_state
+
+    def _objective(self) -> Objective:
+        from holdfast.neural.objectives import IRM
+
+        return IRM(weight=self.penalty_weight, warm_up=self.warm_up, variant=self.variant)
+
+
+class VRExClassifier(EnvironmentObjectiveClassifier):
+    """Mean risk of the environments plus the variance of their risks (Krueger et al., 2021).
+
+    Parameters
+    ----------
+    estimator : NeuralClassifier, a Pipeline that ends in one, or None
+        None: columns scaled to unit variance, then a small network.
+    penalty_weight : float
+        Weight of the variance after the warm-up; above 1 the whole loss is divided by it.
+    warm_up : int
+        Steps with a penalty weight of 1 before that.
+    selection : str or None
+        The rule that selects the epoch.
+    random_state : int or None
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        penalty_weight: float = 100.0,
+        warm_up: int = 100,
+        selection: str | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.estimator = estimator
+        self.penalty_weight = penalty_weight
+        self.warm_up = warm_up
+        self.selection = selection
+        self.random_state = random_state
+
+    def _objective(self) -> Objective:
+        from holdfast.neural.objectives import VREx
+
+        return VREx(weight=self.penalty_weight, warm_up=self.warm_up)
+
+
+class RGMClassifier(EnvironmentObjectiveClassifier):
+    """Mean risk of the environments plus the regret of one that is held out at random (Jin et al., 2020).
+
+    Parameters
+    ----------
+    estimator : NeuralClassifier, a Pipeline that ends in one, or None
+        None: columns scaled to unit variance, then a small network.
+    penalty_weight : float
+        Weight of the regret after the warm-up; above 1 the whole loss is divided by it.
+    warm_up : int
+        Steps with a penalty weight of 1 before that.
+    hidden : int
+        Width of the hidden layer of the auxiliary heads.
+    selection : str or None
+        The rule that selects the epoch.
+    random_state : int or None
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        penalty_weight: float = 0.1,
+        warm_up: int = 100,
+        hidden: int = 64,
+        selection: str | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.estimator = estimator
+        self.penalty_weight = penalty_weight
+        self.warm_up = warm_up
+        self.hidden = hidden
+        self.selection = selection
+        self.random_state = random_state
+
+    def _objective(self) -> Objective:
+        from holdfast.neural.objectives import RGM
+
+        return RGM(weight=self.penalty_weight, warm_up=self.warm_up, hidden=self.hidden)

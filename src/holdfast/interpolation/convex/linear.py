@@ -1,0 +1,234 @@
+"""Least worst-case risk of a linear model over groups, for log loss and squared error, on plain arrays."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+
+from holdfast.environments import Group
+from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SmallGroupWarning, SolverWarning
+from holdfast.interpolation.convex.losses import BinaryLogLoss, LinearLoss, SoftmaxLogLoss, SquaredLoss
+from holdfast.interpolation.convex.minimax import minimize_worst_case
+from holdfast.interpolation.convex.problem import Design, LinearProblem, group_matrix
+from holdfast.rows import MappedRows
+
+Array = NDArray[np.float64]
+WarmStart = tuple[ArrayLike, ArrayLike]  # coef, intercept
+
+# A large problem is started from the solution of a smaller one, on so many rows, unless few of them fit in memory.
+SAMPLED_ROWS = 50_000
+MIN_SAMPLED_ROWS = 2_000
+MAX_SAMPLED_NUMBERS = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSolution:
+    """Coefficients of the least worst-case risk, and how far from it they can be."""
+
+    coef: Array  # (1, n_features) for two classes and regression, else (n_classes, n_features)
+    intercept: Array  # (1,) or (n_classes,)
+    group_risks: Array  # (n_groups,) 0 for a group without weight
+    gap: float  # objective − optimum is at most this
+    group_weights: Array  # (n_groups,) the mixture of groups that proves it
+    history: list[dict[str, Any]]
+
+
+def minimize_worst_case_log_loss(
+    X: Any,
+    y_codes: ArrayLike,
+    groups: Sequence[Group],
+    *,
+    n_classes: int,
+    C: float = 1.0,
+    fit_intercept: bool = True,
+    tolerance: float = 1e-4,
+    max_iterations: int = 100,
+    warm_start: WarmStart | None = None,
+    transform: Callable[[Any], Any] | None = None,
+) -> LinearSolution:
+    """Minimize max_g (mean log loss of group g) + ‖w‖² / (2·C·n_rows); one group of all rows is logistic regression.
+
+    Parameters are those of `solve_convex`; `transform` is applied to every block of rows as it is read.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [0.0], [1.0], [1.0]])
+    >>> groups = [Group("left", np.array([0, 1])), Group("right", np.array([2, 3]))]
+    >>> found = minimize_worst_case_log_loss(X, [0, 1, 0, 1], groups, n_classes=2)
+    >>> found.group_risks.round(4), found.gap < 1e-4
+    (array([0.6931, 0.6931]), True)
+    """
+    if not C > 0:
+        raise ParameterError(f"The 'C' parameter must be a positive number. Got {C!r} instead.")
+    y = np.asarray(y_codes)
+    if y.ndim != 1 or y.dtype.kind not in "iub" or (len(y) and not 0 <= y.min() <= y.max() < n_classes):
+        raise LabelsError(
+            f"y_codes must hold one integer code from 0 to {n_classes - 1} for each row. Got {y!r}. "
+            "Encode labels first, for example with numpy.unique(y, return_inverse=True)."
+        )
+    loss: LinearLoss = BinaryLogLoss() if n_classes == 2 else SoftmaxLogLoss(n_classes)
+    design = _design(X, y, fit_intercept=fit_intercept, transform=transform, width=loss.n_outputs)
+    return _solve(design, loss, y, groups, 1.0 / (C * design.n_rows), tolerance, max_iterations, warm_start)
+
+
+def minimize_worst_case_squared_loss(
+    X: Any,
+    y: ArrayLike,
+    groups: Sequence[Group],
+    *,
+    alpha: float = 1.0,
+    fit_intercept: bool = True,
+    tolerance: float = 1e-4,
+    max_iterations: int = 100,
+    warm_start: WarmStart | None = None,
+    transform: Callable[[Any], Any] | None = None,
+) -> LinearSolution:
+    """Minimize max_g (mean squared error of group g) + alpha·‖w‖² / n_rows; one group of all rows is ridge regression.
+
+    Parameters are those of `minimize_worst_case_log_loss`; `tolerance` is a share of the targets' variance, because
+    squared errors have a unit. Risks and gap come back in that unit.
+    """
+    targets = np.asarray(y, dtype=np.float64)
+    if targets.ndim != 1 or not np.isfinite(targets).all():
+        raise LabelsError(
+            f"Targets must be one finite number for each row. Got shape {targets.shape}"
+            f"{'' if np.isfinite(targets).all() else ' with NaN or infinite values'}; drop or fill those rows."
+        )
+    if not alpha >= 0:
+        raise ParameterError(f"The 'alpha' parameter must be zero or positive. Got {alpha!r} instead.")
+    design = _design(X, targets, fit_intercept=fit_intercept, transform=transform, width=1)
+    center = float(targets.mean()) if fit_intercept else 0.0
+    unit = float(np.sqrt(np.mean((targets - center) ** 2))) or 1.0
+    if warm_start is not None:
+        warm_start = np.asarray(warm_start[0]) / unit, (np.asarray(warm_start[1]) - center) / unit
+    scaled = (targets - center) / unit
+    found = _solve(
+        design, SquaredLoss(), scaled, groups, 2.0 * alpha / design.n_rows, tolerance, max_iterations, warm_start
+    )
+    return LinearSolution(
+        coef=found.coef * unit,
+        intercept=found.intercept * unit + center,
+        group_risks=found.group_risks * unit**2,
+        gap=found.gap * unit**2,
+        group_weights=found.group_weights,
+        history=[_rescaled(entry, unit**2) for entry in found.history],
+    )
+
+
+def _design(
+    X: Any, y: NDArray[Any], *, fit_intercept: bool, transform: Callable[[Any], Any] | None, width: int
+) -> Design:
+    """Return X as a design whose rows match y; arrays and memory maps are not copied, nor read yet."""
+    is_plain = isinstance(X, MappedRows) or (
+        isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf" and X.size > 0
+    )
+    if transform is None and not is_plain:
+        try:
+            X = check_array(X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False)
+        except ValueError as problem:
+            raise FeaturesError(f"X must be numbers in rows and columns. {problem}") from problem
+    if X.shape[0] != len(y):
+        raise FeaturesError(f"X has {X.shape[0]} rows for {len(y)} labels. Pass one label for each row.")
+    return Design(X, fit_intercept=fit_intercept, transform=transform, width=width)
+
+
+def _solve(
+    design: Design,
+    loss: LinearLoss,
+    y: NDArray[Any],
+    groups: Sequence[Group],
+    penalty: float,
+    tolerance: float,
+    max_iterations: int,
+    warm_start: WarmStart | None,
+) -> LinearSolution:
+    """Minimize, from a warm start or from the solution of a sample of the rows, and warn when the gap stays open."""
+    kept = _weighty_groups(groups, design.n_rows)
+    chosen = [groups[g] for g in kept]
+    problem = LinearProblem(design, loss, y, group_matrix(chosen, design.n_rows), penalty)
+    limits: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations}
+    start, mixture = (
+        _sampled_start(problem, chosen, limits) if warm_start is None else (_given_start(problem, warm_start), None)
+    )
+    found = minimize_worst_case(problem, start=start, mixture=mixture, **limits)
+    if found.gap > tolerance:
+        warnings.warn(
+            f"The convex solver stopped after {len(found.history)} iterations with a certified gap of {found.gap:.2g}, "
+            f"above the tolerance of {tolerance:.2g}. Raise max_iterations or the tolerance, or penalize more.",
+            SolverWarning,
+            stacklevel=4,
+        )
+    coef, intercept = design.to_original(found.point.coefficients)
+    group_risks, group_weights = np.zeros(len(groups)), np.zeros(len(groups))
+    group_risks[kept], group_weights[kept] = found.point.risks, found.mixture
+    history = [_for_all_groups(entry, kept, len(groups)) for entry in found.history]
+    return LinearSolution(coef, intercept, group_risks, found.gap, group_weights, history)
+
+
+def _rescaled(entry: dict[str, Any], factor: float) -> dict[str, Any]:
+    """Return an entry of the history in the units of the targets."""
+    scaled = {name: value * factor for name, value in entry.items() if name in ("worst_case_risk", "gap")}
+    risks = {"group_risks": [risk * factor for risk in entry["group_risks"]]} if "group_risks" in entry else {}
+    return {**entry, **scaled, **risks}
+
+
+def _for_all_groups(entry: dict[str, Any], kept: list[int], n_groups: int) -> dict[str, Any]:
+    """Return an entry of the history whose risks are those of all groups, 0 for one without weight."""
+    if "group_risks" not in entry or len(kept) == n_groups:
+        return entry
+    risks = dict(zip(kept, entry["group_risks"], strict=True))
+    return {**entry, "group_risks": [risks.get(group, 0.0) for group in range(n_groups)]}
+
+
+def _weighty_groups(groups: Sequence[Group], n_rows: int) -> list[int]:
+    """Return the numbers of the groups that have a risk; refuse rows and weights that cannot be."""
+    kept: list[int] = []
+    dropped: list[int] = []
+    for g, group in enumerate(groups):
+        if len(group) and not 0 <= group.rows.min() <= group.rows.max() < n_rows:
+            raise ParameterError(f"Group {group.name!r} holds row numbers outside 0 to {n_rows - 1}, the rows of X.")
+        if group.weights is not None and not (np.isfinite(group.weights) & (group.weights >= 0)).all():
+            raise ParameterError(f"Group {group.name!r} has weights that are negative, NaN or infinite.")
+        has_weight = len(group) > 0 if group.weights is None else bool(group.weights.sum() > 0)
+        (kept if has_weight else dropped).append(g)
+    if not kept:
+        raise ParameterError(f"None of the {len(groups)} groups has a row with positive weight. Pass at least one.")
+    if dropped:
+        names = ", ".join(repr(groups[g].name) for g in dropped[:5])
+        warnings.warn(
+            f"{len(dropped)} of {len(groups)} groups have no row with positive weight and no risk: {names}. "
+            "They are left out of the worst case.",
+            SmallGroupWarning,
+            stacklevel=5,
+        )
+    return kept
+
+
+def _sampled_start(
+    problem: LinearProblem, groups: Sequence[Group], limits: dict[str, Any]
+) -> tuple[Array | None, Array | None]:
+    """Return coefficients and mixture of the solution on a sample of the rows, or nothing where a sample is no help."""
+    n_sampled = min(SAMPLED_ROWS, int(MAX_SAMPLED_NUMBERS / problem.design.row_size))
+    sample = problem.sample(groups, n_sampled) if n_sampled >= MIN_SAMPLED_ROWS else None
+    if sample is None:
+        return None, None
+    found = minimize_worst_case(sample, **limits)
+    return found.point.coefficients, found.mixture
+
+
+def _given_start(problem: LinearProblem, warm_start: WarmStart) -> Array:
+    """Return a warm start in the design's coordinates."""
+    n_features, n_outputs = problem.design.n_features, problem.loss.n_outputs
+    coef, intercept = (np.asarray(part, dtype=np.float64) for part in warm_start)
+    if coef.size != n_outputs * n_features or intercept.size not in (1, n_outputs):
+        raise ParameterError(
+            f"warm_start must be (coef, intercept) of shapes {(n_outputs, n_features)} and {(n_outputs,)}. "
+            f"Got {coef.shape} and {intercept.shape} instead."
+        )
+    return problem.design.from_original(coef.reshape(n_outputs, n_features), np.broadcast_to(intercept, (n_outputs,)))

@@ -1,0 +1,168 @@
+"""The min–max over groups for networks: stochastic gradients of the worst group, or of exponentiated weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone, is_regressor
+from sklearn.pipeline import Pipeline
+
+from holdfast.environments import Environment, Group, take_rows
+from holdfast.exceptions import ParameterError
+from holdfast.interpolation import Solution
+from holdfast.learners import last_step
+from holdfast.neural.evaluation import union_of
+from holdfast.neural.objectives import Objective
+from holdfast.neural.risks import make_loss
+from holdfast.neural.selection import LEAVE_ONE_OUT
+from holdfast.rows import MappedRows, TransformedRows, fit_on_disk, is_mapped
+from holdfast.seeding import Seeding
+
+
+def solve_gradient(
+    estimator: Any,
+    X: Any,
+    y_codes: NDArray[Any],
+    groups: Sequence[Group],
+    *,
+    objective: str | Objective = "max",
+    environments: Sequence[Environment] | None = None,
+    validation: Any = None,
+    selection: str | None = None,
+    seeding: Seeding,
+    holdout: float = 0.0,
+    stage: str = "stage 3",
+) -> Solution:
+    """Minimize the largest group risk of a network.
+
+    Parameters
+    ----------
+    estimator : NeuralClassifier, NeuralRegressor, or a Pipeline that ends in one
+        Unfitted; it is fitted itself. A pipeline's transformers are fitted on all rows.
+    X, y_codes : rows and class codes (or targets) of shape (n_rows,)
+    groups : sequence of Group
+        They may overlap.
+    objective : {"max", "online"} or Objective
+    environments : sequence of Environment, optional
+        All training environments, for the selection rules "other_environments" and "leave_one_environment_out".
+    validation : (X, y_codes) or (X, y_codes, group_labels), optional
+        Rows that select the epoch.
+    selection : str, optional
+        Selection rule; None: the estimator's.
+    seeding : Seeding
+        Used for the held-out rows, and for the estimator where its `random_state` is not set.
+    holdout : float, default=0.0
+        Share of the rows that is kept out of the training, by which the group risks are then judged. At 0, as in the
+        paper, they are judged on the training rows, which a network that memorizes flatters.
+    stage : str
+        What monitors call the training.
+
+    Returns
+    -------
+    Solution
+        Without a certificate: `gap` is NaN.
+    """
+    if not 0 <= holdout < 1:
+        raise ParameterError(f"The 'holdout' must be in [0, 1). Got {holdout!r} instead.")
+    network = last_step(estimator)
+    rows, transform = _transformed(estimator, X, y_codes)
+    if validation is not None:
+        validation = (transform(validation[0]), *validation[1:])
+    if getattr(network, "random_state", 0) is None:
+        network.set_params(random_state=seeding.integer("random_state", stage) % 2**31)
+    kept_out = seeding.generator("holdout").random(len(y_codes)) < holdout
+    training = [_part(group, ~kept_out) for group in groups]
+    if (selection or network.selection) == LEAVE_ONE_OUT:
+        selection = "last"
+        network.set_params(
+            max_epochs=_epochs_left_out(network, rows, y_codes, training, objective, environments or (), stage)
+        )
+    network.fit_groups(
+        rows,
+        y_codes,
+        training,
+        objective=objective,
+        environments=environments,
+        validation=validation,
+        selection=selection,
+        stage=stage,
+    )
+    judged = [_part(group, kept_out) for group in groups] if holdout else training
+    return Solution(
+        estimator=estimator,
+        group_risks=_group_risks(network, rows, y_codes, judged),
+        gap=float("nan"),
+        group_weights=network.group_weights_,
+        solver="gradient",
+        history=network.history_,
+    )
+
+
+def _epochs_left_out(
+    network: Any,
+    X: Any,
+    y: NDArray[Any],
+    groups: Sequence[Group],
+    objective: str | Objective,
+    environments: Sequence[Environment],
+    stage: str,
+) -> int:
+    """Return for how many epochs to train: the median of trainings that each leave one environment out to select by."""
+    if len(environments) < 2:
+        raise ParameterError(
+            f"selection={LEAVE_ONE_OUT!r} trains without each environment in turn and so needs at least 2. "
+            f"Got {len(environments)}."
+        )
+    epochs = []
+    for environment in environments:
+        kept = np.ones(len(y), dtype=bool)
+        kept[environment.rows] = False
+        inside = [_part(group, kept) for group in groups if kept[group.rows].any()]
+        left_out = MappedRows(X, environment.rows) if is_mapped(X) else take_rows(X, environment.rows)
+        trained = clone(network).fit_groups(
+            X,
+            y,
+            inside,
+            objective=objective,
+            validation=(left_out, y[environment.rows]),
+            selection="validation_accuracy",
+            stage=f"{stage} without {environment.name}",
+        )
+        epochs.append(trained.selected_.scores.epoch)
+    return int(np.median(epochs))
+
+
+def _transformed(estimator: Any, X: Any, y: NDArray[Any]) -> tuple[Any, Any]:
+    """Fit a pipeline's transformers; return the transformed rows, and how to transform others."""
+    if not isinstance(estimator, Pipeline) or len(estimator.steps) == 1:
+        return X, lambda other: other
+    transformers = estimator[:-1]
+    if is_mapped(X):
+        fit_on_disk(transformers, X, y)
+        return TransformedRows(X, transformers.transform), transformers.transform
+    return transformers.fit_transform(X, y), transformers.transform
+
+
+def _part(group: Group, mask: NDArray[np.bool_]) -> Group:
+    """Return the group's rows inside the mask; all of them where that would leave none."""
+    inside = mask[group.rows]
+    if inside.all() or not inside.any():
+        return group
+    return Group(group.name, group.rows[inside], None if group.weights is None else group.weights[inside])
+
+
+def _group_risks(network: Any, X: Any, y: NDArray[Any], groups: Sequence[Group]) -> NDArray[np.float64]:
+    """Return each group's risk under the training loss, from one pass over the rows of all groups."""
+    rows = union_of(groups)
+    outputs = network.outputs(X, rows)
+    if is_regressor(network):
+        targets = torch.from_numpy(np.asarray(y, dtype=np.float32)[rows])
+    else:
+        targets = torch.from_numpy(np.searchsorted(network.classes_, y[rows]))
+    losses = np.zeros(len(y))
+    losses[rows] = make_loss(network.loss)(outputs, targets).double().numpy()
+    return np.array([np.average(losses[group.rows], weights=group.weights) for group in groups])

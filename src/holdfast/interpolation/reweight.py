@@ -1,0 +1,333 @@
+"""Min–max over groups for any estimator that weights its rows: Hedge over the groups, an estimator fitted each round.
+
+Round t fits the estimator with row weights sum_g q_g·p_g(row), judges every group by the rows that a model was *not*
+fitted on (a forest or a boosted ensemble has no risk on its own rows, so nothing would ever be reweighted), and moves q
+towards the groups with the larger risk, q_g proportional to exp(rate · sum_t R_g(f_t)). The average of the rounds then
+approaches the min–max value like sqrt(log(n_groups) / n_rounds) (Freund and Schapire, 1999). The log loss is convex in
+the probability, so that the ensemble that averages probabilities is at least as good as the average of the rounds.
+
+No classifier does better in the worst group than the best one does in the mixture q_t, which is <q_t, R(f_t)> as far as
+the estimator answers q_t best. So the rounds end as soon as the gap
+
+    max_g R_g(ensemble) − max_t <q_t, R(f_t)>
+
+is closed. The rate sqrt(8·log(n_groups) / sum_t range_t²), range_t that of the groups' risks in round t, needs no
+number of rounds, and is the larger the less the groups differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_regressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.utils.parallel import Parallel, delayed
+
+from holdfast.environments import Group, Rows, take_rows
+from holdfast.exceptions import DivergedError, ParameterError
+from holdfast.interpolation import Solution
+from holdfast.learners import code_probabilities, fit_rows, has_probabilities, require_sample_weight, seeded_clone
+from holdfast.seeding import Seeding
+
+MOST_ROWS = 200_000  # with more, scikit-learn draws a sample by weight and places the bins without
+
+
+def binned_for(estimator: Any, X: Any) -> Any:
+    """Return rows to fit a histogram booster on, X itself for every other estimator.
+
+    Bins are those of the unweighted rows, whatever the weights of a fit, so that rounds differ by their weights alone.
+    Values stay in the units of X, so that what is fitted on them predicts rows of X.
+    """
+    is_histogram = isinstance(estimator, HistGradientBoostingClassifier | HistGradientBoostingRegressor)
+    is_array = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind == "f"
+    return bin_columns(X, estimator.max_bins) if is_histogram and is_array and len(X) <= MOST_ROWS else X
+
+
+def bin_columns(X: NDArray[np.floating], n_bins: int) -> NDArray[np.floating]:
+    """Return a copy of X whose columns have at most `n_bins` different values, the means of equally large bins.
+
+    Columns with few enough values, and missing values, stay as they are.
+
+    Examples
+    --------
+    >>> bin_columns(np.array([[1.0, 0.0], [2.0, 1.0], [3.0, 0.0], [4.0, np.nan]]), 2)
+    array([[1.5, 0. ],
+           [1.5, 1. ],
+           [3.5, 0. ],
+           [3.5, nan]])
+    """
+    binned = X.copy()
+    for column in binned.T:
+        known = ~np.isnan(column)
+        values = column[known].astype(np.float64)
+        if len(np.unique(values)) > n_bins:
+            edges = np.percentile(values, np.linspace(0.0, 100.0, n_bins + 1)[1:-1], method="averaged_inverted_cdf")
+            bins = np.searchsorted(edges, values)
+            sums = np.bincount(bins, weights=values, minlength=n_bins)
+            column[known] = (sums / np.maximum(np.bincount(bins, minlength=n_bins), 1))[bins]
+    return binned
+
+
+# The largest loss of one row is log(1000) = 6.9: Hedge needs bounded losses, and so does a mean over a small group.
+PROBABILITY_FLOOR = 1e-3
+
+
+class WeightedEnsemble(ClassifierMixin, BaseEstimator):
+    """Fitted classifiers over codes 0..n_classes-1 that answer with their weighted mean probability.
+
+    Parameters
+    ----------
+    estimators : list of fitted classifiers
+        A classifier without probabilities takes part with a vote.
+    weights : array of shape (n_estimators,)
+        Not negative; scaled to sum one.
+    n_classes : int
+        Number of codes.
+    """
+
+    def __init__(self, estimators: list[Any], weights: NDArray[np.float64], n_classes: int) -> None:
+        self.estimators = estimators
+        self.weights = weights
+        self.n_classes = n_classes
+
+    @property
+    def classes_(self) -> NDArray[np.intp]:
+        """The codes."""
+        return np.arange(self.n_classes)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_clone__(self) -> WeightedEnsemble:
+        return self  # its parts are fitted; a clone of them would not be
+
+    def fit(self, X: Any, y: Any) -> WeightedEnsemble:
+        """Return self: the parts are fitted already."""
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the weighted mean of the probabilities, (n_rows, n_classes)."""
+        weights = np.asarray(self.weights) / np.sum(self.weights)
+        parts = zip(self.estimators, weights, strict=True)
+        total: NDArray[np.float64] = sum(weight * code_probabilities(part, X, self.n_classes) for part, weight in parts)
+        return total
+
+    def predict(self, X: Any) -> NDArray[np.intp]:
+        """Return the most probable codes."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1))
+
+
+class WeightedMean(RegressorMixin, BaseEstimator):
+    """Fitted regressors that answer with their weighted mean."""
+
+    def __init__(self, estimators: list[Any], weights: NDArray[np.float64]) -> None:
+        self.estimators = estimators
+        self.weights = weights
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_clone__(self) -> WeightedMean:
+        return self  # its parts are fitted; a clone of them would not be
+
+    def fit(self, X: Any, y: Any) -> WeightedMean:
+        """Return self: the parts are fitted already."""
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the weighted mean of the predictions."""
+        weights = np.asarray(self.weights) / np.sum(self.weights)
+        parts = zip(self.estimators, weights, strict=True)
+        total: NDArray[np.float64] = sum(
+            weight * np.asarray(part.predict(X), dtype=np.float64) for part, weight in parts
+        )
+        return total
+
+
+def solve_reweight(
+    estimator: Any,
+    X: Any,
+    y_codes: NDArray[Any],
+    groups: Sequence[Group],
+    *,
+    n_classes: int | None,
+    rounds: int = 20,
+    folds: int | Rows = 3,
+    tolerance: float = 1e-3,
+    seeding: Seeding | None = None,
+    n_jobs: int | None = None,
+) -> Solution:
+    """Find the mixture of groups that is hardest for the estimator, and the ensemble that answers it.
+
+    Parameters
+    ----------
+    estimator : estimator whose fit takes sample_weight, or a Pipeline that ends in one
+        A clone is fitted `rounds` × number of folds times. Unset random states come from `seeding`.
+    X : array, sparse matrix, frame or list of texts
+        One row for each of `y_codes`.
+    y_codes : array of shape (n_rows,)
+        Codes 0..n_classes-1; numbers for a regressor.
+    groups : sequence of Group
+        Groups may overlap and carry weights. Rows in no group are not used.
+    n_classes : int or None
+        Number of codes; None for a regressor.
+    rounds : int
+        Largest number of rounds.
+    folds : int or array of shape (n_rows,)
+        Number of folds, stratified by group and label, or the fold of each row (rows of one patient in one fold).
+    tolerance : float
+        Stop once the gap is below this.
+    seeding : Seeding, optional
+        Streams for the folds and the estimators.
+    n_jobs : int, optional
+        Folds fitted at the same time.
+
+    Returns
+    -------
+    Solution
+        `group_risks` are the ensemble's, out of fold; `gap` how far their largest is from the min–max value, as
+        far as the estimator answers best; `group_weights` the mean of q_t.
+    """
+    require_sample_weight(estimator, asked_by="solver='reweight'")
+    seeding = Seeding(0) if seeding is None else seeding
+    if rounds < 1:
+        raise ParameterError(f"The number of reweighting rounds must be at least 1. Got {rounds!r} instead.")
+    masses = group_masses(groups, len(y_codes))  # (n_rows, n_groups), columns sum to one
+    used = np.flatnonzero(masses.sum(axis=1) > 0)
+    fold_of_row = assign_folds(folds, y_codes, masses, seeding)
+    n_outputs = None if is_regressor(estimator) else n_classes
+
+    fitted_on = binned_for(estimator, X)
+    n_groups = masses.shape[1]
+    q = np.full(n_groups, 1.0 / n_groups)
+    cumulative, spread = np.zeros(n_groups), 0.0  # sum_t R_g(f_t); sum_t range_t²
+    bound = 0.0  # max_t <q_t, R(f_t)>; no risk is below 0
+    answers = np.zeros(len(y_codes) if n_outputs is None else (len(y_codes), n_outputs))  # sum of the rounds'
+    parts: list[Any] = []
+    mixtures: list[NDArray[np.float64]] = []
+    history: list[dict[str, Any]] = []
+    with Parallel(n_jobs=n_jobs) as parallel:
+        for t in range(1, rounds + 1):
+            row_weights = np.asarray(masses @ q)
+            fitted = parallel(
+                delayed(_fit_fold)(
+                    seeded_clone(estimator, seeding, t, fold),
+                    fitted_on,
+                    X,
+                    y_codes,
+                    used,
+                    row_weights,
+                    fold_of_row == fold,
+                    n_outputs,
+                )
+                for fold in np.unique(fold_of_row[used])
+            )
+            parts += [model for model, _, _ in fitted]
+            outcome = np.zeros_like(answers)
+            for _, rows, answer in fitted:
+                outcome[rows] = answer
+            answers += outcome
+            votes = n_outputs is not None and not all(has_probabilities(model) for model in parts)
+            risks = _group_risks(masses, outcome, y_codes, used, votes=votes)
+            if not np.isfinite(risks).all():
+                raise DivergedError(
+                    f"round {t}: the risk of a group is not finite ({risks.tolist()}); {type(estimator).__name__} "
+                    "gave NaN or infinite answers. Scale the features or regularize the estimator more strongly."
+                )
+            bound = max(bound, float(q @ risks))
+            mixtures.append(q)
+            ensemble_risks = _group_risks(masses, answers / t, y_codes, used, votes=votes)
+            gap = max(float(ensemble_risks.max()) - bound, 0.0)
+            history.append({"round": t, "group_weights": q.tolist(), "group_risks": risks.tolist(), "gap": gap})
+            if gap < tolerance:
+                break
+            cumulative += risks
+            spread += max(float(np.ptp(risks)), 1e-12) ** 2
+            q = _hedge(cumulative, np.sqrt(8.0 * np.log(n_groups) / spread))
+    weights = np.full(len(parts), 1.0 / len(parts))
+    ensemble = WeightedMean(parts, weights) if n_outputs is None else WeightedEnsemble(parts, weights, n_outputs)
+    return Solution(ensemble, ensemble_risks, gap, np.mean(mixtures, axis=0), "reweight", history)
+
+
+def group_masses(groups: Sequence[Group], n_rows: int) -> csc_array:
+    """Return p_g(row) as a sparse (n_rows, n_groups) matrix whose columns sum to one."""
+    empty = [group.name for group in groups if len(group) == 0 or group.effective_size() == 0]
+    if not groups or empty:
+        what = f"{', '.join(empty)} without rows" if empty else "no groups"
+        raise ParameterError(f"A min–max problem needs groups that hold rows. Got {what}. Drop empty halves first.")
+    sizes = [len(group) for group in groups]
+    columns = np.repeat(np.arange(len(groups)), sizes)
+    rows = np.concatenate([group.rows for group in groups])
+    values = np.concatenate([group.probabilities() for group in groups])
+    return csc_array((values, (rows, columns)), shape=(n_rows, len(groups)))
+
+
+def assign_folds(folds: int | Rows, y_codes: NDArray[Any], masses: csc_array, seeding: Seeding) -> Rows:
+    """Return each row's fold: as given, or balanced within every set of groups and every label."""
+    n_rows = len(y_codes)
+    if not isinstance(folds, int | np.integer):
+        given = np.asarray(folds)
+        if given.shape != (n_rows,) or len(np.unique(given)) < 2:
+            raise ParameterError(
+                f"folds must be a number of folds or one fold number for each of the {n_rows} rows, with at least two "
+                f"different ones. Got an array of shape {given.shape} with {len(np.unique(given))} different values."
+            )
+        return np.unique(given, return_inverse=True)[1].astype(np.intp)
+    if folds < 2:
+        raise ParameterError(f"folds must be at least 2, since risks are judged out of fold. Got {folds!r} instead.")
+    # Rows with the same groups and label are neighbors after the sort and are dealt out in turn;
+    # a random number for each set of groups tells the sets apart.
+    generator = seeding.generator("folds")
+    member = masses.copy()
+    member.data = np.ones_like(member.data)
+    signature = np.round(np.asarray(member @ generator.random(masses.shape[1])), 9)
+    labels = y_codes if np.issubdtype(np.asarray(y_codes).dtype, np.integer) else np.argsort(np.argsort(y_codes))
+    shuffle = generator.permutation(n_rows)
+    order = shuffle[np.lexsort((labels[shuffle], signature[shuffle]))]
+    result = np.empty(n_rows, dtype=np.intp)
+    result[order] = np.arange(n_rows) % folds
+    return result
+
+
+def _fit_fold(
+    estimator: Any,
+    fitted_on: Any,
+    X: Any,
+    y: NDArray[Any],
+    used: Rows,
+    row_weights: NDArray[np.float64],
+    held_out: NDArray[np.bool_],
+    n_classes: int | None,
+) -> tuple[Any, Rows, NDArray[np.float64]]:
+    """Fit on the used rows outside of a fold; return the model, the fold's used rows and the answers there."""
+    inside, outside = used[~held_out[used]], used[held_out[used]]
+    # Mean one: the estimator's own penalty keeps its strength.
+    model = fit_rows(estimator, fitted_on, y, inside, row_weights[inside] / row_weights[inside].mean())
+    features = take_rows(X, outside)
+    if n_classes is None:
+        return model, outside, np.asarray(model.predict(features), dtype=np.float64)
+    return model, outside, code_probabilities(model, features, n_classes)
+
+
+def _group_risks(
+    masses: csc_array, answers: NDArray[np.float64], y: NDArray[Any], used: Rows, *, votes: bool
+) -> NDArray[np.float64]:
+    """Return R_g: mean squared error, mean log loss, or the mean share of wrong votes."""
+    losses = np.zeros(len(y))
+    if answers.ndim == 1:
+        losses[used] = (answers[used] - y[used]) ** 2
+    else:
+        truth = answers[used, y[used]]
+        losses[used] = 1.0 - truth if votes else -np.log(np.maximum(truth, PROBABILITY_FLOOR))
+    return np.asarray(masses.T @ losses)
+
+
+def _hedge(cumulative: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
+    """Return q_g proportional to exp(rate · cumulative risk)."""
+    scores = rate * (cumulative - cumulative.max())
+    q = np.exp(scores)
+    return np.asarray(q / q.sum())

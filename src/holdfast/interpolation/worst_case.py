@@ -1,0 +1,186 @@
+"""Stage 3, interpolate: the classifier with the least risk in the worst interpolation of the groups.
+
+The risk of a mixture of groups is linear in the mixing weights, so the worst mixture is a single group:
+max over the simplex of sum_g q_g R_g(f) = max_g R_g(f). What is solved is min_f max_g R_g(f), by one of three solvers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.environments import Environment, Group, take_rows
+from holdfast.exceptions import ParameterError
+from holdfast.interpolation import SOLVERS, Solution
+from holdfast.learners import fit_rows, last_step, sample_weight_name, seeded_clone
+from holdfast.rows import is_mapped
+from holdfast.seeding import Seeding
+
+log = logging.getLogger(__name__)
+
+
+def choose_solver(estimator: Any, solver: str = "auto") -> str:
+    """Return the solver for an estimator: exact for linear models, gradients for networks, else reweighting."""
+    from holdfast.interpolation.convex.solver import supports_convex
+
+    fits = {
+        "convex": supports_convex(estimator),
+        "gradient": hasattr(last_step(estimator), "fit_groups"),
+        "reweight": sample_weight_name(estimator) is not None,
+    }
+    name = type(last_step(estimator)).__name__
+    if solver == "auto":
+        chosen = next((candidate for candidate, suits in fits.items() if suits), None)
+        if chosen is None:
+            raise ParameterError(
+                f"no solver fits {name}: it is neither a linear model that the convex solver knows nor a "
+                "NeuralClassifier, and its fit takes no sample_weight. Use for example LogisticRegression or "
+                "HistGradientBoostingClassifier."
+            )
+        return chosen
+    if solver not in SOLVERS:
+        raise ParameterError(
+            f"The 'solver' parameter must be one of 'auto', {', '.join(map(repr, SOLVERS))}. Got {solver!r} instead."
+        )
+    if not fits[solver]:
+        suited = [candidate for candidate, suits in fits.items() if suits]
+        raise ParameterError(
+            f"solver={solver!r} does not work for {name}. Use solver='auto'"
+            + (f" or {suited[0]!r}." if suited else " and an estimator whose fit takes sample_weight.")
+        )
+    return solver
+
+
+def minimize_worst_case_risk(
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    groups: Sequence[Group],
+    *,
+    n_classes: int | None,
+    seeding: Seeding,
+    solver: str = "auto",
+    objective: str = "max",
+    reweight_rounds: int = 20,
+    folds: int | NDArray[np.intp] = 3,
+    environments: Sequence[Environment] | None = None,
+    validation: Any = None,
+    selection: str | None = None,
+    n_jobs: int | None = None,
+) -> Solution:
+    """Minimize the largest group risk over the estimator's parameters.
+
+    Parameters
+    ----------
+    estimator : scikit-learn estimator or NeuralClassifier
+        Unfitted; it is cloned.
+    X, y : rows and class codes (or targets) of shape (n_rows,)
+    groups : sequence of Group
+        They may overlap; their weights include any sample weights.
+    n_classes : int or None
+        None for regression.
+    seeding : Seeding
+    solver : "auto", "convex", "gradient" or "reweight"
+    objective, environments, validation, selection
+        Of the gradient solver: "max" or "online"; what the selection rule needs; the rule that selects the epoch.
+    reweight_rounds, folds, n_jobs
+        Of the reweighting solver: largest number of rounds, number of folds or the fold of each row, parallel fits.
+    """
+    chosen = choose_solver(estimator, solver)
+    estimator = seeded_clone(estimator, seeding, "stage 3")
+    if chosen == "convex":
+        from holdfast.interpolation.convex.solver import solve_convex
+
+        solution = solve_convex(estimator, *_weighing(X, y, groups), n_classes=n_classes)
+    elif chosen == "gradient":
+        from holdfast.interpolation.gradient import solve_gradient
+
+        solution = solve_gradient(
+            estimator,
+            X,
+            y,
+            groups,
+            objective=objective,
+            environments=environments,
+            validation=validation,
+            selection=selection,
+            seeding=seeding,
+        )
+    else:
+        from holdfast.interpolation.reweight import solve_reweight
+
+        solution = solve_reweight(
+            estimator,
+            X,
+            y,
+            groups,
+            n_classes=n_classes,
+            rounds=reweight_rounds,
+            folds=folds,
+            seeding=seeding,
+            n_jobs=n_jobs,
+        )
+    worst = groups[int(np.argmax(solution.group_risks))].name
+    log.info("stage 3: %s, worst-case risk %.4f in %s, gap %.2g", chosen, solution.worst_case_risk, worst, solution.gap)
+    return solution
+
+
+def minimize_mixture_risk(
+    estimator: Any,
+    X: Any,
+    y: NDArray[Any],
+    groups: Sequence[Group],
+    mixture: NDArray[np.float64],
+    *,
+    seeding: Seeding,
+    environments: Sequence[Environment] | None = None,
+    validation: Any = None,
+    selection: str | None = None,
+) -> Any:
+    """Return the estimator with the least risk in one mixture of the groups, sum_g q_g R_g.
+
+    `mixture` are the weights q_g on the simplex; networks take equal ones.
+    """
+    estimator = seeded_clone(estimator, seeding, "mixture")
+    if hasattr(last_step(estimator), "fit_groups"):
+        from holdfast.interpolation.gradient import solve_gradient
+
+        return solve_gradient(
+            estimator,
+            X,
+            y,
+            groups,
+            objective="balanced",
+            environments=environments,
+            validation=validation,
+            selection=selection,
+            seeding=seeding,
+            stage="training",
+        ).estimator
+    weights = np.zeros(len(y))
+    for group, share in zip(groups, mixture, strict=True):
+        np.add.at(weights, group.rows, share * group.probabilities())
+    used = np.flatnonzero(weights > 0)
+    # Mean one: the strength of the estimator's own penalty stays what it is without weights.
+    return fit_rows(estimator, X, y, used, weights[used] * len(used))
+
+
+def _weighing(X: Any, y: NDArray[Any], groups: Sequence[Group]) -> tuple[Any, NDArray[Any], Sequence[Group]]:
+    """Leave out rows that weigh nothing in any group: neither scalers nor the penalty shall see them."""
+    heavy = [_without_zeros(group) for group in groups]
+    used = np.unique(np.concatenate([group.rows for group in heavy])) if heavy else np.arange(len(y))
+    if len(used) == len(y) or is_mapped(X):
+        return X, y, groups
+    renumbered = [Group(group.name, np.searchsorted(used, group.rows), group.weights) for group in heavy]
+    return take_rows(X, used), y[used], renumbered
+
+
+def _without_zeros(group: Group) -> Group:
+    if group.weights is None:
+        return group
+    heavy = group.weights > 0
+    return Group(group.name, group.rows[heavy], group.weights[heavy])

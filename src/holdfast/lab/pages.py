@@ -1,0 +1,293 @@
+"""The story of many runs: records of a sweep or of a reproduction, compared over their seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.exceptions import InputError
+from holdfast.lab.tuning import best_point
+from holdfast.reports.chapters import versions
+from holdfast.reports.comparison import compare_on_rows, comparison_table, seeds_interval
+from holdfast.reports.model import tell_story
+from holdfast.reports.tables import Cell, Table
+from holdfast.reports.values import Block, Curves, Dot, Dots, HeatMap, Highlight, Line, Section, Sentences, Story
+from holdfast.saving.json_files import canonical_json
+
+if TYPE_CHECKING:
+    from holdfast.audit import Audit, Reliance
+
+MOST_DATASETS = 12
+Record = Mapping[str, Any]
+
+
+def runs_story(records: Sequence[Record], *, title: str = "", tables: Sequence[Table] = ()) -> Story:
+    """Tell what runs found: correlations in the halves, training curves, methods over seeds, and every run.
+
+    Of several settings of a method the one with the best mean validation is told; test scores are never compared.
+
+    Parameters
+    ----------
+    records : sequence of mapping
+        What `holdfast.lab.store.RunStore.records` returns.
+    title : str
+        Of the page.
+    tables : sequence of Table
+        More tables, for example the paper's numbers beside ours.
+
+    Returns
+    -------
+    Story
+    """
+    if not records:
+        raise InputError("there are no records of finished runs. Run a sweep or a reproduction first.")
+    by_data: dict[str, list[Record]] = {}
+    for record in records:
+        by_data.setdefault(data_name(record), []).append(record)
+    shown = dict(list(by_data.items())[:MOST_DATASETS])
+    chosen = {name: best_points(found) for name, found in shown.items()}
+    comparisons = [dots for name, points in chosen.items() for dots in _comparisons(name, points)]
+    sections = [
+        Section("Results", "", tuple(tables)),
+        Section(
+            "Halves",
+            "Correlation of attributes and label, in environments and in the halves that judges cut of them.",
+            tuple(picture for name, found in shown.items() for picture in _halves(name, found)),
+        ),
+        Section(
+            "Training",
+            "The chosen settings of each method, smallest seed; a line ends where its selection stopped.",
+            tuple(curves for name, points in chosen.items() for curves in _curves(name, points)),
+        ),
+        Section(
+            "Comparison",
+            "Means over seeds with Student's 95 % interval. Settings were chosen by validation, never by test rows.",
+            tuple(block for dots in comparisons for block in (dots, comparison_table(dots))),
+        ),
+        _runs_section(records),
+    ]
+    highlights = (Highlight(f"{len(records):,}", "runs"), Highlight(str(len(by_data)), "data sets"))
+    subtitle = "Every run that is finished, compared over its seeds."
+    told = tuple(section for section in sections if section.blocks)
+    return Story(title or "Runs", subtitle, told, (*highlights, *_best_highlights(comparisons)))
+
+
+def data_name(record: Record) -> str:
+    """Return the data set of a run with its options.
+
+    Examples
+    --------
+    >>> data_name({"config": {"dataset": "beer", "dataset_options": {"aspect": "look"}}})
+    'beer (aspect=look)'
+    """
+    config = record["config"]
+    options = ", ".join(f"{key}={value}" for key, value in config.get("dataset_options", {}).items())
+    return f"{config['dataset']} ({options})" if options else str(config["dataset"])
+
+
+def best_points(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
+    """Return the runs of the best settings for each (validation setting, method), in the order of their seeds."""
+    points: dict[tuple[str, str], dict[bytes, list[Record]]] = {}
+    for record in records:
+        config = {key: value for key, value in record["config"].items() if key != "seed"}
+        for setting in record.get("settings", {}):
+            place = points.setdefault((setting, str(config["method"])), {})
+            place.setdefault(canonical_json(config), []).append(record)
+
+    best = {(setting, method): best_point(list(found.values()), setting) for (setting, method), found in points.items()}
+    return {key: sorted(runs, key=lambda record: record["config"].get("seed", 0)) for key, runs in best.items()}
+
+
+def _comparisons(name: str, points: Mapping[tuple[str, str], Sequence[Record]]) -> list[Dots]:
+    """Return one figure for each validation setting: test accuracy, environments and attributes by method."""
+    found = []
+    for setting in dict.fromkeys(setting for setting, _ in points):
+        places: dict[str, list[Dot]] = {}
+        for (_, method), runs in ((key, runs) for key, runs in points.items() if key[0] == setting):
+            tests = [record["settings"][setting]["test"] for record in runs]
+            for place, values in _test_scores(tests).items():
+                interval = seeds_interval(values)
+                places.setdefault(place, []).append(Dot(place, method, interval.value, interval.low, interval.high))
+        n_seeds = max(len(runs) for key, runs in points.items() if key[0] == setting)
+        like = "the training environments" if setting == "train" else "the test"
+        title = f"{name}, validation like {like}"
+        note = f"Up to {n_seeds} seed{'s' * (n_seeds > 1)} for each method; a single seed has no interval."
+        found.append(Dots(title, "accuracy", tuple(dot for dots in places.values() for dot in dots), note))
+    return found
+
+
+def _test_scores(tests: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Return each place's scores over the seeds."""
+    places = {"all test rows": [float(test["accuracy"]) for test in tests]}
+    environments = tests[0].get("environments", {})
+    if len(environments) > 1:
+        places |= {
+            f"environment {name}": [float(test["environments"][name]) for test in tests] for name in environments
+        }
+    for name in tests[0].get("attributes", {}):
+        for key in ("worst", "average"):
+            places[f"attribute {name}: {key}"] = [float(test["attributes"][name][key]) for test in tests]
+    return places
+
+
+def _halves(name: str, records: Sequence[Record]) -> list[HeatMap]:
+    """Return the correlations of the first run that has halves."""
+    record = next((record for record in records if record.get("halves")), None)
+    if record is None:
+        return []
+    rows: list[tuple[str, Mapping[str, float]]] = []
+    starts = []
+    for environment in record.get("data", {}).get("environments", []):
+        starts.append(len(rows))
+        rows.append((f"{environment['environment']} ({environment['n_rows']:,})", environment["correlations"]))
+        rows += [
+            (f"{half['judged']} by {half['judge']}: {half['half']} ({half['n_rows']:,})", half["correlations"])
+            for half in record["halves"]
+            if half["judged"] == environment["environment"]
+        ]
+    columns = tuple(dict.fromkeys(column for _, values in rows for column in values))
+    if not columns:
+        return []
+    values = tuple(tuple(float(found.get(column, math.nan)) for column in columns) for _, found in rows)
+    names = tuple(row for row, _ in rows)
+    note = f"Hard halves, seed {record['config'].get('seed', 0)}."
+    title = f"{name}: correlation with the label"
+    return [HeatMap(title, names, columns, values, "correlation", "rows", "attributes", note, tuple(starts[1:]))]
+
+
+def _curves(name: str, points: Mapping[tuple[str, str], Sequence[Record]]) -> list[Curves]:
+    """Return validation accuracy and the worst group's risk over the epochs, a line for each method."""
+    setting = next(iter(points), ("", ""))[0]
+    histories = {
+        method: runs[0]["settings"][setting].get("history") or []
+        for (place, method), runs in points.items()
+        if place == setting
+    }
+    found = []
+    for key, text in (("worst_group_risk", "risk of the worst group"), ("validation_score", "validation accuracy")):
+        lines = tuple(
+            Line(
+                method,
+                tuple(float(entry["epoch"]) for entry in history if key in entry),
+                tuple(float(entry[key]) for entry in history if key in entry),
+            )
+            for method, history in histories.items()
+            if any(key in entry for entry in history)
+        )
+        if lines:
+            found.append(Curves(f"{name}: {text}", "epoch", text, lines, "pi" if "pi" in histories else ""))
+    return found
+
+
+def _runs_section(records: Sequence[Record]) -> Section:
+    """Tell every run: its settings, how it was selected, what it cost."""
+    rows: list[tuple[Cell, ...]] = []
+    for record in records:
+        config = record["config"]
+        hidden = ("dataset", "dataset_options", "method", "seed")
+        settings = ", ".join(f"{key}={value}" for key, value in config.items() if key not in hidden)
+        start = (data_name(record), str(config["method"]), int(config.get("seed", 0)))
+        for name, found in (record.get("settings") or {"": {}}).items():
+            selected = (found.get("selection"), found.get("epoch"), found.get("value"))
+            accuracy = found.get("test", {}).get("accuracy")
+            rows.append((*start, name, *selected, accuracy, float(record.get("seconds", math.nan)), settings))
+    columns = ("data", "method", "seed", "validation", "selection", "epoch", "selection value", "test accuracy")
+    blocks: list[Block] = [
+        Table("Runs", (*columns, "seconds", "settings"), tuple(rows)),
+        Table("Versions", ("what", "version"), tuple(versions().items()), "Of the machine that wrote this page."),
+    ]
+    told = tuple(dict.fromkeys(str(text) for record in records for text in record.get("warnings", ())))
+    if told:
+        blocks.insert(0, Sentences(told[:30], "warning"))
+    return Section("How this was made", "Every run, with its selection rule and seed.", tuple(blocks))
+
+
+def _best_highlights(comparisons: Sequence[Dots]) -> tuple[Highlight, ...]:
+    """Return the accuracies of the first comparison's first place."""
+    if not comparisons or not comparisons[0].dots:
+        return ()
+    first = comparisons[0]
+    dots = [dot for dot in first.dots if dot.place == first.places[0]]
+    return tuple(Highlight(f"{dot.value:.1%}", f"{dot.series}, {first.title}") for dot in dots[:5])
+
+
+def audit_demo() -> tuple[Audit, Reliance]:
+    """Return the audit of seed 0's training rows, and what ERM and PI rely on in its test rows.
+
+    Pixels and color are two features, and the judges are the demo's own estimator.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits
+
+    from holdfast.audit import audit_data, relied_on
+    from holdfast.datasets import load_dataset
+    from holdfast.lab.demo import DATA, C, fit_method
+
+    data = load_dataset("colored_digits", seed=0, **DATA)
+    names = column_names(data)
+    groups = {"pixels": [name for name in names if name.startswith("pixel")]}
+    groups["color"] = [name for name in names if name not in groups["pixels"]]
+    train, test = data.train, data.test
+    judge = LogisticRegression(C=C, max_iter=1000)
+    with threadpool_limits(limits=1):
+        found = audit_data(train.X, train.y, train.environments, names=names, groups=groups, judge=judge)
+    fitted = {"ERM": fit_method("erm", data, 0), "PI": fit_method("pi", data, 0)}
+    numbered = {name: [f"x{names.index(member)}" for member in members] for name, members in groups.items()}
+    return found, relied_on(fitted, test.X, test.y, groups=numbered)
+
+
+def column_names(data: Any) -> list[str]:
+    """Return the names of the digits' columns: pixels, then colors."""
+    n_pixels = data.train.X.shape[1] - len(data.classes)
+    return [f"pixel {n // 8},{n % 8}" for n in range(n_pixels)] + [f"color {name}" for name in data.classes]
+
+
+def demo_story(result: dict[str, Any], classifier: Any, *, audit: Any = None, reliance: Any = None) -> Story:
+    """Tell what the demo found: accuracies over all seeds, and the stages of seed 0.
+
+    The other methods of seed 0 are fitted again, which takes a few seconds.
+
+    Parameters
+    ----------
+    result, classifier : what `holdfast.lab.demo.run_demo` returned
+    audit, reliance : optional
+        What `audit_demo` returned.
+
+    Returns
+    -------
+    Story
+    """
+    from holdfast.datasets import load_dataset
+    from holdfast.lab.demo import DATA, METHODS, fit_method
+
+    data = load_dataset("colored_digits", seed=0, **DATA)
+    titles = {name: title.partition(":")[0] for name, title in METHODS.items()}
+    fitted = {title: classifier if name == "pi" else fit_method(name, data, 0) for name, title in titles.items()}
+    one_seed = compare_on_rows(
+        fitted, data.test, known=[str(e) for e in classifier.environments_], attributes=data.attribute_names
+    )
+    n_seeds = len(result["seeds"])
+    place = f"test environment, mean of {n_seeds} seed{'s' * (n_seeds > 1)}"
+    means = []
+    for name, title in titles.items():
+        interval = seeds_interval(result["methods"][name]["test_accuracies"])
+        means.append(Dot(place, title, interval.value, interval.low, interval.high))
+    later = [Dot(f"seed 0, {dot.place}", dot.series, dot.value, dot.low, dot.high) for dot in one_seed.dots]
+    return tell_story(
+        classifier,
+        title="Colored digits: four methods where the color misleads",
+        training=data.train,
+        comparison=Dots(
+            "Accuracy by method",
+            "accuracy",
+            (*means, *later),
+            f"First line: Student's 95 % interval over the seeds. {one_seed.note}",
+        ),
+        audit=audit,
+        reliance=reliance,
+        attributes=data.attribute_names,
+        feature_names=column_names(data),
+        settings=result["data"] | {"estimator of every method": result["estimator"]},
+        seeds=result["seeds"],
+    )

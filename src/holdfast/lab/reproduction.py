@@ -1,0 +1,190 @@
+"""A target of the paper from beginning to end: plan, make what is not there yet, compare."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.datasets.folders import candidate_folders
+from holdfast.exceptions import ConfigError
+from holdfast.lab.execution import Progress, SweepResult, look_up, run_all
+from holdfast.lab.store import RunStore
+from holdfast.lab.targets import TARGETS, Chart, Map, Missing, Options, Plan, Reader, Record, Table
+from holdfast.lab.targets.notes import warn_quick
+
+_BULKY = ("history",)  # of a setting: what compact records leave out
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came of a target."""
+
+    target: str
+    title: str
+    tables: tuple[Table, ...]
+    rows: tuple[dict[str, Any], ...]  # machine-readable, for the targets that have them
+    figures: tuple[Map | Chart, ...]
+    missing: tuple[Missing, ...]  # data sets whose files are not there
+    damaged: tuple[Missing, ...]  # data sets whose files cannot be read
+    sweep: SweepResult
+    records: tuple[dict[str, Any], ...]  # all finished runs of the target
+
+
+def reproduce(
+    target: str,
+    options: Options,
+    store: RunStore,
+    *,
+    jobs: int = 1,
+    finished: bool = False,
+    tell: Callable[[Progress], None] = lambda progress: None,
+) -> Reproduction:
+    """Make a target's runs and compare them with the paper.
+
+    Parameters
+    ----------
+    target : str
+        A name in `TARGETS`.
+    options : Options
+        Where the data are, quick or full, how many seeds.
+    store : RunStore
+        Finished runs in it are used again.
+    finished : bool
+        Make no run: compare what is finished.
+    jobs, tell
+        As for `run_all`.
+    """
+    plan = plan_target(target, options, store.has)
+    if finished:
+        result = look_up(plan.runs, store, options.folder)
+    else:
+        result = run_all(plan.runs, store, folder=options.folder, jobs=jobs, tell=tell)
+    read = result.reader(store)
+    return _compare(target, options, plan, lambda config: read(config.identity), result)
+
+
+def plan_target(target: str, options: Options, has: Callable[[str], bool]) -> Plan:
+    """Return the runs that a target needs, and what it has to do without.
+
+    Parameters
+    ----------
+    target : str
+        A name in `TARGETS`.
+    options : Options
+        A folder that does not exist is an error.
+    has : callable
+        Tells whether the run of an identity is finished.
+    """
+    if options.folder is not None:
+        candidate_folders(options.folder, ())  # raises where there is no such folder
+    return TARGETS[target].plan(options).served(has)
+
+
+def retell(target: str, path: Path) -> Reproduction:
+    """Return a target's tables from the compact records that were kept of it; nothing is run.
+
+    Parameters
+    ----------
+    target : str
+        A name in `TARGETS`.
+    path : Path
+        JSON lines of compact records.
+    """
+    by_identity = read_compact(path)
+    records = tuple(by_identity.values())
+    n_quick = sum(bool(record["config"].get("made")) for record in records)
+    if 0 < n_quick < len(records):
+        raise ConfigError(
+            f"{path} mixes {n_quick} quick runs on made data with {len(records) - n_quick} others. "
+            "Tell each kind from a file of its own."
+        )
+    # Seeds count from zero. A file of another experiment may have any, and none of its runs will be found.
+    n_seeds = min(max(record["config"].get("seed", 0) for record in records) + 1, 10 * len(records))
+    options = Options(quick=n_quick > 0, n_seeds=n_seeds, recorded=records)
+    plan = plan_target(target, options, by_identity.__contains__)
+    known = [run for run in plan.runs if run.config.identity in by_identity]
+    if not known:
+        data = ", ".join(sorted({record["config"]["dataset"] for record in records}))
+        raise ConfigError(
+            f"{path} holds no run of {target}: its {len(records)} records are of {data}, or made with other settings. "
+            f"Pass a file that 'holdfast reproduce {target} --records FILE' has written."
+        )
+    result = SweepResult(len(plan.runs), len(known), 0)
+    return _compare(target, options, plan, lambda config: by_identity.get(config.identity), result)
+
+
+def read_compact(path: Path) -> dict[str, Record]:
+    """Return the compact records of a file, by identity."""
+    try:
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        found = {record["identity"]: _restored(record) for record in records}
+        if not all(map(_is_record, found.values())) or not records:
+            raise ValueError("no records")
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise ConfigError(f"{path} does not hold records as JSON lines ({problem}). Check the path.") from problem
+    return found
+
+
+def _is_record(record: Any) -> bool:
+    """Return whether a value has what every record of a run has."""
+    parts = [record.get(name) for name in ("config", "data", "settings")]
+    if not all(isinstance(part, dict) for part in parts) or not isinstance(record.get("seconds"), int | float):
+        return False
+    return isinstance(parts[0].get("dataset"), str) and isinstance(parts[0].get("seed", 0), int)
+
+
+def _compare(target: str, options: Options, plan: Plan, read: Reader, result: SweepResult) -> Reproduction:
+    """Put the records of a target beside the paper."""
+    report = TARGETS[target].report(options, plan, read)
+    found = {run.config.identity: read(run.config) for run in plan.runs}
+    return Reproduction(
+        target,
+        TARGETS[target].title,
+        warn_quick(report.tables, plan, read),
+        report.rows,
+        report.figures,
+        tuple(missing for missing in plan.missing if not missing.is_damaged),
+        tuple(missing for missing in plan.missing if missing.is_damaged),
+        result,
+        tuple(record for record in found.values() if record is not None),
+    )
+
+
+def _restored(value: Any) -> Any:
+    """Return a value in which NaN was written as null, below the level of keys that may be absent."""
+    if isinstance(value, dict):
+        return {
+            key: {name: math.nan if item is None else item for name, item in entry.items()}
+            if key == "correlations"
+            else _restored(entry)
+            for key, entry in value.items()
+        }
+    return [_restored(item) for item in value] if isinstance(value, list) else value
+
+
+def compact(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without its history: what tables are made from, small enough to keep beside them.
+
+    A text's words are put in alphabetical order, the same in every record: what they weigh is kept, the text is not.
+    """
+    kept = {name: value for name, value in record.items() if name not in ("stages", "settings")}
+    kept["stages"] = record.get("stages", {})
+    kept["settings"] = {
+        name: {
+            key: _alphabetical(value) if key == "words" else value
+            for key, value in setting.items()
+            if key not in _BULKY
+        }
+        for name, setting in record.get("settings", {}).items()
+    }
+    return kept
+
+
+def _alphabetical(explained: dict[str, Any]) -> dict[str, Any]:
+    """Return words and what each weighs by the alphabet, repeated ones as they come."""
+    order = sorted(range(len(explained["words"])), key=explained["words"].__getitem__)
+    return {**explained, **{key: [explained[key][i] for i in order] for key in ("words", "drops")}}

@@ -1,0 +1,537 @@
+"""One run: data set × method × hyper-parameters × seed in, one record out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+
+from holdfast.audit.importance import word_importance
+from holdfast.datasets import Dataset, Split
+from holdfast.environments import Partition, Rows, split_environments
+from holdfast.estimators.base import StableClassifier
+from holdfast.estimators.methods import METHODS
+from holdfast.exceptions import ConfigError
+from holdfast.judging.judges import cross_predict, fit_environment_classifiers
+from holdfast.lab.config import HALVES, RunConfig
+from holdfast.lab.inputs import Prepared, prepare
+from holdfast.metrics import accuracy_by_group, correlation, label_attribute_groups, score_groups
+from holdfast.neural.batches import make_source
+from holdfast.neural.evaluation import outputs_on
+from holdfast.neural.monitors import EpochReport, Monitor, watch
+from holdfast.neural.selection import EpochScores, Selected, choose_rule
+from holdfast.neural.settings import Precision, autocast, resolve_precision
+from holdfast.partition import partition_by_correctness
+from holdfast.saving.checkpoints import read_checkpoint, runtime_facts, write_checkpoint
+from holdfast.saving.monitors import CheckpointMonitor
+from holdfast.seeding import Seeding
+
+TABULAR: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "logistic": lambda **options: LogisticRegression(**{"max_iter": 1000, **options}),
+        "boosting": lambda **options: HistGradientBoostingClassifier(**options),
+        "forest": lambda **options: RandomForestClassifier(**{"min_samples_leaf": 5, **options}),
+    }
+)
+
+
+def is_network(config: RunConfig) -> bool:
+    """Return whether the run trains a network, epoch by epoch."""
+    return config.estimator not in TABULAR
+
+
+def make_estimator(config: RunConfig, prepared: Prepared) -> Any:
+    """Return the estimator inside the method."""
+    if not is_network(config):
+        return TABULAR[config.estimator](**config.estimator_options)
+    from holdfast.neural.estimator import NeuralClassifier
+
+    # Selection "last": it never stops by itself. The monitor of the run selects, once for each validation setting.
+    return NeuralClassifier(
+        config.estimator,
+        max_epochs=config.max_epochs,
+        steps_per_epoch=config.steps_per_epoch,
+        batch_size=config.batch_size,
+        learning_rate=config.learning_rate,
+        weight_decay=config.weight_decay,
+        dropout=config.dropout,
+        loss=config.loss,
+        weight_averaging=config.weight_averaging,
+        schedule=config.schedule,
+        patience=config.patience,
+        selection="last",
+        network_options={**prepared.network_options, **config.estimator_options} or None,
+        vocabulary=prepared.vocabulary,
+        precision=config.precision,
+    )
+
+
+def make_classifier(config: RunConfig, prepared: Prepared) -> StableClassifier:
+    """Return the method's classifier, as the paper's experiments use it, with the run's options on top."""
+    method = METHODS[config.method]
+    settings: dict[str, Any] = {
+        "random_state": config.seed,
+        "weighting": "environments",  # ERM averages the environments' losses
+        "penalty_weight": config.penalty_weight,
+        "warm_up": config.warm_up,
+        "halves": "hard",
+        "interpolation": "worst_case",
+        "objective": "max",
+    }
+    if is_network(config):
+        settings["n_folds"] = 0  # a judge's accuracy at home is not needed, and would double stage 1
+    known = inspect.signature(method).parameters
+    given = {name: value for name, value in settings.items() if name in known and value is not None}
+    return method(make_estimator(config, prepared), **{**given, **config.method_options})
+
+
+MOST_GROUPS = 40  # label × attribute cells beyond this are too small to speak of a worst one
+
+
+def score_split(split: Split, predictions: NDArray[Any], attributes: Sequence[str]) -> dict[str, Any]:
+    """Return the accuracy of all rows and of each environment, and the worst and average one for each attribute."""
+    right = np.asarray(predictions) == split.y
+    scores: dict[str, Any] = {
+        "accuracy": float(right.mean()),
+        "n_rows": len(right),
+        "environments": {
+            e.name: float(right[e.rows].mean()) for e in split_environments(split.environments, len(split))
+        },
+    }
+    by_attribute = {}
+    for name in attributes:
+        groups = label_attribute_groups(split.y, split.attributes[name], name)
+        if len(groups) > MOST_GROUPS:
+            continue
+        found = score_groups(split.y, predictions, groups, n_draws=500)
+        by_attribute[name] = {
+            "worst": found.worst.value,
+            "worst_low": found.worst.low,
+            "worst_high": found.worst.high,
+            "worst_group": found.worst.name,
+            "worst_rows": found.worst.n_rows,
+            "average": found.average.value,
+        }
+    if by_attribute:
+        scores["attributes"] = by_attribute
+        scores["worst"] = float(np.mean([entry["worst"] for entry in by_attribute.values()]))
+        scores["average"] = float(np.mean([entry["average"] for entry in by_attribute.values()]))
+    return scores
+
+
+def environment_correlations(dataset: Dataset) -> list[dict[str, Any]]:
+    """Return each training environment's correlations of label and attributes."""
+    return [
+        {"environment": e.name, **_correlations(dataset, e.rows)}
+        for e in split_environments(dataset.train.environments, len(dataset.train))
+    ]
+
+
+def half_correlations(dataset: Dataset, partitions: Sequence[Partition]) -> list[dict[str, Any]]:
+    """Return each half's size and its correlations of label and attributes."""
+    return [
+        {"judge": p.judge, "judged": p.judged, "half": half, **_correlations(dataset, rows)}
+        for p in partitions
+        for half, rows in (("correct", p.correct), ("mistaken", p.mistaken))
+    ]
+
+
+def _correlations(dataset: Dataset, rows: Rows) -> dict[str, Any]:
+    """Return Pearson's correlation of the integer codes of label and attribute; NaN where one of them is constant."""
+    y = dataset.train.y[rows]
+    attributes = {name: dataset.train.attributes[name] for name in dataset.attribute_names}
+    found = {name: correlation(x[rows], y) for name, x in attributes.items() if x.dtype.kind in "iufb"}
+    return {"n_rows": len(rows), "correlations": found}
+
+
+FINAL_STAGES = ("training", "stage 3")
+CHECKPOINT_EVERY = 5  # epochs
+
+
+@dataclass(eq=False)
+class Setting:
+    """How selection by one validation split stands."""
+
+    split: Split
+    best: Selected | None = None
+    n_stale: int = 0
+    n_epochs: int = 0  # evaluations until its own stop
+    seconds: float = 0.0  # until then
+    stopped: bool = False
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def state(self) -> dict[str, Any]:
+        """Return all but the split, as plain values and tensors."""
+        values = {name: getattr(self, name) for name in ("n_stale", "n_epochs", "seconds", "stopped")}
+        values["history"] = list(self.history)  # the next epoch appends to ours
+        best = self.best
+        kept = None if best is None else {"rule": best.rule, "value": best.value, "weights": dict(best.weights)}
+        return {**values, "best": kept, "scores": None if best is None else best.scores.as_dict()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue where `state` was called."""
+        for name in ("n_stale", "n_epochs", "seconds", "stopped", "history"):
+            setattr(self, name, state[name])
+        if state["best"] is not None:
+            scores = EpochScores(**state["scores"])
+            self.best = Selected(state["best"]["rule"], state["best"]["value"], scores, state["best"]["weights"])
+
+
+class SettingsMonitor(Monitor):
+    """Scores every validation setting after each epoch and ends the training when all patiences have run out.
+
+    The classifier trains with selection "last", which never stops by itself.
+
+    Parameters
+    ----------
+    validations : mapping of str to Split
+        One for each setting.
+    rule : str
+        A selection rule; validation groups are label × environment.
+    patience : int
+        Evaluations without improvement before a setting's history ends.
+    classes : array of shape (n_outputs,)
+        The label of each of the network's outputs: test rows may have labels that training rows do not.
+    vocabulary : Vocabulary, optional
+        For texts.
+    precision : {"auto", "fp32", "bf16"}
+        Of the evaluation.
+    folder : Path, optional
+        Where the selection is kept beside the checkpoints of the training, so that a run that was cut goes on.
+    every : int
+        Epochs between two checkpoints.
+    """
+
+    def __init__(
+        self,
+        validations: Mapping[str, Split],
+        *,
+        rule: str,
+        patience: int,
+        classes: NDArray[Any],
+        vocabulary: Any = None,
+        precision: Precision = "auto",
+        folder: Path | None = None,
+        every: int = CHECKPOINT_EVERY,
+    ) -> None:
+        self.rule = choose_rule(rule, validation=True, validation_groups=True)
+        self.patience = patience
+        self._classes = np.asarray(classes)
+        self.precision = precision
+        self.settings = {name: Setting(split) for name, split in validations.items()}
+        self.stages: dict[str, dict[str, Any]] = {}  # what was trained, how long and how well
+        self._sources = {name: make_source(split.X, vocabulary) for name, split in validations.items()}
+        self._groups = {
+            name: label_attribute_groups(split.y, split.environments, "environment")
+            for name, split in validations.items()
+        }
+        self._folder, self._every = folder, every
+        self._n_seen = 0  # epochs of the last stage that were looked at
+        self._before = 0.0  # seconds of the current stage before the run was cut
+        self._start = time.perf_counter()
+        self._unwritten: dict[str, Any] | None = None  # after the last epoch, until a checkpoint holds it
+        if folder is not None and folder.exists():
+            self._restore(read_checkpoint(folder))
+
+    def start(self, stage: str) -> None:
+        """Note that a training begins, or goes on."""
+        self._start = time.perf_counter()
+        self._before = self.stages.get(stage, {}).get("seconds", 0.0)
+
+    def epoch(self, report: EpochReport) -> None:
+        """Score the settings that still run."""
+        self.stages[report.stage] = {
+            "epochs": report.epoch,
+            "seconds": round(self._seconds(), 2),
+            "other_environments_score": report.scores.other_environments_score,
+        }
+        if report.stage in FINAL_STAGES:
+            # An epoch may come twice: the selection was kept, but the run was cut before its training was.
+            if report.epoch > self._n_seen:
+                self._n_seen = report.epoch
+                for name, setting in self.settings.items():
+                    if not setting.stopped:
+                        self._look(name, setting, report)
+            if report.epoch >= self._n_seen and all(setting.stopped for setting in self.settings.values()):
+                report.state.finished = True
+        self._unwritten = self._state()
+        if report.epoch % self._every == 0 or report.state.finished:
+            self.interrupted()
+
+    def interrupted(self) -> None:
+        """Keep the selection as it was after the last whole epoch."""
+        if self._folder is not None and self._unwritten is not None:
+            write_checkpoint(self._folder, self._unwritten)
+            self._unwritten = None
+
+    def _state(self) -> dict[str, Any]:
+        settings = {name: setting.state() for name, setting in self.settings.items()}
+        return {"n_seen": self._n_seen, "stages": dict(self.stages), "settings": settings}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._n_seen, self.stages = state["n_seen"], state["stages"]
+        for name, setting in self.settings.items():
+            setting.restore(state["settings"][name])
+
+    def _seconds(self) -> float:
+        """Return the seconds of the current stage."""
+        return self._before + time.perf_counter() - self._start
+
+    def _look(self, name: str, setting: Setting, report: EpochReport) -> None:
+        """Score one setting, and keep the epoch if it is the best so far."""
+        scores = self._scores(name, setting.split, report)
+        setting.n_epochs, setting.seconds = report.epoch, self._seconds()
+        setting.history.append(scores.as_dict())
+        if self.rule.improves(scores, setting.best):
+            weights = {key: tensor.detach().clone() for key, tensor in report.state.evaluated.state_dict().items()}
+            setting.best = Selected(self.rule.name, self.rule.value(scores), scores, weights)
+            setting.n_stale = 0
+        else:
+            setting.n_stale += 1
+        setting.stopped = setting.n_stale >= self.patience
+
+    def _scores(self, name: str, split: Split, report: EpochReport) -> EpochScores:
+        """Return the epoch's scores with those of this validation split."""
+        predictions = self._predict(name, report)
+        by_group = accuracy_by_group(split.y, predictions, self._groups[name])
+        return dataclasses.replace(
+            report.scores,
+            validation_score=float((predictions == split.y).mean()),
+            validation_group_scores={g.name: float(a) for g, a in zip(self._groups[name], by_group, strict=True)},
+        )
+
+    def _predict(self, name: str, report: EpochReport) -> NDArray[Any]:
+        device = report.state.device
+        context = autocast(resolve_precision(self.precision, device), device)
+        outputs = outputs_on(report.state.evaluated, self._sources[name], device=device, autocast=context)
+        return np.asarray(self._classes[torch.argmax(outputs, dim=1).numpy()])
+
+
+FORMAT = 1
+
+
+def run(
+    config: RunConfig, *, folder: Path | None = None, cache: Path, checkpoints: Path | None = None
+) -> dict[str, Any]:
+    """Make one run.
+
+    Parameters
+    ----------
+    config : RunConfig
+    folder : Path, optional
+        Where the files of data sets are.
+    cache : Path
+        Where made files and computed features are kept.
+    checkpoints : Path, optional
+        Where trainings keep their state, for this run alone: run again, it goes on from there, to the same last bit.
+
+    Returns
+    -------
+    dict
+        The record: settings, versions, threads, precision, history, all scores, correlations, times, warnings.
+    """
+    started, clock, work = datetime.now(UTC), time.perf_counter(), time.process_time()
+    with _collecting_warnings() as messages:
+        prepared = prepare(config, folder, cache)
+        monitor = _monitor(config, prepared, checkpoints)
+        with _watching(monitor, checkpoints):
+            halves = config.method == HALVES
+            results = _run_halves(config, prepared) if halves else _run_method(config, prepared, monitor)
+        results["stages"] = monitor.stages if monitor else {}
+    return {
+        "format": FORMAT,
+        "identity": config.identity,
+        "config": config.as_dict(),
+        "seed": config.seed,
+        "selection": config.selection,
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": round(time.perf_counter() - clock, 2),
+        "cpu_seconds": round(time.process_time() - work, 2),
+        "runtime": runtime_facts(results.pop("precision", None)),
+        "data": {
+            "n_train": len(prepared.dataset.train),
+            "notes": list(prepared.dataset.notes),
+            "environments": environment_correlations(prepared.dataset),
+            **prepared.facts,
+        },
+        **results,
+        "warnings": messages,
+    }
+
+
+def _run_halves(config: RunConfig, prepared: Prepared) -> dict[str, Any]:
+    """Run stages 1 and 2 alone: the same judges and the same halves that PI has with this seed."""
+    data = prepared.dataset
+    environments = split_environments(data.train.environments, len(data.train))
+    judges = fit_environment_classifiers(
+        make_estimator(config, prepared),
+        data.train.X,
+        data.train.y,
+        environments,
+        classes=np.array(data.classes),
+        seeding=Seeding(config.seed),
+        selection="other_environments",
+    )
+    predictions = cross_predict(judges, data.train.X, data.train.y)
+    partitions = partition_by_correctness(predictions, data.train.y, environments)
+    return {
+        "halves": half_correlations(data, partitions),
+        "precision": getattr(judges[0].estimator, "precision_", "float64"),
+    }
+
+
+def _run_method(config: RunConfig, prepared: Prepared, monitor: SettingsMonitor | None) -> dict[str, Any]:
+    """Fit a method, and score what each validation setting selects."""
+    data = prepared.dataset
+    classifier: Any = make_classifier(config, prepared)
+    extra = {}
+    if config.method == "oracle":
+        if data.unstable_attribute is None:
+            raise ConfigError(f"Data set {config.dataset!r} has no planted attribute that an oracle could know.")
+        extra["attribute"] = data.train.attributes[data.unstable_attribute]
+    classifier.fit(data.train.X, data.train.y, environments=data.train.environments, **extra)
+    settings = {}
+    for name, split in _validations(config, prepared).items():
+        setting = monitor.settings[name] if monitor else None
+        settings[name] = _score_setting(config, prepared, classifier, split, setting)
+    results: dict[str, Any] = {
+        "settings": settings,
+        "precision": getattr(classifier.estimator_, "precision_", "float64"),
+    }
+    partitions = getattr(classifier, "partitions_", ())
+    if partitions:
+        results["halves"] = half_correlations(data, partitions)
+    return results
+
+
+def _score_setting(
+    config: RunConfig, prepared: Prepared, classifier: Any, split: Split, setting: Setting | None
+) -> dict[str, Any]:
+    """Return the scores of the epoch that one setting selected; of the one fit where there are no epochs."""
+    data = prepared.dataset
+    found: dict[str, Any] = {"selection": "one fit", "epoch": None, "epochs": None, "history": []}
+    if setting is not None and setting.best is not None:
+        classifier.estimator_.network_.load_state_dict(setting.best.weights)
+        scores = setting.best.scores
+        found = {
+            "selection": setting.best.rule,
+            "epoch": setting.best.epoch,
+            "epochs": setting.n_epochs,  # until this setting's own stop, where its history ends
+            "seconds": round(setting.seconds, 2),
+            "training_score": scores.training_score,
+            "history": [_compact(entry) for entry in setting.history],
+        }
+        if setting.best.rule != "last":  # whose value is the number of the epoch, which says nothing of its worth
+            found["value"] = setting.best.value
+    predictions = classifier.predict(split.X)
+    found["validation"] = score_split(split, predictions, ())
+    if "value" not in found:
+        found["value"] = found["validation"]["accuracy"]
+        if config.selection == "worst_group_validation":
+            groups = label_attribute_groups(split.y, split.environments, "environment")
+            found["value"] = float(min(accuracy_by_group(split.y, predictions, groups)))
+    found["test"] = score_split(data.test, classifier.predict(data.test.X), data.attribute_names)
+    if config.method == "irm":
+        found["penalty"] = _irm_penalty(classifier, data.train)
+    if config.explain is not None:
+        found["words"] = _words(classifier, data.test, config.explain)
+    return found
+
+
+def _validations(config: RunConfig, prepared: Prepared) -> dict[str, Split]:
+    """Return the validation settings that the run asks for and the data set has."""
+    found = {name: split for name, split in prepared.dataset.validation.items() if name in config.validations}
+    if not found:
+        raise ConfigError(
+            f"Data set {config.dataset!r} has the validation settings {sorted(prepared.dataset.validation)}, none of "
+            f"{list(config.validations)}. Change validations."
+        )
+    return found
+
+
+def _monitor(config: RunConfig, prepared: Prepared, checkpoints: Path | None) -> SettingsMonitor | None:
+    """Return what selects the epochs of a network."""
+    if not is_network(config):
+        return None
+    return SettingsMonitor(
+        _validations(config, prepared),
+        rule=config.selection,
+        patience=config.patience if config.selection != "last" else config.max_epochs,
+        classes=np.unique(prepared.dataset.train.y),
+        vocabulary=prepared.vocabulary,
+        precision=config.precision,
+        folder=None if checkpoints is None else checkpoints / "selection",
+        every=CHECKPOINT_EVERY,
+    )
+
+
+@contextlib.contextmanager
+def _watching(monitor: SettingsMonitor | None, checkpoints: Path | None) -> Iterator[None]:
+    """Let the monitor see every training, and keep checkpoints beside it."""
+    if monitor is None:
+        yield
+    elif checkpoints is None:
+        with watch(monitor):
+            yield
+    else:
+        with watch(CheckpointMonitor(checkpoints, every=CHECKPOINT_EVERY, inside=monitor)):
+            yield
+
+
+def _compact(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an epoch's scores with five digits; group scores stay out."""
+    kept = {key: value for key, value in entry.items() if key not in ("validation_group_scores", "predicts_one_class")}
+    return {key: round(value, 5) if isinstance(value, float) else value for key, value in kept.items()}
+
+
+def _irm_penalty(classifier: Any, train: Split) -> dict[str, float]:
+    """Return IRM's penalty and the risk on all training rows, the mean over environments."""
+    import torch
+
+    from holdfast.neural.risks import irm_penalty, make_loss
+
+    network, loss = classifier.estimator_, make_loss(classifier.estimator_.loss)
+    outputs, targets = network.outputs(train.X), torch.from_numpy(train.y.astype(np.int64))
+    rows = [torch.from_numpy(e.rows) for e in split_environments(train.environments, len(train))]
+    penalties = [irm_penalty(outputs[part].requires_grad_(), targets[part], loss=loss) for part in rows]
+    risks = [loss(outputs[part], targets[part]).mean() for part in rows]
+    return {"penalty": float(torch.stack(penalties).detach().mean()), "risk": float(torch.stack(risks).mean())}
+
+
+def _words(classifier: Any, test: Split, row: int) -> dict[str, Any]:
+    """Return how much each word of one test text carries the prediction."""
+    if not isinstance(test.X, list) or row >= len(test.X):
+        raise ConfigError(f"explain = {row} asks for a test text that is not there.")
+    found = word_importance({"classifier": classifier}, test.X[row])
+    return {
+        "row": row,
+        "label": int(test.y[row]),
+        "prediction": found.predictions[0],
+        "words": list(found.words),
+        "drops": found.drops[:, 0].tolist(),
+    }
+
+
+@contextlib.contextmanager
+def _collecting_warnings() -> Iterator[list[str]]:
+    """Keep warnings for the record instead of showing them."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield messages
+    messages.extend(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))

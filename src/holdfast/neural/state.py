@@ -1,0 +1,145 @@
+"""The state of a training run as one explicit object that can be saved and continued bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.exceptions import SavedModelError
+from holdfast.neural.batches import GroupBatches
+from holdfast.neural.objectives import ObjectiveRun
+from holdfast.neural.selection import EpochScores, Selected
+
+# Plain values for JSON, and the tensors they refer to by name.
+SavedState: TypeAlias = tuple[dict[str, Any], dict[str, Tensor]]
+
+
+@dataclass(eq=False)
+class TrainingState:
+    """All that changes while a network is trained."""
+
+    network: nn.Module
+    average: nn.Module | None  # exponential average of the weights
+    optimizer: torch.optim.Optimizer
+    run: ObjectiveRun
+    batches: GroupBatches
+    device: torch.device
+    fingerprint: dict[str, Any]  # of the run; a saved state of another run is refused
+    step: int = 0
+    epoch: int = 0
+    n_stale: int = 0  # evaluations since the last improvement
+    finished: bool = False
+    best: Selected | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The network that is evaluated and selected: the average where there is one."""
+        return self.network if self.average is None else self.average
+
+    def save(self) -> SavedState:
+        """Return a copy of the state: values for JSON, and tensors by name."""
+        tree = {
+            "fingerprint": self.fingerprint,
+            "step": self.step,
+            "epoch": self.epoch,
+            "n_stale": self.n_stale,
+            "finished": self.finished,
+            "history": self.history,
+            "network": self.network.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "objective": self.run.state_dict(),
+            "batches": self.batches.state_dict(),
+            "random": _random_state(self.device),
+            "best": None if self.best is None else _best_tree(self.best),
+        }
+        return flatten(tree)
+
+    def restore(self, saved: SavedState) -> None:
+        """Continue where `save` was called."""
+        tree = unflatten(*saved)
+        for key, value in self.fingerprint.items():
+            if tree["fingerprint"].get(key) != value:
+                raise SavedModelError(
+                    f"The saved training state is of another run: {key} was {tree['fingerprint'].get(key)!r}, "
+                    f"now it is {value!r}. Remove the old state, or repeat the run as it was."
+                )
+        self.step, self.epoch, self.n_stale = tree["step"], tree["epoch"], tree["n_stale"]
+        self.finished, self.history = tree["finished"], tree["history"]
+        self.network.load_state_dict(tree["network"])
+        if self.average is not None:
+            self.average.load_state_dict(tree["average"])
+        self.optimizer.load_state_dict(tree["optimizer"])
+        self.run.load_state_dict(tree["objective"])
+        self.batches.load_state_dict(tree["batches"])
+        _set_random_state(tree["random"], self.device)
+        best = tree["best"]
+        if best is not None:
+            self.best = Selected(best["rule"], best["value"], EpochScores(**best["scores"]), best["weights"])
+
+
+def _best_tree(best: Selected) -> dict[str, Any]:
+    scores = best.scores.as_dict()
+    return {"rule": best.rule, "value": best.value, "scores": scores, "weights": dict(best.weights)}
+
+
+def _random_state(device: torch.device) -> dict[str, Tensor]:
+    """Return torch's generators as they stand (dropout draws from them)."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def _set_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"], device)
+
+
+def flatten(tree: Any) -> SavedState:
+    """Take the tensors out of a tree of dicts and lists, leaving their names, so that the rest is JSON.
+
+    Examples
+    --------
+    >>> document, tensors = flatten({"a": torch.ones(2), "b": {0: 1.5}})
+    >>> document, list(tensors)
+    ({'a': {'$tensor': 'a'}, 'b': {'$items': [[0, 1.5]]}}, ['a'])
+    >>> unflatten(document, tensors)["b"]
+    {0: 1.5}
+    """
+    tensors: dict[str, Tensor] = {}
+
+    def walk(node: Any, path: str) -> Any:
+        if isinstance(node, Tensor):
+            tensors[path] = node.detach().clone().cpu()  # as it lies in memory: fused Adam reads its state that way
+            return {"$tensor": path}
+        if isinstance(node, Mapping):
+            children = [(key, walk(value, f"{path}.{key}" if path else str(key))) for key, value in node.items()]
+            if all(isinstance(key, str) for key in node):
+                return dict(children)
+            return {"$items": [[key, value] for key, value in children]}
+        if isinstance(node, list | tuple):
+            return [walk(value, f"{path}.{number}") for number, value in enumerate(node)]
+        return node
+
+    document = walk(tree, "")
+    return document, tensors
+
+
+def unflatten(document: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """Put the tensors back; the inverse of `flatten` but for tuples, which come back as lists."""
+    if isinstance(document, dict):
+        if "$tensor" in document:
+            return tensors[document["$tensor"]].clone()
+        if "$items" in document:
+            return {key: unflatten(value, tensors) for key, value in document["$items"]}
+        return {key: unflatten(value, tensors) for key, value in document.items()}
+    if isinstance(document, list):
+        return [unflatten(value, tensors) for value in document]
+    return document

@@ -1,0 +1,312 @@
+"""THE loop: objective + batches + selection -> a trained network, what was selected, and the history."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from holdfast.environments import Group, Weights
+from holdfast.exceptions import CollapseWarning, DivergedError, ParameterError
+from holdfast.neural.batches import GroupBatches, RowSource
+from holdfast.neural.evaluation import Examiner, HeldOut, Score, evenly, union_of
+from holdfast.neural.monitors import EpochReport, Monitor, current_monitor
+from holdfast.neural.objectives import Objective, ObjectiveRun, Problem, StepReport
+from holdfast.neural.risks import Loss
+from holdfast.neural.selection import EpochScores, Selected, choose_rule
+from holdfast.neural.settings import TrainingSettings, autocast, resolve_device, resolve_precision, without_denormals
+from holdfast.neural.state import TrainingState
+from holdfast.seeding import Seeding
+
+log = logging.getLogger(__name__)
+
+MOST_TOLD = 64  # groups whose risks the history has; of more it has the worst one's
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained network, and how it came about."""
+
+    network: nn.Module  # in evaluation mode, with the selected weights
+    selected: Selected
+    history: list[dict[str, Any]]  # an entry for each epoch
+    mixture: Weights  # (n_groups,) the groups' weights in the training
+    device: torch.device
+    precision: str  # "fp32" or "bf16"
+
+
+def train(
+    build: Callable[[], nn.Module],
+    source: RowSource,
+    targets: NDArray[Any],
+    groups: Sequence[Group],
+    *,
+    objective: Objective,
+    loss: Loss,
+    score: Score,
+    settings: TrainingSettings,
+    seeding: Seeding,
+    selection: str | None = None,
+    validation: HeldOut | None = None,
+    others: HeldOut | None = None,
+    stage: str = "training",
+    monitor: Monitor | None = None,
+) -> Trained:
+    """Train a network on groups of rows.
+
+    Parameters
+    ----------
+    build : callable
+        Makes the network; called with torch's random state seeded.
+    source, targets : rows and their targets, (n_rows,) class codes or numbers
+    groups : sequence of Group
+        What the objective is about: environments for ERM, IRM, V-REx and RGM, halves or label groups for the others.
+    objective : Objective
+    loss : callable
+        Loss of each row.
+    score : callable
+        Accuracy of each row, for selection.
+    settings : TrainingSettings
+    seeding : Seeding
+        Streams for initialization, dropout and batches.
+    selection : str or None
+        Name of the rule; None: validation_accuracy where there is validation, else last.
+    validation : HeldOut, optional
+    others : HeldOut, optional
+        The training environments that are not trained on, for the rule other_environments.
+    stage : str
+        What monitors call this training.
+    monitor : Monitor, optional
+        Sees every epoch; by default the one of ``with watch(…)``.
+
+    Raises
+    ------
+    DivergedError
+        A risk became NaN or infinite.
+    """
+    if not groups:
+        raise ParameterError("There are no groups to train on. Pass at least one group of rows.")
+    rule = choose_rule(
+        selection,
+        validation=validation is not None,
+        validation_groups=validation is not None and len(validation.groups) > 0,
+        other_environments=others is not None and len(others.groups) > 0,
+    )
+    monitor = current_monitor() if monitor is None else monitor
+    device = resolve_device(settings.device)
+    precision = resolve_precision(settings.precision, device)
+    context = autocast(precision, device)
+    examiner = Examiner(device, context, score, validation, others if rule.needs == "other_environments" else None)
+    with without_denormals(all_threads=True), seeded_torch(seeding.integer("initialization"), device):
+        network = build().to(device)
+        if len(source.row_shape) == 3:
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        _seed_torch(seeding.integer("dropout"), device)
+        batches = GroupBatches(source, targets, groups, batch_size=settings.batch_size, seeding=seeding, device=device)
+        problem = Problem(
+            network, batches, loss, seeding, score, context, settings.learning_rate, settings.weight_decay
+        )
+        state = TrainingState(
+            network,
+            None if settings.weight_averaging is None else copy.deepcopy(network),
+            _adam(network, settings),
+            objective.start(problem),
+            batches,
+            device,
+            _fingerprint(settings, objective, rule.name, groups, seeding, precision),
+        )
+        saved = monitor.start(stage)
+        if saved is not None:
+            state.restore(saved)
+        while not state.finished:
+            network.train()
+            reports = [_step(state, settings) for _ in range(settings.steps_per_epoch)]
+            state.epoch += 1
+            scores = _evaluate(state, reports, objective, examiner)
+            improved = rule.improves(scores, state.best)
+            if improved:
+                state.best = Selected(rule.name, rule.value(scores), scores, _copied(state.evaluated))
+            state.n_stale = 0 if improved else state.n_stale + 1
+            state.history.append(scores.as_dict())
+            state.finished = state.epoch >= settings.max_epochs or state.n_stale == settings.patience
+            monitor.epoch(EpochReport(stage, state.epoch, settings.max_epochs, scores, improved, state))
+            log.debug("%s: epoch %d, risk %.4f, worst group %s", stage, state.epoch, scores.risk, scores.worst_group)
+        return _finish(state, examiner, source, targets, precision, stage)
+
+
+@contextlib.contextmanager
+def seeded_torch(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch inside the block and put its random state back afterwards."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        _seed_torch(seed, device)
+        yield
+
+
+def _seed_torch(seed: int, device: torch.device) -> None:
+    """Seed the generators that initialization and dropout draw from, and no other device's."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+
+
+def _adam(network: nn.Module, settings: TrainingSettings) -> torch.optim.Adam:
+    """Return Adam over the parameters that learn; its weight decay is coupled L2."""
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise ParameterError("The network has no parameters that learn. Unfreeze at least its last layer.")
+    return torch.optim.Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+
+
+def _step(state: TrainingState, settings: TrainingSettings) -> StepReport:
+    """Take one step: objective's gradient, divergence guard, optimizer, average."""
+    if settings.schedule == "cosine":
+        share = state.step / (settings.max_epochs * settings.steps_per_epoch)
+        for group in state.optimizer.param_groups:
+            group["lr"] = settings.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
+    state.optimizer.zero_grad()
+    report = state.run.backward(state.step)
+    _refuse_divergence(report, state, settings)
+    state.optimizer.step()
+    state.step += 1
+    if state.average is not None and settings.weight_averaging is not None:
+        _average(state.average, state.network, settings.weight_averaging, state.step)
+    return report
+
+
+def _refuse_divergence(report: StepReport, state: TrainingState, settings: TrainingSettings) -> None:
+    """Stop where a risk stopped being a number, with the step, the group and advice."""
+    for group, risk in zip(report.groups, report.risks, strict=True):
+        if not math.isfinite(risk):
+            raise DivergedError(
+                f"The risk of group {state.batches.groups[group].name!r} became {risk} at step {state.step} "
+                f"(epoch {state.epoch + 1}). Lower learning_rate (now {settings.learning_rate:g}), or scale the "
+                "features to mean 0 and variance 1."
+            )
+    if not math.isfinite(report.loss):
+        raise DivergedError(
+            f"The objective became {report.loss} at step {state.step} (epoch {state.epoch + 1}) although every risk "
+            f"is finite. Lower the penalty weight or learning_rate (now {settings.learning_rate:g})."
+        )
+
+
+@torch.no_grad()
+def _average(average: nn.Module, network: nn.Module, decay: float, step: int) -> None:
+    """Move the average towards the network; during the first steps faster, so that it forgets the initialization."""
+    decay = min(decay, (1 + step) / (10 + step))
+    torch._foreach_lerp_(list(average.parameters()), list(network.parameters()), 1 - decay)
+    for kept, current in zip(average.buffers(), network.buffers(), strict=True):
+        kept.copy_(current)
+
+
+def _evaluate(
+    state: TrainingState, reports: Sequence[StepReport], objective: Objective, examiner: Examiner
+) -> EpochScores:
+    """Sum up an epoch's steps and evaluate the network."""
+    worst = [report.worst for report in reports]
+    most_often = max(set(worst), key=lambda group: (worst.count(group), -group))
+    risks = [
+        risk
+        for report in reports
+        for group, risk in zip(report.groups, report.risks, strict=True)
+        if group == most_often and report.worst == most_often
+    ]
+    of_worst = objective.training_score == "worst"
+    validated = examiner.validate(state.evaluated)
+    return EpochScores(
+        epoch=state.epoch,
+        step=state.step,
+        risk=float(np.mean([report.loss for report in reports])),
+        training_score=float(
+            np.mean([report.worst_score if of_worst else np.mean(report.scores) for report in reports])
+        ),
+        worst_group=state.batches.groups[most_often].name,
+        worst_group_risk=float(np.mean(risks)) if risks else float("nan"),
+        group_risks=_group_risks(state.batches.groups, reports),
+        validation_score=None if validated is None else validated.score,
+        validation_group_scores=None if validated is None or not validated.group_scores else validated.group_scores,
+        other_environments_score=examiner.score_others(state.evaluated),
+        predicts_one_class=None if validated is None else validated.predicts_one_class,
+    )
+
+
+def _group_risks(groups: Sequence[Group], reports: Sequence[StepReport]) -> dict[str, float] | None:
+    """Return the mean risk of each group over the steps that drew it; None where there are too many to keep."""
+    if len(groups) > MOST_TOLD:
+        return None
+    risks: dict[int, list[float]] = {}
+    for report in reports:
+        for group, risk in zip(report.groups, report.risks, strict=True):
+            risks.setdefault(group, []).append(risk)
+    return {groups[group].name: float(np.mean(found)) for group, found in sorted(risks.items())}
+
+
+def _copied(network: nn.Module) -> dict[str, torch.Tensor]:
+    """Return a copy of the weights; a state dict alone would go on changing."""
+    return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+
+
+def _fingerprint(
+    settings: TrainingSettings,
+    objective: Objective,
+    selection: str,
+    groups: Sequence[Group],
+    seeding: Seeding,
+    precision: str,
+) -> dict[str, Any]:
+    """Return what must agree for a saved state to be of this run (checkpoints compare versions and threads)."""
+    return {
+        "settings": dataclasses.asdict(settings),
+        "objective": repr(objective),
+        "selection": selection,
+        "group sizes": [len(group) for group in groups],
+        "seed": seeding.seed,
+        "precision": precision,
+    }
+
+
+def _finish(
+    state: TrainingState,
+    examiner: Examiner,
+    source: RowSource,
+    targets: NDArray[Any],
+    precision: str,
+    stage: str,
+) -> Trained:
+    """Put the selected weights into the network, and say when it has collapsed."""
+    best, run = state.best, state.run
+    if best is None:
+        raise DivergedError(f"No epoch of {stage} could be selected: the selection rule's score was never a number.")
+    state.network.load_state_dict(best.weights)
+    state.network.eval()
+    one_class = best.scores.predicts_one_class
+    if one_class is None:
+        rows = evenly(union_of(state.batches.groups), 1000)
+        one_class = examiner.sees_one_class(state.network, source, targets, rows)
+    if one_class:
+        _warn_of_collapse(run, stage)
+    return Trained(state.network, best, state.history, run.mixture(), state.device, precision)
+
+
+def _warn_of_collapse(run: ObjectiveRun, stage: str) -> None:
+    advice = (
+        "The hard max can end there under strong weight decay: try objective='online', or less weight_decay."
+        if run.objective.name == "max"
+        else "Train for longer, or with less weight_decay; min–max objectives hold best with objective='online'."
+    )
+    warnings.warn(
+        f"{stage}: the trained network predicts one class for all evaluated rows. {advice}",
+        CollapseWarning,
+        stacklevel=2,
+    )

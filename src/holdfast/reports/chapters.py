@@ -1,0 +1,366 @@
+"""The sections about the three stages: environments, judges, halves, risks."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from holdfast import __version__
+from holdfast.datasets.values import Split
+from holdfast.environments import Partition
+from holdfast.reports.tables import Cell, Table
+from holdfast.reports.values import Block, Curves, HeatMap, Line, Section, Sentences, Shares
+
+MOST_ENVIRONMENTS = 24  # in the accuracy matrix
+MOST_CLASSES = 12  # as parts of a bar
+
+
+def environments_section(fitted: Any, training: Split | None, class_names: dict[Any, str]) -> Section:
+    """Tell how many rows each environment has, and how labels are distributed."""
+    intro = "Rows collected under the same circumstances. The theory assumes about the same label balance everywhere."
+    names = [str(label) for label in fitted.environments_]
+    if training is None:
+        sizes = _sizes(getattr(fitted, "partitions_", ()))
+        rows = tuple((name, sizes.get(name)) for name in names)
+        return Section("Environments", intro, (Table("Environments", ("environment", "rows"), rows),))
+    if not class_names:
+        return Section("Environments", intro, (_target_table(training),))
+    from holdfast.metrics import prevalence
+
+    found = prevalence([class_names.get(label, str(label)) for label in training.y.tolist()], training.environments)
+    order = [found.classes.index(name) for name in class_names.values() if name in found.classes]
+    shares = found.shares[:, order]
+    parts = [found.classes[place] for place in order]
+    if len(parts) > MOST_CLASSES:
+        shares = np.column_stack([shares[:, : MOST_CLASSES - 1], shares[:, MOST_CLASSES - 1 :].sum(axis=1)])
+        parts = [*parts[: MOST_CLASSES - 1], f"{len(parts) - MOST_CLASSES + 1} other classes"]
+    sizes_of = tuple(int(size) for size in found.counts.sum(axis=1))
+    values = tuple(tuple(map(float, row)) for row in shares)
+    blocks: list[Block] = [Shares("Label balance", found.environments, tuple(parts), values, sizes_of)]
+    unlike = found.unlike()
+    if unlike:
+        blocks.append(
+            Sentences((f"Class shares differ much in {_listed(unlike)}; the theory assumes them equal.",), "warning")
+        )
+    return Section("Environments", intro, tuple(blocks))
+
+
+def judges_section(fitted: Any) -> Section | None:
+    """Tell how well each environment's classifier does elsewhere."""
+    accuracies = getattr(fitted, "accuracies_", None)
+    if accuracies is None or len(fitted.environments_) < 2:
+        return None
+    names, matrix = [str(label) for label in fitted.environments_], np.asarray(accuracies, dtype=np.float64)
+    kept, note = np.arange(len(names)), ""
+    if len(names) > MOST_ENVIRONMENTS:
+        away = np.where(np.eye(len(names), dtype=bool), np.nan, matrix)
+        kept = np.sort(np.argsort(np.nanmin(away, axis=0), kind="stable")[:MOST_ENVIRONMENTS])
+        note = f" The {MOST_ENVIRONMENTS} of {len(names)} environments are shown in which some judge does worst."
+    picture = HeatMap(
+        "Accuracy of each judge in each environment",
+        tuple(names[i] for i in kept),
+        tuple(names[i] for i in kept),
+        tuple(tuple(float(matrix[i, j]) for j in kept) for i in kept),
+        "share",
+        "judge",
+        "judged environment",
+        "Rows: the environment a classifier was fitted on. Columns: the environment it judges. The diagonal is out of "
+        "fold: what a judge reaches at home." + note,
+    )
+    intro = (
+        "One classifier is fitted on each environment and asked about the others. Where it does worse than at home, it "
+        "has learned something that does not hold there."
+    )
+    return Section("Stage 1: judges", intro, (picture,))
+
+
+def partitions_section(fitted: Any, maps: tuple[HeatMap, ...]) -> Section | None:
+    """Tell how judges cut the environments, and what correlates with the label in the halves."""
+    partitions = getattr(fitted, "partitions_", ())
+    if not partitions:
+        return None
+    soft = any(partition.correct_weights is not None for partition in partitions)
+    rows = [
+        (p.judge, p.judged, float(p.accuracy), *((len(p.correct),) if soft else (len(p.correct), len(p.mistaken))))
+        for p in sorted(partitions, key=lambda p: (p.accuracy, p.judged, p.judge))
+    ]
+    columns = ("judge", "judged", "accuracy α", *(("rows",) if soft else ("correct rows", "mistaken rows")))
+    blocks: list[Block] = [*maps, Table("Partitions, lowest accuracy first", columns, tuple(rows))]
+    remarks = _degenerate(partitions, soft)
+    if remarks:
+        blocks.append(Sentences(tuple(remarks), "warning"))
+    intro = (
+        "Each judge cuts each other environment into rows that it predicts correctly and rows that it mistakes. "
+        + (
+            "These are soft halves: every row is in both, weighted by the judge's probability of being right. "
+            if soft
+            else "These are hard halves, as in the paper's pictures: whatever a judge relies on changes sides in them, "
+            "stable or not. The audit, on soft halves, tells the two apart. "
+        )
+        + "Red is a negative correlation with the label, blue a positive one."
+    )
+    return Section("Stage 2: halves", intro, tuple(blocks))
+
+
+def risks_section(fitted: Any) -> Section | None:
+    """Tell the risk of every group, while it was minimized and in the end."""
+    groups, risks = getattr(fitted, "groups_", ()), getattr(fitted, "group_risks_", ())
+    curves = risk_curves(fitted)
+    if not len(groups) and not curves:
+        return None
+    blocks: list[Block] = [*curves]
+    if len(groups) and len(risks) == len(groups):
+        weights = getattr(fitted, "group_weights_", np.full(len(groups), np.nan))
+        order = np.argsort(-np.asarray(risks), kind="stable")
+        body: list[tuple[Cell, ...]] = [
+            (groups[i].name, len(groups[i]), float(risks[i]), float(weights[i])) for i in order
+        ]
+        invariant = getattr(fitted, "solver_", "") == "invariant"
+        columns = ("group", "rows", "risk", "step from ERM" if invariant else "weight in the mixture")
+        blocks.append(Table("Groups, largest risk first", columns, tuple(body), digits=4, marked=((0, 0), (0, 2))))
+    gap = float(getattr(fitted, "gap_", float("nan")))
+    if getattr(fitted, "solver_", "") == "invariant":
+        intro = (
+            "The final classifier is fitted to the interpolation under which its risk is the same in every "
+            "environment, as far as rows out of fold tell; a step of zero everywhere means plain ERM."
+        )
+        return Section("Stage 3: risks", f"{intro} The risks differ by {gap:.4f}.", tuple(blocks))
+    certificate = "" if math.isnan(gap) else f" It is at most {gap:.2g} above the smallest possible."
+    solver = str(getattr(fitted, "solver_", ""))
+    intro = (
+        f"The final classifier minimizes the largest risk over all groups ({solver} solver)."
+        if solver
+        else "The final classifier minimizes the largest risk over all groups."
+    )
+    worst = float(getattr(fitted, "worst_case_risk_", float("nan")))
+    reached = "" if math.isnan(worst) else f" The worst group's risk is {worst:.4f}."
+    return Section("Stage 3: risks", intro + reached + certificate, tuple(blocks))
+
+
+def risk_curves(fitted: Any) -> tuple[Curves, ...]:
+    """Return how the groups' risks went down, as far as the history has them."""
+    history = [entry for entry in getattr(fitted, "history_", None) or [] if isinstance(entry, dict)]
+    note = ""
+    if getattr(fitted, "solver_", "") == "invariant":
+        history = _until_chosen(history, fitted.group_risks_)
+        note = "Step 0 is plain ERM; the last step shown is the one that was chosen."
+    if not history:
+        return ()
+    axis = next((name for name in ("iteration", "round", "epoch") if name in history[0]), "step")
+    x = tuple(float(entry.get(axis, number)) for number, entry in enumerate(history, start=1))
+    names = [group.name for group in getattr(fitted, "groups_", ())]
+    found = [Curves("Risk of every group", axis, "risk", *_group_lines(history, x, names), note=note)]
+    if not found[0].lines:
+        keys = {
+            "worst_case_risk": "worst-case risk",
+            "worst_group_risk": "risk of the worst group",
+            "risk": "what is minimized",
+        }
+        lines = [Line(text, x, _series(history, key)) for key, text in keys.items() if key in history[-1]]
+        marked = lines[0].name if lines else ""
+        found = [Curves("Risk while it is minimized", axis, "risk", tuple(lines), marked)] if lines else []
+    if "gap" in history[-1]:
+        line = Line("certified gap", x, _series(history, "gap"))
+        found.append(Curves("Distance to the optimum", axis, "gap", (line,), log=True))
+    return tuple(found)
+
+
+def _group_lines(history: list[dict[str, Any]], x: tuple[float, ...], names: list[str]) -> tuple[tuple[Line, ...], str]:
+    """Return each group's line, by name or by order as the history has them, and the one that is worst in the end."""
+    last = history[-1].get("group_risks")
+    if isinstance(last, dict):
+        names = [str(name) for name in last]
+        values = [_series([entry.get("group_risks", {}) for entry in history], name) for name in last]
+    elif last is not None and len(last) == len(names):
+        rows = [entry.get("group_risks", [math.nan] * len(names)) for entry in history]
+        values = [tuple(float(row[place]) for row in rows) for place in range(len(names))]
+    else:
+        return (), ""
+    order = sorted(range(len(names)), key=lambda place: (math.isnan(values[place][-1]), -values[place][-1]))
+    return tuple(Line(names[place], x, values[place]) for place in order), names[order[0]] if order else ""
+
+
+def _until_chosen(history: list[dict[str, Any]], risks: Any) -> list[dict[str, Any]]:
+    """Return the steps up to the one whose risks are the final ones; a search tries larger ones too."""
+    apart = [float(np.abs(np.subtract(entry["group_risks"], risks)).max()) for entry in history]
+    return history[: int(np.argmin(apart)) + 1] if apart else []
+
+
+def _series(history: list[Any], key: str) -> tuple[float, ...]:
+    return tuple(float(entry.get(key, math.nan)) for entry in history)
+
+
+def _degenerate(partitions: tuple[Partition, ...], soft: bool) -> list[str]:
+    """Return a sentence for each kind of partition that tells nothing, or everything."""
+    perfect = [f"{p.judged} by {p.judge}" for p in partitions if not soft and not len(p.mistaken)]
+    hopeless = [f"{p.judged} by {p.judge}" for p in partitions if not soft and not len(p.correct)]
+    found = []
+    if perfect:
+        found.append(f"Nobody is mistaken (α = 1): {_listed(perfect)}. The empty halves are dropped.")
+    if hopeless:
+        found.append(
+            f"Everybody is mistaken (α = 0): {_listed(hopeless)}. The environments themselves are interpolated there."
+        )
+    return found
+
+
+def _sizes(partitions: tuple[Partition, ...]) -> dict[str, int]:
+    """Return the environments' numbers of rows, from any partition of each."""
+    return {p.judged: len(p.correct) + (len(p.mistaken) if p.correct_weights is None else 0) for p in partitions}
+
+
+def _target_table(training: Split) -> Table:
+    """Return mean and spread of a number that is predicted, by environment."""
+    from holdfast.environments import split_environments
+
+    targets = np.asarray(training.y, dtype=np.float64)
+    rows = [
+        (e.name, len(e), float(targets[e.rows].mean()), float(targets[e.rows].std()))
+        for e in split_environments(training.environments, len(training))
+    ]
+    return Table("Environments", ("environment", "rows", "mean of the target", "its standard deviation"), tuple(rows))
+
+
+def _listed(names: Any) -> str:
+    from holdfast.environments import listed
+
+    return listed([str(name) for name in names])
+
+
+MOST_FINDINGS = 300
+# Column of the audit's frame -> what readers see.
+COLUMNS = {
+    "feature": "feature",
+    "judged": "environment",
+    "judge": "judge",
+    "label": "label",
+    "environment_correlation": "whole environment",
+    "correct_soft": "correct half (soft)",
+    "mistaken_soft": "mistaken half (soft)",
+    "correct_hard": "correct half (hard)",
+    "mistaken_hard": "mistaken half (hard)",
+    "flip_score": "flip score",
+    "p_value": "p",
+    "q_value": "q",
+    "named": "named",
+    "explained_by": "explained by",
+}
+
+
+def audit_section(audit: Any, reliance: Any = None) -> Section | None:
+    """Tell which correlations not to trust.
+
+    Parameters
+    ----------
+    audit : object or None
+        Anything with `sentences()`, `evidence` (sentences about what can be concluded) and `to_frame()`.
+    reliance : object or None
+        Anything with `to_frame()`: what classifiers rely on, a row for each feature.
+    """
+    blocks: list[Block] = []
+    if audit is not None:
+        evidence = tuple(str(line) for line in audit.evidence)
+        findings = tuple(str(line) for line in audit.sentences() if str(line) not in evidence)
+        tables = [table for table in (audit_table(audit),) if table is not None]
+        blocks += [*([Sentences(findings, "finding")] if findings else []), Sentences(evidence), *tables]
+    if reliance is not None:
+        blocks.append(reliance_table(reliance))
+    if not blocks:
+        return None
+    intro = (
+        "Features, words or attributes whose correlation with the label changes between environments, judged on soft "
+        "halves, calibrated and out of fold. In the soft mistaken half, a stable feature does not correlate with the "
+        "label."
+    )
+    return Section("Audit: what not to trust", intro, tuple(blocks))
+
+
+def audit_table(audit: Any) -> Table | None:
+    """Return the ranking; None where there is none."""
+    frame = audit.to_frame()
+    columns = [name for name in COLUMNS if name in frame.columns]
+    if not len(frame) or not columns:
+        return None
+    shown = frame[columns].head(MOST_FINDINGS)
+    # A correlation of 1e-16 is rounding; a p value of that size is not.
+    exact = ["p_value", "q_value"]
+    rounded = shown.round(dict.fromkeys([name for name in columns if name not in exact], 9))
+    rows = tuple(tuple(_cell(value) for value in row) for row in rounded.itertuples(index=False, name=None))
+    left_out = len(frame) - len(shown)
+    note = "p and q: of the change between environments; named: a discovery that no stronger one explains."
+    if left_out:
+        note += f" {left_out:,} more findings are left out."
+    marked = tuple((n, 0) for n, row in enumerate(rows) if "named" in columns and row[columns.index("named")] is True)
+    title = "All findings, correlations with the label"
+    return Table(title, tuple(COLUMNS[name] for name in columns), rows, note, marked=marked)
+
+
+def reliance_table(reliance: Any) -> Table:
+    """Return how much each classifier's accuracy falls without each feature."""
+    frame = reliance.to_frame()
+    rows = tuple(tuple(_cell(v) for v in row) for row in frame.head(MOST_FINDINGS).itertuples(index=False, name=None))
+    columns = tuple(str(name).replace("n_rows", "rows") for name in frame.columns)
+    note = "Fall of accuracy, and share of predictions that change, when a column is shuffled or a word is taken out."
+    return Table("What the classifiers rely on", columns, rows, note)
+
+
+def _cell(value: Any) -> Cell:
+    """Return a frame's value as a cell: numpy's numbers as Python's, missing as None."""
+    value = value.item() if hasattr(value, "item") else value
+    if value is None or (isinstance(value, float) and value != value):
+        return None
+    return value if isinstance(value, str | bool | int | float) else str(value)
+
+
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "pandas")
+
+
+def settings_section(
+    fitted: Any, settings: Mapping[str, Any], seeds: Sequence[int], warnings: Sequence[str] | None
+) -> Section:
+    """Tell how the numbers came about."""
+    rows = {"method": type(fitted).__name__, **_parameters(fitted)}
+    for name in ("solver_", "rounds_"):
+        if hasattr(fitted, name):
+            rows[f"{name} (chosen)"] = getattr(fitted, name)
+    rows |= dict(settings)
+    if seeds:
+        rows["seeds"] = ", ".join(map(str, seeds))
+    blocks: list[Block] = [
+        Table("Settings", ("setting", "value"), tuple((str(name), _written(value)) for name, value in rows.items())),
+        Table("Versions", ("what", "version"), tuple(versions().items())),
+    ]
+    told = tuple(dict.fromkeys(str(text) for text in warnings or ()))
+    if told:
+        blocks.insert(0, Sentences(told, "warning"))
+    intro = "Warnings, settings, seeds and versions." if told else "Settings, seeds and versions."
+    if warnings is not None and not told:
+        intro += " There were no warnings."
+    return Section("How this was made", intro, tuple(blocks))
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, holdfast and the libraries that its numbers depend on."""
+    found = {"Python": platform.python_version(), "holdfast": __version__}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {**found, "machine": f"{platform.system()} {platform.machine()}"}
+
+
+def _parameters(fitted: Any) -> dict[str, Any]:
+    """Return the constructor's parameters."""
+    return dict(fitted.get_params(deep=False)) if hasattr(fitted, "get_params") else {}
+
+
+def _written(value: Any) -> str:
+    """Return a setting in one line."""
+    text = str(value) if isinstance(value, str) else repr(value)
+    return " ".join(text.split())[:300]

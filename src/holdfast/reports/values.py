@@ -1,0 +1,253 @@
+"""What a report tells, as plain values: sections of tables, figures and sentences, for writers of pages and files.
+
+Figures are data, not drawings: the page draws them as inline SVG, `holdfast.reports.figures` with matplotlib.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from holdfast.exceptions import InputError
+from holdfast.reports.tables import Cell, Interval, Table, format_cell
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A number in every cell of rows × columns."""
+
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[float, ...], ...]  # (n_rows, n_columns); NaN: unknown
+    scale: Literal["share", "correlation"]  # 0 to 1 in one color, or -1 to 1 in red and blue
+    row_title: str
+    column_title: str
+    note: str = ""
+    breaks: tuple[int, ...] = ()  # rows above which there is a gap
+    kind: Literal["heat_map"] = "heat_map"
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.rows) or any(len(row) != len(self.columns) for row in self.values):
+            raise InputError(
+                f"values of the heat map {self.title!r} are not {len(self.rows)} rows of {len(self.columns)} numbers. "
+                "Pass one number for each cell."
+            )
+
+    def describe(self) -> str:
+        """Return the figure in a sentence."""
+        cells = [
+            (value, row, column)
+            for row, values in zip(self.rows, self.values, strict=True)
+            for column, value in zip(self.columns, values, strict=True)
+            if not math.isnan(value)
+        ]
+        start = (
+            f"Heat map, {len(self.rows)} rows ({self.row_title}) by {len(self.columns)} columns ({self.column_title})"
+        )
+        if not cells:
+            return f"{start}; no value is known."
+        low, high = min(cells), max(cells)
+        return f"{start}. Lowest {low[0]:.2f} at {low[1]}, {low[2]}; highest {high[0]:.2f} at {high[1]}, {high[2]}."
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]  # NaN: a gap
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Curves over one axis, one of them marked."""
+
+    title: str
+    x_title: str
+    y_title: str
+    lines: tuple[Line, ...]
+    marked: str = ""  # name of the line to look at
+    log: bool = False  # logarithmic y axis
+    note: str = ""
+    kind: Literal["curves"] = "curves"
+
+    def describe(self) -> str:
+        """Return the figure in a sentence."""
+        ends = [f"{line.name} ends at {format_cell(line.y[-1])}" for line in self.lines[:6] if line.y]
+        more = f" and {len(self.lines) - 6} more" if len(self.lines) > 6 else ""
+        marked = f" Marked: {self.marked}." if self.marked else ""
+        return f"{self.y_title} by {self.x_title}, {len(self.lines)} curves. {'; '.join(ends)}{more}.{marked}"
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One method's value in one place, with its interval."""
+
+    place: str
+    series: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Values with intervals, by place and series (method)."""
+
+    title: str
+    value_title: str
+    dots: tuple[Dot, ...]
+    note: str = ""
+    kind: Literal["dots"] = "dots"
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The places, in the order of their first dots."""
+        return tuple(dict.fromkeys(dot.place for dot in self.dots))
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The series, in the order of their first dots."""
+        return tuple(dict.fromkeys(dot.series for dot in self.dots))
+
+    def describe(self) -> str:
+        """Return the figure in a sentence."""
+        shown = [f"{dot.place}, {dot.series}: {dot.value:.2f} [{dot.low:.2f}, {dot.high:.2f}]" for dot in self.dots[:8]]
+        more = f"; and {len(self.dots) - 8} more" if len(self.dots) > 8 else ""
+        return f"{self.value_title} with intervals. {'; '.join(shown)}{more}."
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How each whole is made up of parts."""
+
+    title: str
+    wholes: tuple[str, ...]
+    parts: tuple[str, ...]
+    shares: tuple[tuple[float, ...], ...]  # (n_wholes, n_parts), rows sum to one
+    sizes: tuple[int, ...]  # (n_wholes,)
+    note: str = ""
+    kind: Literal["shares"] = "shares"
+
+    def describe(self) -> str:
+        """Return the figure in a sentence."""
+        shown = [
+            f"{whole} ({size:,}): "
+            + ", ".join(f"{part} {share:.0%}" for part, share in zip(self.parts[:4], shares[:4], strict=True))
+            for whole, size, shares in zip(self.wholes[:6], self.sizes[:6], self.shares[:6], strict=True)
+        ]
+        return f"Bars of shares. {'; '.join(shown)}{'; …' if len(self.wholes) > 6 else ''}."
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences in a list; `code` between backticks and *emphasis* between stars are set as such."""
+
+    lines: tuple[str, ...]
+    tone: Literal["plain", "finding", "warning"] = "plain"
+    kind: Literal["sentences"] = "sentences"
+
+
+Figure: TypeAlias = HeatMap | Curves | Dots | Shares
+Block: TypeAlias = Table | HeatMap | Curves | Dots | Shares | Sentences
+
+
+@dataclass(frozen=True)
+class Section:
+    """One step of the story."""
+
+    title: str
+    intro: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Highlight:
+    """One number for the top of the page."""
+
+    value: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Story:
+    """A whole report."""
+
+    title: str
+    subtitle: str
+    sections: tuple[Section, ...]
+    highlights: tuple[Highlight, ...] = ()
+
+    def blocks(self) -> tuple[Block, ...]:
+        """Return the blocks of all sections."""
+        return tuple(block for section in self.sections for block in section.blocks)
+
+
+MOST_CELLS_DOWN, MOST_CELLS_ACROSS = 48, 40  # of a heat map
+MOST_LINES, MOST_POINTS = 16, 50  # of curves
+MOST_DOTS, MOST_WHOLES, MOST_PARTS = 120, 40, 12
+
+
+def figure_table(figure: Figure) -> Table:
+    """Return the numbers of a figure as a table.
+
+    Examples
+    --------
+    >>> from holdfast.reports.values import Shares
+    >>> figure_table(Shares("", ("a",), ("no", "yes"), ((0.25, 0.75),), (8,))).rows
+    (('a', 8, 0.25, 0.75),)
+    """
+    if isinstance(figure, HeatMap):
+        pairs = zip(figure.rows, figure.values, strict=True)
+        rows: list[tuple[Cell, ...]] = [(name, *values) for name, values in pairs]
+        return Table(figure.title, (figure.row_title, *figure.columns), tuple(rows))
+    if isinstance(figure, Curves):
+        at = [dict(zip(line.x, line.y, strict=True)) for line in figure.lines]
+        xs = sorted({x for line in figure.lines for x in line.x})
+        columns = (figure.x_title, *(line.name for line in figure.lines))
+        body = [(int(x) if float(x).is_integer() else x, *(values.get(x) for values in at)) for x in xs]
+        return Table(figure.title, columns, tuple(body), digits=4)
+    if isinstance(figure, Dots):
+        rows = [(dot.place, dot.series, Interval(dot.value, dot.low, dot.high)) for dot in figure.dots]
+        return Table(figure.title, ("where", "method", figure.value_title), tuple(rows))
+    triples = zip(figure.wholes, figure.sizes, figure.shares, strict=True)
+    rows = [(whole, size, *shares) for whole, size, shares in triples]
+    return Table(figure.title, ("environment", "rows", *figure.parts), tuple(rows))
+
+
+def crop_figure(figure: Figure, share: float = 1.0) -> Figure:
+    """Return as much of a figure as a page can carry, or a share of that; `write_assets` keeps the whole table."""
+
+    def most(number: int) -> int:
+        return max(1, int(share * number))
+
+    if isinstance(figure, HeatMap):
+        rows, columns = figure.rows[: most(MOST_CELLS_DOWN)], figure.columns[: most(MOST_CELLS_ACROSS)]
+        values = tuple(row[: len(columns)] for row in figure.values[: len(rows)])
+        return replace(figure, rows=rows, columns=columns, values=values)
+    if isinstance(figure, Curves):
+        marked = [line for line in figure.lines if line.name == figure.marked]
+        kept = [*marked, *(line for line in figure.lines if line.name != figure.marked)][: most(MOST_LINES)]
+        return replace(figure, lines=tuple(_thin(line, most(MOST_POINTS)) for line in figure.lines if line in kept))
+    if isinstance(figure, Dots):
+        return replace(figure, dots=figure.dots[: most(MOST_DOTS)])
+    n_wholes = min(len(figure.wholes), most(MOST_WHOLES))
+    return replace(
+        figure,
+        wholes=figure.wholes[:n_wholes],
+        sizes=figure.sizes[:n_wholes],
+        parts=figure.parts[:MOST_PARTS],
+        shares=tuple(shares[:MOST_PARTS] for shares in figure.shares[:n_wholes]),
+    )
+
+
+def _thin(line: Line, most: int) -> Line:
+    """Return a line with at most so many points, the first and the last among them."""
+    n = len(line.x)
+    if n <= most:
+        return line
+    numbers = sorted({round(place * (n - 1) / max(most - 1, 1)) for place in range(most)})
+    return replace(line, x=tuple(line.x[i] for i in numbers), y=tuple(line.y[i] for i in numbers))

@@ -1,0 +1,223 @@
+"""Reading what `fit` was handed: rows, weights, groups and folds, each checked with a message that says what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import column_or_1d, get_tags
+
+from holdfast.environments import Environment, Rows, Weights, as_labels, label_array, take_rows, unique_labels
+from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastError, InputTypeError, LabelsError
+
+BLOCK_NUMBERS = 1 << 21  # numbers that are read at once: 16 MiB of float64
+
+
+class MappedRows:
+    """Some rows of a memory map as a whole of their own, read only where they are asked for."""
+
+    def __init__(self, array: NDArray[Any], rows: Rows) -> None:
+        self._array, self._rows = array, rows
+        self.shape: tuple[int, ...] = (len(rows), *array.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, rows: Rows | slice) -> NDArray[Any]:
+        taken: NDArray[Any] = self._array[self._rows[rows]]
+        return taken
+
+    dense = __getitem__  # networks take rows that have it a batch at a time
+
+
+class TransformedRows:
+    """Rows of a memory map that are transformed as they are read, for networks behind fitted transformers."""
+
+    def __init__(self, X: Any, transform: Callable[[Any], Any]) -> None:
+        self._X, self._transform = X, transform
+        self.shape: tuple[int, ...] = (X.shape[0], *transform(X[:1]).shape[1:])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def dense(self, rows: Rows | slice) -> NDArray[Any]:
+        """Return rows, transformed, as an array."""
+        taken = self._transform(self._X[rows])
+        return np.asarray(taken.toarray() if hasattr(taken, "toarray") else taken)
+
+    __getitem__ = dense
+
+
+def is_mapped(X: Any) -> bool:
+    """Return whether rows lie in a memory map, also where numpy or scikit-learn made a plain view of it.
+
+    Examples
+    --------
+    >>> is_mapped(np.zeros((2, 2)))
+    False
+    """
+    while isinstance(X, np.ndarray):
+        if isinstance(X, np.memmap):
+            return True
+        X = X.base
+    return isinstance(X, MappedRows)
+
+
+def blocks_of(X: Any) -> Iterator[slice]:
+    """Yield slices that together cover the rows of X, each of at most `BLOCK_NUMBERS` numbers."""
+    n_rows = max(1, BLOCK_NUMBERS // max(1, math.prod(X.shape[1:])))
+    for start in range(0, X.shape[0], n_rows):
+        yield slice(start, min(start + n_rows, X.shape[0]))
+
+
+def fit_on_disk(transformers: Pipeline, X: Any, y: NDArray[Any]) -> None:
+    """Fit transformers on rows that stay on disk: one alone learns by blocks where it can, else they see all rows."""
+    only = transformers.steps[0][1]
+    if len(transformers.steps) == 1 and hasattr(only, "partial_fit"):
+        for block in blocks_of(X):
+            only.partial_fit(X[block], y[block])
+    else:
+        transformers.fit(X[:], y)
+
+
+def answers(answer: Callable[[Any], Any], X: Any, rows: Rows) -> NDArray[Any]:
+    """Return what a function says about rows of X; a memory map is read and answered block by block."""
+    if not is_mapped(X):
+        return np.asarray(answer(take_rows(X, rows)))
+    own = MappedRows(X, rows)
+    return np.concatenate([np.asarray(answer(own[block])) for block in blocks_of(own)])
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """All that `fit` was handed, checked."""
+
+    X: Any
+    y: NDArray[Any]  # (n_rows,) class codes, or targets
+    environments: tuple[Environment, ...]
+    sample_weight: Weights | None
+    group_labels: tuple[NDArray[np.intp], tuple[str, ...]] | None  # codes (n_rows,) and their names
+    folds: NDArray[np.intp] | None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    def check_folds(self) -> None:
+        """Refuse folds that leave no rows of an environment to ask its own classifier about, out of fold."""
+        if self.folds is None:
+            return
+        for environment in self.environments:
+            if len(np.unique(self.folds[environment.rows])) < 2:
+                raise EnvironmentsError(
+                    f"folds puts all rows of environment {environment.name!r} into one fold, but its classifier is "
+                    "calibrated on rows of its own that it was not fitted on. Spread the rows of every environment "
+                    "over at least two folds."
+                )
+
+
+def is_text(X: Any) -> bool:
+    """Return whether X is a sequence of texts, one for each row."""
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and isinstance(X[0], str)
+    if getattr(X, "ndim", 2) == 1 or type(X).__name__ == "Series":
+        return len(X) > 0 and isinstance(next(iter(X)), str)
+    return False
+
+
+def needs_frame(estimator: Any, X: Any) -> bool:
+    """Return whether a frame must reach the estimator as it is: it may choose columns by name or by type."""
+    if isinstance(estimator, Pipeline):
+        return True
+    if hasattr(estimator, "fit_groups"):  # a network reads arrays
+        return False
+    by_name = getattr(estimator, "categorical_features", None), getattr(estimator, "monotonic_cst", None)
+    named = any(value is not None and not isinstance(value, str) and _has_text(value) for value in by_name)
+    inner = getattr(estimator, "estimator", None)  # of a search, or of a calibration
+    if inner is not None and needs_frame(inner, X):
+        return True
+    return named or any(str(kind) == "category" for kind in X.dtypes)
+
+
+def _has_text(values: Any) -> bool:
+    return any(isinstance(value, str) for value in values)
+
+
+def read_column(y: Any) -> NDArray[Any]:
+    """Return y as one column; what is no text beside texts in a list stays what it is."""
+    with as_ours(LabelsError):
+        return np.asarray(column_or_1d(as_labels(y) if isinstance(y, list | tuple) else y, warn=True))
+
+
+def read_weights(sample_weight: Any, n_rows: int) -> Weights | None:
+    """Return one finite weight for each row, at least some positive."""
+    if sample_weight is None:
+        return None
+    with as_ours(FeaturesError):
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_rows,):
+        raise FeaturesError(
+            f"sample_weight.shape == {weights.shape}, expected {(n_rows,)}! Pass one weight for each row of X."
+        )
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise FeaturesError(
+            "sample_weight holds negative, NaN or infinite values. Weights must be finite and at least 0."
+        )
+    if weights.sum() <= 0:
+        raise FeaturesError("sample_weight is zero in every row. Give at least some rows a positive weight.")
+    return weights
+
+
+def read_groups(group_labels: Any, n_rows: int) -> tuple[NDArray[np.intp], tuple[str, ...]] | None:
+    """Return the codes of the given groups and their names."""
+    if group_labels is None:
+        return None
+    labels = label_array(group_labels, n_rows, what="group_labels", error=EnvironmentsError, example="frame['scanner']")
+    values, codes = unique_labels(labels, what="group_labels", error=EnvironmentsError)
+    return codes, tuple(f"group {value}" for value in values)
+
+
+def read_folds(folds: Any, n_rows: int) -> NDArray[np.intp] | None:
+    """Return the fold number of each row."""
+    if folds is None:
+        return None
+    labels = label_array(folds, n_rows, what="folds", error=EnvironmentsError, example="frame['patient'] % 3")
+    values, codes = unique_labels(labels, what="folds", error=EnvironmentsError)
+    if len(values) < 2:
+        raise EnvironmentsError("folds puts every row into one fold. Pass at least two different fold numbers.")
+    return codes
+
+
+def allows_nan(estimator: Any) -> bool:
+    """Return whether NaN may reach the estimator; a pipeline's own steps decide."""
+    return (
+        isinstance(estimator, Pipeline)
+        and not isinstance(estimator.steps[0][1], StandardScaler)
+        or bool(get_tags(estimator).input_tags.allow_nan)
+    )
+
+
+def is_float(dtype: Any) -> bool:
+    """Return whether a frame's column holds floating point numbers."""
+    return str(dtype).lower().startswith(("float", "double"))
+
+
+@contextlib.contextmanager
+def as_ours(error: type[HoldfastError]) -> Iterator[None]:
+    """Turn scikit-learn's complaints about input into ours, with the same words."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except TypeError as problem:
+        raise InputTypeError(str(problem)) from problem
+    except ValueError as problem:
+        raise error(str(problem)) from problem

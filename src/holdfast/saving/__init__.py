@@ -1,0 +1,18 @@
+"""Saved models, training checkpoints and records: written in one step, checked byte by byte, never unpickled."""
+
+from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
+from holdfast.saving.codec import allow
+from holdfast.saving.manifests import read_manifest
+from holdfast.saving.models import load, save
+from holdfast.saving.records import read_record, write_record
+
+__all__ = [
+    "allow",
+    "load",
+    "read_checkpoint",
+    "read_manifest",
+    "read_record",
+    "save",
+    "write_checkpoint",
+    "write_record",
+]

@@ -1,1 +1,0 @@
-"""The three stages: predict, partition, interpolate; they do not know one another."""

@@ -1,0 +1,1 @@
+"""Tables from files: reading, preprocessing, fitting, evaluating and comparing classifiers."""

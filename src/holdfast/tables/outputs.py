@@ -1,0 +1,101 @@
+"""Where results may be written: checked before the work begins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.exceptions import ParameterError, SavedModelError
+from holdfast.saving.files import sync_folder, temporary_beside
+from holdfast.saving.locks import storage_errors
+from holdfast.tables.files import PARQUET, SEPARATORS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MANIFEST = "manifest.json"
+TABLES = (*SEPARATORS, *PARQUET)
+
+
+def check_folder(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that is not ours, and one of ours without `overwrite`."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not (folder / MANIFEST).is_file():
+        raise SavedModelError(f"{folder} exists and was not written by holdfast. Choose another --out.")
+    if not overwrite:
+        raise SavedModelError(f"{folder} already holds a saved model. Choose another --out, or pass --overwrite.")
+    from holdfast.saving.manifests import check_target
+    from holdfast.saving.models import KIND
+
+    check_target(folder, KIND, overwrite=True)
+
+
+def refuse_inside_model(path: Path, option: str) -> None:
+    """Refuse to write into the folder of a saved model, which would not be loaded with a file it does not list."""
+    if any((folder / MANIFEST).is_file() for folder in (path, path.parent)):
+        raise ParameterError(f"{option} {path} lies in the folder of a saved model. Choose a place outside of it.")
+
+
+def check_file(file: Path, *, overwrite: bool, inputs: Sequence[Path] = (), suffixes: Sequence[str] = TABLES) -> None:
+    """Refuse an output file of another type, one that exists (without `overwrite`), and one that is an input."""
+    if file.suffix.lower() not in suffixes:
+        raise ParameterError(f"--out {file} is of the unknown type {file.suffix!r}. Use one of {', '.join(suffixes)}.")
+    if any(file.resolve() == path.resolve() for path in inputs):
+        raise ParameterError(f"--out {file} is the input itself. Choose another file.")
+    if not file.parent.is_dir():
+        raise ParameterError(f"--out {file} lies in a folder that does not exist. Create it first.")
+    refuse_inside_model(file, "--out")
+    if file.is_dir() or (file.exists() and not overwrite):
+        raise ParameterError(f"--out {file} exists. Choose another file, or pass --overwrite.")
+
+
+class TableWriter:
+    """Writes frames one after the other to a CSV or Parquet file, which appears under its name when all are written.
+
+    Parameters
+    ----------
+    file : Path
+        Its suffix says the format.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.n_rows = 0
+        self._temporary = temporary_beside(file)
+        self._parquet: Any = None
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Append rows; every frame has the same columns."""
+        with storage_errors(self.file):
+            if self.file.suffix.lower() in PARQUET:
+                self._write_parquet(frame)
+            else:
+                separator = SEPARATORS[self.file.suffix.lower()]
+                frame.to_csv(self._temporary, mode="a", header=not self.n_rows, index=False, sep=separator)
+        self.n_rows += len(frame)
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, traceback: object) -> None:
+        try:
+            with storage_errors(self.file):
+                if self._parquet is not None:
+                    self._parquet.close()
+                if problem is None:
+                    os.replace(self._temporary, self.file)
+                    sync_folder(self.file.parent)
+        finally:
+            self._temporary.unlink(missing_ok=True)
+
+    def _write_parquet(self, frame: pd.DataFrame) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if self._parquet is None:
+            self._parquet = pyarrow.parquet.ParquetWriter(self._temporary, table.schema)
+        self._parquet.write_table(table.cast(self._parquet.schema))

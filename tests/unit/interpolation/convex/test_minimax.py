@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+
+from holdfast.environments import Group
+from holdfast.interpolation.convex import minimax as linear_curvature
+from holdfast.interpolation.convex import minimax as linear_minimax
+from holdfast.interpolation.convex.losses import BinaryLogLoss, SoftmaxLogLoss, SquaredLoss
+from holdfast.interpolation.convex.minimax import minimize_worst_case
+from holdfast.interpolation.convex.problem import Design, LinearProblem, group_matrix
+
+
+def random_problem(seed: int) -> LinearProblem:
+    """Return a small problem with overlapping weighted groups: any loss, any penalty, columns of any scale."""
+    generator = np.random.default_rng(seed)
+    n_rows, n_features = int(generator.integers(10, 120)), int(generator.integers(1, 6))
+    X = generator.normal(size=(n_rows, n_features)) * 10 ** generator.uniform(-2, 2, n_features)
+    n_classes = int(generator.integers(2, 5))
+    y = np.argmax(
+        X @ generator.normal(size=(n_features, n_classes)) + generator.normal(size=(n_rows, n_classes)), axis=1
+    )
+    loss = BinaryLogLoss() if n_classes == 2 else SoftmaxLogLoss(n_classes)
+    if seed % 4 == 0:
+        loss, y = SquaredLoss(), y + generator.normal(size=n_rows)
+    groups = []
+    for g in range(int(generator.integers(1, 9))):
+        rows = generator.choice(n_rows, size=int(generator.integers(1, n_rows)), replace=False)
+        groups.append(Group(str(g), rows, generator.random(len(rows)) ** 2))
+    penalty = 10 ** generator.uniform(-6, 0)
+    return LinearProblem(Design(X, fit_intercept=seed % 3 > 0), loss, y, group_matrix(groups, n_rows), penalty)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_every_gap_is_an_upper_bound_on_what_is_left(seed: int):
+    """Stopped after any number of iterations, the objective is at most its gap above the optimum."""
+    problem = random_problem(seed)
+    optimum = minimize_worst_case(problem, tolerance=1e-9, max_iterations=200)
+    assert optimum.gap <= 1e-9
+    for n_iterations in (1, 2, 4):
+        early = minimize_worst_case(problem, tolerance=1e-3, max_iterations=n_iterations)
+        assert early.point.objective - optimum.point.objective <= early.gap + 1e-12
+        assert early.lower_bound <= optimum.point.objective + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_a_bound_holds_for_any_mixture_and_any_step(seed: int, monkeypatch: pytest.MonkeyPatch):
+    """A poor mixture and systems solved hardly at all make the certificate loose, never wrong."""
+    problem = random_problem(seed)
+    optimum = minimize_worst_case(problem, tolerance=1e-9, max_iterations=200).point.objective
+    monkeypatch.setattr(linear_curvature, "MAX_MATRIX", 0)
+    monkeypatch.setattr(linear_curvature, "MAX_CG_ITERATIONS", 2)
+    generator = np.random.default_rng(seed)
+    for _ in range(5):
+        coefficients = problem.gauge(generator.normal(size=problem.shape) / problem.design.n_rows)
+        point = linear_minimax._evaluate(problem, coefficients, problem.design.forward(coefficients))
+        q = generator.dirichlet(np.ones(problem.group_rows.shape[1]))
+        model = linear_minimax.TangentModel(problem, point, q, precision=0.5)
+        assert linear_minimax.certified_bound(problem, point, model) <= optimum + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_conjugate_gradients_reach_the_same_optimum(seed: int, monkeypatch: pytest.MonkeyPatch):
+    """The method for many coefficients certifies the same value as the one for few."""
+    problem = random_problem(seed)
+    exact = minimize_worst_case(problem, tolerance=1e-8, max_iterations=100)
+    monkeypatch.setattr(linear_curvature, "MAX_MATRIX", 0)
+    other = minimize_worst_case(problem, tolerance=1e-5, max_iterations=100)
+    assert other.gap <= 1e-5
+    assert other.point.objective == pytest.approx(exact.point.objective, abs=1e-5)
+
+
+def test_a_start_worse_than_zero_is_not_used():
+    """A bad warm start costs nothing."""
+    problem = random_problem(2)
+    far = np.full(problem.shape, 1e3)
+    far[:, 0] = -1e3
+    found = minimize_worst_case(problem, tolerance=1e-6, max_iterations=1, start=far)
+    plain = minimize_worst_case(problem, tolerance=1e-6, max_iterations=1)
+    assert found.point.objective == plain.point.objective
+
+
+def test_more_groups_than_the_working_set_holds():
+    """Two thousand overlapping groups are solved with tangents of a few."""
+    generator = np.random.default_rng(0)
+    n_rows, n_groups = 4000, 2000
+    X = generator.normal(size=(n_rows, 3))
+    y = (X[:, 0] + generator.normal(size=n_rows) > 0).astype(int)
+    groups = [Group(str(g), generator.choice(n_rows, size=200, replace=False)) for g in range(n_groups)]
+    problem = LinearProblem(Design(X), BinaryLogLoss(), y, group_matrix(groups, n_rows), 1e-4)
+    found = minimize_worst_case(problem, tolerance=1e-6, max_iterations=30)
+    assert found.gap <= 1e-6
+    assert found.point.risks.shape == (n_groups,)
+    assert found.mixture.sum() == pytest.approx(1.0)
+    assert found.mixture @ found.point.risks == pytest.approx(found.point.risks.max(), abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5, 7, 10])
+def test_without_a_penalty_no_point_of_the_box_is_below_the_bound(seed: int):
+    """The certificate of an unpenalized fit holds for every coefficient vector near the one found, and for others."""
+    penalized = random_problem(seed)
+    problem = LinearProblem(penalized.design, penalized.loss, penalized.y, penalized.group_rows, penalty=0.0)
+    found = minimize_worst_case(problem, tolerance=1e-6, max_iterations=100)
+    assert found.gap <= 1e-6
+    generator = np.random.default_rng(seed)
+    for spread in (1e-3, 1e-1, 1.0, 10.0):
+        for _ in range(20):
+            other = found.point.coefficients * (1 + spread * generator.normal(size=problem.shape))
+            assert problem.risks(problem.design.forward(other)).max() >= found.lower_bound - 1e-12

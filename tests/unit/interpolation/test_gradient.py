@@ -1,0 +1,97 @@
+"""The gradient solver of stage 3."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from holdfast.environments import Group
+from holdfast.exceptions import ParameterError
+from holdfast.interpolation.gradient import solve_gradient
+from holdfast.neural.estimator import NeuralClassifier, NeuralRegressor
+from holdfast.seeding import Seeding
+
+
+def stable_and_unstable(n=400):
+    """Return rows where column 0 tells the label in 80 % of each group and column 1 flips between the groups."""
+    generator = np.random.default_rng(0)
+    y = generator.integers(2, size=2 * n)
+    stable = np.where(generator.random(2 * n) < 0.8, y, 1 - y)
+    unstable = np.where(np.arange(2 * n) < n, y, 1 - y)
+    unstable = np.where(generator.random(2 * n) < 0.95, unstable, 1 - unstable)
+    X = 100 * (2.0 * np.stack([stable, unstable], axis=1) - 1)
+    return X, y, [Group("agrees", np.arange(n)), Group("flipped", np.arange(n // 2 * 2, 2 * n))]
+
+
+@pytest.mark.parametrize("objective", ["max", "online"])
+def test_the_unstable_column_is_ignored(objective):
+    """The min–max over both groups is the classifier of the stable column: risk H(0.8) in each group."""
+    X, y, groups = stable_and_unstable()
+    network = NeuralClassifier(
+        "linear", max_epochs=8, learning_rate=0.02, dropout=0.0, schedule="cosine", weight_averaging=0.98
+    )
+    solution = solve_gradient(
+        make_pipeline(StandardScaler(), network), X, y, groups, objective=objective, seeding=Seeding(0)
+    )
+    entropy = -0.8 * math.log(0.8) - 0.2 * math.log(0.2)
+    assert solution.group_risks == pytest.approx([entropy, entropy], abs=0.05)
+    assert solution.worst_case_risk == max(solution.group_risks)
+    assert solution.solver == "gradient"
+    assert math.isnan(solution.gap)
+    assert solution.group_weights == pytest.approx([0.5, 0.5], abs=0.15)
+    assert len(solution.history) == 8
+    accuracy = np.mean(solution.estimator.predict(X) == y)
+    assert accuracy == pytest.approx(0.8, abs=0.03)
+
+
+def test_validation_rows_go_through_the_pipeline():
+    """The transformers see validation rows too, so the selected score is the pipeline's own."""
+    X, y, groups = stable_and_unstable()
+    pipeline = make_pipeline(StandardScaler(), NeuralClassifier("linear", max_epochs=2, steps_per_epoch=20))
+    solve_gradient(pipeline, X, y, groups, objective="max", validation=(X, y), seeding=Seeding(0))
+    scores = pipeline[-1].selected_.scores
+    assert scores.validation_score == pytest.approx(np.mean(pipeline.predict(X) == y))
+
+
+def test_seeding_decides_where_the_estimator_does_not():
+    """An unset random_state comes from the seeding; a set one stays."""
+    X, y, groups = stable_and_unstable(60)
+    settings = {"max_epochs": 1, "steps_per_epoch": 20, "learning_rate": 0.05}
+
+    def risks(seed, **more):
+        network = NeuralClassifier("linear", **settings, **more)
+        return solve_gradient(network, X / 100, y, groups, seeding=Seeding(seed)).group_risks
+
+    assert np.array_equal(risks(0), risks(0))
+    assert not np.array_equal(risks(0), risks(1))
+    assert np.array_equal(risks(0, random_state=5), risks(1, random_state=5))
+
+
+def test_a_holdout_judges_by_rows_that_were_not_trained_on():
+    """A network that learns random labels by heart shows it: tiny risks on its rows, large ones on held-out rows."""
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(80, 10)), generator.integers(2, size=80)
+    groups = [Group("a", np.arange(40)), Group("b", np.arange(40, 80), generator.random(40))]
+    settings = {"max_epochs": 3, "learning_rate": 0.02, "dropout": 0.0, "random_state": 0}
+
+    def worst(holdout):
+        network = NeuralClassifier("mlp", **settings)
+        return solve_gradient(network, X, y, groups, seeding=Seeding(0), holdout=holdout).worst_case_risk
+
+    assert worst(0.0) < 0.05
+    assert worst(0.3) > 0.7
+    with pytest.raises(ParameterError, match=r"'holdout' must be in \[0, 1\). Got 1.0 instead"):
+        worst(1.0)
+
+
+def test_regression_risks_are_squared_errors():
+    """Group risks are the groups' mean squared errors."""
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    y = X[:, 0].copy()
+    groups = [Group("a", np.arange(50)), Group("b", np.arange(50, 100))]
+    network = NeuralRegressor("linear", max_epochs=1, steps_per_epoch=10, random_state=0)
+    solution = solve_gradient(network, X, y, groups, seeding=Seeding(0))
+    expected = [np.mean((network.predict(X[group.rows]) - y[group.rows]) ** 2) for group in groups]
+    assert solution.group_risks == pytest.approx(expected, rel=1e-5)

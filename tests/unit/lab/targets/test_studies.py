@@ -1,0 +1,30 @@
+"""IRM as its penalty's weight grows."""
+
+import pytest
+
+from holdfast.lab.targets.studies import plan_irm, report_irm
+from holdfast.lab.targets.values import Options
+
+
+def test_irm_has_curves_of_accuracy_and_penalty():
+    """Points are means over seeds at the powers of ten; the penalty has a logarithmic axis."""
+    options = Options(quick=True, n_seeds=2)
+
+    def read(config):
+        score = 0.5 + 0.1 * config.seed
+        setting = {
+            "selection": "min_train_validation", "training_score": 0.9, "epoch": 3,
+            "validation": {"accuracy": 0.8}, "test": {"accuracy": score},
+            "penalty": {"risk": 1.0, "penalty": score / 10},
+        }  # fmt: skip
+        return {"settings": {"train": setting, "test": setting}, "data": {"notes": []}}
+
+    accuracy, penalty = report_irm(options, plan_irm(options), read).figures
+    assert set(accuracy.lines) == {
+        f"{rows} rows, validation {as_}" for rows in ("training", "test") for as_ in ("as test", "as training")
+    }
+    points = accuracy.lines["test rows, validation as test"]
+    assert [x for x, _ in points] == pytest.approx([-2, 1, 4])
+    assert [y for _, y in points] == pytest.approx([0.55] * 3)
+    assert penalty.log
+    assert [y for _, y in penalty.lines["validation as training"]] == pytest.approx([0.055] * 3)

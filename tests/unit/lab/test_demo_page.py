@@ -1,0 +1,46 @@
+import pytest
+
+from holdfast.datasets import load_dataset
+from holdfast.lab.demo import DATA, METHODS, fit_method
+from holdfast.lab.pages import audit_demo, demo_story
+from holdfast.reports.html import render_report
+
+
+def test_story_of_the_demo():
+    """Means over seeds come first, then seed 0 in the test environment and by color; the color flips in the halves."""
+    classifier = fit_method("pi", load_dataset("colored_digits", seed=0, **DATA), 0)
+    accuracies = {"erm": [0.1, 0.2], "group_dro": [0.2, 0.3], "pi": [0.7, 0.8], "oracle": [0.75, 0.85]}
+    result = {
+        "methods": {name: {"test_accuracies": accuracies[name]} for name in METHODS},
+        "data": {"name": "colored_digits"},
+        "estimator": "LogisticRegression(C=0.03)",
+        "seeds": [0, 1],
+    }
+    story = demo_story(result, classifier)
+    dots = next(section for section in story.sections if section.title == "Comparison").blocks[0]
+    assert dots.places == (
+        "test environment, mean of 2 seeds",
+        "seed 0, environment test (new)",
+        "seed 0, attribute color: worst group",
+        "seed 0, attribute color: average over groups",
+    )
+    values = {(dot.place, dot.series): dot.value for dot in dots.dots}
+    assert values["test environment, mean of 2 seeds", "PI"] == pytest.approx(0.75)
+    assert values[dots.places[1], "PI"] > values[dots.places[1], "ERM"] + 0.3
+    picture = next(section for section in story.sections if section.title == "Stage 2: halves").blocks[0]
+    column = picture.columns.index("color=3 → 3")
+    correct, mistaken = (picture.values[picture.rows.index(row)][column] for row in picture.rows[1:3])
+    assert correct > 0.95
+    assert mistaken < 0.1
+    assert len(render_report(story).encode()) < 400_000
+
+
+def test_the_audit_of_the_demo_finds_the_color():
+    """Color is named and pixels are not; ERM's predictions change with the color, PI's with the pixels."""
+    found, reliance = audit_demo()
+    assert found.named == ("color",)
+    assert "`color` predicts the label at +" in found.sentences()[0]
+    assert reliance.features[0] in ("pixels", "color")
+    erm, pi = (dict(zip(reliance.features, changed, strict=True)) for changed in reliance.changed.T.tolist())
+    assert pi["pixels"] > erm["pixels"]
+    assert pi["color"] < erm["color"] / 2

@@ -1,0 +1,74 @@
+"""Experiment files and their grids."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.exceptions import ConfigError
+from holdfast.lab.grids import parse_experiment, read_experiment
+
+FILES = sorted((Path(__file__).parents[3] / "experiments").glob("*.toml"))
+RUN = {"dataset": "toy"}
+ERM = {"name": "ERM", "method": "erm", "learning_rate": [1e-3, 1e-4, 1e-5], "weight_decay": [1.0, 0.1, 0.01, 0.001]}
+IRM = {**ERM, "name": "IRM", "method": "irm", "warm_up": [10, 100, 1000]}
+IRM["penalty_weight"] = [0.01, 0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0]
+
+
+def count(experiment):
+    """Return the number of runs of each method."""
+    names = [run.name for run in experiment.runs]
+    return {name: names.count(name) for name in dict.fromkeys(names)}
+
+
+def test_the_papers_budget_gives_penalties_a_search_21_times_larger():
+    """Lists are grids, all seeds each; with an equal budget every method has the points of the smallest grid."""
+    content = {"name": "x", "seeds": [0, 1], "run": RUN, "methods": [ERM, IRM]}
+    assert count(parse_experiment(content)) == {"ERM": 24, "IRM": 24 * 21}
+    equal = parse_experiment({**content, "budget": "equal"})
+    assert count(equal) == {"ERM": 24, "IRM": 24}
+    assert equal == parse_experiment({**content, "budget": "equal"})
+    everything = {run.config.identity for run in parse_experiment(content).runs}
+    assert {run.config.identity for run in equal.runs} < everything
+
+
+def test_equal_runs_are_one():
+    """Two methods with the same settings are the same run, under the first name."""
+    experiment = parse_experiment({"run": RUN, "methods": [{"method": "erm"}, {"name": "again", "method": "erm"}]})
+    assert [run.name for run in experiment.runs] == ["erm"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"sedes": [0]}, "The experiment has an unknown key 'sedes'; did you mean 'seeds'\\?"),
+        ({"run": {"dataset": "toy", "droput": 0.1}}, r"\[run\] has an unknown key 'droput'; did you mean 'dropout'\?"),
+        ({"methods": [{"method": "erm", "lr": 1}]}, r"\[\[methods\]\] 1 has an unknown key 'lr'. Known are"),
+        ({"methods": []}, "has no method"),
+        ({"seeds": [0, 0]}, "has seeds = .0, 0.. Give a list of different integers"),
+        ({"seeds": [[0, 1]]}, "Give a list of different integers"),
+        ({"run": {**RUN, "learning_rate": []}}, r"1 has learning_rate = \[\], a grid without points"),
+        ({"methods": [{"method": "pi"}, {"method": "pi", "estimator": "linear"}]}, "several .* called 'pi'.* a name"),
+        ({"run": {**RUN, "backbone": "mobilenet_v2"}}, "backbone and weights belong together: features of a network"),
+        ({"budget": "huge"}, "has budget = 'huge'. Use one of"),
+        ({"methods": [{"method": "erm", "seed": 1}]}, "has a seed of its own"),
+    ],
+)
+def test_mistakes_are_named(content, message):
+    """Every mistake in an experiment is one error that says where it is."""
+    with pytest.raises(ConfigError, match=message):
+        parse_experiment({"run": RUN, "methods": [{"method": "erm"}], **content})
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    """A missing file and one that is no TOML are refused by name."""
+    with pytest.raises(ConfigError, match="none.toml does not exist"):
+        read_experiment(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("name = ")
+    with pytest.raises(ConfigError, match="bad.toml cannot be read as TOML"):
+        read_experiment(tmp_path / "bad.toml")
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_the_files_that_we_ship_are_valid(path):
+    """Every experiment file of the project can be expanded."""
+    assert len(read_experiment(path).runs) > 0

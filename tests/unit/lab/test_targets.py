@@ -1,0 +1,124 @@
+"""Which runs the tables need, and what they show."""
+
+import pytest
+
+from holdfast.exceptions import ConfigError
+from holdfast.lab import paper
+from holdfast.lab.execution import run_on_ray
+from holdfast.lab.grids import PlannedRun, parse_experiment
+from holdfast.lab.reproduction import compact
+from holdfast.lab.store import RunStore
+from holdfast.lab.targets import TARGETS
+from holdfast.lab.targets.planning import make_run, summarize
+from holdfast.lab.targets.synthetic import report_table1
+from holdfast.lab.targets.values import Options, Plan
+
+
+def test_runs_have_the_authors_settings():
+    """Table 1's runs on MNIST are those of the authors; halves are those of PI."""
+    run = make_run("mnist", "irm", Options(), seed=2)
+    assert (run.weight_decay, run.dropout, run.warm_up, run.penalty_weight, run.seed) == (1e-2, 0.5, 1000, 0.01, 2)
+    assert (run.estimator, run.batch_size, run.patience, run.max_epochs) == ("cnn", 50, 20, 1000)
+    assert run.dataset_options == {"test_colorings": 10}
+    halves = make_run("mnist", "halves", Options())
+    assert halves.as_dict() == {
+        "dataset": "colored_mnist", "method": "halves", "estimator": "cnn", "weight_decay": 0.01, "dropout": 0.5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["table2", "correlations"])
+def test_a_finished_run_of_pi_serves_for_its_halves(target, tmp_path):
+    """Halves are not made twice: PI's record holds them; a record of the halves alone comes first."""
+    plan = TARGETS[target].plan(Options(tmp_path, quick=True, n_seeds=1))
+    run = plan.runs[0]
+    assert (run.config.method, run.served_by.method) == ("halves", "pi")
+    pi, halves = run.served_by.identity, run.config.identity
+    assert plan.served(set().__contains__).runs[0].config.method == "halves"
+    assert plan.served({pi}.__contains__).runs[0].config == run.served_by
+    assert plan.served({pi, halves}.__contains__).runs[0].config == run.config
+    assert plan.served({pi}.__contains__).runs[1:] == plan.runs[1:]
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+def test_quick_plans_need_no_files(target, tmp_path):
+    """Every quick run is on made data, and the seeds asked for are there."""
+    plan = TARGETS[target].plan(Options(tmp_path, quick=True, n_seeds=2))
+    assert plan.runs
+    assert plan.missing == ()
+    assert all(run.config.made or run.config.dataset == "toy" for run in plan.runs)
+
+
+def test_the_ablation_has_45_pairs(tmp_path, monkeypatch):
+    """All pairs of ten agreements, the larger in E1."""
+    monkeypatch.setattr("holdfast.lab.targets.studies.find_missing", lambda key, options: None)
+    (tmp_path / "wiki.en.vec").touch()
+    plan = TARGETS["ablation"].plan(Options(tmp_path, n_seeds=1))
+    etas = [tuple(run.config.dataset_options["etas"]) for run in plan.runs]
+    assert len(set(etas)) == 45
+    assert all(high > low for high, low in etas)
+    assert {run.config.dataset_options["aspect"] for run in plan.runs} == {"aroma"}
+
+
+def test_table1_is_compared_with_the_paper():
+    """Means, spreads and differences come from the records; the gain is over the best baseline."""
+    found = {"erm": (0.2, 0.1), "group_dro": (0.3, 0.2), "irm": (0.4, 0.1), "rgm": (0.4, 0.1), "pi": (0.7, 0.7)}
+    options = Options(n_seeds=2)
+    runs, records = [], {}
+    for method, (test, train) in found.items():
+        for seed in (0, 1):
+            run = PlannedRun(f"mnist {paper.METHODS[method]}", make_run("mnist", method, options, seed=seed))
+            runs.append(run)
+            scores = {
+                setting: {"selection": "min_train_validation", "test": {"accuracy": value + 0.02 * seed}}
+                for setting, value in (("test", test), ("train", train))
+            }
+            records[run.config.identity] = {"settings": scores, "data": {"notes": ["as the paper"]}}
+    table, claims = report_table1(options, Plan(tuple(runs)), lambda config: records[config.identity]).tables
+    row = next(row for row in table.rows if row[1] == "PI" and row[2] == "as training")
+    assert row[3] == 69.68
+    assert row[4] == pytest.approx((71.0, 2**0.5))
+    assert row[5] == pytest.approx(71.0 - 69.68)
+    assert row[6:] == (2,)
+    assert [claim[1:3] for claim in claims.rows[:3]] == [
+        (12.97, pytest.approx(30.0)), (20.06, pytest.approx(50.0)), (23.85, pytest.approx(60.0)),
+    ]  # fmt: skip
+    assert table.note == "Selection: min_train_validation. as the paper."
+
+
+def test_kept_records_have_a_texts_words_but_not_the_text():
+    """Words stand by the alphabet, each with what it weighs; histories are left out."""
+    words = {"row": 0, "label": 1, "prediction": 1, "words": ["nice", "dark", "nice"], "drops": [0.3, 0.1, 0.2]}
+    kept = compact({"identity": "a", "settings": {"train": {"history": [1], "words": words, "value": 0.5}}})
+    assert kept["settings"]["train"] == {
+        "words": {**words, "words": ["dark", "nice", "nice"], "drops": [0.1, 0.3, 0.2]}, "value": 0.5,
+    }  # fmt: skip
+    assert words["words"] == ["nice", "dark", "nice"]
+
+
+def test_spreads():
+    """One seed has no spread, none no mean."""
+    assert summarize([1.0, 3.0]).cell() == pytest.approx((2.0, 2**0.5))
+    assert summarize([1.0]).n_seeds == 1
+    assert summarize([float("nan")]).cell() is None
+
+
+def test_a_cluster_needs_ray(tmp_path):
+    """Without the extra one sentence says how to get it."""
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        experiment = parse_experiment({"run": {"dataset": "toy"}, "methods": [{"method": "erm"}]})
+        with pytest.raises(ConfigError, match=r"Sweeps on a cluster need Ray: pip install ray"):
+            run_on_ray(experiment.runs, RunStore(tmp_path))
+
+
+def test_the_toy_table_does_without_a_run_that_is_not_there(tmp_path):
+    """What is finished is shown, whichever it is."""
+    plan = TARGETS["toy"].plan(Options(tmp_path))
+    test = {"environments": {"0.9": 0.9, "0.1": 0.1}}
+    told = TARGETS["toy"].report(
+        Options(), plan, lambda config: {"settings": {"train": {"test": test}}} if config.method == "erm" else None
+    )
+    (table,) = told.tables
+    assert table.columns[:3] == ("method", "0.9", "0.1")
+    assert [row[0] for row in table.rows] == ["ERM"]

@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import holdfast
+from holdfast import ERMClassifier, GroupDROClassifier, NeuralClassifier, PIClassifier
+from holdfast.saving.codec import saved_name
+from holdfast.saving.models import load, save
+
+# Tiny halves, collapsed networks and the like are results here.
+pytestmark = pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")
+
+RNG = np.random.default_rng(0)
+NETWORK = NeuralClassifier(max_epochs=2, steps_per_epoch=3, batch_size=8, random_state=0)
+
+
+def same_answers(model, copy, rows):
+    """Return whether labels and probabilities agree to the last bit."""
+    labels = model.predict(rows).tolist() == copy.predict(rows).tolist()
+    return labels and model.predict_proba(rows).tobytes() == copy.predict_proba(rows).tobytes()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PIClassifier(),
+        PIClassifier(halves="soft"),
+        PIClassifier(HistGradientBoostingClassifier(max_iter=3), reweight_rounds=2),
+        PIClassifier(RandomForestClassifier(3), reweight_rounds=2, random_state=0),
+        PIClassifier(NETWORK),
+        ERMClassifier(),
+        GroupDROClassifier(),
+    ],
+    ids=["linear", "soft", "boosting", "forest", "network", "erm", "group dro"],
+)
+def test_stable_classifiers_come_back(model, tiny_environments, tmp_path):
+    """Answers, partitions, groups, risks and histories of a saved classifier are those that it had."""
+    X, y, environments = tiny_environments
+    model.fit(X, np.array(["no", "yes"], dtype=object)[y], environments=environments)
+    save(model, tmp_path / "model")
+    copy = load(tmp_path / "model")
+    assert same_answers(model, copy, X)
+    assert set(vars(copy)) == set(vars(model))
+    if hasattr(model, "partitions_"):
+        assert [p.correct.tolist() for p in copy.partitions_] == [p.correct.tolist() for p in model.partitions_]
+        assert copy.accuracies_.tobytes() == model.accuracies_.tobytes()
+        assert list(copy.environment_classifiers_) == list(model.environment_classifiers_)
+    assert repr(getattr(copy, "history_", None)) == repr(getattr(model, "history_", None))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([3, 7]),
+        np.array([False, True]),
+        np.array([-1.0, 2.0]),
+        np.array(["nein", "ja"]),
+        np.array(["nein", "ja"], dtype=object),
+        np.array(["2024-01-01", "2024-06-30"], dtype="datetime64[D]"),
+    ],
+    ids=lambda labels: str(labels.dtype),
+)
+def test_labels_of_every_type_come_back(labels, tiny_environments, tmp_path):
+    """Predicted labels have the type that they had."""
+    X, y, environments = tiny_environments
+    model = PIClassifier(random_state=0).fit(X, labels[y], environments=environments)
+    save(model, tmp_path / "model")
+    copy = load(tmp_path / "model")
+    assert copy.classes_.dtype == model.classes_.dtype
+    assert copy.predict(X).tolist() == model.predict(X).tolist()
+    assert same_answers(model, copy, X)
+
+
+def test_a_convolutional_network_comes_back(tmp_path):
+    """Images through a network whose weights lie in another order in memory give the same bits."""
+    images = RNG.normal(size=(40, 3, 14, 14)).astype(np.float32)
+    model = NeuralClassifier("cnn", max_epochs=1, steps_per_epoch=2, batch_size=8, random_state=0)
+    model.fit(images, np.arange(40) % 2)
+    save(model, tmp_path / "model")
+    copy = load(tmp_path / "model")
+    assert same_answers(model, copy, images)
+    layouts = [[tensor.stride() for tensor in m.network_.state_dict().values()] for m in (model, copy)]
+    assert layouts[0] == layouts[1]
+
+
+def test_a_pipeline_with_pi_inside_comes_back(tiny_environments, tmp_path):
+    """The usual way to use PI on a table can be saved as it is."""
+    X, y, environments = tiny_environments
+    model = make_pipeline(StandardScaler(), PIClassifier()).fit(X, y, piclassifier__environments=environments)
+    save(model, tmp_path / "model")
+    assert same_answers(model, load(tmp_path / "model"), X)
+
+
+def test_every_public_estimator_can_be_saved():
+    """A new estimator is not forgotten in the list of classes that may be loaded."""
+    public = [getattr(holdfast, name) for name in holdfast.__all__]
+    estimators = [value for value in public if isinstance(value, type) and hasattr(value, "fit")]
+    assert len(estimators) >= 4
+    assert [cls.__name__ for cls in estimators if saved_name(cls) is None] == []

@@ -1,0 +1,303 @@
+import errno
+import json
+import os
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    IsolationForest,
+    RandomForestClassifier,
+)
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.random_projection import SparseRandomProjection
+from sklearn.svm import SVC
+
+from holdfast.exceptions import (
+    CorruptFileError,
+    InputTypeError,
+    MismatchWarning,
+    SavedModelError,
+    StorageError,
+    UntrustedFileError,
+)
+from holdfast.saving import models as models_module
+from holdfast.saving.codec import allow
+from holdfast.saving.json_files import write_json
+from holdfast.saving.locks import inject_faults
+from holdfast.saving.manifests import read_manifest
+from holdfast.saving.models import load, save
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(80, 4))
+Y = np.where(X[:, 0] + RNG.normal(size=80) > 0, "yes", "no").astype(object)
+ROWS = RNG.normal(size=(50, 4))
+
+
+@allow
+class Wrapper(BaseEstimator):
+    """Stands for an estimator of ours: parameters, arrays, and scikit-learn estimators inside."""
+
+    def __init__(self, estimator=None):
+        self.estimator = estimator
+
+    def fit(self, X, y):
+        """Fit two estimators."""
+        self.estimators_ = {"first": self.estimator.fit(X, y), "second": LogisticRegression().fit(X, y)}
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        """Predict with the first."""
+        return self.estimators_["first"].predict(X)
+
+
+def saved(estimator, tmp_path):
+    """Return an estimator after saving and loading."""
+    save(estimator, tmp_path / "model")
+    return load(tmp_path / "model")
+
+
+ESTIMATORS = [
+    LogisticRegression(),
+    make_pipeline(StandardScaler(), SGDClassifier(random_state=0)),
+    make_pipeline(SparseRandomProjection(3, random_state=0), LogisticRegression()),
+    HistGradientBoostingClassifier(max_iter=5, categorical_features=[3]),
+    RandomForestClassifier(5, random_state=0),
+    GradientBoostingClassifier(n_estimators=5),
+    CalibratedClassifierCV(LogisticRegression(), cv=2),
+    SVC(),
+    KNeighborsClassifier(algorithm="brute"),
+    MLPClassifier((4,), max_iter=2000, random_state=0),
+    make_pipeline(FunctionTransformer(np.log1p), LogisticRegression()),
+]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: repr(e).partition("(")[0] + str(len(repr(e))))
+def test_scikit_learn_estimators_predict_the_same_to_the_last_bit(estimator, tmp_path):
+    """Saved and loaded, an estimator gives the same labels and the same probabilities."""
+    rows, training = np.abs(ROWS), np.abs(X)
+    rows[:, 3], training[:, 3] = rows[:, 3].astype(int), training[:, 3].astype(int)
+    estimator.fit(training, Y)
+    copy = saved(estimator, tmp_path)
+    assert copy.predict(rows).tolist() == estimator.predict(rows).tolist()
+    for method in ("predict_proba", "decision_function"):
+        if hasattr(estimator, method):
+            assert getattr(copy, method)(rows).tobytes() == getattr(estimator, method)(rows).tobytes()
+
+
+def test_pipelines_for_tables_come_back(tmp_path):
+    """Text, categories with missing values and numbers go through a saved transformer as before."""
+    import pandas as pd
+
+    frame = pd.DataFrame({"a": [1.0, None, 3.0], "b": ["x", None, "y"], "c": ["one two", "two", "three"]})
+    transformer = make_column_transformer(
+        (StandardScaler(), ["a"]), (OneHotEncoder(handle_unknown="ignore"), ["b"]), (TfidfVectorizer(), "c")
+    ).fit(frame)
+    copy = saved(transformer, tmp_path)
+    assert np.asarray(copy.transform(frame)).tobytes() == np.asarray(transformer.transform(frame)).tobytes()
+
+
+def test_estimators_of_ours_come_back_with_all_they_learned(tmp_path):
+    """Attributes, nested estimators and labels survive; unfitted ones too."""
+    model = Wrapper(RandomForestClassifier(3, random_state=0)).fit(X, Y)
+    copy = saved(model, tmp_path)
+    assert list(vars(copy)) == list(vars(model))
+    assert copy.classes_.dtype == object
+    assert copy.predict(ROWS).tolist() == model.predict(ROWS).tolist()
+    assert copy.estimator is copy.estimators_["first"]
+    save(Wrapper(LogisticRegression(C=3.5)), tmp_path / "unfitted")
+    assert load(tmp_path / "unfitted").get_params()["estimator__C"] == 3.5
+
+
+def test_ours_inside_a_pipeline(tmp_path):
+    """A scikit-learn pipeline may hold an estimator of ours."""
+    model = make_pipeline(StandardScaler(), Wrapper(LogisticRegression())).fit(X, Y)
+    copy = saved(model, tmp_path)
+    assert copy.predict(ROWS).tolist() == model.predict(ROWS).tolist()
+    assert type(copy.steps[1][1]) is Wrapper
+
+
+def test_the_manifest_says_what_is_in_the_folder(tmp_path):
+    """Kind, schema, versions, files and what the caller added can be read without loading the estimator."""
+    save(Wrapper(LogisticRegression()).fit(X, Y), tmp_path / "model", extra={"columns": ["a", "ü"], "n": 3})
+    manifest = read_manifest(tmp_path / "model")
+    assert (manifest["kind"], manifest["schema"], manifest["estimator"]) == ("model", 1, "Wrapper")
+    assert manifest["extra"] == {"columns": ["a", "ü"], "n": 3}
+    assert {"python", "holdfast", "numpy", "scikit-learn"} <= set(manifest["libraries"])
+    listed = {name: facts["bytes"] for name, facts in manifest["files"].items()}
+    present = {path.name: path.stat().st_size for path in (tmp_path / "model").iterdir()}
+    present.pop("manifest.json")
+    assert listed == present
+    assert sorted(listed) == ["sklearn-0000.skops", "sklearn-0001.skops", "tree.json"]
+
+
+@pytest.mark.parametrize("extra", [{"a": (1, 2)}, {1: "a"}, {"a": np.int64(3)}, {"a": float("nan")}], ids=repr)
+def test_extra_holds_only_what_comes_back(extra, tmp_path):
+    """Values that JSON would change are refused before anything is written."""
+    with pytest.raises(InputTypeError, match="JSON"):
+        save(LogisticRegression(), tmp_path / "model", extra=extra)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (FunctionTransformer(lambda rows: rows), r"__main__\.<lambda>|test_models\.<lambda>"),
+        (KNeighborsClassifier(algorithm="kd_tree"), r"sklearn\.neighbors\._kd_tree\.KDTree.*algorithm='brute'"),
+        (IsolationForest(n_estimators=2), "IsolationForest, which is neither scikit-learn's nor on the list"),
+        (LogisticRegression(class_weight={True: 1, False: 2}), "a dictionary with True and False as keys"),
+        (SVC(kernel="precomputed"), "a precomputed kernel or sparse rows, which is not saved"),
+        (
+            GradientBoostingClassifier(n_estimators=1, init=LogisticRegression()),
+            "whose 'init' is neither None nor 'zero'",
+        ),
+    ],
+    ids=["function", "neighbors", "isolation forest", "keys", "kernel", "init"],
+)
+def test_estimators_that_cannot_be_loaded_safely_are_refused_when_saving(estimator, message, tmp_path):
+    """The error names the type and says what to do; nothing is written."""
+    estimator.fit(X @ X.T if isinstance(estimator, SVC) else X, Y == "yes")
+    with pytest.raises(UntrustedFileError, match=message):
+        save(estimator, tmp_path / "model")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_class_of_somebody_elses_is_refused(tmp_path):
+    """An estimator that is neither scikit-learn's nor allowed is named, with the way out."""
+
+    class Foreign(BaseEstimator):
+        pass
+
+    with pytest.raises(UntrustedFileError, match=r"Foreign, which is neither.*pass it to holdfast\.saving\.allow"):
+        save(make_pipeline(StandardScaler(), Wrapper(Foreign())), tmp_path / "model")
+
+
+def test_a_saved_model_is_replaced_only_when_asked(tmp_path):
+    """Without overwrite the old model stays, with it the new one stands there."""
+    save(LogisticRegression(C=1.0), tmp_path / "model")
+    message = r"holds a saved model already\. Pass overwrite=True \(--overwrite on the command line\)"
+    with pytest.raises(SavedModelError, match=message):
+        save(LogisticRegression(C=2.0), tmp_path / "model")
+    assert load(tmp_path / "model").C == 1.0
+    save(LogisticRegression(C=2.0), tmp_path / "model", overwrite=True)
+    assert load(tmp_path / "model").C == 2.0
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_what_is_not_ours_is_never_touched(tmp_path):
+    """A folder of somebody else's, a file, and a model with a stranger's file in it stay as they are."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "thesis.tex").write_text("precious")
+    (tmp_path / "file").write_text("precious")
+    save(LogisticRegression(), tmp_path / "model")
+    (tmp_path / "model" / "notes.txt").write_text("precious")
+    for name, message in (
+        ("theirs", "exists and is not a saved model of holdfast's. It was not touched"),
+        ("file", "exists and is a file"),
+        ("model", "also holds 'notes.txt', which holdfast did not write"),
+    ):
+        with pytest.raises(SavedModelError, match=message):
+            save(LogisticRegression(), tmp_path / name, overwrite=True)
+    assert (theirs / "thesis.tex").read_text() == (tmp_path / "model" / "notes.txt").read_text() == "precious"
+    assert sorted(os.listdir(tmp_path)) == ["file", "model", "theirs"]
+
+
+def test_an_empty_folder_is_nobodys(tmp_path):
+    """A folder with nothing in it may become the model."""
+    save(LogisticRegression(C=2.0), tmp_path)
+    assert load(tmp_path).C == 2.0
+
+
+def test_a_link_to_a_model_leads_to_it(tmp_path):
+    """Saving over a link replaces the folder it leads to and keeps the link."""
+    save(LogisticRegression(C=1.0), tmp_path / "model")
+    (tmp_path / "latest").symlink_to("model")
+    save(LogisticRegression(C=2.0), tmp_path / "latest", overwrite=True)
+    assert (tmp_path / "latest").is_symlink()
+    assert load(tmp_path / "model").C == load(tmp_path / "latest").C == 2.0
+
+
+def test_the_old_model_survives_every_failing_write(tmp_path):
+    """Whichever step of an overwrite fails, a whole model loads: the old one, or the new one once it is in place."""
+    for failing in range(100):
+        save(LogisticRegression(C=1.0), tmp_path / "model", overwrite=True)
+        steps = []
+
+        def fault(name, path, failing=failing, steps=steps):
+            steps.append(name)
+            if len(steps) == failing + 1:
+                raise OSError(errno.ENOSPC, "full")
+
+        try:
+            with inject_faults(fault):
+                save(LogisticRegression(C=2.0), tmp_path / "model", overwrite=True)
+            in_place = True
+        except StorageError:
+            in_place = steps[-1] == "fsync-folder" and "rename" in steps
+        expected = 2.0 if in_place else 1.0
+        assert load(tmp_path / "model").get_params()["C"] == expected
+        if len(steps) <= failing:
+            break
+    assert failing > 15  # three files of four steps each, and the folders
+
+
+def test_a_folder_that_is_not_a_model_is_named(tmp_path):
+    """A missing folder, a file and an unrelated folder are told apart."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SavedModelError, match="The model folder '.*none' does not exist"):
+        load(tmp_path / "none")
+    with pytest.raises(SavedModelError, match="file' is a file, but a model is a folder"):
+        load(tmp_path / "file")
+    with pytest.raises(CorruptFileError, match="empty' is not a saved model: manifest.json is missing"):
+        load(tmp_path / "empty")
+
+
+def change_manifest(folder, **changes):
+    """Write a manifest whose own checksum is right."""
+    content = json.loads((folder / "manifest.json").read_text())
+    content.pop("sha256")
+    write_json(folder / "manifest.json", {**content, **changes})
+
+
+@pytest.mark.parametrize("schema", [2, 0, "1", None, True])
+def test_schemas_of_the_future_are_refused(schema, tmp_path):
+    """A folder that a later version wrote asks for an update."""
+    save(LogisticRegression(), tmp_path / "model")
+    change_manifest(tmp_path / "model", schema=schema)
+    with pytest.raises(SavedModelError, match="in schema version .*; this holdfast reads up to 1. Update holdfast"):
+        load(tmp_path / "model")
+
+
+def test_a_checkpoint_is_not_a_model(tmp_path):
+    """Kinds of folders are told apart."""
+    save(LogisticRegression(), tmp_path / "model")
+    change_manifest(tmp_path / "model", kind="checkpoint")
+    with pytest.raises(SavedModelError, match="holds a 'checkpoint', but a 'model' was asked for"):
+        load(tmp_path / "model")
+
+
+def test_what_could_not_be_loaded_again_is_not_written(tmp_path):
+    """Limits of loading are limits of saving."""
+    with pytest.raises(SavedModelError, match="The model needs 2 files and a manifest of .* a smaller extra"):
+        save(LogisticRegression(), tmp_path / "model", extra={"a": "x" * (1 << 24)})
+    assert os.listdir(tmp_path) == []
+
+
+def test_another_version_of_scikit_learn_is_said(tmp_path, monkeypatch):
+    """scikit-learn does not promise that fitted estimators mean the same in another version."""
+    save(LogisticRegression(), tmp_path / "model")
+    monkeypatch.setattr(models_module, "library_versions", lambda: {"scikit-learn": "99.1.0"})
+    with pytest.warns(MismatchWarning, match=r"was saved with scikit-learn .*, and 99\.1\.0 is installed"):
+        load(tmp_path / "model")

@@ -1,0 +1,56 @@
+import subprocess
+import sys
+
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import all_estimators
+
+from holdfast.exceptions import UntrustedFileError
+from holdfast.saving.sklearn_parts import is_trusted, public_class
+
+
+def test_every_public_estimator_but_one_may_be_loaded():
+    """The list is scikit-learn's own, without the isolation forest."""
+    paths = {f"{cls.__module__}.{cls.__name__}" for _, cls in all_estimators()}
+    assert {path for path in paths if not is_trusted("ObjectNode", path)} == {
+        "sklearn.ensemble._iforest.IsolationForest"
+    }
+
+
+def test_a_class_is_found_by_its_path():
+    """The path is that of the module that defines the class."""
+    assert public_class("sklearn.linear_model._logistic.LogisticRegression") is LogisticRegression
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "os.system",
+        "sklearn.base.BaseEstimator",
+        "sklearn.ensemble._forest.ForestClassifier",  # abstract
+        "sklearn.linear_model.LogisticRegression",  # an alias: nothing of ours writes it
+        "sklearn.linear_model._logistic.os",
+        "sklearn.utils._testing.SkipTest",
+        "sklearn",
+        "",
+        None,
+    ],
+)
+def test_all_else_is_refused(path):
+    """Functions, abstract classes, aliases and modules are not estimators."""
+    with pytest.raises(UntrustedFileError, match="which is not a public scikit-learn estimator"):
+        public_class(path)
+
+
+def test_a_name_in_a_file_imports_nothing_but_scikit_learns_public_modules():
+    """Names outside of the list are refused by looking at them; torch is not loaded to know that."""
+    script = (
+        "import sys\nfrom holdfast.saving.sklearn_parts import is_trusted\n"
+        "names = ['antigravity.fly', 'sklearn.experimental.enable_iterative_imputer.x', 'sklearn.datasets.x.y',\n"
+        "         'sklearn.linear_model._logistic.LogisticRegression']\n"
+        "print([is_trusted('ObjectNode', name) for name in names])\n"
+        "loaded = {'antigravity', 'sklearn.experimental.enable_iterative_imputer', 'sklearn.datasets', 'torch'}\n"
+        "print(sorted(loaded & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[False, False, False, True]", "[]"]

@@ -1,0 +1,101 @@
+"""Which method for my data."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from holdfast import ERMClassifier, PIClassifier
+from holdfast.exceptions import EnvironmentsError, ParameterError
+from holdfast.tables.comparison import HELD_OUT, LEFT_OUT, compare_methods
+
+
+def turning(agreements, n_rows=400, seed=0):
+    """Return a stable column (0.85) and one whose agreement with the label differs by environment, in -1/+1."""
+    generator = np.random.default_rng(seed)
+    n_total = n_rows * len(agreements)
+    y = generator.integers(2, size=n_total)
+    stable = np.where(generator.random(n_total) < 0.85, y, 1 - y)
+    unstable = np.where(generator.random(n_total) < np.repeat(agreements, n_rows), y, 1 - y)
+    X = 2.0 * np.stack([stable, unstable], axis=1) - 1.0
+    return X, y, np.repeat([f"site {number}" for number in range(len(agreements))], n_rows)
+
+
+def test_an_environment_where_the_feature_turns_speaks_for_pi():
+    """With sites at 0.95, 0.9 and 0.1 ERM fails at the third when it is left out, and PI does not."""
+    X, y, sites = turning([0.99, 0.85, 0.1], n_rows=1500)
+    result = compare_methods(X, y, sites, methods=["erm", "pi"], estimator=LogisticRegression())
+    by_name = {score.method: score for score in result.scores}
+    assert result.protocol == LEFT_OUT
+    assert by_name["erm"].parts["site 2"] < 0.3
+    assert by_name["pi"].parts["site 2"] > 0.7
+    assert by_name["pi"].gain_low > 0
+    assert result.recommended == "pi"
+    assert result.recommendation.startswith("Use pi: its accuracy in unseen environments is 0.")
+
+
+def test_no_gain_beyond_its_interval_recommends_erm():
+    """Where every site is alike the sentence says to stay with ERM."""
+    X, y, sites = turning([0.6, 0.6, 0.6])
+    result = compare_methods(X, y, sites, methods=["erm", "balanced"])
+    assert result.recommended == "erm"
+    assert result.recommendation.startswith(
+        "Stay with erm: no method is better beyond its interval over 3 environments"
+    )
+
+
+def test_two_environments_are_judged_by_halves():
+    """Two environments hold rows out in both; the parts are the four halves, and the worst one ranks."""
+    X, y, sites = turning([0.99, 0.9], n_rows=600)
+    own = {"pi": PIClassifier(LogisticRegression(), interpolation="worst_case", random_state=0)}
+    result = compare_methods(X, y, sites, methods=own, estimator=LogisticRegression())
+    assert result.protocol == HELD_OUT
+    assert result.ranked_by == "worst"
+    assert set(result.scores[0].parts) <= {f"site {e}, {half}" for e in (0, 1) for half in ("correct", "mistaken")}
+    assert result.recommended == "pi"
+    assert result.caveat.startswith("With two environments no unseen one can be tried.")
+
+
+def test_without_probabilities_there_is_no_spread():
+    """A linear SVM has accuracies but no log loss."""
+    X, y, sites = turning([0.9, 0.8, 0.7], n_rows=60)
+    result = compare_methods(X, y, sites, methods=["erm"], estimator=LinearSVC())
+    assert np.isnan(result.scores[0].spread)
+    assert result.caveat is None
+
+
+def test_fits_that_fell_back_are_said():
+    """Where environments are alike, the remark says in how many fits plain ERM was fitted, and why."""
+    X, y, sites = turning([0.6, 0.6, 0.6], n_rows=200)
+    result = compare_methods(X, y, sites, methods=["pi"])
+    (remark,) = next(score.remarks for score in result.scores if score.method == "pi")
+    assert remark.startswith("in 3 of 3 fits: rows score higher under the classifier of their own environment by ")
+    assert "Plain ERM is fitted." in remark
+
+
+def test_every_row_is_scored_once_out_of_sample():
+    """The accuracies by environment are those of fits that did not see it."""
+    X, y, sites = turning([0.9, 0.8, 0.7], n_rows=100)
+    (score,) = compare_methods(X, y, sites, methods=["erm"]).scores
+    kept = sites != "site 1"
+    expected = ERMClassifier(random_state=0).fit(X[kept], y[kept]).score(X[~kept], y[~kept])
+    assert score.parts["site 1"] == pytest.approx(expected)
+
+
+def test_methods_of_your_own_and_failures_are_kept():
+    """A mapping of estimators is compared beside ERM; one that cannot be fitted is listed with the reason, last."""
+    X, y, sites = turning([0.9, 0.8, 0.7], n_rows=100)
+    own = {"mine": PIClassifier(LinearSVC()), "broken": PIClassifier(solver="gradient")}
+    result = compare_methods(X, y, sites, methods=own)
+    assert result.scores[-1].method == "broken"
+    assert "solver='gradient' does not work" in result.scores[-1].problem
+    assert list(result.to_frame()["method"])[-1] == "broken"
+
+
+def test_what_cannot_be_compared_is_refused():
+    """One environment, or a method that needs a network, is named with advice."""
+    X, y, sites = turning([0.9, 0.8], n_rows=20)
+    with pytest.raises(EnvironmentsError, match="comparing methods needs at least two environments"):
+        compare_methods(X, y, np.zeros(len(y)))
+    with pytest.raises(ParameterError, match="methods irm cannot be compared here"):
+        compare_methods(X, y, sites, methods=["irm"])

@@ -1,0 +1,213 @@
+import datetime
+import decimal
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from holdfast.exceptions import TableError
+from holdfast.tables.files import Table, read_table, suggest
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Return a function that writes bytes or text to a file and returns its path."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def test_csv_types_are_inferred_over_the_whole_file(write):
+    """Whole numbers, decimals, booleans, dates, times and text; empty cells and words for it are missing."""
+    frame = read_table(
+        write("t.csv", "i,f,b,d,t,s\n1,1.5,true,2026-11-15,10:30,x\n2,NA,False,2026-11-16,00:00,None\n3,2,true,,,\n")
+    )
+    assert frame["i"].tolist() == [1, 2, 3]
+    np.testing.assert_array_equal(frame["f"], [1.5, np.nan, 2])
+    assert frame["b"].dtype == bool
+    assert frame["d"].tolist()[:2] == [pd.Timestamp("2026-11-15"), pd.Timestamp("2026-11-16")]
+    np.testing.assert_array_equal(frame["t"].dt.total_seconds(), [37800, 0, np.nan])
+    assert frame["s"].isna().tolist() == [False, True, True]
+
+
+def test_csv_reads_quotes_byte_order_mark_blank_lines_and_tabs(write):
+    """A quoted value may hold separators and line ends; an inch sign is no quote."""
+    frame = read_table(write("t.csv", b'\xef\xbb\xbf\n\na,b\n1,"x, y\nz"\n\n2,5" pipe\n'))
+    assert frame.to_dict("list") == {"a": [1, 2], "b": ["x, y\nz", '5" pipe']}
+    assert read_table(write("t.tsv", "a\tb\n1\tx, y\n")).to_dict("list") == {"a": [1], "b": ["x, y"]}
+
+
+def test_long_whole_numbers_stay_apart(write):
+    """Identifiers beyond 64 bits that differ in the last digit are not merged by rounding."""
+    frame = read_table(write("t.csv", "id,x\n99999999999999999998,1e300\n99999999999999999999,2\n"))
+    assert frame["id"].tolist() == ["99999999999999999998", "99999999999999999999"]
+    assert frame["x"].tolist() == [1e300, 2.0]
+
+
+def test_columns_are_chosen_and_ordered(write):
+    """Only the asked columns are read, in the asked order; a nameless one gets a name."""
+    path = write("t.csv", ",a,b\n0,1,2\n")
+    assert Table(path).columns == ("unnamed_1", "a", "b")
+    assert read_table(path, ["b", "unnamed_1"]).to_dict("list") == {"b": [2], "unnamed_1": [0]}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.xlsx", "x", "is of the unknown type '.xlsx'. Save it as one of .csv, .tsv, .parquet, .pq."),
+        ("t.csv", "", "is empty. Pass a file with a header and rows."),
+        ("t.csv", "\n\n", "is empty. Pass a file with a header and rows."),
+        ("t.csv", "a,b\n", "has a header but no rows. Pass a file with rows."),
+        ("t.csv", "a,b\n1,2\n\n3\n", "is ragged: line 4 has 1 field, the header has 2. Correct that line"),
+        ("t.csv", 'a,b\n1,"x\ny"\n3,4,5\n', "is ragged: line 4 has 3 fields, the header has 2."),
+        ("t.csv", 'a,b\n1,"x\n3,4\n', "is broken at line 2. A quote is opened and never closed."),
+        ("t.csv", b"a,b\n1,\xff\n", "is not UTF-8: byte 0xff at position 6 (line 2). Save it as UTF-8."),
+        ("t.csv", b"a,b\n1,\xe2\x82", "is not UTF-8: byte 0xe2 at position 6 (line 2). Save it as UTF-8."),
+        ("t.csv", "a,a\n1,2\n", "has more than one column 'a'. Give each column a name of its own."),
+        ("t.csv", "a;b\n1;2\n", "is separated by semicolons. Save it with commas (and decimal points)."),
+        ("t.parquet", b"PAR1 not really PAR1", "cannot be read ("),
+        ("t.parquet", "", "is empty. Pass a file with a header and rows."),
+    ],
+)
+def test_broken_files_are_named(write, name, content, message):
+    """Each way a file can be broken has a message with the file, the place and what to do."""
+    path = write(name, content)
+    with pytest.raises(TableError, match=re.escape(f"{path} {message}")):
+        read_table(path)
+
+
+def test_utf8_position_counts_over_blocks(write):
+    """A character cut by a block boundary is fine; a broken one far into the file has its true position."""
+    good = b"a\n" + "é".encode() * 600_000 + b"\n" + b"x" * 11
+    assert len(read_table(write("t.csv", good))) == 2
+    with pytest.raises(TableError, match=re.escape(f"byte 0xc3 at position {len(good)} (line 3)")):
+        read_table(write("t.csv", good + b"\xc3"))
+
+
+def test_missing_file_and_folder(write, tmp_path):
+    """A near name is suggested."""
+    write("train.csv", "a\n1\n")
+    with pytest.raises(TableError, match=r"trian\.csv does not exist\. Did you mean train\.csv\?"):
+        read_table(tmp_path / "trian.csv")
+    with pytest.raises(TableError, match=r"z\.csv does not exist\. Check the path\."):
+        read_table(tmp_path / "none" / "z.csv")
+    with pytest.raises(TableError, match="is a folder. Pass one .csv, .tsv, .parquet, .pq file."):
+        read_table(tmp_path)
+
+
+def test_missing_column_suggests_a_near_one(write):
+    """The nearest name is suggested, or what there is."""
+    path = write("t.csv", "label,site\n1,2\n")
+    with pytest.raises(TableError, match=r"has no column 'lable'\. Did you mean 'label'\?"):
+        read_table(path, ["lable"])
+    with pytest.raises(TableError, match=r"has no column 'q'\. It may be 'label' or 'site'\."):
+        read_table(path, ["q"])
+
+
+def test_parquet_types_become_plain(tmp_path):
+    """Decimals, dictionaries, durations, far dates, nullable booleans and empty columns are read as plain columns."""
+    path = tmp_path / "t.parquet"
+    columns = {
+        "decimal": [decimal.Decimal("1.5"), None],
+        "category": pa.array(["x", None]).dictionary_encode(),
+        "duration": [datetime.timedelta(seconds=5), None],
+        "date": [datetime.date(9999, 1, 1), None],
+        "flag": [True, None],
+        "nothing": pa.nulls(2),
+        "large": pa.array([2**64 - 1, 1], pa.uint64()),
+    }
+    pq.write_table(pa.table(columns), path)
+    frame = read_table(path)
+    np.testing.assert_array_equal(frame["decimal"], [1.5, np.nan])
+    assert frame["category"].tolist()[0] == "x"
+    np.testing.assert_array_equal(frame["duration"].dt.total_seconds(), [5.0, np.nan])
+    assert frame["date"].iloc[0] == datetime.datetime(9999, 1, 1)
+    assert frame["flag"].isna().tolist() == [False, True]
+    assert frame["nothing"].isna().all()
+    assert frame["large"].tolist() == [2**64 - 1, 1]
+
+
+def test_nested_parquet_columns_are_refused_only_when_read(tmp_path):
+    """A column of lists can be left out; reading it says what it holds."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": [1], "deep": [[1, 2]], "raw": [b"x"]}), path)
+    assert read_table(path, ["a"])["a"].tolist() == [1]
+    with pytest.raises(TableError, match=r"column 'deep' holds list<element: int64> values\. Flatten it"):
+        read_table(path, ["deep"])
+    with pytest.raises(TableError, match="column 'raw' holds binary values"):
+        read_table(path, ["raw"])
+
+
+def test_parquet_with_damaged_pages_or_bad_text_is_refused(tmp_path):
+    """Damage behind an intact footer, and text that is not UTF-8, are found while reading."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": np.arange(100_000)}), path)
+    data = bytearray(path.read_bytes())
+    data[2000:2100] = b"z" * 100
+    path.write_bytes(data)
+    with pytest.raises(TableError, match="cannot be read"):
+        read_table(path)
+    offsets = pa.py_buffer(np.array([0, 2], np.int32))
+    pq.write_table(
+        pa.table({"a": pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"\xff\xfe")])}), path
+    )
+    with pytest.raises(TableError, match="Invalid UTF8"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_chunks_hold_the_same_rows(tmp_path, suffix):
+    """Chunks are no longer than asked, and together are the file."""
+    frame = pd.DataFrame({"a": np.arange(10.0), "b": ["x", "y"] * 5})
+    path = tmp_path / f"t.{suffix}"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    chunks = list(Table(path).chunks(["b", "a"], {"a": "number"}, n_rows=4))
+    assert [len(chunk) for chunk in chunks] == [4, 4, 2]
+    pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), frame[["b", "a"]])
+
+
+def test_chunks_of_csv_name_the_column_of_a_wrong_value(write):
+    """A value that is not of the known type is named with its column."""
+    table = Table(write("t.csv", "a,b,c\n" + "1,x,true\n" * 9 + "1,x,maybe\n"))
+    with pytest.raises(TableError, match=r"column 'c' holds 'maybe' \(line 11\), which is not true or false\."):
+        list(table.chunks(["c", "a"], {"c": "boolean"}))
+
+
+def test_suggest_shortens_long_lists():
+    """Ten names are enough to see what is meant."""
+    names = [f"column{i:02d}" for i in range(12)]
+    assert suggest("zzz", names).endswith("'column08' or 'column09' … (12 in all).")
+    assert suggest("COLUMN01", names) == "Did you mean 'column01'?"
+
+
+@pytest.mark.parametrize("group_rows", [20_000, 400_000], ids=["many row groups", "one row group"])
+def test_chunks_do_not_pile_up(tmp_path, group_rows):
+    """However large a Parquet file is, what is held at a time is a chunk and a small buffer for each column."""
+    path = tmp_path / "large.parquet"
+    values = np.random.default_rng(0).normal(size=400_000)
+    pq.write_table(
+        pa.table({"a": values, "b": values}), path, row_group_size=group_rows, compression="none", use_dictionary=False
+    )
+    before, held = pa.total_allocated_bytes(), []
+    for chunk in Table(path).chunks(["a", "b"], n_rows=10_000):
+        assert len(chunk) == 10_000
+        held.append(pa.total_allocated_bytes() - before)
+    assert len(held) == 40
+    assert max(held) < 5e6  # the file has 6.4e6 bytes
+
+
+def test_a_name_with_a_null_character_is_refused(write, tmp_path):
+    """Arrow and pandas cut such names at different places."""
+    message = r"has a column '\\x00x', whose name holds a NUL character\. Rename it"
+    with pytest.raises(TableError, match=message):
+        Table(write("a.csv", "y,\x00x\n1,2\n"))
+    pq.write_table(pa.table({"\x00x": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(TableError, match="NUL|cannot be read"):
+        Table(tmp_path / "a.parquet")

@@ -1,0 +1,179 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from holdfast.exceptions import SavedModelError, TableError
+from holdfast.tables.schema import Column, TableSchema, looks_like_text
+
+
+def small_frame():
+    """Return a frame with a column of each kind."""
+    return pd.DataFrame(
+        {
+            "age": [30, 40, 50],
+            "score": [1.5, np.nan, 2.0],
+            "smoker": [True, False, True],
+            "scanner": ["A", None, "B"],
+            "note": ["two words", "", None],
+            "visit": pd.to_datetime(["1970-01-02 12:00", None, "2026-11-15 00:00"]),
+        }
+    )
+
+
+def test_kinds_are_inferred_from_values():
+    """Numbers and booleans are numeric, strings categorical unless called text, dates dates."""
+    schema = TableSchema.infer(small_frame(), text=["note"])
+    assert schema.columns == (
+        Column("age", "numeric", "number"),
+        Column("score", "numeric", "number"),
+        Column("smoker", "numeric", "boolean"),
+        Column("scanner", "categorical", "string"),
+        Column("note", "text", "string"),
+        Column("visit", "date", "date"),
+    )
+    assert schema.names("categorical", "text") == ["scanner", "note"]
+    assert schema.types["visit"] == "string"
+
+
+def test_features_are_plain_numbers_and_texts():
+    """Dates become days since 1970 with month and weekday levels; missing stays missing, but empty in text."""
+    frame = small_frame()
+    features = TableSchema.infer(frame, text=["note"]).features(frame)
+    assert list(features.columns) == [
+        *("age", "score", "smoker", "scanner", "note"),
+        *("visit (days)", "visit (month)", "visit (weekday)"),
+    ]
+    np.testing.assert_array_equal(features["smoker"], [1.0, 0.0, 1.0])
+    np.testing.assert_array_equal(features["visit (days)"], [1.5, np.nan, 20772.0])
+    assert features["visit (month)"].tolist()[::2] == ["1", "11"]
+    assert features["visit (weekday)"].tolist()[::2] == ["4", "6"]
+    assert features["note"].tolist() == ["two words", "", ""]
+    assert features["scanner"].isna().tolist() == [False, True, False]
+
+
+def test_numbers_called_categorical_are_levels():
+    """The level of 3 is the same whether missing values made the column decimal or not."""
+    schema = TableSchema.infer(pd.DataFrame({"code": [3, 1]}), categorical=["code"])
+    assert schema.columns == (Column("code", "categorical", "number"),)
+    assert schema.features(pd.DataFrame({"code": [3.0, np.nan, 2.5]}))["code"].tolist()[::2] == ["3", "2.5"]
+
+
+def test_empty_and_nameless_columns_are_left_out_with_a_reason():
+    """They say nothing, or the row's place in the file."""
+    schema = TableSchema.infer(pd.DataFrame({"unnamed_1": [0, 1], "a": [1, 2], "gone": [None, None]}))
+    assert schema.names() == ["a"]
+    assert schema.left_out == {"unnamed_1": "has no name (a saved row index?)", "gone": "missing in every row"}
+
+
+def test_schema_survives_json():
+    """What is saved with a classifier comes back equal."""
+    schema = TableSchema.infer(small_frame())
+    assert TableSchema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, r"not one of ours \(KeyError\('columns'\)\). Fit again."),
+        ({"columns": [{"name": "a", "kind": "image", "storage": "number"}], "left_out": {}}, "unknown kind 'image'"),
+    ],
+)
+def test_foreign_schema_is_refused(values, message):
+    """A schema of another program or version is named."""
+    with pytest.raises(SavedModelError, match=message):
+        TableSchema.from_dict(values)
+
+
+def test_reordered_and_extra_columns_are_fine():
+    """Only the fitted columns are taken, in the fitted order."""
+    schema = TableSchema.infer(pd.DataFrame({"a": [1.0], "b": ["x"]}))
+    features = schema.features(pd.DataFrame({"z": [0], "b": ["y"], "a": [2]}))
+    assert features.to_dict("list") == {"a": [2.0], "b": ["y"]}
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("agee", [1], r"Column 'age' is missing: the classifier was fitted with it\. Did you mean 'agee'\?"),
+        ("age", ["old"], "Column 'age' holds string values such as 'old', but number values when the classifier was"),
+        ("age", [np.inf], r"Column 'age' is infinite or beyond 1e\+100 in 1 rows \(first in data row 1\)"),
+        ("age", [-1e200], "is infinite or beyond"),
+        ("age", [[1]], "Column 'age' holds values of types list"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(column, values, message):
+    """Missing columns, other types and infinite numbers at predict time."""
+    schema = TableSchema.infer(pd.DataFrame({"age": [1.0]}))
+    with pytest.raises(TableError, match=message):
+        schema.features(pd.DataFrame({column: values}))
+
+
+def test_dates_must_stay_dates():
+    """ISO texts (as a CSV file holds them) with or without zone are dates; others are refused."""
+    schema = TableSchema.infer(pd.DataFrame({"visit": pd.to_datetime(["2026-01-01"])}))
+    for text in ("1970-01-03", "1970-01-03T02:00:00+02:00"):
+        assert schema.features(pd.DataFrame({"visit": [text]}))["visit (days)"].tolist() == [2.0]
+    with pytest.raises(TableError, match="now a text that is no ISO date"):
+        schema.features(pd.DataFrame({"visit": ["3 January"]}))
+    with pytest.raises(TableError, match="Column 'visit' holds number values, but dates when"):
+        schema.features(pd.DataFrame({"visit": [7]}))
+
+
+def test_a_wholly_missing_column_at_predict_time_is_missing_values():
+    """A chunk in which a column is empty is no error, whatever type the empty column has."""
+    frame = small_frame()
+    schema = TableSchema.infer(frame, text=["note"])
+    features = schema.features(pd.DataFrame({name: [None] for name in frame.columns}))
+    assert features["note"].tolist() == [""]
+    assert features.drop(columns="note").isna().all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text": ["nota"]}, r"There is no feature column 'nota'\. Did you mean 'note'\?"),
+        ({"text": ["age"]}, "Text column 'age' holds number values, no text. Name another one."),
+    ],
+)
+def test_columns_named_by_the_user_are_checked(options, message):
+    """Names and types of the columns called text."""
+    with pytest.raises(TableError, match=message):
+        TableSchema.infer(small_frame(), **options)
+
+
+def test_no_feature_left_is_refused():
+    """A table of empty columns has nothing to learn from."""
+    with pytest.raises(TableError, match="No feature column is left"):
+        TableSchema.infer(pd.DataFrame({"a": [None]}))
+
+
+def test_names_of_date_parts_are_taken():
+    """A column may not be called like what a date column becomes."""
+    frame = pd.DataFrame({"d": pd.to_datetime(["2026-01-01"]), "d (month)": [1]})
+    with pytest.raises(
+        TableError, match=r"Column 'd \(month\)' is called like a part of the date column 'd'\. Rename it"
+    ):
+        TableSchema.infer(frame)
+
+
+def test_prose_is_told_from_levels():
+    """Distinct sentences are prose; repeated or short values are levels."""
+    assert looks_like_text(pd.Series([f"this is report number {i}" for i in range(20)]))
+    assert not looks_like_text(pd.Series(["a b c d e"] * 20))
+    assert not looks_like_text(pd.Series([f"id{i}" for i in range(20)]))
+
+
+def test_dates_beyond_nanoseconds():
+    """Years that nanoseconds cannot hold are days all the same."""
+    frame = pd.DataFrame({"day": np.array(["0001-01-01", "9999-12-31", "1970-01-02"], dtype="datetime64[s]")})
+    schema = TableSchema.infer(frame)
+    assert schema.features(frame)["day (days)"].tolist() == [-719162.0, 2932896.0, 1.0]
+
+
+def test_texts_that_say_no_date_are_missing():
+    """A column of dates may come as texts that are all missing."""
+    schema = TableSchema.infer(pd.DataFrame({"day": pd.to_datetime(["2026-01-01", "2026-01-02"])}))
+    features = schema.features(pd.DataFrame({"day": ["NaT", "NaT"]}))
+    assert features.isna().to_numpy().all()
