@@ -19,7 +19,7 @@ from holdfast import ERMClassifier, PIClassifier
 from holdfast.environments import merge_small_environments, split_environments
 from holdfast.exceptions import EnvironmentsError, HoldfastError
 from holdfast.tables.classifier import TableClassifier
-from holdfast.tables.files import Table
+from holdfast.tables.files import TableFile
 from holdfast.tables.inputs import read_training
 
 LONGEST = 60  # seconds of processor time that any of these inputs may take
@@ -250,7 +250,7 @@ def read_and_fit(path, environment="site", *, fit):
 
 def check_predictions(fitted, path, n_rows=None):
     """Predict a file; probabilities are numbers, labels are known, every row has its answer."""
-    parts = list(fitted.predictions(Table(path)))
+    parts = list(fitted.predictions(TableFile(path)))
     labels = np.concatenate([part.labels for part in parts]) if parts else np.array([])
     assert n_rows is None or len(labels) == n_rows
     assert set(labels) <= set(fitted.classifier.classes_)

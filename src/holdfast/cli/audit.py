@@ -76,7 +76,7 @@ def audit(
     """
     from holdfast.tables.audits import audit_rows, read_rows_of_model, reliance_of
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.files import Table
+    from holdfast.tables.files import TableFile
     from holdfast.tables.outputs import TABLES, check_file
 
     options = {"--label": label, "--drop": drop, "--text": text, "--categorical": categorical}
@@ -89,7 +89,7 @@ def audit(
         rows = _read_table(file, options, environment, attribute)
     else:
         fitted = TableClassifier.load(source)
-        rows = read_rows_of_model(Table(file), fitted, environments=environment, attributes=attribute)
+        rows = read_rows_of_model(TableFile(file), fitted, environments=environment, attributes=attribute)
         models[_name(source, baseline)] = fitted
         if baseline is not None:
             models[_name(baseline, source)] = TableClassifier.load(baseline)
@@ -140,11 +140,11 @@ def _name(folder: Path, other: Path | None) -> str:
 def _read_table(file: Path, options: dict[str, Any], environment: list[str], attribute: list[str]) -> Rows:
     """Read a table whose columns are label, environments, attributes, dropped ones, and features."""
     from holdfast.tables.audits import Rows, read_attributes
-    from holdfast.tables.files import Table
+    from holdfast.tables.files import TableFile
     from holdfast.tables.inputs import check_period, read_training
 
     check_period(options["--environment-by"])
-    attributes = read_attributes(Table(file), attribute, taken=[options["--label"], *environment])
+    attributes = read_attributes(TableFile(file), attribute, taken=[options["--label"], *environment])
     training = read_training(
         str(file),
         label=options["--label"],

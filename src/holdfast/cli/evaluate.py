@@ -42,13 +42,13 @@ def evaluate(
     from holdfast.exceptions import PrevalenceWarning
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.evaluation import compare, predict_labeled, read_labeled, score
-    from holdfast.tables.files import Table
+    from holdfast.tables.files import TableFile
 
     fitted = TableClassifier.load(folder)
     other = None if baseline is None else TableClassifier.load(baseline)
     if other is not None:
         fitted.check_same_label(other)
-    rows = Table(table)
+    rows = TableFile(table)
     labeled = read_labeled(rows, fitted, environments=environment, attributes=attribute)
     for remark in labeled.notes:
         note(f"note: {remark}")

@@ -36,12 +36,12 @@ def predict(
 
     from holdfast.exceptions import ParameterError
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.files import Table
+    from holdfast.tables.files import TableFile
     from holdfast.tables.outputs import TableWriter, check_file
 
     check_file(out, overwrite=overwrite, inputs=[table])
     fitted = TableClassifier.load(folder)
-    rows = Table(table)
+    rows = TableFile(table)
     keep = list(dict.fromkeys(keep))
     rows.require(keep)
     written = _written_columns(fitted)

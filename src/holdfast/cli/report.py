@@ -96,7 +96,7 @@ def _story(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, job
     from holdfast.saving import load, read_manifest
     from holdfast.tables.audits import read_rows_of_model, reliance_of
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.files import Table
+    from holdfast.tables.files import TableFile
 
     if "table" not in read_manifest(folder)["extra"]:
         _refuse(options, f"{folder} was not fitted on a table")
@@ -108,12 +108,14 @@ def _story(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, job
     attributes = options["--attribute"]
     rows = comparison = reliance = None
     if options["--table"] is not None:
-        rows = read_rows_of_model(Table(options["--table"]), classifiers[-1], environments=(), attributes=attributes)
+        rows = read_rows_of_model(
+            TableFile(options["--table"]), classifiers[-1], environments=(), attributes=attributes
+        )
     if options["--test"] is not None:
         named = dict(zip(short_names(folders, classifiers), classifiers, strict=True))
         comparison = compare_saved(named, options["--test"], attributes=attributes)
         if len({fitted.roles.schema.columns for fitted in classifiers}) == 1:
-            test = read_rows_of_model(Table(options["--test"]), classifiers[-1], environments=(), attributes=())
+            test = read_rows_of_model(TableFile(options["--test"]), classifiers[-1], environments=(), attributes=())
             reliance = reliance_of(named, test, seed=seed)
     return story_of_table(
         classifiers[-1],

@@ -94,12 +94,12 @@ def compare_saved(classifiers: Mapping[str, TableClassifier], table: Path, *, at
     from holdfast.datasets import Split
     from holdfast.reports import compare_on_rows
     from holdfast.tables.evaluation import predict_labeled, read_labeled
-    from holdfast.tables.files import Table
+    from holdfast.tables.files import TableFile
 
     first, *others = classifiers.values()
     for other in others:
         first.check_same_label(other)
-    file = Table(table)
+    file = TableFile(table)
     labeled = read_labeled(file, first, environments=(), attributes=attributes)
     answers = {name: predict_labeled(file, fitted).labels for name, fitted in classifiers.items()}
     rows = Split(labeled.y, labeled.y, labeled.environments, labeled.attributes)

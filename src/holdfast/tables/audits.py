@@ -15,7 +15,7 @@ from holdfast.audit.run import standardized
 from holdfast.environments import check_pairs, merge_small_environments, split_environments, unique_labels
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError, TableError
 from holdfast.seeding import Seeding
-from holdfast.tables.files import Table
+from holdfast.tables.files import TableFile
 from holdfast.tables.inputs import read_environments, read_labels
 from holdfast.tables.schema import TableSchema
 
@@ -45,7 +45,7 @@ class Rows:
 
 
 def read_rows_of_model(
-    table: Table, fitted: TableClassifier, *, environments: Sequence[str], attributes: Sequence[str]
+    table: TableFile, fitted: TableClassifier, *, environments: Sequence[str], attributes: Sequence[str]
 ) -> Rows:
     """Read the columns that a saved classifier was fitted with, and the attributes."""
     roles: TableRoles = fitted.roles
@@ -63,7 +63,7 @@ def read_rows_of_model(
     )
 
 
-def read_attributes(table: Table, names: Sequence[str], *, taken: Sequence[str]) -> pd.DataFrame | None:
+def read_attributes(table: TableFile, names: Sequence[str], *, taken: Sequence[str]) -> pd.DataFrame | None:
     """Read columns that are audited but no inputs."""
     for name in names:
         if name in taken:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.environments import listed
 from holdfast.exceptions import ParameterError, SavedModelError, TableError
-from holdfast.tables.files import Table
+from holdfast.tables.files import TableFile
 from holdfast.tables.inputs import TableRoles, TrainingTable
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class TableClassifier:
                 "nothing. Pass classifiers that were fitted with the same --label."
             )
 
-    def predictions(self, table: Table, keep: Sequence[str] = ()) -> Iterator[Predictions]:
+    def predictions(self, table: TableFile, keep: Sequence[str] = ()) -> Iterator[Predictions]:
         """Predict a table in chunks; columns in `keep` are handed through."""
         schema = self.roles.schema
         schema.require(table.columns)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.files import Table
+    from holdfast.tables.files import TableFile
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Answers:
 
 
 def read_labeled(
-    table: Table, fitted: TableClassifier, *, environments: Sequence[str], attributes: Sequence[str]
+    table: TableFile, fitted: TableClassifier, *, environments: Sequence[str], attributes: Sequence[str]
 ) -> Labeled:
     """Read label, environment and attribute columns."""
     roles = fitted.roles
@@ -85,7 +85,7 @@ def _written(series: pd.Series[Any]) -> NDArray[Any]:
     return series.astype(object).where(series.notna(), "missing").astype(str).to_numpy(dtype=object)
 
 
-def predict_labeled(table: Table, fitted: TableClassifier) -> Answers:
+def predict_labeled(table: TableFile, fitted: TableClassifier) -> Answers:
     """Predict all rows of a table, chunk by chunk."""
     parts = list(fitted.predictions(table))
     if not parts:

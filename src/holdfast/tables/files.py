@@ -71,7 +71,7 @@ PARQUET = (".parquet", ".pq")
 BUFFER = 1 << 20  # bytes of each column that are read at a time
 
 
-class Table:
+class TableFile:
     """A CSV or Parquet file whose columns are known and whose rows are read on demand.
 
     Parameters
@@ -341,7 +341,7 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pd.Dat
     columns : sequence of str, optional
         Columns to read. None: all of them.
     """
-    return Table(path).read(columns)
+    return TableFile(path).read(columns)
 
 
 def suggest(name: str, known: Sequence[str]) -> str:

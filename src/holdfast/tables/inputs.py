@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.environments import listed
 from holdfast.exceptions import LabelsError, ParameterError, SavedModelError, TableError
-from holdfast.tables.files import Table
+from holdfast.tables.files import TableFile
 from holdfast.tables.schema import TableSchema, looks_like_text, storage_of
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def read_training(
     categorical: Sequence[str] = (),
 ) -> TrainingTable:
     """Read a table whose columns are label, environments, dropped ones, and features."""
-    table = Table(path)
+    table = TableFile(path)
     table.require([label, *environments, *drop, *text, *categorical])
     roles = [label, *environments]
     for name in (*drop, *text, *categorical):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.exceptions import TableError
-from holdfast.tables.files import Table
+from holdfast.tables.files import TableFile
 
 
 def map_columns(
@@ -45,7 +45,7 @@ def map_columns(
     ...     map_columns(file, ["b", "a"], Path(folder) / "rows.npy").tolist()
     [[2.0, 1.0], [4.0, 3.0]]
     """
-    source, types = Table(table), dict.fromkeys(columns, "number")
+    source, types = TableFile(table), dict.fromkeys(columns, "number")
     n_rows = sum(len(part) for part in source.chunks(columns[:1], types, rows_at_once))
     if n_rows == 0:
         raise TableError(f"{table} has no rows, so there is nothing to map.")

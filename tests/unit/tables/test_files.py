@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.exceptions import TableError
-from holdfast.tables.files import Table, read_table, suggest
+from holdfast.tables.files import TableFile, read_table, suggest
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_long_whole_numbers_stay_apart(write):
 def test_columns_are_chosen_and_ordered(write):
     """Only the asked columns are read, in the asked order; a nameless one gets a name."""
     path = write("t.csv", ",a,b\n0,1,2\n")
-    assert Table(path).columns == ("unnamed_1", "a", "b")
+    assert TableFile(path).columns == ("unnamed_1", "a", "b")
     assert read_table(path, ["b", "unnamed_1"]).to_dict("list") == {"b": [2], "unnamed_1": [0]}
 
 
@@ -168,14 +168,14 @@ def test_chunks_hold_the_same_rows(tmp_path, suffix):
     frame = pd.DataFrame({"a": np.arange(10.0), "b": ["x", "y"] * 5})
     path = tmp_path / f"t.{suffix}"
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
-    chunks = list(Table(path).chunks(["b", "a"], {"a": "number"}, n_rows=4))
+    chunks = list(TableFile(path).chunks(["b", "a"], {"a": "number"}, n_rows=4))
     assert [len(chunk) for chunk in chunks] == [4, 4, 2]
     pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), frame[["b", "a"]])
 
 
 def test_chunks_of_csv_name_the_column_of_a_wrong_value(write):
     """A value that is not of the known type is named with its column."""
-    table = Table(write("t.csv", "a,b,c\n" + "1,x,true\n" * 9 + "1,x,maybe\n"))
+    table = TableFile(write("t.csv", "a,b,c\n" + "1,x,true\n" * 9 + "1,x,maybe\n"))
     with pytest.raises(TableError, match=r"column 'c' holds 'maybe' \(line 11\), which is not true or false\."):
         list(table.chunks(["c", "a"], {"c": "boolean"}))
 
@@ -196,7 +196,7 @@ def test_chunks_do_not_pile_up(tmp_path, group_rows):
         pa.table({"a": values, "b": values}), path, row_group_size=group_rows, compression="none", use_dictionary=False
     )
     before, held = pa.total_allocated_bytes(), []
-    for chunk in Table(path).chunks(["a", "b"], n_rows=10_000):
+    for chunk in TableFile(path).chunks(["a", "b"], n_rows=10_000):
         assert len(chunk) == 10_000
         held.append(pa.total_allocated_bytes() - before)
     assert len(held) == 40
@@ -207,7 +207,7 @@ def test_a_name_with_a_null_character_is_refused(write, tmp_path):
     """Arrow and pandas cut such names at different places."""
     message = r"has a column '\\x00x', whose name holds a NUL character\. Rename it"
     with pytest.raises(TableError, match=message):
-        Table(write("a.csv", "y,\x00x\n1,2\n"))
+        TableFile(write("a.csv", "y,\x00x\n1,2\n"))
     pq.write_table(pa.table({"\x00x": [1]}), tmp_path / "a.parquet")
     with pytest.raises(TableError, match="NUL|cannot be read"):
-        Table(tmp_path / "a.parquet")
+        TableFile(tmp_path / "a.parquet")
