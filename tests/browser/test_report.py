@@ -15,8 +15,7 @@ from holdfast import ERMClassifier, PIClassifier
 from holdfast.datasets.values import Split
 from holdfast.reports.html import write_report
 from holdfast.reports.model import tell_story
-from holdfast.reports.tables import Table
-from holdfast.reports.values import Section, Story
+from holdfast.reports.values import Section, Story, Table
 
 _spec = importlib.util.spec_from_file_location("devtools", Path(__file__).with_name("devtools.py"))
 devtools = importlib.util.module_from_spec(_spec)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from holdfast.lab.reproduction import Reproduction
-    from holdfast.lab.targets import Chart, Map, Missing, Options, Table
-    from holdfast.reports.values import Figure, Story
+    from holdfast.lab.targets import Missing, Options
+    from holdfast.reports.values import Story
 
 NAMES = ("toy", "table1", "table2", "table3", "table4", "ablation", "correlations", "words", "irm", "time")
 
@@ -96,7 +95,7 @@ def reproduce(
     if records is not None:
         write_records(result.records, records)
     if markdown is not None:
-        write_tables([_report_table(table) for table in result.tables], markdown)
+        write_tables(result.tables, markdown)
     if figures is not None and result.records:
         from holdfast.reports.figures import write_assets
 
@@ -166,11 +165,16 @@ def _end_damaged(damaged: Sequence[Missing], *, fails: bool = True) -> None:
 
 
 def _as_json(result: Reproduction) -> dict[str, Any]:
+    from holdfast.reports.values import Spread
+
+    def value(cell: Any) -> Any:
+        return [cell.value, cell.spread] if isinstance(cell, Spread) else cell
+
     tables = [
         {
             "title": table.title,
             "note": table.note,
-            "rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows],
+            "rows": [dict(zip(table.columns, map(value, row), strict=True)) for row in table.rows],
         }
         for table in result.tables
     ]
@@ -183,10 +187,15 @@ def _as_json(result: Reproduction) -> dict[str, Any]:
 
 
 def _print(result: Reproduction) -> None:
+    from holdfast.reports.values import format_cell
+
     print(result.title)
     for table in result.tables:
-        rows = [["–" if cell is None else _text(cell, table.digits) for cell in row] for row in table.rows]
-        print_table(table.title, list(table.columns), rows, digits=table.digits, n_keys=table.n_keys)
+        rows = [
+            [cell if isinstance(cell, int | float | str) else format_cell(cell, table.digits) for cell in row]
+            for row in table.rows
+        ]
+        print_table(table.title, list(table.columns), rows, digits=table.digits, n_keys=table.n_keys or 1)
         if table.note:
             print_text(table.note, indent="  ")
     seconds = sum(float(record["seconds"]) for record in result.records)
@@ -194,48 +203,13 @@ def _print(result: Reproduction) -> None:
     _print_missing(result.missing)
 
 
-def _text(cell: Any, digits: int) -> Any:
-    """Return a (mean, spread) pair as text; numbers and text as they are."""
-    if isinstance(cell, tuple):
-        mean, spread = cell
-        return f"{mean:.{digits}f}" + ("" if math.isnan(spread) else f" ± {spread:.{digits}f}")
-    return cell
-
-
 def _story(result: Reproduction) -> Story:
     """Return the tables with the paper's numbers, the target's figures, training curves, comparisons, every run."""
     from holdfast.lab.pages import runs_story
     from holdfast.reports.values import Section
 
-    story = runs_story(result.records, title=result.title, tables=[_report_table(table) for table in result.tables])
+    story = runs_story(result.records, title=result.title, tables=result.tables)
     if not result.figures:
         return story
-    figures = Section("Figures", "", tuple(map(_report_figure, result.figures)))
+    figures = Section("Figures", "", result.figures)
     return dataclasses.replace(story, sections=(story.sections[0], figures, *story.sections[1:]))
-
-
-def _report_figure(figure: Map | Chart) -> Figure:
-    """Return a target's figure as reports draw it."""
-    from holdfast.lab.targets import Map
-    from holdfast.reports.values import Curves, HeatMap, Line
-
-    if isinstance(figure, Map):
-        names, titles = (figure.rows, figure.columns), (figure.row_title, figure.column_title)
-        return HeatMap(figure.title, *names, figure.values, figure.scale, *titles, figure.note, figure.breaks)
-    lines = tuple(
-        Line(name, tuple(x for x, _ in points), tuple(y for _, y in points)) for name, points in figure.lines.items()
-    )
-    return Curves(figure.title, figure.x_title, figure.y_title, lines, log=figure.log, note=figure.note)
-
-
-def _report_table(table: Table) -> Any:
-    from holdfast.reports.tables import Spread
-    from holdfast.reports.tables import Table as ReportTable
-
-    def cell(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return Spread(*value) if not math.isnan(value[1]) else value[0]
-        return value
-
-    rows = tuple(tuple(cell(value) for value in row) for row in table.rows)
-    return ReportTable(table.title, table.columns, rows, table.note, table.digits)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from holdfast.lab.execution import Progress, SweepResult
     from holdfast.lab.grids import Estimate, PlannedRun
-    from holdfast.reports.tables import Table as ReportTable
+    from holdfast.reports.values import Table as ReportTable
 
 ProcessesOption = Annotated[
     int, typer.Option("--jobs", help="Processes, each with one thread; 0: none but this one.", min=0, metavar="N")
@@ -114,7 +114,7 @@ def write_tables(tables: Iterable[ReportTable], path: Path) -> None:
 
 def write_markdown(title: str, rows: list[dict[str, Any]], path: Path) -> None:
     """Write rows of named values as a Markdown table under its title."""
-    from holdfast.reports.tables import Table
+    from holdfast.reports.values import Table
 
     columns = tuple(rows[0]) if rows else ()
     write_tables([Table(title, columns, tuple(tuple(row.values()) for row in rows))], path)

@@ -11,8 +11,20 @@ from holdfast.lab.tuning import best_point
 from holdfast.reports.chapters import versions
 from holdfast.reports.comparison import compare_on_rows, comparison_table, seeds_interval
 from holdfast.reports.model import tell_story
-from holdfast.reports.tables import Cell, Table
-from holdfast.reports.values import Block, Curves, Dot, Dots, HeatMap, Highlight, Line, Section, Sentences, Story
+from holdfast.reports.values import (
+    Block,
+    Cell,
+    Curves,
+    Dot,
+    Dots,
+    HeatMap,
+    Highlight,
+    Line,
+    Section,
+    Sentences,
+    Story,
+    Table,
+)
 from holdfast.saving.json_files import canonical_json
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from holdfast.datasets.folders import candidate_folders
 from holdfast.exceptions import ConfigError
 from holdfast.lab.execution import Progress, SweepResult, look_up, run_all
 from holdfast.lab.store import RunStore
-from holdfast.lab.targets import TARGETS, Chart, Map, Missing, Options, Plan, Reader, Record, Table
+from holdfast.lab.targets import TARGETS, Missing, Options, Plan, Reader, Record
 from holdfast.lab.targets.notes import warn_quick
+from holdfast.reports.values import Figure, Table
 
 _BULKY = ("history",)  # of a setting: what compact records leave out
 
@@ -27,7 +28,7 @@ class Reproduction:
     title: str
     tables: tuple[Table, ...]
     rows: tuple[dict[str, Any], ...]  # machine-readable, for the targets that have them
-    figures: tuple[Map | Chart, ...]
+    figures: tuple[Figure, ...]
     missing: tuple[Missing, ...]  # data sets whose files are not there
     damaged: tuple[Missing, ...]  # data sets whose files cannot be read
     sweep: SweepResult

@@ -10,8 +10,22 @@ from holdfast.reports.comparison import compare_on_rows, comparison_dots, seeds_
 from holdfast.reports.figures import write_assets
 from holdfast.reports.html import render_report, write_report
 from holdfast.reports.model import tell_story
-from holdfast.reports.tables import Interval, Spread, Table, to_csv, to_latex, to_markdown
-from holdfast.reports.values import Curves, Dot, Dots, HeatMap, Highlight, Line, Section, Sentences, Shares, Story
+from holdfast.reports.tables import to_csv, to_latex, to_markdown
+from holdfast.reports.values import (
+    Curves,
+    Dot,
+    Dots,
+    HeatMap,
+    Highlight,
+    Interval,
+    Line,
+    Section,
+    Sentences,
+    Shares,
+    Spread,
+    Story,
+    Table,
+)
 
 __all__ = [
     "Curves",

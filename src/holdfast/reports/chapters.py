@@ -13,8 +13,7 @@ import numpy as np
 from holdfast import __version__
 from holdfast.datasets.values import Split
 from holdfast.environments import Partition
-from holdfast.reports.tables import Cell, Table
-from holdfast.reports.values import Block, Curves, HeatMap, Line, Section, Sentences, Shares
+from holdfast.reports.values import Block, Cell, Curves, HeatMap, Line, Section, Sentences, Shares, Table
 
 MOST_ENVIRONMENTS = 24  # in the accuracy matrix
 MOST_CLASSES = 12  # as parts of a bar

@@ -12,8 +12,7 @@ from holdfast.datasets.values import Split
 from holdfast.environments import Group, split_environments
 from holdfast.exceptions import InputError
 from holdfast.metrics import Score, label_attribute_groups, score_groups
-from holdfast.reports.tables import Cell, Interval, Table
-from holdfast.reports.values import Dot, Dots, Section
+from holdfast.reports.values import Cell, Dot, Dots, Interval, Section, Table
 
 MOST_PLACES = 40  # environments that get dots of their own
 MOST_VALUES = 50  # an attribute with more values makes no groups

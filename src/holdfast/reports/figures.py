@@ -20,8 +20,20 @@ from matplotlib.ticker import MaxNLocator
 
 from holdfast.exceptions import ParameterError
 from holdfast.reports.svg import shorten
-from holdfast.reports.tables import MISSING, Table, to_csv, to_latex, to_markdown
-from holdfast.reports.values import Curves, Dots, Figure, HeatMap, Sentences, Shares, Story, crop_figure, figure_table
+from holdfast.reports.tables import to_csv, to_latex, to_markdown
+from holdfast.reports.values import (
+    MISSING,
+    Curves,
+    Dots,
+    Figure,
+    HeatMap,
+    Sentences,
+    Shares,
+    Story,
+    Table,
+    crop_figure,
+    figure_table,
+)
 from holdfast.saving.files import write_bytes
 from holdfast.saving.locks import storage_errors
 from holdfast.theory import HalfCurves

@@ -17,8 +17,7 @@ from markupsafe import Markup, escape
 from holdfast import __version__
 from holdfast.exceptions import InputError
 from holdfast.reports.svg import draw, shorten
-from holdfast.reports.tables import Cell, Table, clean_text, format_cell, sort_value
-from holdfast.reports.values import Story, crop_figure, figure_table
+from holdfast.reports.values import Cell, Story, Table, clean_text, crop_figure, figure_table, format_cell, sort_value
 from holdfast.saving.files import write_bytes
 from holdfast.saving.locks import storage_errors
 

@@ -9,8 +9,19 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from holdfast.reports.tables import MISSING, Interval, clean_text, format_cell
-from holdfast.reports.values import Curves, Dot, Dots, Figure, HeatMap, Line, Shares
+from holdfast.reports.values import (
+    MISSING,
+    Curves,
+    Dot,
+    Dots,
+    Figure,
+    HeatMap,
+    Interval,
+    Line,
+    Shares,
+    clean_text,
+    format_cell,
+)
 
 LETTER = 7.0  # mean width of a letter at 12 px, in px
 LONGEST = 40  # letters of a name in a figure; tooltips have more

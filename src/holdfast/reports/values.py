@@ -1,16 +1,127 @@
-"""What a report tells, as plain values: sections of tables, figures and sentences, for writers of pages and files.
+"""The content of a report as plain values: sections of tables, figures and sentences.
 
-Figures are data, not drawings: the page draws them as inline SVG, `holdfast.reports.figures` with matplotlib.
+Figures are data, not drawings: `holdfast.reports.svg` draws them.
 """
 
 from __future__ import annotations
 
 import math
+import unicodedata
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from holdfast.exceptions import InputError
-from holdfast.reports.tables import Cell, Interval, Table, format_cell
+
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with the limits of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean with the standard deviation of what it is the mean of."""
+
+    value: float
+    spread: float  # NaN: of a single value
+
+
+Cell: TypeAlias = str | bool | int | float | Interval | Spread | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of values under column names."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+    digits: int = 3  # after the decimal point
+    n_keys: int = 0  # columns at the left that name a row
+    marked: tuple[tuple[int, int], ...] = ()  # (row, column) of cells to emphasize
+    kind: Literal["table"] = "table"
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise InputError(
+                    f"row {number} of the table {self.title!r} has {len(row)} cells for {len(self.columns)} columns. "
+                    "Pass one cell for each column."
+                )
+
+    def numeric(self) -> tuple[bool, ...]:
+        """Return for each column whether it holds numbers, at least one, and nothing else."""
+        columns = [[row[column] for row in self.rows] for column in range(len(self.columns))]
+        return tuple(
+            any(cell is not None for cell in cells) and not any(isinstance(cell, str | bool) for cell in cells)
+            for cells in columns
+        )
+
+
+def format_cell(cell: Cell, digits: int = 3) -> str:
+    """Return a cell as people read it.
+
+    Examples
+    --------
+    >>> [format_cell(cell) for cell in (1797, 0.5, float("nan"), True, Spread(0.5, 0.01))]
+    ['1,797', '0.500', '–', 'yes', '0.500 ± 0.010']
+    """
+    if cell is None:
+        return MISSING
+    if isinstance(cell, str):
+        return clean_text(cell)
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if isinstance(cell, Interval):
+        if cell.low != cell.low and cell.high != cell.high:  # one seed has no interval
+            return _fixed(cell.value, digits)
+        return f"{_fixed(cell.value, digits)} [{_fixed(cell.low, digits)}, {_fixed(cell.high, digits)}]"
+    if isinstance(cell, Spread):
+        spread = "" if math.isnan(cell.spread) else f" ± {_fixed(cell.spread, digits)}"
+        return _fixed(cell.value, digits) + spread
+    # Shares and accuracies get the asked digits; a tiny gap or p value keeps its size.
+    return f"{cell:.1g}" if 0 < abs(cell) < 0.5 * 10**-digits else _fixed(cell, digits)
+
+
+def sort_value(cell: Cell) -> float | str | None:
+    """Return what a cell is sorted by; None comes last."""
+    if isinstance(cell, Interval | Spread):
+        cell = cell.value
+    if isinstance(cell, bool | int):
+        return float(cell)
+    return None if isinstance(cell, float) and math.isnan(cell) else cell
+
+
+@lru_cache(maxsize=10_000)  # a figure cleans the same names again and again
+def clean_text(text: str) -> str:
+    """Return one line of text without control characters and changes of text direction."""
+    text = " ".join(text.split())
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}"
+        if unicodedata.category(c) in ("Cc", "Cs")
+        or unicodedata.bidirectional(c) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+        else c
+        for c in text
+    )
+
+
+def _fixed(number: float, digits: int) -> str:
+    """Return a number with a fixed number of digits; unknown and infinite ones as signs."""
+    if math.isfinite(number):
+        return f"{number:.{digits}f}"
+    return MISSING if math.isnan(number) else "∞" if number > 0 else "-∞"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import pytest
 from holdfast.exceptions import InputError
 from holdfast.lab.pages import best_points, data_name, runs_story
 from holdfast.reports.html import render_report
-from holdfast.reports.tables import Table
+from holdfast.reports.values import Table
 
 
 def record(method: str, seed: int, value: float, accuracy: float, **config):

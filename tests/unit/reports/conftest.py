@@ -6,8 +6,20 @@ import math
 
 import pytest
 
-from holdfast.reports.tables import Interval, Table
-from holdfast.reports.values import Curves, Dot, Dots, HeatMap, Highlight, Line, Section, Sentences, Shares, Story
+from holdfast.reports.values import (
+    Curves,
+    Dot,
+    Dots,
+    HeatMap,
+    Highlight,
+    Interval,
+    Line,
+    Section,
+    Sentences,
+    Shares,
+    Story,
+    Table,
+)
 
 HOSTILE = "<script>alert('x')</script>\"></svg><img src=x onerror=alert(1)>{{ 7*7 }}]]>--><!-- \x00\x1b\u202e\ud800"
 # What readers see of it: the same letters, without those that would garble the page.

@@ -4,7 +4,6 @@ import pytest
 
 from holdfast.exceptions import StorageError
 from holdfast.reports.figures import write_assets
-from holdfast.reports.tables import Table
 from holdfast.reports.values import (
     MOST_POINTS,
     Curves,
@@ -16,6 +15,7 @@ from holdfast.reports.values import (
     Sentences,
     Shares,
     Story,
+    Table,
     crop_figure,
     figure_table,
 )

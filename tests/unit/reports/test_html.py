@@ -5,8 +5,7 @@ import pytest
 
 from holdfast.exceptions import InputError, StorageError
 from holdfast.reports.html import MAX_BYTES, inline_markup, render_report, write_report
-from holdfast.reports.tables import Table
-from holdfast.reports.values import Curves, Dot, Dots, HeatMap, Line, Section, Sentences, Shares, Story
+from holdfast.reports.values import Curves, Dot, Dots, HeatMap, Line, Section, Sentences, Shares, Story, Table
 
 VOID = {"meta", "input", "br", "img", "link"}
 

@@ -15,8 +15,7 @@ from holdfast.exceptions import EmptyPartitionWarning, InputError
 from holdfast.reports.chapters import risk_curves
 from holdfast.reports.html import render_report
 from holdfast.reports.model import tell_story
-from holdfast.reports.tables import Table
-from holdfast.reports.values import Curves, HeatMap, Sentences, Shares
+from holdfast.reports.values import Curves, HeatMap, Sentences, Shares, Table
 
 
 @pytest.fixture(scope="module")

@@ -18,19 +18,16 @@ from holdfast.lab.targets.synthetic import (
     report_time,
 )
 from holdfast.lab.targets.toy import plan_toy, report_toy
-from holdfast.lab.targets.values import Chart, Map, Missing, Options, Plan, Reader, Record, Report, Table
+from holdfast.lab.targets.values import Missing, Options, Plan, Reader, Record, Report
 
 __all__ = [
     "TARGETS",
-    "Chart",
-    "Map",
     "Missing",
     "Options",
     "Plan",
     "Reader",
     "Record",
     "Report",
-    "Table",
     "Target",
 ]
 

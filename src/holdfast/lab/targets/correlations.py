@@ -10,7 +10,8 @@ from holdfast.lab import paper
 from holdfast.lab.targets.natural import ENVIRONMENT
 from holdfast.lab.targets.notes import JUDGES, what_differs
 from holdfast.lab.targets.planning import plan_halves, records_of, summarize
-from holdfast.lab.targets.values import Map, Options, Plan, Reader, Record, Report, Table
+from holdfast.lab.targets.values import Options, Plan, Reader, Record, Report
+from holdfast.reports.values import HeatMap, Table
 
 
 def plan_correlations(options: Options) -> Plan:
@@ -40,7 +41,7 @@ def report_correlations(options: Options, plan: Plan, read: Reader) -> Report:
     return Report(tuple(tables), figures=tuple(maps))
 
 
-def _correlations(key: str, records: Sequence[Record]) -> tuple[Table, Map]:
+def _correlations(key: str, records: Sequence[Record]) -> tuple[Table, HeatMap]:
     """Return the means over seeds as a table with spreads, and as a picture."""
     found = [_entries(record) for record in records]
     names = [name for name in next(iter(found[0].values()))["correlations"] if name != ENVIRONMENT[key]]
@@ -55,7 +56,7 @@ def _correlations(key: str, records: Sequence[Record]) -> tuple[Table, Map]:
     few = "" if len(records) == 1 else "Where an attribute is constant in a seed, the mean is that of the others. "
     note = f"{few}Rows: {'; '.join(f'{place}: {size}' for place, size in sizes.items())}."
     order = sorted(ours, key=lambda place: (_judged(place), place != _judged(place)))
-    picture = Map(
+    picture = HeatMap(
         title,
         tuple(f"{place} ({sizes[place]})" for place in order),
         tuple(names),

@@ -9,7 +9,8 @@ from typing import Any
 from holdfast.lab import paper
 from holdfast.lab.targets.notes import selection_note, what_differs
 from holdfast.lab.targets.planning import Ours, difference, plan_methods, records_of, setting_values, summarize
-from holdfast.lab.targets.values import Options, Plan, Reader, Record, Report, Table
+from holdfast.lab.targets.values import Options, Plan, Reader, Record, Report
+from holdfast.reports.values import Table
 
 Published = Mapping[str, Mapping[str, tuple[float, float]]]
 ENVIRONMENT = {"ask2me": "breast cancer", "celeba": "Male"}  # the attribute that the environments are
@@ -129,5 +130,5 @@ def _attribute_rows(method: str, records: list[Record], published: Published) ->
 
 
 def _erm_worst(rows: list[tuple[Any, ...]], attribute: str) -> float:
-    found = [row[3][0] for row in rows if row[0] == attribute and row[1] == "ERM" and row[3] is not None]
+    found = [row[3].value for row in rows if row[0] == attribute and row[1] == "ERM" and row[3] is not None]
     return float(found[0]) if found else math.inf

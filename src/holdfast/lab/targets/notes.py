@@ -10,7 +10,8 @@ from dataclasses import replace
 from holdfast.lab import paper
 from holdfast.lab.config import RunConfig
 from holdfast.lab.targets.sources import BACKBONES, SOURCES, is_of
-from holdfast.lab.targets.values import Plan, Reader, Record, Table
+from holdfast.lab.targets.values import Plan, Reader, Record
+from holdfast.reports.values import Table
 
 QUICK = "Quick: made data and a few steps; the numbers mean nothing."
 JUDGES = "Judges are selected by other_environments."

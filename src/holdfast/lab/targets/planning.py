@@ -13,6 +13,7 @@ from holdfast.lab.config import RunConfig, parse_run
 from holdfast.lab.grids import PlannedRun
 from holdfast.lab.targets.sources import SOURCES, authors, find_missing, further_files
 from holdfast.lab.targets.values import Missing, Options, Plan, Reader, Record
+from holdfast.reports.values import Spread
 
 
 def make_run(key: str, method: str, options: Options, *, seed: int = 0, **settings: Any) -> RunConfig:
@@ -81,9 +82,9 @@ class Ours:
     spread: float  # NaN for one seed
     n_seeds: int
 
-    def cell(self) -> tuple[float, float] | None:
-        """Return (mean, spread) for a table; None where nothing was measured."""
-        return None if self.n_seeds == 0 else (self.mean, self.spread)
+    def cell(self) -> Spread | None:
+        """Return mean and spread for a table; None where nothing was measured."""
+        return None if self.n_seeds == 0 else Spread(self.mean, self.spread)
 
 
 def summarize(values: Sequence[float]) -> Ours:

@@ -13,7 +13,8 @@ from holdfast.lab.grids import PlannedRun
 from holdfast.lab.targets.notes import selection_note, what_differs
 from holdfast.lab.targets.planning import VALIDATIONS, make_run, records_of, setting_values, summarize
 from holdfast.lab.targets.sources import authors, find_missing
-from holdfast.lab.targets.values import Chart, Map, Missing, Options, Plan, Reader, Record, Report, Table
+from holdfast.lab.targets.values import Missing, Options, Plan, Reader, Record, Report
+from holdfast.reports.values import Curves, HeatMap, Line, Table
 
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
 WORDS_SHOWN = 15
@@ -63,7 +64,7 @@ def report_ablation(options: Options, plan: Plan, read: Reader) -> Report:
     shares = [
         tuple(pairs[high, low].mean / 100 if (high, low) in pairs else math.nan for low in lows) for high in highs
     ]
-    picture = Map(title, tuple(highs), tuple(lows), tuple(shares), "share", "E1", note=note)
+    picture = HeatMap(title, tuple(highs), tuple(lows), tuple(shares), "share", "E1", "E2", note=note)
     return Report((Table(title, ("E1", *lows), tuple(rows), note),), figures=(picture,))
 
 
@@ -148,20 +149,20 @@ def _irm_table(plan: Plan, read: Reader, setting: str, words: str) -> Table:
     return Table(f"IRM by its penalty weight, percent; validation {words}", columns, tuple(rows), note)
 
 
-def _irm_charts(plan: Plan, read: Reader) -> tuple[Chart, Chart]:
+def _irm_charts(plan: Plan, read: Reader) -> tuple[Curves, Curves]:
     """Return accuracy and penalty as curves over the weight's powers of ten."""
-    accuracies: dict[str, tuple[tuple[float, float], ...]] = {}
-    penalties: dict[str, tuple[tuple[float, float], ...]] = {}
+    accuracies, penalties = [], []
     by_weight = {math.log10(float(name)): records for name, records in _by_weight(plan, read).items()}
     for setting, words in VALIDATIONS.items():
         for rows, path in (("training", ("training_score",)), ("test", ("test", "accuracy"))):
-            points = {x: summarize(setting_values(records, setting, *path)).mean for x, records in by_weight.items()}
-            accuracies[f"{rows} rows, validation {words}"] = tuple((x, y / 100) for x, y in points.items())
-        penalties[f"validation {words}"] = tuple((x, _part(r, setting, "penalty")) for x, r in by_weight.items())
+            means = [summarize(setting_values(records, setting, *path)).mean / 100 for records in by_weight.values()]
+            accuracies.append(Line(f"{rows} rows, validation {words}", tuple(by_weight), tuple(means)))
+        parts = [_part(records, setting, "penalty") for records in by_weight.values()]
+        penalties.append(Line(f"validation {words}", tuple(by_weight), tuple(parts)))
     weight, note = "penalty weight, as a power of ten", "At the selected epochs, means over seeds."
     return (
-        Chart("IRM's accuracy as its penalty weight grows", weight, "accuracy", accuracies, note=note),
-        Chart("IRM's penalty as its weight grows", weight, "penalty", penalties, log=True, note=note),
+        Curves("IRM's accuracy as its penalty weight grows", weight, "accuracy", tuple(accuracies), note=note),
+        Curves("IRM's penalty as its weight grows", weight, "penalty", tuple(penalties), log=True, note=note),
     )
 
 

@@ -22,7 +22,8 @@ from holdfast.lab.targets.planning import (
     summarize,
 )
 from holdfast.lab.targets.sources import SOURCES
-from holdfast.lab.targets.values import Options, Plan, Reader, Record, Report, Table
+from holdfast.lab.targets.values import Options, Plan, Reader, Record, Report
+from holdfast.reports.values import Table
 
 # Beyond the paper: a loss that resists label noise, the mixture at chance instead of the maximum, averaged weights, a
 # falling learning rate, and images moved by up to two pixels.

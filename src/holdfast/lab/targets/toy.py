@@ -7,7 +7,8 @@ from typing import Any
 from holdfast.lab.config import parse_run
 from holdfast.lab.grids import PlannedRun
 from holdfast.lab.targets.planning import difference, records_of, summarize
-from holdfast.lab.targets.values import Options, Plan, Reader, Report, Table
+from holdfast.lab.targets.values import Options, Plan, Reader, Report
+from holdfast.reports.values import Table
 
 _METHODS = {"halves": "halves", "erm": "ERM", "group_dro": "DRO", "pi": "PI", "oracle": "oracle"}
 _EXACT = 0.8  # y equals x1 with this probability: what a classifier of x1 alone has in every environment

@@ -1,14 +1,15 @@
-"""What targets ask for and give back: options, plans, tables and figures, as plain values."""
+"""What targets ask for and give back: options, plans, and reports of tables and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from holdfast.lab.config import RunConfig
 from holdfast.lab.grids import PlannedRun
+from holdfast.reports.values import Figure, Table
 
 Record: TypeAlias = dict[str, Any]
 Reader: TypeAlias = Callable[[RunConfig], Record | None]
@@ -47,51 +48,12 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of a result: cells are text, numbers, or (mean, spread) pairs."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    note: str = ""
-    digits: int = 3  # behind the point
-    n_keys: int = 1  # columns at the left that name a row
-
-
-@dataclass(frozen=True)
-class Map:
-    """A number for each pair of row and column, to be drawn as a heat map."""
-
-    title: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    values: tuple[tuple[float, ...], ...]  # (n_rows, n_columns); NaN: unknown
-    scale: Literal["share", "correlation"]
-    row_title: str
-    column_title: str = ""
-    note: str = ""
-    breaks: tuple[int, ...] = ()  # rows above which there is a gap
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Curves over one axis."""
-
-    title: str
-    x_title: str
-    y_title: str
-    lines: Mapping[str, tuple[tuple[float, float], ...]]  # name -> points
-    log: bool = False  # logarithmic y axis
-    note: str = ""
-
-
-@dataclass(frozen=True)
 class Report:
     """What a target shows of its records."""
 
     tables: tuple[Table, ...] = ()
     rows: tuple[dict[str, Any], ...] = ()  # machine-readable, for the targets that have them
-    figures: tuple[Map | Chart, ...] = ()
+    figures: tuple[Figure, ...] = ()
 
 
 def _finished(run: PlannedRun, has: Callable[[str], bool]) -> PlannedRun:

@@ -20,11 +20,11 @@ def test_irm_has_curves_of_accuracy_and_penalty():
         return {"settings": {"train": setting, "test": setting}, "data": {"notes": []}}
 
     accuracy, penalty = report_irm(options, plan_irm(options), read).figures
-    assert set(accuracy.lines) == {
+    lines = {line.name: line for figure in (accuracy, penalty) for line in figure.lines}
+    assert {line.name for line in accuracy.lines} == {
         f"{rows} rows, validation {as_}" for rows in ("training", "test") for as_ in ("as test", "as training")
     }
-    points = accuracy.lines["test rows, validation as test"]
-    assert [x for x, _ in points] == pytest.approx([-2, 1, 4])
-    assert [y for _, y in points] == pytest.approx([0.55] * 3)
+    assert lines["test rows, validation as test"].x == pytest.approx((-2, 1, 4))
+    assert lines["test rows, validation as test"].y == pytest.approx((0.55,) * 3)
     assert penalty.log
-    assert [y for _, y in penalty.lines["validation as training"]] == pytest.approx([0.055] * 3)
+    assert lines["validation as training"].y == pytest.approx((0.055,) * 3)
