@@ -15,7 +15,8 @@ HoldfastError
 ├── SavedModelError (ValueError)       a saved model, checkpoint or record
 │   ├── CorruptFileError               its bytes are not those that were written
 │   └── UntrustedFileError             it holds what we refuse to load
-└── StorageError (OSError)             writing failed: full disk, read-only folder
+├── StorageError (OSError)             writing failed: full disk, read-only folder
+└── PluginError (ImportError)          an entry point of an installed package that cannot be used
 
 HoldfastWarning (UserWarning)
 ├── SingleEnvironmentWarning           nothing to compare: plain ERM
@@ -97,6 +98,10 @@ class UntrustedFileError(SavedModelError):
 
 class StorageError(HoldfastError, OSError):
     """Writing failed; nothing older was touched."""
+
+
+class PluginError(HoldfastError, ImportError):
+    """An entry point of an installed package that cannot be used."""
 
 
 class HoldfastWarning(UserWarning):

@@ -23,7 +23,7 @@ def test_an_unknown_data_set_is_one_line(holdfast):
     """A close name is suggested."""
     outcome = holdfast("data", "celebra")
     assert outcome.code == 2
-    assert outcome.err.startswith("error: There is no data set 'celebra'; did you mean 'celeba'?")
+    assert outcome.err.startswith("error: There is no data set 'celebra'. Did you mean 'celeba'?")
 
 
 def test_a_download_tells_its_bytes_in_few_lines(holdfast, tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import typer
 
 from holdfast.cli.options import JsonOption
 from holdfast.cli.terminal import note, print_json, print_table
+from holdfast.exceptions import PluginError
 
 _MEGABYTE = 1_000_000
 _STEP = 25 * _MEGABYTE  # between the lines about a file of unknown size
@@ -28,17 +29,16 @@ def data(
     as_json: JsonOption = False,
 ) -> None:
     """Download a data set and verify it, or say which files to put where."""
-    from holdfast.datasets import DATASETS, FILES, data_instructions, download, find_entry
+    from holdfast.datasets import DATASETS, data_instructions, download
 
-    entries = {**DATASETS, **FILES}
     if name is None:
-        rows = [[key, "download" if entry.downloader else "", entry.summary] for key, entry in sorted(entries.items())]
+        rows = [_row(key) for key in sorted(DATASETS)]
         if as_json:
             print_json({"datasets": [{"name": row[0], "download": bool(row[1]), "summary": row[2]} for row in rows]})
         else:
             print_table("Data sets", ["name", "public source", "what"], rows)
         return
-    entry = find_entry(name, entries)
+    entry = DATASETS.find(name)
     instructions = data_instructions(name, folder)
     if show or entry.downloader is None:
         if as_json:
@@ -54,6 +54,17 @@ def data(
     for path in files:
         print(path)
     note(f"{len(files)} files are there and verified.")
+
+
+def _row(name: str) -> list[str]:
+    """Return the line of a data set: its name, whether it can be downloaded, and what it is."""
+    from holdfast.datasets import DATASETS
+
+    try:
+        entry = DATASETS[name]
+    except PluginError:  # of another package
+        return [name, "", "Cannot be imported: see 'holdfast doctor'."]
+    return [name, "download" if entry.downloader else "", entry.summary]
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import typer
 from holdfast import __version__
 from holdfast.cli.options import JsonOption
 from holdfast.cli.terminal import print_json, print_table, print_text
+from holdfast.registry import installed_plugins
 
 
 def processor_facts() -> dict[str, Any]:
@@ -151,6 +152,7 @@ def doctor(as_json: JsonOption = False) -> None:
         "processor": processor_facts(),
         "cache": cache_facts(),
         "extras": [_extra(name, purpose, needs) for name, (purpose, needs) in EXTRAS.items()],
+        "plugins": [vars(plugin) for plugin in installed_plugins()],
     }
     result["problems"] = _problems(result)
     result["remarks"] = _remarks(result)
@@ -244,7 +246,7 @@ def _remarks(result: dict[str, Any]) -> list[str]:
     cores, threads = processor["cores"], processor["threads"]
     if cores is not None and threads is not None and threads > cores:
         remarks.append(f"torch uses {threads} threads on {cores} cores. Set OMP_NUM_THREADS={cores}.")
-    return remarks
+    return remarks + [plugin["problem"] for plugin in result["plugins"] if plugin["problem"]]
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -275,6 +277,9 @@ def _print(result: dict[str, Any]) -> None:
     for extra in result["extras"]:
         if extra["install"]:
             print_text(f"{extra['name']}: {extra['install']}", indent="  ")
+    if result["plugins"]:
+        rows = [[p["name"], p["kind"], p["package"], "see below" if p["problem"] else "ok"] for p in result["plugins"]]
+        print_table("Added by other packages", ["name", "what", "package", "state"], rows)
     print()
     for line in (*result["remarks"], *result["problems"]):
         print_text(line)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.datasets.coloring import N_COLORS, Codes, Digits, color_digits, color_images
 from holdfast.datasets.options import check_choice, check_count, check_probabilities, check_probability
 from holdfast.datasets.splits import deal_rows
-from holdfast.datasets.values import Dataset
+from holdfast.datasets.values import Dataset, DatasetEntry
 from holdfast.seeding import Seeding
 
 
@@ -110,3 +110,9 @@ def _representation(name: str, color_weight: float) -> Callable[[NDArray[Any], C
         "flat": flat,
     }
     return known[check_choice("representation", name, known)]
+
+
+COLORED_DIGITS = DatasetEntry(
+    summary="1,797 real 8x8 digits that come with scikit-learn, colored.",
+    loader=load_colored_digits,
+)

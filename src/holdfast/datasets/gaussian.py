@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.coloring import agreeing_codes
 from holdfast.datasets.options import check_choice, check_count, check_probabilities
-from holdfast.datasets.values import Dataset, Split, join_splits
+from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits
 from holdfast.environments import Rows
 from holdfast.exceptions import ParameterError
 from holdfast.seeding import Seeding
@@ -143,3 +143,9 @@ def _columns(
     means = [corners[y] * distance, *(corners[code] * UNSTABLE_DISTANCE for code in codes), np.zeros((len(y), N_NOISE))]
     centers = np.hstack(means)
     return centers + generator.normal(size=centers.shape)
+
+
+GAUSSIAN = DatasetEntry(
+    summary="Tables with noisy or clean stable columns and one or two unstable ones; synthetic.",
+    loader=load_gaussian,
+)

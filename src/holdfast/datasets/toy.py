@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.coloring import Codes, agreeing_codes
 from holdfast.datasets.options import check_count, check_probabilities, check_probability
-from holdfast.datasets.values import Dataset, Split, join_splits
+from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits
 from holdfast.seeding import Seeding
 
 
@@ -126,3 +126,9 @@ def _rounding_notes(n_rows: int, n_classes: int, noise: float, etas: Sequence[fl
         if np.abs(expected - expected.round()).max() > 1e-6:
             return (f"{n_rows} rows cannot meet the probabilities at eta={eta:g} exactly; counts are rounded.",)
     return ()
+
+
+TOY = DatasetEntry(
+    summary="Two binary features, one stable, one not; synthetic.",
+    loader=load_toy,
+)

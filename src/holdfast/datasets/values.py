@@ -1,9 +1,11 @@
-"""What every loader returns: rows with their environments and attributes, in three splits."""
+"""What a data set is: where its files come from, and the rows that its loader returns, in three splits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,3 +82,24 @@ def join_splits(splits: list[Split]) -> Split:
         np.concatenate([split.environments for split in splits]),
         {name: np.concatenate([split.attributes[name] for split in splits]) for name in splits[0].attributes},
     )
+
+
+NOTHING_NEEDED = "No files are needed: the data are synthetic, or come with scikit-learn."
+
+
+@dataclass(frozen=True)
+class DatasetEntry:
+    """A data set by name: what it holds, how it is loaded, and which files it needs.
+
+    A package adds one with an entry point of the group ``holdfast.datasets`` that names such an object.
+    """
+
+    summary: str
+    loader: Callable[..., Dataset] | None  # called as loader(folder=…, seed=…, **options); None: files only
+    instructions: str = NOTHING_NEEDED  # which files go where; FOLDER and COMMAND are replaced
+    downloader: Callable[..., list[Path]] | None = None  # called as downloader(folder, …); None: get them by hand
+
+    def options(self) -> tuple[str, ...]:
+        """Return the names of the loader's own options."""
+        parameters = () if self.loader is None else inspect.signature(self.loader).parameters
+        return tuple(name for name in parameters if name not in ("folder", "seed"))

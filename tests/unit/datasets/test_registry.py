@@ -13,23 +13,27 @@ from holdfast.lab.data.synthetic import make_files
 
 def test_unknown_name_is_guessed():
     """A misspelt name gets the nearest one and the whole list."""
-    with pytest.raises(DatasetError, match="There is no data set 'colored_digts'; did you mean 'colored_digits'?"):
+    with pytest.raises(DatasetError, match="There is no data set 'colored_digts'. Did you mean 'colored_digits'?"):
         load_dataset("colored_digts")
 
 
 def test_unknown_option_is_guessed():
     """A misspelt option gets the nearest one and the whole list."""
-    with pytest.raises(
-        ParameterError, match=r"Data set 'toy' has no option 'eta'; did you mean 'etas'\? Its options are"
-    ):
+    with pytest.raises(ParameterError, match=r"Data set 'toy' has no option 'eta'\. Did you mean 'etas'\?"):
         load_dataset("toy", eta=0.1)
 
 
 def test_every_entry_has_a_loader():
     """Each registered loader can be imported and takes folder and seed."""
     for name, entry in DATASETS.items():
-        assert callable(entry.load_function()), name
+        assert callable(entry.loader) or name == "vectors", name
         assert entry.summary.endswith(".")
+
+
+def test_word_vectors_are_files_only():
+    """They are listed and downloaded like data sets, but there are no rows to load."""
+    with pytest.raises(DatasetError, match="'vectors' is not a data set, only files that data sets need: Word vectors"):
+        load_dataset("vectors")
 
 
 def test_split_refuses_columns_of_different_lengths():

@@ -15,7 +15,7 @@ import numpy as np
 from holdfast.datasets.folders import candidate_folders, existing_folders, find_file, missing_file
 from holdfast.datasets.options import check_choice, check_probability
 from holdfast.datasets.splits import deal_rows
-from holdfast.datasets.values import Dataset
+from holdfast.datasets.values import Dataset, DatasetEntry
 from holdfast.exceptions import DatasetError
 from holdfast.lab.data.downloads import Progress, check_sha256, fetch, make_folder
 from holdfast.lab.data.files import read_plain
@@ -193,3 +193,15 @@ def _present(name: str, folder: Path) -> Path | None:
             "Move it away to get the original, or load it as it is."
         )
     return path
+
+
+ADULT = DatasetEntry(
+    summary="UCI Adult incomes; any column as environment.",
+    loader=load_adult,
+    downloader=download_adult,
+    instructions=(
+        "In FOLDER or FOLDER/adult, plain or gzip (.gz), from archive.ics.uci.edu/dataset/2/adult:\n"
+        "  adult.data  adult.test\n"
+        "To get them (6 MB) with their checksums verified, run: COMMAND"
+    ),
+)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.folders import candidate_folders, find_file, missing_file
 from holdfast.datasets.options import check_count, check_probability
-from holdfast.datasets.values import Dataset, Split
+from holdfast.datasets.values import Dataset, DatasetEntry, Split
 from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.lab.data.beer import count_words
 from holdfast.lab.data.files import read_json_lines, text_of, zero_or_one
@@ -160,3 +160,15 @@ def _compare(
     if n_words != PAPER_WORDS:
         notes.append(f"{n_words:,} words occur at least 5 times, the paper has {PAPER_WORDS:,}")
     return tuple(notes)
+
+
+ASK2ME = DatasetEntry(
+    summary="ASK2ME abstracts with 17 disease attributes.",
+    loader=load_ask2me,
+    instructions=(
+        "In FOLDER or FOLDER/ask2me, the authors' file pubmed.json (linked from their repository,\n"
+        "YujiaBao/Predict-then-Interpolate on GitHub):\n"
+        "one JSON object a line with text, penetrance and a 0/1 key for each attribute.\n"
+        "A text network also needs word vectors; 'holdfast data vectors --show' says which."
+    ),
+)

@@ -14,7 +14,7 @@ from holdfast.datasets.coloring import Codes, agreeing_codes
 from holdfast.datasets.folders import candidate_folders, find_file, missing_file
 from holdfast.datasets.options import check_choice, check_count, check_probabilities, check_probability
 from holdfast.datasets.splits import deal_rows
-from holdfast.datasets.values import Dataset, Split, join_splits
+from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.lab.data.files import read_json_lines, text_of, zero_or_one
@@ -335,3 +335,19 @@ def _compare(aspect: str, parts: list[Reviews], names: list[str]) -> list[str]:
     if n_words != PAPER_WORDS[aspect]:
         notes.append(f"{n_words:,} words occur at least {MIN_COUNT} times, the paper has {PAPER_WORDS[aspect]:,}")
     return notes
+
+
+BEER = DatasetEntry(
+    summary="BeerReview sentiment (look, aroma, palate) with an artificial token.",
+    loader=load_beer,
+    instructions=(
+        "In FOLDER, FOLDER/beer or FOLDER/beer_look (_aroma, _palate), either the authors' JSON lines, for\n"
+        "aspect k = 0 look, 1 aroma, 2 palate:\n"
+        "  art_aspect_{k}_env_0.json  art_aspect_{k}_env_1.json  art_aspect_{k}_env_1_val.json\n"
+        "  art_aspect_{k}_env_2_val.json  art_aspect_{k}_env_2.json\n"
+        "(linked from their repository, YujiaBao/Predict-then-Interpolate on GitHub), or one aspect's tables:\n"
+        "  train.tsv  dev.tsv  test.tsv   (columns label, 0 or 1, and comment)\n"
+        "Tables outside a folder beer_aroma or beer_palate are those of look.\n"
+        "A text network also needs word vectors; 'holdfast data vectors --show' says which."
+    ),
+)

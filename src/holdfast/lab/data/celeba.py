@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast.datasets.folders import DAMAGED, candidate_folders, find_file, missing_file, note_file
 from holdfast.datasets.options import check_choice, check_probability
 from holdfast.datasets.splits import deal_rows
-from holdfast.datasets.values import Dataset, Split
+from holdfast.datasets.values import Dataset, DatasetEntry, Split
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.seeding import Seeding
@@ -341,3 +341,14 @@ def _compare(train: Split, validation: Split, test: Split) -> list[str]:
         for name, n in found.items()
         if name in PAPER_ROWS and n != PAPER_ROWS[name]
     ]
+
+
+CELEBA = DatasetEntry(
+    summary="CelebA faces; any of the 40 attributes as label or environment.",
+    loader=load_celeba,
+    instructions=(
+        "In FOLDER or FOLDER/celeba, either the official layout (mmlab.ie.cuhk.edu.hk/projects/CelebA.html):\n"
+        "  img_align_celeba/000001.jpg …  list_attr_celeba.txt  list_eval_partition.txt\n"
+        "or one zip of images, in the order of their names, and attrs.npz with the arrays attr_names and attrs."
+    ),
+)

@@ -24,7 +24,7 @@ from holdfast.datasets.folders import (
     missing_file,
 )
 from holdfast.datasets.options import check_count, check_probabilities, check_probability
-from holdfast.datasets.values import Dataset
+from holdfast.datasets.values import Dataset, DatasetEntry
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, StorageError
 from holdfast.lab.data.array_pickles import read_array_pickle
@@ -379,3 +379,15 @@ def _md5_check(md5: str) -> Callable[[Path], None]:
         read_idx(path, md5=md5)
 
     return check
+
+
+COLORED_MNIST = DatasetEntry(
+    summary="MNIST with ten classes, colored.",
+    loader=load_colored_mnist,
+    downloader=download_mnist,
+    instructions=(
+        "Four files, plain or gzip (.gz), in FOLDER, FOLDER/mnist or FOLDER/MNIST/raw:\n"
+        "  train-images-idx3-ubyte  train-labels-idx1-ubyte  t10k-images-idx3-ubyte  t10k-labels-idx1-ubyte\n"
+        "To get them (12 MB) with their checksums verified, run: COMMAND"
+    ),
+)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.folders import data_folder, note_file
 from holdfast.datasets.splits import deal_rows
-from holdfast.datasets.values import Dataset, Split
+from holdfast.datasets.values import Dataset, DatasetEntry, Split
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError
 from holdfast.seeding import Seeding
@@ -182,3 +182,14 @@ def _plain(column: Any) -> NDArray[Any]:
     if column.dtype.kind in "iufb" and not column.isna().any():
         return np.asarray(column)
     return np.where(column.isna(), "unknown", column.astype(str))
+
+
+TABLE = DatasetEntry(
+    summary="Any table of your own, described by a TOML.",
+    loader=load_table,
+    instructions=(
+        'In FOLDER a file table.toml (or config="name.toml") with the keys\n'
+        '  file = "patients.csv"    label = "diagnosis"    environment = "site"\n'
+        "and if need be attributes, drop, test_environments, validation_share, test_share."
+    ),
+)

