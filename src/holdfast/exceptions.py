@@ -11,6 +11,7 @@ HoldfastError
 │   │   └── AbsentFilesError           they are not there
 │   └── ConfigError                    an experiment's TOML
 ├── InputTypeError (TypeError)         of a type nobody can use here
+├── MissingExtraError (ImportError)    a package of an optional extra is not installed
 ├── DivergedError (ValueError)         a risk became NaN or infinite during training
 ├── SavedModelError (ValueError)       a saved model, checkpoint or record
 │   ├── CorruptFileError               its bytes are not those that were written
@@ -78,6 +79,10 @@ class ConfigError(InputError):
 
 class InputTypeError(HoldfastError, TypeError):
     """An argument of a type that cannot be used."""
+
+
+class MissingExtraError(HoldfastError, ImportError):
+    """A package that only an optional extra installs is missing; the message says which extra."""
 
 
 class DivergedError(HoldfastError, ValueError):

@@ -22,6 +22,7 @@ def package_name(requirement: str) -> str:
 def every_requirement() -> list[str]:
     """Return the requirements of the package, of each extra and of the build."""
     extras = [requirement for extra in PROJECT["optional-dependencies"].values() for requirement in extra]
+    extras.remove("holdfast[neural,plots]")  # in `dev`: what the tests of networks and plots need
     return [*PROJECT["dependencies"], *extras, *BUILD["requires"]]
 
 
@@ -37,7 +38,9 @@ def test_every_constraint_is_an_exact_version():
     assert [line for line in LINES if not re.fullmatch(r"[a-z0-9.-]+==[\w.]+( ; .+)?", line)] == []
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock", "requirements-cuda.lock"])
+@pytest.mark.parametrize(
+    "name", ["requirements.lock", "requirements-neural.lock", "requirements-dev.lock", "requirements-cuda.lock"]
+)
 def test_every_locked_version_is_the_pinned_one_and_has_hashes(name):
     """The lock files add hashes to the pins, and nothing else; to renew them: scripts/lock."""
     text = (ROOT / name).read_text(encoding="utf-8").replace(" \\\n    --hash=", " --hash=")
@@ -48,29 +51,73 @@ def test_every_locked_version_is_the_pinned_one_and_has_hashes(name):
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", value) for value in hashes)
 
 
+def locked_versions(name: str) -> dict[str, str]:
+    """Return package -> version of a lock file."""
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    pins = [line.split(" ")[0].split("==") for line in lines if "==" in line]
+    return {package_name(package): version for package, version in pins}
+
+
 def test_everything_the_scripts_install_is_locked():
-    """Core, tools and build backend are in the lock files by name; the libraries of CUDA are apart."""
+    """Core, extras and build backend are in the lock files by name; the libraries of CUDA are apart."""
+    extras = PROJECT["optional-dependencies"]
+    tools = [requirement for requirement in extras["dev"] if not requirement.startswith("holdfast[")]
     for name, needed in (
-        ("requirements.lock", PROJECT["dependencies"]),
-        ("requirements-dev.lock", [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]),
+        ("requirements.lock", []),
+        ("requirements-neural.lock", extras["neural"]),
+        ("requirements-dev.lock", [*extras["neural"], *extras["plots"], *tools]),
+        ("requirements-oldest.lock", [*extras["neural"], *extras["plots"], *tools]),
     ):
-        locked = {package_name(line) for line in (ROOT / name).read_text(encoding="utf-8").splitlines() if "==" in line}
-        assert {package_name(requirement) for requirement in [*needed, *BUILD["requires"], "editables"]} <= locked
+        locked = locked_versions(name)
+        needed = [*needed, *PROJECT["dependencies"], *BUILD["requires"], "editables"]
+        assert {package_name(requirement) for requirement in needed} <= set(locked)
         assert not any(package.startswith(("nvidia", "cuda", "triton")) for package in locked)
 
 
+def test_the_core_lock_has_nothing_heavy():
+    """The demo installs it: neither torch nor what only torch or plots bring."""
+    assert {"torch", "sympy", "networkx", "pillow", "matplotlib"}.isdisjoint(locked_versions("requirements.lock"))
+
+
+def test_the_oldest_versions_are_the_promised_ones():
+    """The lock of HOLDFAST_OLDEST has each lower bound of pyproject.toml; torch alone is newer."""
+    locked = locked_versions("requirements-oldest.lock")
+    for requirement in every_requirement():
+        name, oldest = requirement.split(">=")
+        if package_name(name) in locked and name != "torch":
+            numbers = [[int(part) for part in text.split(".")[:3]] for text in (oldest, locked[package_name(name)])]
+            assert numbers[1][: len(numbers[0])] == numbers[0], requirement
+
+
 def test_torch_pin():
-    """A bare torch pulls gigabytes; the pin is met by the CPU build too."""
+    """A bare torch pulls gigabytes; the pin is met by the CPU build too, which is locked under its full version."""
     assert "torch==2.13.0" in LINES
+    for name in ("requirements-neural.lock", "requirements-dev.lock", "requirements-oldest.lock"):
+        assert locked_versions(name)["torch"] == "2.13.0"
+    assert locked_versions("requirements-torch-cpu.lock") == {"torch": "2.13.0+cpu"}
 
 
 def test_extras():
     """The extras are the ones the documentation names."""
-    assert sorted(PROJECT["optional-dependencies"]) == ["dev", "docs", "ray", "tensorboard"]
+    names = ["boosters", "dev", "docs", "neural", "plots", "ray", "tensorboard"]
+    assert sorted(PROJECT["optional-dependencies"]) == names
 
 
 def test_core_needs_no_extra():
-    """The packages of the optional parts are no core dependencies."""
-    core = {package_name(requirement) for requirement in PROJECT["dependencies"]}
-    assert core.isdisjoint({"ray", "tensorboard", "polars", "pytest", "mypy"})
-    assert {"numpy", "scikit-learn", "torch", "safetensors", "skops"} <= core
+    """The core is what tables need: nothing of it is heavy, and nothing of it belongs to an optional part."""
+    assert {package_name(requirement) for requirement in PROJECT["dependencies"]} == {
+        "filelock",
+        "jinja2",
+        "narwhals",
+        "numpy",
+        "pandas",
+        "pyarrow",
+        "pydantic",
+        "rich",
+        "safetensors",  # saved models keep their arrays in its format; its numpy part is one small file
+        "scikit-learn",
+        "scipy",
+        "skops",
+        "threadpoolctl",  # scikit-learn brings it
+        "typer",
+    }

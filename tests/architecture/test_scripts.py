@@ -18,7 +18,9 @@ case "$1 $2" in
     "-m venv") bin="${{@: -1}}/bin"; mkdir -p "$bin" && cp "$0" "$bin/python" && exec "$0" --make-scripts "$bin" ;;
     "--make-scripts "*) for name in holdfast lint-imports; do
         printf '#!/bin/sh\\necho "%s $*"\\n' "$name" >"$2/$name" && chmod +x "$2/$name"; done ;;
-    "-m pip") shift 2; case "$*" in *install*|*check*) echo "pip $*" >>"$LOG"; exit "${{PIP_STATUS:-0}}" ;; esac ;;
+    "-m pip") shift 2; case "$*" in
+        *torch-cpu*|*torch==*) echo "pip $*" >>"$LOG"; echo "${{TORCH_SAYS:-}}" >&2; exit "${{TORCH_STATUS:-0}}" ;;
+        *install*|*check*) echo "pip $*" >>"$LOG"; exit "${{PIP_STATUS:-0}}" ;; esac ;;
     "-c import importlib.metadata"*) exit "${{CUDA_STATUS:-1}}" ;;
     "-c "*) exec {sys.executable!r} "$@" ;;
     "--version "*) echo "Python 3.11" ;;
@@ -39,11 +41,25 @@ class Checkout:
         self.python = folder / "stand in"
         self.python.write_text(STAND_IN, encoding="utf-8")
         self.python.chmod(0o755)
+        self.gpu = folder / "no GPU"
+        self.gpu.mkdir()
+        self._write_gpu("exit 9")
+
+    def _write_gpu(self, answer: str) -> None:
+        command = self.gpu / "nvidia-smi"
+        command.write_text(f"#!/bin/sh\n{answer}\n", encoding="utf-8")
+        command.chmod(0o755)
+
+    def add_gpu(self) -> None:
+        """Make `nvidia-smi -L` list a GPU."""
+        self._write_gpu("echo 'GPU 0: one'")
 
     def run(self, script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run a script from another folder; forget what was installed before."""
         self.log.write_text("", encoding="utf-8")
-        environment = {**os.environ, "PYTHON": str(self.python), "LOG": str(self.log), **variables}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+        path = f"{self.gpu}:{os.environ['PATH']}"
+        environment = {**kept, "PATH": path, "PYTHON": str(self.python), "LOG": str(self.log), **variables}
         return subprocess.run(
             [self.root / script, *arguments], capture_output=True, text=True, timeout=600, env=environment, cwd="/"
         )
@@ -85,14 +101,18 @@ def test_test_script_installs_the_tools_and_passes_arguments_on(checkout):
         "python /lint-imports",
         "python -m pytest -n 2 -k two words",
     ]
-    assert checkout.installed()[0].endswith("--no-deps --require-hashes -r requirements-dev.lock")
-    assert checkout.installed()[1].endswith("--no-deps --no-build-isolation -e .[dev]")
+    assert [line.split(" --quiet ")[-1] for line in checkout.installed()] == [
+        "--no-deps --require-hashes -r requirements-torch-cpu.lock",
+        "--no-deps --require-hashes -r requirements-dev.lock",
+        "--no-deps --no-build-isolation -e .[dev]",
+        "pip --disable-pip-version-check check",
+    ]
     checkout.run("scripts/demo")
     assert checkout.installed() == []
 
 
 def test_bench_script_passes_arguments_on(checkout):
-    """The benchmarks run in the environment of the demo, with the arguments as they are."""
+    """The benchmarks run in the environment of the tests, with the arguments as they are."""
     done = checkout.run("scripts/bench", "--quick", "--only", "convex")
     assert (done.returncode, done.stdout) == (0, "python benchmarks/run.py --quick --only convex\n"), done.stderr
 
@@ -106,13 +126,82 @@ def test_the_tools_are_added_to_a_demo_installation(checkout):
     """An installation without tools does not satisfy the test script."""
     checkout.run("scripts/demo")
     checkout.run("scripts/test")
-    assert checkout.installed()[1].endswith("-e .[dev]")
+    assert checkout.installed()[2].endswith("-e .[dev]")
 
 
 def test_the_libraries_of_cuda_come_with_its_torch_alone(checkout):
-    """Where the torch that was chosen needs them, they are installed, with hashes too."""
+    """Where the torch that was chosen needs them, they are installed, with hashes too; the demo never asks."""
     checkout.run("scripts/demo", CUDA_STATUS="0")
-    assert checkout.installed()[1].endswith("--no-deps --require-hashes -r requirements-cuda.lock")
+    assert "cuda" not in " ".join(checkout.installed())
+    checkout.run("scripts/test", CUDA_STATUS="0")
+    assert checkout.installed()[2].endswith("--no-deps --require-hashes -r requirements-cuda.lock")
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the package index has CPU builds")
+
+
+@linux
+def test_a_cpu_build_of_torch_is_looked_for_in_the_index_that_the_user_names(checkout):
+    """The other packages are not: an index could offer its own versions of them."""
+    checkout.run("scripts/test", HOLDFAST_TORCH_INDEX="https://example.org/cpu")
+    first, second, *_ = checkout.installed()
+    assert first.endswith("-r requirements-torch-cpu.lock --extra-index-url https://example.org/cpu")
+    assert second.endswith("-r requirements-dev.lock")
+
+
+@linux
+def test_without_a_cpu_build_of_torch_the_gigabytes_are_announced(checkout):
+    """The index's build is taken then, and a sentence says what that means and what to do."""
+    missing = "ERROR: No matching distribution found for torch==2.13.0+cpu"
+    done = checkout.run("scripts/test", TORCH_STATUS="1", TORCH_SAYS=missing, CUDA_STATUS="0")
+    assert done.returncode == 0
+    assert "No CPU build of torch was found" in done.stderr
+    assert "HOLDFAST_TORCH_INDEX=URL" in done.stderr
+    assert [line.split(" -r ")[1] for line in checkout.installed() if " -r " in line] == [
+        "requirements-torch-cpu.lock",
+        "requirements-dev.lock",
+        "requirements-cuda.lock",
+    ]
+
+
+@linux
+def test_a_cpu_build_of_torch_with_another_hash_is_refused(checkout):
+    """Nothing is installed instead of it; HOLDFAST_UNLOCKED=torch takes this one file without a known hash."""
+    refused = checkout.run("scripts/test", TORCH_STATUS="4", TORCH_SAYS="ERROR: THESE PACKAGES DO NOT MATCH THE HASHES")
+    assert refused.returncode == 4
+    assert "DO NOT MATCH THE HASHES" in refused.stderr
+    assert "HOLDFAST_UNLOCKED=torch" in refused.stderr.splitlines()[-1]
+    assert len(checkout.installed()) == 1
+    checkout.run("scripts/test", HOLDFAST_UNLOCKED="torch")
+    assert [line.split(" --quiet ")[-1] for line in checkout.installed()[:2]] == [
+        "--no-deps torch==2.13.0+cpu",
+        "--no-deps --require-hashes -r requirements-dev.lock",
+    ]
+
+
+def test_a_machine_with_a_gpu_gets_the_build_of_the_index(checkout):
+    """There the libraries of CUDA are wanted."""
+    checkout.add_gpu()
+    checkout.run("scripts/test", CUDA_STATUS="0")
+    assert [line.split(" -r ")[1] for line in checkout.installed() if " -r " in line] == [
+        "requirements-dev.lock",
+        "requirements-cuda.lock",
+    ]
+
+
+def test_the_oldest_versions_have_an_environment_of_their_own(checkout):
+    """HOLDFAST_OLDEST installs them and runs the tests alone; .venv stays away."""
+    done = checkout.run("scripts/test", "-k", "one", HOLDFAST_OLDEST="1")
+    assert done.stdout.splitlines() == ["python -m pytest -n 2 -k one"], done.stderr
+    assert checkout.installed()[-3].endswith("--no-deps --require-hashes -r requirements-oldest.lock")
+    assert (checkout.root / ".venv-oldest").is_dir()
+    assert not (checkout.root / ".venv").exists()
+    (checkout.root / ".venv-oldest" / ".holdfast-installed").unlink()
+    checkout.run("scripts/test", HOLDFAST_OLDEST="1", HOLDFAST_UNLOCKED="1")
+    pins = (checkout.root / ".venv-oldest" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert "torch==2.13.0" in pins
+    unlocked = checkout.installed()[-1]
+    assert unlocked.endswith("-c .venv-oldest/constraints.txt --no-build-isolation -e .[dev]")
 
 
 def test_the_hashes_can_be_left_out(checkout):
@@ -142,7 +231,7 @@ def test_a_failed_installation_is_repeated(checkout):
     checkout.run("scripts/demo")
     failed = checkout.run("scripts/test", PIP_STATUS="3")
     assert failed.returncode == 3
-    assert len(checkout.installed()) == 1
+    assert len(checkout.installed()) == 2
     checkout.run("scripts/demo")
     assert len(checkout.installed()) == 3
 

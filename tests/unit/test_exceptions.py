@@ -53,13 +53,14 @@ def test_every_class_has_one_of_the_two_roots_and_says_what_it_means(name):
         ("FeaturesError", ValueError),
         ("ParameterError", ValueError),
         ("InputTypeError", TypeError),
+        ("MissingExtraError", ImportError),
         ("DivergedError", ValueError),
         ("SavedModelError", ValueError),
         ("StorageError", OSError),
     ],
 )
 def test_errors_are_also_the_builtin_ones(error, builtin):
-    """Whoever catches ValueError, TypeError or OSError, as scikit-learn does, catches ours."""
+    """Whoever catches ValueError, TypeError, ImportError or OSError, as scikit-learn does, catches ours."""
     with pytest.raises(builtin, match="what was asked"):
         raise CLASSES[error]("what was asked")
 

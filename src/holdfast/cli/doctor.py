@@ -38,7 +38,7 @@ def processor_facts() -> dict[str, Any]:
         facts["device"] = device.type
         facts["capability"] = torch.backends.cpu.get_cpu_capability()
         facts["precision"] = resolve_precision("auto", device)
-    except Exception as problem:  # torch is named as broken in the list of packages
+    except Exception as problem:  # torch is missing, which the list of extras says, or broken
         facts["problem"] = f"{type(problem).__name__}: {problem}"
     return facts
 
@@ -96,12 +96,11 @@ def _usable_cores() -> int | None:
 OLDEST_PYTHON = (3, 11)
 # Distribution -> (module, oldest version), as in pyproject.toml; a test compares the two.
 REQUIRED = {
+    "filelock": ("filelock", "3.16"),
     "jinja2": ("jinja2", "3.1"),
-    "matplotlib": ("matplotlib", "3.9"),
     "narwhals": ("narwhals", "1.20"),
     "numpy": ("numpy", "2.0"),
     "pandas": ("pandas", "2.2.2"),
-    "pillow": ("PIL", "10.3"),
     "pyarrow": ("pyarrow", "16.1"),
     "pydantic": ("pydantic", "2.8"),
     "rich": ("rich", "13.7"),
@@ -110,11 +109,13 @@ REQUIRED = {
     "scipy": ("scipy", "1.13"),
     "skops": ("skops", "0.16"),
     "threadpoolctl": ("threadpoolctl", "3.1"),
-    "torch": ("torch", "2.4"),
     "typer": ("typer", "0.16"),
 }
-# Extra -> what it is for, and its distributions.
+# Extra -> what it is for, and its distributions; `dev` also has those of `neural` and `plots`.
 EXTRAS = {
+    "neural": ("networks", ("pillow>=10.3", "torch>=2.4")),
+    "plots": ("pictures as files", ("matplotlib>=3.9",)),
+    "boosters": ("other boosting libraries", ("catboost>=1.2.7", "lightgbm>=4.5", "xgboost>=2.1")),
     "ray": ("sweeps on a cluster", ("ray>=2.40",)),
     "tensorboard": ("watching a training", ("tensorboard>=2.18",)),
     "docs": ("building the documentation", ("mkdocs>=1.6", "mkdocs-material>=9.5", "mkdocstrings[python]>=0.27")),

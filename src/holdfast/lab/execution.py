@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from holdfast.exceptions import ConfigError, SavedModelError
+from holdfast.exceptions import SavedModelError
+from holdfast.extras import require
 from holdfast.lab.config import RunConfig
 from holdfast.lab.grids import PlannedRun, estimate
 from holdfast.lab.inputs import find_changed
@@ -228,10 +229,7 @@ def run_on_ray(
     runs, store, folder, tell
         As for `holdfast.lab.execution.run_all`. The folders must be shared by all machines.
     """
-    try:
-        import ray
-    except ImportError as problem:
-        raise ConfigError("Sweeps on a cluster need Ray: pip install ray.") from problem
+    ray = require("ray", extra="ray", what="Sweeps on a cluster")
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
     task = ray.remote(num_cpus=1, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}})(_attempt)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.exceptions import ParameterError
+from holdfast.extras import require
 from holdfast.neural.selection import EpochScores
 from holdfast.neural.state import SavedState, TrainingState
 
@@ -76,7 +76,7 @@ class TensorBoardMonitor(Monitor):
 
     Raises
     ------
-    ParameterError
+    MissingExtraError
         TensorBoard is not installed.
 
     Notes
@@ -133,11 +133,7 @@ class TensorBoardMonitor(Monitor):
 
 def _writer_class() -> Any:
     """Return torch's writer, or say what is missing."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as problem:
-        raise ParameterError(
-            "TensorBoardMonitor needs the package tensorboard, which is not installed. "
-            "Run pip install tensorboard, or leave the monitor out."
-        ) from problem
+    require("tensorboard", extra="tensorboard", what="Event files for TensorBoard")
+    from torch.utils.tensorboard import SummaryWriter
+
     return SummaryWriter

@@ -1,10 +1,11 @@
 """Which runs the tables need, and what they show."""
 
+import sys
 from dataclasses import astuple
 
 import pytest
 
-from holdfast.exceptions import ConfigError
+from holdfast.exceptions import MissingExtraError
 from holdfast.lab import paper
 from holdfast.lab.execution import run_on_ray
 from holdfast.lab.grids import PlannedRun, parse_experiment
@@ -104,14 +105,12 @@ def test_spreads():
     assert summarize([float("nan")]).cell() is None
 
 
-def test_a_cluster_needs_ray(tmp_path):
+def test_a_cluster_needs_ray(tmp_path, monkeypatch):
     """Without the extra one sentence says how to get it."""
-    try:
-        import ray  # noqa: F401
-    except ImportError:
-        experiment = parse_experiment({"run": {"dataset": "toy"}, "methods": [{"method": "erm"}]})
-        with pytest.raises(ConfigError, match=r"Sweeps on a cluster need Ray: pip install ray"):
-            run_on_ray(experiment.runs, RunStore(tmp_path))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    experiment = parse_experiment({"run": {"dataset": "toy"}, "methods": [{"method": "erm"}]})
+    with pytest.raises(MissingExtraError, match=r"^Sweeps on a cluster need ray, .* pip install 'holdfast\[ray\]'$"):
+        run_on_ray(experiment.runs, RunStore(tmp_path))
 
 
 def test_the_toy_table_does_without_a_run_that_is_not_there(tmp_path):

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from holdfast.exceptions import ParameterError
+from holdfast.exceptions import MissingExtraError
 from holdfast.neural.monitors import EpochReport, Monitor, TensorBoardMonitor
 from holdfast.neural.selection import EpochScores
 
@@ -55,5 +55,5 @@ def test_missing_package_is_said(tmp_path, monkeypatch):
     """Without the extra, making the monitor fails at once and says what to install."""
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
-    with pytest.raises(ParameterError, match=r"needs the package tensorboard.*pip install tensorboard"):
+    with pytest.raises(MissingExtraError, match=r"need tensorboard, .* pip install 'holdfast\[tensorboard\]'"):
         TensorBoardMonitor(tmp_path)
