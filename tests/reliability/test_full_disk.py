@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.exceptions import StorageError
 from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
-from holdfast.saving.locks import inject_faults
+from holdfast.saving.files import inject_faults
 from holdfast.saving.records import read_record, write_record
 
 UNSHARE = [shutil.which("unshare") or "unshare", *(["-m"] if os.geteuid() == 0 else ["-Urm"]), "--"]

@@ -11,8 +11,7 @@ import pytest
 
 from holdfast.exceptions import HoldfastWarning, StorageError
 from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
-from holdfast.saving.files import remove_leftovers
-from holdfast.saving.locks import inject_faults
+from holdfast.saving.files import inject_faults, remove_leftovers
 from holdfast.saving.models import load, save
 from holdfast.saving.records import read_record, write_record
 

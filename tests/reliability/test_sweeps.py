@@ -17,7 +17,7 @@ import pytest
 from holdfast.lab.execution import run_all
 from holdfast.lab.grids import read_experiment
 from holdfast.lab.store import RunStore
-from holdfast.saving.locks import inject_faults
+from holdfast.saving.files import inject_faults
 from holdfast.saving.records import read_record
 
 CELLS = """

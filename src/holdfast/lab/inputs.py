@@ -21,8 +21,7 @@ from holdfast.lab.config import RunConfig
 from holdfast.lab.data.beer import TOKENS
 from holdfast.lab.data.celeba import ImageFiles
 from holdfast.lab.data.synthetic import MAKERS, make_files
-from holdfast.saving.files import new_folder, write_bytes
-from holdfast.saving.locks import FileLock
+from holdfast.saving.files import locked, new_folder, write_bytes
 
 _HASHED = 1 << 27  # bytes from the start and from the end: files of word vectors have gigabytes
 
@@ -139,7 +138,7 @@ def _made(name: str, cache: Path) -> Path:
     """Return the folder of small made files, made by the first process that asks."""
     folder = cache / "made" / name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(cache / "made" / f"{name}.lock"):
+    with locked(cache / "made" / f"{name}.lock"):
         if not folder.exists():
             with new_folder(folder) as unfinished:
                 make_files(name, unfinished)
@@ -206,7 +205,7 @@ def _kept_features(
     key = hashlib.sha256("\n".join([what, *names]).encode()).hexdigest()[:20]
     path = folder / f"{key}.npy"
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
+    with locked(path.with_suffix(".lock")):
         if not path.exists():
             file = io.BytesIO()
             np.save(file, compute(), allow_pickle=False)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holdfast.exceptions import SavedModelError
-from holdfast.saving.files import remove_leftovers
-from holdfast.saving.locks import FileLock, storage_errors
+from holdfast.saving.files import check_writable, locked, storage_errors
 from holdfast.saving.records import read_record, write_record
 
 
@@ -31,7 +30,7 @@ class RunStore:
         with storage_errors(self.folder):
             for name in ("runs", "failed", "claims"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
-            remove_leftovers(self.folder / "runs")
+        check_writable(self.path("probe"))
 
     def path(self, identity: str) -> Path:
         """Return where a run's record is or will be."""
@@ -75,17 +74,15 @@ class RunStore:
     @contextlib.contextmanager
     def claim(self, identity: str) -> Iterator[bool]:
         """Claim a run for this process; False where another one has it."""
-        lock = FileLock(self.folder / "claims" / f"{identity}.lock")
-        mine = lock.acquire(timeout=0)
-        try:
-            yield mine
-        finally:
-            if mine:
-                # Whoever opened the file in the meantime finds the record when it gets the lock.
-                if self.has(identity):
+        path = self.folder / "claims" / f"{identity}.lock"
+        with locked(path, timeout=0) as mine:
+            try:
+                yield mine
+            finally:
+                # Whoever waits for the lock finds the record when it gets it.
+                if mine and self.has(identity):
                     with contextlib.suppress(OSError):  # some systems keep files that are open
-                        lock.path.unlink()
-                lock.release()
+                        path.unlink()
 
     def write(self, identity: str, record: dict[str, Any]) -> None:
         """Keep a finished run."""

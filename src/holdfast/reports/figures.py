@@ -34,8 +34,7 @@ from holdfast.reports.values import (
     crop_figure,
     figure_table,
 )
-from holdfast.saving.files import write_bytes
-from holdfast.saving.locks import storage_errors
+from holdfast.saving.files import storage_errors, write_bytes
 from holdfast.theory import HalfCurves
 
 # Red against blue as in the paper's pictures; both ends are told apart by color-blind readers.

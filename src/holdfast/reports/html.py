@@ -18,8 +18,7 @@ from holdfast import __version__
 from holdfast.exceptions import InputError
 from holdfast.reports.svg import draw, shorten
 from holdfast.reports.values import Cell, Story, Table, clean_text, crop_figure, figure_table, format_cell, sort_value
-from holdfast.saving.files import write_bytes
-from holdfast.saving.locks import storage_errors
+from holdfast.saving.files import storage_errors, write_bytes
 
 MAX_BYTES = 2_000_000  # small enough to mail
 MOST_COLUMNS = 40  # of a table on the page

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.exceptions import ParameterError, SavedModelError
-from holdfast.saving.files import sync_folder, temporary_beside
-from holdfast.saving.locks import storage_errors
+from holdfast.saving.files import check_writable, new_file
 from holdfast.tables.files import PARQUET, SEPARATORS
 
 if TYPE_CHECKING:
@@ -20,8 +19,9 @@ TABLES = (*SEPARATORS, *PARQUET)
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that is not ours, and one of ours without `overwrite`."""
+    """Refuse a folder that is not ours, one of ours without `overwrite`, and one that could not be written."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        check_writable(folder.resolve())
         return
     if not (folder / MANIFEST).is_file():
         raise SavedModelError(f"{folder} exists and was not written by holdfast. Choose another --out.")
@@ -31,6 +31,7 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
     from holdfast.saving.models import KIND
 
     check_target(folder, KIND, overwrite=True)
+    check_writable(folder.resolve())
 
 
 def refuse_inside_model(path: Path, option: str) -> None:
@@ -40,7 +41,7 @@ def refuse_inside_model(path: Path, option: str) -> None:
 
 
 def check_file(file: Path, *, overwrite: bool, inputs: Sequence[Path] = (), suffixes: Sequence[str] = TABLES) -> None:
-    """Refuse an output file of another type, one that exists (without `overwrite`), and one that is an input."""
+    """Refuse an output file of another type, that exists (without `overwrite`), is an input, or cannot be written."""
     if file.suffix.lower() not in suffixes:
         raise ParameterError(f"--out {file} is of the unknown type {file.suffix!r}. Use one of {', '.join(suffixes)}.")
     if any(file.resolve() == path.resolve() for path in inputs):
@@ -50,6 +51,7 @@ def check_file(file: Path, *, overwrite: bool, inputs: Sequence[Path] = (), suff
     refuse_inside_model(file, "--out")
     if file.is_dir() or (file.exists() and not overwrite):
         raise ParameterError(f"--out {file} exists. Choose another file, or pass --overwrite.")
+    check_writable(file)
 
 
 class TableWriter:
@@ -64,32 +66,24 @@ class TableWriter:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.n_rows = 0
-        self._temporary = temporary_beside(file)
+        self._stack = contextlib.ExitStack()
         self._parquet: Any = None
 
     def __enter__(self) -> TableWriter:
+        self._stream = self._stack.enter_context(new_file(self.file))
         return self
 
     def write(self, frame: pd.DataFrame) -> None:
         """Append rows; every frame has the same columns."""
-        with storage_errors(self.file):
-            if self.file.suffix.lower() in PARQUET:
-                self._write_parquet(frame)
-            else:
-                separator = SEPARATORS[self.file.suffix.lower()]
-                frame.to_csv(self._temporary, mode="a", header=not self.n_rows, index=False, sep=separator)
+        if self.file.suffix.lower() in PARQUET:
+            self._write_parquet(frame)
+        else:
+            separator = SEPARATORS[self.file.suffix.lower()]
+            frame.to_csv(self._stream, mode="wb", header=not self.n_rows, index=False, sep=separator)
         self.n_rows += len(frame)
 
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, traceback: object) -> None:
-        try:
-            with storage_errors(self.file):
-                if self._parquet is not None:
-                    self._parquet.close()
-                if problem is None:
-                    os.replace(self._temporary, self.file)
-                    sync_folder(self.file.parent)
-        finally:
-            self._temporary.unlink(missing_ok=True)
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, traceback: Any) -> None:
+        self._stack.__exit__(kind, problem, traceback)
 
     def _write_parquet(self, frame: pd.DataFrame) -> None:
         import pyarrow as pa
@@ -97,5 +91,5 @@ class TableWriter:
 
         table = pa.Table.from_pandas(frame, preserve_index=False)
         if self._parquet is None:
-            self._parquet = pyarrow.parquet.ParquetWriter(self._temporary, table.schema)
+            self._parquet = self._stack.enter_context(pyarrow.parquet.ParquetWriter(self._stream, table.schema))
         self._parquet.write_table(table.cast(self._parquet.schema))

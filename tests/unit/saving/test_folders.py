@@ -5,8 +5,7 @@ import pytest
 
 from holdfast.exceptions import StorageError
 from holdfast.saving import files as folders
-from holdfast.saving.files import TEMPORARY, new_folder, recover_folder, remove_leftovers, write_new
-from holdfast.saving.locks import inject_faults
+from holdfast.saving.files import TEMPORARY, inject_faults, new_folder, recover_folder, remove_leftovers, write_new
 
 
 def write(path, text, **options):

@@ -32,8 +32,8 @@ from holdfast.exceptions import (
 )
 from holdfast.saving import models as models_module
 from holdfast.saving.codec import allow
+from holdfast.saving.files import inject_faults
 from holdfast.saving.json_files import write_json
-from holdfast.saving.locks import inject_faults
 from holdfast.saving.manifests import read_manifest
 from holdfast.saving.models import load, save
 
