@@ -25,7 +25,7 @@ def test_the_help_names_every_target():
     "target", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("table1", "ablation"))) for name in NAMES]
 )
 def test_every_target_runs_at_a_small_size(holdfast, out, target):
-    """Quick targets work on made data; the second call re-uses every record."""
+    """Quick targets work on synthetic data; the second call re-uses every record."""
     outcome = holdfast("reproduce", target, "--quick", "--out", out)
     assert outcome.code == 0, outcome.err
     assert "missing" not in outcome.err
@@ -148,14 +148,14 @@ def test_a_dry_run_lists_the_runs_and_how_long_they_take(holdfast, tmp_path):
 
 
 def test_quick_records_are_told_again_with_their_warning(holdfast, out, tmp_path):
-    """--from finds made runs as it finds real ones; every table says that its numbers mean nothing."""
+    """--from finds quick runs as it finds real ones; every table says that its numbers mean nothing."""
     records = tmp_path / "quick.jsonl"
     first = holdfast("reproduce", "table3", "--quick", "--out", out, "--records", records, "--json")
     assert first.code == 0, first.err
     again = holdfast("reproduce", "table3", "--from", records, "--json")
     assert again.code == 0, again.err
     assert again.json["tables"] == first.json["tables"]
-    assert all(table["note"].startswith("Quick: made data") for table in again.json["tables"])
+    assert all(table["note"].startswith("Quick: synthetic data") for table in again.json["tables"])
 
 
 def test_names_are_whole_in_80_columns(holdfast):

@@ -38,7 +38,7 @@ def test_sweep_makes_each_run_once(holdfast, file, tmp_path):
     """The first call makes all runs and tunes; the second makes none; progress goes to stderr."""
     outcome = holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", 0, "--json")
     assert outcome.code == 0
-    assert (outcome.json["n_runs"], outcome.json["n_made"], outcome.json["failures"]) == (4, 4, [])
+    assert (outcome.json["n_runs"], outcome.json["n_new"], outcome.json["failures"]) == (4, 4, [])
     best = {(row["method"], row["validation"]): row for row in outcome.json["best"]}
     assert best["PI", "train"]["seeds"] == 2
     assert best["PI", "train"]["test accuracy"] == pytest.approx(0.8)
@@ -47,14 +47,14 @@ def test_sweep_makes_each_run_once(holdfast, file, tmp_path):
     )
     again = holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", 0)
     assert again.code == 0
-    assert again.out.startswith("small: 4 of 4 runs are done, 0 of them made now.")
+    assert again.out.startswith("small: 4 of 4 runs are done, 0 of them new.")
 
 
 def test_what_is_finished_can_be_shown(holdfast, file, tmp_path):
     """Nothing is made; the counts say how far it is."""
     outcome = holdfast("sweep", file, "--out", tmp_path / "out", "--finished")
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out == "small: 0 of 4 runs are done, 0 of them made now.\n"
+    assert outcome.out == "small: 0 of 4 runs are done, 0 of them new.\n"
 
 
 def test_failed_runs_are_listed_and_the_exit_code_is_1(holdfast, file, tmp_path):
@@ -62,7 +62,7 @@ def test_failed_runs_are_listed_and_the_exit_code_is_1(holdfast, file, tmp_path)
     file.write_text(TOY + '[[methods]]\nname = "IRM"\nmethod = "irm"\n')
     outcome = holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", 0)
     assert outcome.code == 1
-    assert "small: 4 of 6 runs are done, 4 of them made now." in outcome.out
+    assert "small: 4 of 6 runs are done, 4 of them new." in outcome.out
     lines = outcome.err.splitlines()
     assert f"2 of 6 runs failed; what happened is in {tmp_path / 'out'}/failed:" in lines
     assert "IRM, seed 1: ParameterError: The 'estimator' parameter of IRMClassifier" in lines[-1]
@@ -81,7 +81,7 @@ def test_records_of_other_data_are_left_out_of_the_tables(holdfast, tmp_path):
     (tmp_path / "own.csv").write_text("site,x,y\n" + "\n".join(rows[::-1]))
     for more in (["--jobs", 0], ["--finished"]):
         outcome = holdfast("sweep", *options, *more)
-        assert (outcome.code, outcome.out) == (1, "small: 0 of 2 runs are done, 0 of them made now.\n")
+        assert (outcome.code, outcome.out) == (1, "small: 0 of 2 runs are done, 0 of them new.\n")
         failures = outcome.err.splitlines()[-3:]
         assert failures[0] == "2 of 2 runs failed:"
         assert "ERM, seed 0: finished, but own.csv has changed since. Use another --out, or delete " in failures[1]
@@ -97,7 +97,7 @@ def test_waiting_for_another_sweep_is_told_once(holdfast, file, tmp_path):
     outcome = holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", 0)
     release.join()
     assert outcome.code == 0
-    assert sum("ERM seed 0: another sweep has it in work" in line for line in outcome.err.splitlines()) <= 2
+    assert sum("ERM seed 0: another sweep is running it" in line for line in outcome.err.splitlines()) <= 2
 
 
 def test_a_damaged_record_costs_its_own_run_alone(holdfast, file, tmp_path):
@@ -107,9 +107,9 @@ def test_a_damaged_record_costs_its_own_run_alone(holdfast, file, tmp_path):
     record = min((tmp_path / "out" / "runs").glob("*.json"))
     record.write_bytes(record.read_bytes().replace(b"0", b"1", 1))
     assert holdfast("sweep", *options, "--dry-run").code == 0
-    outcome = holdfast("sweep", *options, "--resume")
+    outcome = holdfast("sweep", *options)
     assert outcome.code == 1
-    assert outcome.out.startswith("small: 3 of 4 runs are done, 0 of them made now.")
+    assert outcome.out.startswith("small: 3 of 4 runs are done, 0 of them new.")
     assert f"finished, but its record is damaged. Restore {record}, or delete it to make the run again" in outcome.err
     record.unlink()
     assert holdfast("sweep", *options).code == 0

@@ -11,7 +11,7 @@ N_ENVIRONMENTS = 2
 
 @pytest.fixture(scope="module", params=sorted(set(DATASETS) - {"vectors"}))
 def dataset(request, tmp_path_factory):
-    """Every registered data set: embedded ones as they are, others from small made files."""
+    """Every registered data set: embedded ones as they are, others from small synthetic files."""
     name = request.param
     folder = make_files(name, tmp_path_factory.mktemp(name)) if name in MAKERS else None
     return load_dataset(name, folder=folder, **OPTIONS.get(name, {}))
@@ -37,7 +37,7 @@ def test_labels_are_codes_of_the_classes(dataset):
 
 
 def test_several_training_environments(dataset):
-    """Training rows are in two environments, three in the made tables, which `split_environments` takes as they are."""
+    """Training rows are in two environments, three in `gaussian`, which `split_environments` takes as they are."""
     found = split_environments(dataset.train.environments, len(dataset.train))
     assert len(found) == (3 if dataset.name == "gaussian" else N_ENVIRONMENTS)
     assert all(isinstance(name, str) for name in dataset.train.environments.tolist())
@@ -54,7 +54,7 @@ def test_attributes_are_there(dataset):
 
 
 def test_a_training_like_validation_is_always_there(dataset):
-    """Every data set has the setting "train"; made environments have "test" too."""
+    """Every data set has the setting "train"; synthetic environments have "test" too."""
     assert "train" in dataset.validation
     assert ("test" in dataset.validation) == (dataset.unstable_attribute is not None)
 
@@ -76,5 +76,5 @@ def test_rows_can_be_taken(dataset):
 
 
 def test_embedded_data_have_nothing_to_note(dataset):
-    """Made files differ from the paper's and say so; embedded data are exactly what they promise."""
+    """Synthetic files differ from the paper's and say so; embedded data are exactly what they promise."""
     assert bool(dataset.notes) == (dataset.name in MAKERS)

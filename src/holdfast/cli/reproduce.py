@@ -42,7 +42,9 @@ def reproduce(
     out: Annotated[
         Path, typer.Option("--out", help="Folder for the records; finished runs are used again.", metavar="DIR")
     ] = Path("holdfast-reproduction"),
-    quick: Annotated[bool, typer.Option("--quick", help="Made data and a few steps, to see that it works.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Synthetic data and a few steps, to see that it works.")
+    ] = False,
     seeds: Annotated[
         int | None, typer.Option("--seeds", help="How many seeds (default: 3; quick: 1).", min=1, metavar="N")
     ] = None,

@@ -45,9 +45,6 @@ def sweep(
     data: DataOption = None,
     jobs: ProcessesOption = 1,
     ray: Annotated[bool, typer.Option("--ray", help="Make the runs on a Ray cluster.")] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where an earlier sweep stopped: always so, the word is optional.")
-    ] = True,
     finished: FinishedOption = False,
     records: RecordsOption = None,
     markdown: MarkdownOption = None,
@@ -90,10 +87,10 @@ def sweep(
         write_markdown(f"{experiment.name}: {TUNED}", rows, markdown)
     if as_json:
         failures = [{"identity": run.config.identity, "name": run.name, "error": text} for run, text in result.failures]
-        counts = {"n_runs": result.n_runs, "n_done": result.n_done, "n_made": result.n_made}
+        counts = {"n_runs": result.n_runs, "n_done": result.n_done, "n_new": result.n_new}
         print_json({"experiment": experiment.name, **counts, "failures": failures, "best": rows})
     else:
-        print(f"{experiment.name}: {result.n_done} of {result.n_runs} runs are done, {result.n_made} of them made now.")
+        print(f"{experiment.name}: {result.n_done} of {result.n_runs} runs are done, {result.n_new} of them new.")
         if rows:
             _print_best(rows)
     end(result, out)

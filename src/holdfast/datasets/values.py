@@ -48,7 +48,7 @@ class Dataset:
     """A data set ready for an experiment.
 
     `validation` holds one split for each validation setting: ``"train"``, rows like those of the training environments,
-    and, where environments are made, ``"test"``, rows like those of the test environment.
+    and, where the environments are synthetic, ``"test"``, rows like those of the test environment.
     """
 
     name: str

@@ -29,7 +29,7 @@ class RunConfig(BaseModel):
     method: str
     seed: int = Field(0, ge=0)  # of the data set and of the training
     dataset_options: Mapping[str, Any] = Field(default_factory=dict)
-    made: bool = False  # small made files instead of the real ones
+    synthetic: bool = False  # small synthetic files instead of the real ones
     estimator: str = "mlp"  # a network by name, or logistic, boosting, forest
     estimator_options: Mapping[str, Any] = Field(default_factory=dict)
     method_options: Mapping[str, Any] = Field(default_factory=dict)

@@ -47,7 +47,7 @@ class SweepResult:
 
     n_runs: int
     n_done: int
-    n_made: int  # of these, made now
+    n_new: int  # of these, finished by this sweep
     failures: tuple[tuple[PlannedRun, str], ...] = ()  # with one line each
     seconds: float = 0.0
 
@@ -65,9 +65,9 @@ class Tally:
     jobs: int
     tell: Callable[[Progress], None]
     n_done: int = 0
-    n_made: int = 0
-    expected: dict[str, float] = field(default_factory=dict)  # seconds of each run that is still to be made
-    made: list[tuple[float, float]] = field(default_factory=list)  # expected and real seconds
+    n_new: int = 0
+    expected: dict[str, float] = field(default_factory=dict)  # seconds of each run that is left
+    measured: list[tuple[float, float]] = field(default_factory=list)  # expected and real seconds
     failures: list[tuple[PlannedRun, str]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
@@ -77,20 +77,20 @@ class Tally:
         if outcome == "done":
             self.n_done += 1
             if message != WAS_THERE:
-                self.n_made += 1
-                self.made.append((expected, seconds))
+                self.n_new += 1
+                self.measured.append((expected, seconds))
         else:
             self.failures.append((run, message))
         self.report(f"{run.name} seed {run.config.seed}: {message or f'{seconds:.0f} s'}", n_running)
 
     def waits(self, run: PlannedRun, n_running: int) -> None:
-        """Tell of a run that another sweep is making."""
-        self.report(f"{run.name} seed {run.config.seed}: another sweep has it in work", n_running)
+        """Report a run that another sweep is running."""
+        self.report(f"{run.name} seed {run.config.seed}: another sweep is running it", n_running)
 
     def report(self, last: str, n_running: int) -> None:
         """Tell how far it has come."""
-        guessed = sum(expected for expected, _ in self.made)
-        pace = sum(seconds for _, seconds in self.made) / guessed if guessed else 1.0
+        guessed = sum(expected for expected, _ in self.measured)
+        pace = sum(seconds for _, seconds in self.measured) / guessed if guessed else 1.0
         remaining = pace * sum(self.expected.values()) / max(min(self.jobs, len(self.expected)), 1)
         elapsed = time.perf_counter() - self.started
         self.tell(Progress(len(self.runs), self.n_done, len(self.failures), n_running, elapsed, remaining, last))
@@ -98,7 +98,7 @@ class Tally:
     def result(self) -> SweepResult:
         """Return the final counts."""
         seconds = time.perf_counter() - self.started
-        return SweepResult(len(self.runs), self.n_done, self.n_made, tuple(self.failures), seconds)
+        return SweepResult(len(self.runs), self.n_done, self.n_new, tuple(self.failures), seconds)
 
 
 def attempt(config: RunConfig, store: RunStore, folder: Path | None) -> tuple[Outcome, str, float]:
@@ -144,8 +144,8 @@ def run_all(
     ----------
     runs : sequence of PlannedRun
     store : RunStore
-        Other sweeps may work in it at the same time: each run is made once, and what others have in work is waited
-        for, or taken over when they die.
+        Other sweeps may work in it at the same time. Each run is executed once: this sweep waits for runs of the
+        others, and takes them over when the others die.
     folder : Path, optional
         Where the files of data sets are.
     jobs : int

@@ -102,7 +102,7 @@ def rough_seconds(config: RunConfig) -> float:
 
 def _kind(config: dict[str, Any]) -> tuple[Any, ...]:
     """Return what runs that take about as long have in common."""
-    keys = ("dataset", "method", "estimator", "made", "max_epochs", "steps_per_epoch", "batch_size", "backbone")
+    keys = ("dataset", "method", "estimator", "synthetic", "max_epochs", "steps_per_epoch", "batch_size", "backbone")
     return tuple(config.get(key) for key in keys)
 
 

@@ -65,7 +65,7 @@ def _hash(path: Path, size: int, _changed: int) -> str:
     return digest.hexdigest()[:20]
 
 
-_MADE_OPTIONS: Mapping[str, Mapping[str, Any]] = {  # made digits are not MNIST's, made reviews are about nothing
+_SYNTHETIC_OPTIONS: Mapping[str, Mapping[str, Any]] = {  # these digits are not MNIST's, the reviews have no aspect
     "colored_mnist": {"verify": False},
     "beer": {"aspect": "look"},
 }
@@ -90,19 +90,19 @@ def prepare(config: RunConfig, folder: Path | None, cache: Path) -> Prepared:
     folder : Path or None
         Where files are; None: $HOLDFAST_DATA, or the user's cache folder.
     cache : Path
-        Where made files and computed features are kept.
+        Where synthetic files and computed features are kept.
     """
     with noting_files() as files:
         prepared = _prepare(config, folder, cache)
-    facts = {} if config.made else {"files": fingerprints(files, folder)}
+    facts = {} if config.synthetic else {"files": fingerprints(files, folder)}
     return dataclasses.replace(prepared, facts={**prepared.facts, **facts})
 
 
 def _prepare(config: RunConfig, folder: Path | None, cache: Path) -> Prepared:
     options = dict(config.dataset_options)
-    if config.made and config.dataset in MAKERS:
-        folder = _made(config.dataset, cache)
-        options |= _MADE_OPTIONS.get(config.dataset, {})
+    if config.synthetic and config.dataset in MAKERS:
+        folder = _synthetic_files(config.dataset, cache)
+        options |= _SYNTHETIC_OPTIONS.get(config.dataset, {})
     dataset = load_dataset(config.dataset, folder=folder, seed=config.seed, **options)
     base = data_folder() if folder is None else folder
     if config.backbone is not None:
@@ -134,11 +134,11 @@ def map_rows(dataset: Dataset, change: Callable[[Any, str], Any]) -> Dataset:
     )
 
 
-def _made(name: str, cache: Path) -> Path:
-    """Return the folder of small made files, made by the first process that asks."""
-    folder = cache / "made" / name
+def _synthetic_files(name: str, cache: Path) -> Path:
+    """Return the folder of small synthetic files, written by the first process that asks."""
+    folder = cache / "synthetic" / name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(cache / "made" / f"{name}.lock"):
+    with locked(cache / "synthetic" / f"{name}.lock"):
         if not folder.exists():
             with new_folder(folder) as unfinished:
                 make_files(name, unfinished)

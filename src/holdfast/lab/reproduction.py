@@ -97,11 +97,11 @@ def retell(target: str, path: Path) -> Reproduction:
     """
     by_identity = read_compact(path)
     records = tuple(by_identity.values())
-    n_quick = sum(bool(record["config"].get("made")) for record in records)
+    n_quick = sum(bool(record["config"].get("synthetic")) for record in records)
     if 0 < n_quick < len(records):
         raise ConfigError(
-            f"{path} mixes {n_quick} quick runs on made data with {len(records) - n_quick} others. "
-            "Tell each kind from a file of its own."
+            f"{path} mixes {n_quick} quick runs on synthetic data with {len(records) - n_quick} others. "
+            "Use one file for each kind."
         )
     # Seeds count from zero. A file of another experiment may have any, and none of its runs will be found.
     n_seeds = min(max(record["config"].get("seed", 0) for record in records) + 1, 10 * len(records))
@@ -111,7 +111,7 @@ def retell(target: str, path: Path) -> Reproduction:
     if not known:
         data = ", ".join(sorted({record["config"]["dataset"] for record in records}))
         raise ConfigError(
-            f"{path} holds no run of {target}: its {len(records)} records are of {data}, or made with other settings. "
+            f"{path} holds no run of {target}: its {len(records)} records are of {data}, or have other settings. "
             f"Pass a file that 'holdfast reproduce {target} --records FILE' has written."
         )
     result = SweepResult(len(plan.runs), len(known), 0)
@@ -168,7 +168,7 @@ def _restored(value: Any) -> Any:
 
 
 def compact(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record without its history: what tables are made from, small enough to keep beside them.
+    """Return a record without its history: what the tables need, small enough to keep next to them.
 
     A text's words are put in alphabetical order, the same in every record: what they weigh is kept, the text is not.
     """

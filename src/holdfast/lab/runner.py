@@ -335,7 +335,7 @@ def run(
     folder : Path, optional
         Where the files of data sets are.
     cache : Path
-        Where made files and computed features are kept.
+        Where synthetic files and computed features are kept.
     checkpoints : Path, optional
         Where trainings keep their state, for this run alone: run again, it goes on from there, to the same last bit.
 

@@ -74,7 +74,7 @@ def test_every_split_has_rows(tmp_path, options, message):
         load_dataset("ask2me", folder=folder, **options)
 
 
-def test_made_data_without_rows_are_refused():
+def test_synthetic_data_without_rows_are_refused():
     """Where there are no files, the options alone are named."""
     message = "'colored_digits' has no rows for validation .'train'.. Check that the options .validation_share=0. l"
     with pytest.raises(DatasetError, match=message):

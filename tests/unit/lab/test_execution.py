@@ -31,14 +31,14 @@ def test_finished_runs_are_never_repeated(store):
     runs = [toy("erm"), toy("pi"), toy("pi", seed=1)]
     told = []
     first = run_all(runs, store, jobs=0, tell=told.append)
-    assert (first.n_runs, first.n_done, first.n_made, first.failures) == (3, 3, 3, ())
+    assert (first.n_runs, first.n_done, first.n_new, first.failures) == (3, 3, 3, ())
     assert [(p.n_done, p.n_running, p.n_left) for p in told] == [
         (0, 1, 2), (1, 0, 2), (1, 1, 1), (2, 0, 1), (2, 1, 0), (3, 0, 0),
     ]  # fmt: skip
     assert told[-1].remaining == 0
     before = {path: path.stat().st_mtime_ns for path in (store.folder / "runs").iterdir()}
     second = run_all(runs, store, jobs=0)
-    assert (second.n_done, second.n_made) == (3, 0)
+    assert (second.n_done, second.n_new) == (3, 0)
     assert before == {path: path.stat().st_mtime_ns for path in (store.folder / "runs").iterdir()}
 
 
@@ -60,14 +60,14 @@ def test_a_finished_run_of_other_data_is_not_passed_off_as_this_one(store, tmp_p
     folder = make_files("table", tmp_path / "data")
     settings = {"dataset": "table", "method": "erm", "estimator": "logistic"}
     runs = [PlannedRun("ERM", parse_run(settings))]
-    assert run_all(runs, store, folder=folder, jobs=0).n_made == 1
+    assert run_all(runs, store, folder=folder, jobs=0).n_new == 1
     description = folder / "table.toml"
     text = description.read_text()
     os.utime(description, (1, 1))
     assert run_all(runs, store, folder=folder, jobs=0).n_done == 1
     description.write_text(f"{text}test_share = 0.4\n")
     result = run_all(runs, store, folder=folder, jobs=0)
-    assert (result.n_done, result.n_made) == (0, 0)
+    assert (result.n_done, result.n_new) == (0, 0)
     assert "finished, but table.toml has changed since. Use another --out, or delete" in result.failures[0][1]
     description.write_text(text)
     table = next(folder.glob("*.csv"))
@@ -90,7 +90,7 @@ def test_concurrent_sweeps_lose_and_duplicate_nothing(store):
     for thread in threads:
         thread.join()
     assert [result.n_done for result in results] == [6, 6]
-    assert sum(result.n_made for result in results) == 6
+    assert sum(result.n_new for result in results) == 6
     assert len(store.records()) == 6
 
 

@@ -22,7 +22,7 @@ OPTIONS = {"image_size": (32, 32)}
 
 @pytest.fixture
 def folder(tmp_path):
-    """Forty made faces, and the weights of a small network that nobody trained."""
+    """Forty synthetic faces, and the weights of a small network that nobody trained."""
     make_files("celeba", tmp_path, n_rows=40)
     torch.manual_seed(0)
     network = build_network("mobilenet_v2", input_shape=(3, 32, 32), n_classes=2)
@@ -73,14 +73,14 @@ def test_another_seed_deals_the_same_features(folder, monkeypatch):
     assert not np.array_equal(first.train.X, second.train.X)
 
 
-def test_made_files_are_whole_or_not_there(tmp_path, monkeypatch):
+def test_synthetic_files_are_whole_or_not_there(tmp_path, monkeypatch):
     """A process that dies while it makes them leaves nothing that the next one would take for data."""
 
     def half(name, folder):
         (folder / "train.tsv").write_text("label\tcomment\n")
         raise KeyboardInterrupt("cut")
 
-    config = RunConfig(dataset="beer", method="erm", made=True, dataset_options={"aspect": "aroma"})
+    config = RunConfig(dataset="beer", method="erm", synthetic=True, dataset_options={"aspect": "aroma"})
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt, match="cut"):
         patch.setattr("holdfast.lab.inputs.make_files", half)
         prepare(config, None, tmp_path)

@@ -98,9 +98,9 @@ def test_a_record_says_how_it_came_about(records):
 
 
 def test_tables_of_numbers_and_texts_are_run_by_trees_and_lines(tmp_path):
-    """A made table is prepared for scikit-learn's estimators; each attribute has a worst and an average accuracy."""
+    """A table is prepared for scikit-learn's estimators; each attribute has a worst and an average accuracy."""
     for estimator in ("logistic", "boosting"):
-        config = {"dataset": "adult", "method": "erm", "estimator": estimator, "made": True}
+        config = {"dataset": "adult", "method": "erm", "estimator": estimator, "synthetic": True}
         record = run(parse_run(config), cache=tmp_path)
         setting = record["settings"]["train"]
         assert list(record["settings"]) == ["train"]
@@ -113,7 +113,7 @@ def test_tables_of_numbers_and_texts_are_run_by_trees_and_lines(tmp_path):
 def test_texts_with_fixed_vectors_are_explained_word_by_word(tmp_path):
     """Word vectors and a vocabulary over all splits reach the network; one review's words get their importance."""
     config = {
-        "dataset": "beer", "method": "erm", "made": True, "estimator": "text_cnn", "vectors": "vectors.npz",
+        "dataset": "beer", "method": "erm", "synthetic": True, "estimator": "text_cnn", "vectors": "vectors.npz",
         "estimator_options": {"n_filters": 4}, "max_epochs": 1, "steps_per_epoch": 2, "batch_size": 8, "explain": 1,
     }  # fmt: skip
     record = run(parse_run(config), cache=tmp_path)
@@ -133,7 +133,10 @@ def test_irm_reports_its_penalty(tmp_path):
 def test_an_oracle_needs_a_planted_attribute(tmp_path):
     """Natural data have no oracle."""
     with pytest.raises(ConfigError, match="Data set 'adult' has no planted attribute"):
-        run(parse_run({"dataset": "adult", "method": "oracle", "estimator": "logistic", "made": True}), cache=tmp_path)
+        run(
+            parse_run({"dataset": "adult", "method": "oracle", "estimator": "logistic", "synthetic": True}),
+            cache=tmp_path,
+        )
 
 
 def test_records_say_seed_and_rule(records):
@@ -153,7 +156,7 @@ def test_the_last_epoch_is_worth_its_validation_accuracy(tmp_path):
 
 def test_one_fit_is_worth_its_worst_group_where_the_rule_says_so(tmp_path):
     """The least accurate label in any environment of the validation rows."""
-    settings = {"dataset": "adult", "made": True, "method": "erm", "estimator": "logistic"}
+    settings = {"dataset": "adult", "synthetic": True, "method": "erm", "estimator": "logistic"}
     plain, worst = (
         run(parse_run({**settings, "selection": rule}), cache=tmp_path)["settings"]["train"]
         for rule in ("validation_accuracy", "worst_group_validation")

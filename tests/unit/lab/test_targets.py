@@ -44,11 +44,11 @@ def test_a_finished_run_of_pi_serves_for_its_halves(target, tmp_path):
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
 def test_quick_plans_need_no_files(target, tmp_path):
-    """Every quick run is on made data, and the seeds asked for are there."""
+    """Every quick run is on synthetic data, and the seeds asked for are there."""
     plan = TARGETS[target].plan(Options(tmp_path, quick=True, n_seeds=2))
     assert plan.runs
     assert plan.missing == ()
-    assert all(run.config.made or run.config.dataset == "toy" for run in plan.runs)
+    assert all(run.config.synthetic or run.config.dataset == "toy" for run in plan.runs)
 
 
 def test_the_ablation_has_45_pairs(tmp_path, monkeypatch):

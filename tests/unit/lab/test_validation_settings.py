@@ -1,10 +1,11 @@
 """Selection beside a training: kept, and continued, when a run is cut."""
 
+import sys
+
 import pytest
 
-import holdfast.saving.checkpoints as training_checkpoints
 from holdfast.lab.config import parse_run
-from holdfast.lab.runner import run
+from holdfast.lab.runner import CheckpointMonitor, run
 
 QUICK = {
     "dataset": "toy", "dataset_options": {"n_rows": 40, "test_etas": [1.0]}, "method": "erm", "estimator": "mlp",
@@ -22,6 +23,7 @@ def test_a_run_cut_between_selection_and_training_ends_at_the_same_epoch(tmp_pat
     expected = run(config, cache=tmp_path, checkpoints=tmp_path / "whole")
     assert expected["stages"]["training"]["epochs"] % 5 > 1  # the last checkpoint before the end is not of the end
 
+    training_checkpoints = sys.modules[CheckpointMonitor.__module__]
     write = training_checkpoints.write_checkpoint
 
     def dying(folder, state, **options):

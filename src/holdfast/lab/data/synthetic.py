@@ -1,4 +1,4 @@
-"""Small made files in the formats that the loaders read, for trying things out without the real data."""
+"""Small synthetic files in the formats that the loaders read, for trying things out without the real data."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def write_table(folder: Path, generator: np.random.Generator, n_rows: int) -> No
 
 
 def make_files(name: str, folder: Path | str, *, seed: int = 0, n_rows: int | None = None) -> Path:
-    """Write a small made data set into a folder, in the format of the real one.
+    """Write a small synthetic data set into a folder, in the format of the real one.
 
     Parameters
     ----------
@@ -66,10 +66,10 @@ def make_files(name: str, folder: Path | str, *, seed: int = 0, n_rows: int | No
         Which format.
 
         - colored_mnist: scikit-learn's digits, enlarged to 28x28; load them with ``verify=False``.
-        - beer: reviews of made words, some of which mean something, as TSV, with ``vectors.npz``.
+        - beer: reviews of invented words, some of which mean something, as TSV, with ``vectors.npz``.
         - celeba: patches whose brightness is hair and whose tint is gender, as a zip with ``attrs.npz``.
-        - ask2me: abstracts of made words with 17 attributes. Each attribute has its word; half of them go along with
-          the label, more so where ``breast cancer`` is 1, so that they are unstable.
+        - ask2me: abstracts of invented words with 17 attributes. Each attribute has its word; half of them agree
+          with the label, more so where ``breast cancer`` is 1, so that they are unstable.
         - adult: incomes that hours of work tell for men alone; table: two sites and their scanners, with its TOML.
     folder : path
         Created if need be; files of the same names are replaced.
@@ -85,7 +85,7 @@ def make_files(name: str, folder: Path | str, *, seed: int = 0, n_rows: int | No
     """
     write, default = MAKERS[check_choice("name", name, MAKERS)]
     target = make_folder(Path(folder))
-    write(target, Seeding(seed).generator("made", name), default if n_rows is None else n_rows)
+    write(target, Seeding(seed).generator("synthetic", name), default if n_rows is None else n_rows)
     return target
 
 

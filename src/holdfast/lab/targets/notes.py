@@ -13,7 +13,7 @@ from holdfast.lab.targets.sources import BACKBONES, SOURCES, is_of
 from holdfast.lab.targets.values import Plan, Reader, Record
 from holdfast.reports.values import Table
 
-QUICK = "Quick: made data and a few steps; the numbers mean nothing."
+QUICK = "Quick: synthetic data and a few steps; the numbers mean nothing."
 JUDGES = "Judges are selected by other_environments."
 # A number, but not one that is part of a name: E1, Male=0, mobilenet_v2.
 _NUMBER = re.compile(r"(?<![\w.=])\d+(?:,\d{3})*(?:\.\d+)?")
@@ -26,13 +26,13 @@ def selection_note(records: Iterable[Record]) -> str:
 
 
 def what_differs(plan: Plan, read: Reader) -> str:
-    """Say how the data and networks of the finished runs differ from the paper's; nothing of made data.
+    """Say how the data and networks of the finished runs differ from the paper's; synthetic data have no notes.
 
     Where there are several data sets, each is named before its own.
     """
     by_data: dict[str, list[list[str]]] = {}
     for config, record in _finished(plan, read):
-        if not config.made:
+        if not config.synthetic:
             by_data.setdefault(_title(config), []).append([*record["data"]["notes"], *_networks(config, record)])
     told = []
     for title, notes in by_data.items():
@@ -60,9 +60,9 @@ def merge_notes(records: Iterable[Sequence[str]]) -> list[str]:
 
 
 def warn_quick(tables: Iterable[Table], plan: Plan, read: Reader) -> tuple[Table, ...]:
-    """Return the tables, each with a warning where a run was one of made data."""
+    """Return the tables, each with a warning where a run used synthetic data."""
     tables = tuple(tables)
-    if not any(config.made for config, _ in _finished(plan, read)):
+    if not any(config.synthetic for config, _ in _finished(plan, read)):
         return tables
     return tuple(replace(table, note=f"{QUICK} {table.note}".strip()) for table in tables)
 

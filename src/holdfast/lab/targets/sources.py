@@ -26,7 +26,7 @@ class Source:
     dataset: str
     options: Mapping[str, Any]
     run: Mapping[str, Any]  # settings of all its runs
-    quick: Mapping[str, Any]  # those of a quick run on made data
+    quick: Mapping[str, Any]  # those of a quick run on synthetic data
     natural: bool = False
 
     @property
@@ -40,7 +40,7 @@ class Source:
         return self.dataset == "celeba"
 
 
-_SHORT = {"max_epochs": 2, "steps_per_epoch": 2, "batch_size": 8, "patience": 2, "made": True}
+_SHORT = {"max_epochs": 2, "steps_per_epoch": 2, "batch_size": 8, "patience": 2, "synthetic": True}
 _TEXT = {"estimator": "text_cnn"}
 _EXPLAINED = {**_TEXT, "explain": 0}  # the first test review tells the words that each classifier relies on
 _NATURAL = {"selection": "worst_group_validation", "validations": ["train"]}
@@ -192,7 +192,7 @@ def _further_needs(source: Source, folder: Path | str) -> list[str]:
 
 
 def _recorded(key: str, options: Options) -> list[dict[str, Any]]:
-    """Return the settings of the recorded runs on a data set that a target could have made."""
+    """Return the settings of the recorded runs on a data set that could be a target's."""
     source = SOURCES[key]
     needed = ["vectors"] * source.needs_vectors + ["backbone", "weights"] * source.needs_weights
     configs = [record["config"] for record in options.recorded or ()]

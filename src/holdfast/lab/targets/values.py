@@ -20,7 +20,7 @@ class Options:
     """What a target was asked for."""
 
     folder: Path | None = None  # of the data sets
-    quick: bool = False  # small made data and short trainings: shows that it works, not what comes out
+    quick: bool = False  # small synthetic data and short trainings, to see that it works
     n_seeds: int = 3
     recorded: tuple[Record, ...] | None = None  # tell again what these records hold, without any data
 

@@ -11,7 +11,7 @@ from holdfast.lab.data.synthetic import make_files
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """1,200 made abstracts."""
+    """1,200 synthetic abstracts."""
     return make_files("ask2me", tmp_path_factory.mktemp("ask2me"))
 
 
@@ -36,7 +36,7 @@ def test_environments_follow_the_attribute(folder):
     assert "penetrance" in other.attribute_names
 
 
-def test_made_correlations_are_unstable(folder):
+def test_synthetic_correlations_are_unstable(folder):
     """Planted attributes go along with the label, more in one environment than in the other; the rest do not."""
     data = load_dataset("ask2me", folder=folder)
     train = data.train

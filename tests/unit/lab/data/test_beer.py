@@ -16,7 +16,7 @@ PARTS = ("0", "1", "1_val", "2_val", "2")
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """Made reviews as TSV: 840 / 120 / 240 rows."""
+    """Synthetic reviews as TSV: 840 / 120 / 240 rows."""
     return make_files("beer", tmp_path_factory.mktemp("beer"))
 
 

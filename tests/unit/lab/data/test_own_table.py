@@ -77,7 +77,7 @@ def test_adult_takes_any_column_as_environment(tmp_path):
     """The official test file is the test split; question marks are missing; gzip is read like plain text."""
     folder = make_files("adult", tmp_path)
     data = load_dataset("adult", folder=folder)
-    assert (len(data.train), len(data.validation["train"]), len(data.test)) == (483, 117, 300)
+    assert (len(data.train), len(data.validation["train"]), len(data.test)) == (482, 118, 300)
     assert data.classes == ("<=50K", ">50K")
     assert set(data.train.environments) == {"Female", "Male"}
     assert "sex" not in data.train.X

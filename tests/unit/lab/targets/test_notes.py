@@ -59,8 +59,8 @@ def test_several_data_sets_are_told_apart(tmp_path):
 
 
 @pytest.mark.parametrize(("quick", "note"), [(True, f"{QUICK} Worst."), (False, "Worst.")])
-def test_tables_of_made_data_warn(quick, note):
-    """Every table of a quick target says that its numbers mean nothing; made data have no other notes."""
+def test_tables_of_synthetic_data_warn(quick, note):
+    """Every table of a quick target says that its numbers mean nothing; synthetic data have no other notes."""
     plan = Plan((PlannedRun("run", make_run("mnist", "erm", Options(quick=quick))),))
     (table,) = warn_quick([Table("", (), (), "Worst.")], plan, lambda config: {"data": {"notes": ["few rows"]}})
     assert table.note == note

@@ -18,7 +18,7 @@ DATA = os.environ.get("HOLDFAST_TEST_DATA")
 
 @pytest.fixture
 def beer(tmp_path):
-    """Return a data folder with made reviews of look and their vectors."""
+    """Return a data folder with synthetic reviews of look and their vectors."""
     make_files("beer", tmp_path / "beer_look")
     (tmp_path / "beer_look" / "vectors.npz").rename(tmp_path / "vectors.npz")
     return tmp_path
