@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from measuring import RECORDS, ROOT
-from plots import Curve, draw
 from tables import SECTIONS, Record
 from targets import targets
+
+from holdfast.reports.svg import write_svg
+from holdfast.reports.values import Curves, Line
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 BLOCK = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
@@ -79,9 +81,9 @@ def plots(records: Records) -> dict[str, str]:
         return {}
     points = records["growth"]["rows"]
 
-    def curve(name: str, x: str, value: Callable[[Mapping[str, Any]], float], **which: object) -> Curve:
+    def line(name: str, x: str, value: Callable[[Mapping[str, Any]], float], **which: object) -> Line:
         own = [p for p in points if all(p[key] == wanted for key, wanted in which.items())]
-        return Curve(name, sorted((p[x], max(value(p), 0.01)) for p in own))
+        return _line(name, [(p[x], max(value(p), 0.01)) for p in own])
 
     def seconds(point: Mapping[str, Any]) -> float:
         return float(point["processor_seconds"])
@@ -90,49 +92,52 @@ def plots(records: Records) -> dict[str, str]:
         return float(point["mib_most"] - point["mib_before"])
 
     four = {"environments": 4, "where": "disk"}
-    convex_time = curve("convex", "n_rows", seconds, solver="convex", **four)
-    x, y = convex_time.points[-1]
-    line = Curve("in proportion to the rows", [(10_000, y * 10_000 / x), (x, y)], dashed=True)
-    features = Curve(
-        "the features themselves",
-        [(p["n_rows"], p["features_mib"]) for p in points if p["solver"] == "gradient"],
-        dashed=True,
-    )
+    convex_time = line("convex", "n_rows", seconds, solver="convex", **four)
+    x, y = convex_time.x[-1], convex_time.y[-1]
     middle = min(100_000, int(x))
-    return {
-        "time-by-rows.svg": draw(
+    at_middle = {"solver": "convex", "n_rows": middle, "where": "disk"}
+    features = [(p["n_rows"], p["features_mib"]) for p in points if p["solver"] == "gradient"]
+    drawn = {
+        "time-by-rows.svg": (
             "A whole fit, 4 environments",
             "rows",
             "processor seconds",
-            [
+            (
                 convex_time,
-                curve("network, online, fixed number of steps", "n_rows", seconds, solver="gradient", **four),
-                line,
-            ],
+                line("network, online, fixed number of steps", "n_rows", seconds, solver="gradient", **four),
+                _line("in proportion to the rows", [(10_000, y * 10_000 / x), (x, y)], dashed=True),
+            ),
         ),
-        "memory-by-rows.svg": draw(
+        "memory-by-rows.svg": (
             "Memory beyond the start, rows on disk",
             "rows",
             "MiB at most",
-            [
-                curve("convex", "n_rows", memory, solver="convex", **four),
-                curve("network", "n_rows", memory, solver="gradient", **four),
-                features,
-            ],
+            (
+                line("convex", "n_rows", memory, solver="convex", **four),
+                line("network", "n_rows", memory, solver="gradient", **four),
+                _line("the features themselves", features, dashed=True),
+            ),
         ),
-        "time-by-environments.svg": draw(
+        "time-by-environments.svg": (
             f"A whole fit of {middle:,} rows, convex",
             "environments",
             "processor seconds",
-            [curve("convex", "environments", seconds, solver="convex", n_rows=middle, where="disk")],
+            (line("convex", "environments", seconds, **at_middle),),
         ),
-        "memory-by-environments.svg": draw(
+        "memory-by-environments.svg": (
             f"Memory beyond the start, {middle:,} rows",
             "environments",
             "MiB at most",
-            [curve("convex", "environments", memory, solver="convex", n_rows=middle, where="disk")],
+            (line("convex", "environments", memory, **at_middle),),
         ),
     }
+    return {name: write_svg(Curves(*parts, log=True, log_x=True)) for name, parts in drawn.items()}
+
+
+def _line(name: str, points: Sequence[tuple[float, float]], *, dashed: bool = False) -> Line:
+    """Return points, in the order of their x, as a line."""
+    ordered = sorted(points)
+    return Line(name, tuple(x for x, _ in ordered), tuple(y for _, y in ordered), dashed)
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def reproduce(
     if markdown is not None:
         write_tables(result.tables, markdown)
     if figures is not None and result.records:
-        from holdfast.reports.figures import write_assets
+        from holdfast.reports import write_assets
 
         write_assets(_story(result), figures)
     if report is not None and result.records:

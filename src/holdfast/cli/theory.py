@@ -13,7 +13,7 @@ from holdfast.cli.terminal import print_json, print_table, print_text
 if TYPE_CHECKING:
     from holdfast.theory import HalfCurves
 
-PICTURES = (".svg", ".png")
+PICTURES = (".svg",)
 
 
 def theory(
@@ -27,7 +27,7 @@ def theory(
         float, typer.Option("--noise", help="P(x1 ≠ y) in every environment.", min=0, max=1, metavar="P")
     ] = 0.2,
     out: Annotated[
-        Path | None, typer.Option("--out", help="A .svg or .png file to draw the curves to.", metavar="FILE")
+        Path | None, typer.Option("--out", help="An .svg file to draw the curves to.", metavar="FILE")
     ] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -44,31 +44,15 @@ def theory(
         check_file(out, overwrite=overwrite, suffixes=PICTURES)
     curves = half_curves(eta1, eta2, noise)
     if out is not None:
-        _draw(curves, out)
+        from holdfast.reports.chapters import half_figures
+        from holdfast.reports.svg import save_figure
+
+        save_figure(out, *half_figures(curves))
     result = _result(curves, out)
     if as_json:
         print_json(result | {"curves": curves.rows()})
     else:
         _print(result)
-
-
-def _draw(curves: HalfCurves, out: Path) -> None:
-    """Write the picture, its words with it."""
-    from io import BytesIO
-
-    import matplotlib
-
-    from holdfast.reports.figures import describe_half_curves, draw_half_curves
-    from holdfast.saving.files import write_bytes
-
-    kind = out.suffix.lower().lstrip(".")
-    metadata: dict[str, Any] = {"Title": "Halves of the toy example", "Description": describe_half_curves(curves)}
-    if kind == "svg":
-        metadata["Date"] = None
-    data = BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "holdfast"}):  # the same numbers, the same file
-        draw_half_curves(curves).savefig(data, format=kind, dpi=150, metadata=metadata)
-    write_bytes(out, data.getvalue())
 
 
 def _result(curves: HalfCurves, out: Path | None) -> dict[str, Any]:

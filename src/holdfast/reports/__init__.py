@@ -1,16 +1,15 @@
 """Records and fitted estimators turned into tables, figures and one HTML file.
 
 `tell_story` makes a `Story` of a fitted estimator, `write_report` one HTML file of a story, `write_assets` its tables
-(Markdown, LaTeX, CSV) and figures (SVG, PNG). Stories can be put together by hand: they are plain values.
+(Markdown, LaTeX, CSV) and figures (SVG). Stories can be put together by hand: they are plain values.
 """
 
 from __future__ import annotations
 
 from holdfast.reports.comparison import compare_on_rows, comparison_dots, seeds_interval
-from holdfast.reports.figures import write_assets
 from holdfast.reports.html import render_report, write_report
 from holdfast.reports.model import tell_story
-from holdfast.reports.tables import to_csv, to_latex, to_markdown
+from holdfast.reports.tables import to_csv, to_latex, to_markdown, write_assets
 from holdfast.reports.values import (
     Curves,
     Dot,

@@ -6,7 +6,7 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from holdfast import __version__
 from holdfast.datasets.values import Split
 from holdfast.environments import Partition
 from holdfast.reports.values import Block, Cell, Curves, HeatMap, Line, Section, Sentences, Shares, Table
+
+if TYPE_CHECKING:
+    from holdfast.theory import HalfCurves
 
 MOST_ENVIRONMENTS = 24  # in the accuracy matrix
 MOST_CLASSES = 12  # as parts of a bar
@@ -363,3 +366,45 @@ def _written(value: Any) -> str:
     """Return a setting in one line."""
     text = str(value) if isinstance(value, str) else repr(value)
     return " ".join(text.split())[:300]
+
+
+def half_figures(curves: HalfCurves) -> tuple[Curves, Curves]:
+    """Return the correlation in each half, and the oracle's interpolation weight, by the η of the judged environment.
+
+    Parameters
+    ----------
+    curves : HalfCurves
+        From `holdfast.theory.half_curves`.
+    """
+    at = int(abs(curves.eta - curves.judged_eta).argmin())
+    kinds = ("soft", "hard")
+    parts = [
+        f"{kind} halves: {curves.correct[kind][at]:+.2f} where the judge is right, {curves.mistaken[kind][at]:+.2f} "
+        f"where it is wrong, oracle at weight {curves.oracle[kind][at]:.2f}"
+        for kind in kinds
+    ]
+    note = (
+        f"Judge η = {curves.judge_eta:g}, judged η = {curves.judged_eta:g}, noise {curves.noise:g}: x2 and y correlate "
+        f"at {curves.judged[at]:+.2f} in the whole environment. " + "; ".join(parts) + "."
+    )
+
+    def line(name: str, values: Any) -> Line:
+        return Line(name, tuple(curves.eta.tolist()), tuple(values.tolist()))
+
+    judge = f"judge's η = {curves.judge_eta:g}, label noise {curves.noise:g}"
+    halves = [
+        line(f"{half} half, {kind}", values[kind])
+        for kind in kinds
+        for half, values in (("correct", curves.correct), ("mistaken", curves.mistaken))
+    ]
+    whole = Line("whole environment", tuple(curves.eta.tolist()), tuple(curves.judged.tolist()), dashed=True)
+    axis = "η of the judged environment, P(x2 ≠ y)"
+    return (
+        Curves(f"Correlation of x2 and y; {judge}", axis, "correlation", (*halves, whole), note=note),
+        Curves(
+            f"Weight of the correct half at the oracle; {judge}",
+            axis,
+            "weight",
+            tuple(line(f"{kind} halves", curves.oracle[kind]) for kind in kinds),
+        ),
+    )

@@ -16,8 +16,18 @@ from markupsafe import Markup, escape
 
 from holdfast import __version__
 from holdfast.exceptions import InputError
-from holdfast.reports.svg import draw, shorten
-from holdfast.reports.values import Cell, Story, Table, clean_text, crop_figure, figure_table, format_cell, sort_value
+from holdfast.reports.svg import NARROW, draw, shorten
+from holdfast.reports.values import (
+    Cell,
+    Figure,
+    Story,
+    Table,
+    clean_text,
+    crop_figure,
+    figure_table,
+    format_cell,
+    sort_value,
+)
 from holdfast.saving.files import storage_errors, write_bytes
 
 MAX_BYTES = 2_000_000  # small enough to mail
@@ -67,7 +77,7 @@ def write_report(story: Story, path: str | os.PathLike[str]) -> Path:
 def render_report(story: Story, limits: Limits | None = None) -> str:
     """Return the page as text."""
     limits = limits or Limits()
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = _asset("report.css") + _asset("figure.css"), _asset("report.js")
     numbers = count(1)
     page = _environment(limits.letters).from_string(_asset("report.html.j2"))
     return page.render(
@@ -76,7 +86,7 @@ def render_report(story: Story, limits: Limits | None = None) -> str:
         style=Markup(style),
         script=Markup(script),
         policy=Markup(_policy(style, script)),
-        draw=lambda figure: draw(figure, next(numbers)),
+        draw=lambda figure: _both_widths(figure, next(numbers)),
         crop=lambda figure: crop_figure(figure, limits.figures),
         figure_table=figure_table,
         fit_table=lambda table: _fit_table(table, limits.rows),
@@ -102,6 +112,11 @@ def inline_markup(text: str, longest: int = 1600) -> Markup:
         safe = str(escape(part))
         pieces.append(f"<code>{safe}</code>" if number % 2 else re.sub(r"\*([^*]+)\*", r"<em>\1</em>", safe))
     return Markup("".join(pieces))
+
+
+def _both_widths(figure: Figure, number: int) -> Markup:
+    """Return a figure drawn wide and narrow; the style sheet shows the one that fits."""
+    return draw(figure, number) + draw(figure, number, NARROW)
 
 
 def _environment(longest: int) -> Environment:

@@ -1,14 +1,21 @@
-"""The few SVG elements that figures are made of; every string that reaches them is escaped."""
+"""Figures drawn as SVG, for the page in two widths and for files of their own. Every string is escaped."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
 
 from markupsafe import Markup, escape
 
+from holdfast.exceptions import ParameterError
 from holdfast.reports.values import (
     MISSING,
     Curves,
@@ -16,18 +23,118 @@ from holdfast.reports.values import (
     Dots,
     Figure,
     HeatMap,
-    Interval,
     Line,
     Shares,
     clean_text,
+    crop_figure,
     format_cell,
 )
+from holdfast.saving.files import write_bytes
 
-LETTER = 7.0  # mean width of a letter at 12 px, in px
+WIDE, NARROW = 860.0, 350.0  # px; a page shows the narrow drawing on phones, so that letters keep their size
+LETTER = 7.2  # mean width of a letter, in px
 LONGEST = 40  # letters of a name in a figure; tooltips have more
 LONGEST_TIP = 160
 N_COLORS = 12  # series colors that the style sheet defines, c0 to c11
+STEPS = ("iteration", "round", "epoch", "step")  # axes along which the last value is the result
+FEW = 15  # points of a curve that are all shown
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
+STRONG = {"positive": 0.75, "share": 0.78, "negative": 0.7}  # from this strength on white text is easier to read
+
+Place = Callable[[float], float]
+
+
+def draw(figure: Figure, number: int, width: float = WIDE) -> Markup:
+    """Return a figure as an SVG element.
+
+    Parameters
+    ----------
+    figure : HeatMap, Curves, Dots or Shares
+    number : int
+        Number of the figure on its page; its ids contain it.
+    width : float
+        `WIDE` or `NARROW`; a heat map of many columns is wider.
+    """
+    if isinstance(figure, HeatMap):
+        marks, reach, height = _heat_map(figure, width)
+    elif isinstance(figure, Curves):
+        marks, reach, height = _curves(figure, width)
+    elif isinstance(figure, Dots):
+        marks, reach, height = _dots(figure, width)
+    else:
+        marks, reach, height = _shares(figure, width)
+    shape = "narrow" if width < WIDE else "wide"
+    names = f"figure-{number}-{shape}-title", f"figure-{number}-{shape}-text"
+    return element(
+        "svg",
+        element("title", tip(figure.title), id=names[0]),
+        element("desc", figure.describe(), id=names[1]),
+        *marks,
+        class_=f"figure {shape}{_fit(reach, width)}",
+        viewBox=f"0 0 {math.ceil(reach)} {math.ceil(height)}",
+        width=math.ceil(reach),
+        height=math.ceil(height),
+        role="img",
+        aria_labelledby=" ".join(names),
+    )
+
+
+def _fit(reach: float, width: float) -> str:
+    """Return the class of a drawing that keeps its own size because it is wider or narrower than others."""
+    return " scrolled" if reach > width + 1 else " small" if reach < width - 1 else ""
+
+
+def write_svg(*figures: Figure) -> str:
+    """Return figures as the text of one SVG file, one below the other, each under its title."""
+    parts, notes, top, reach = [], [], 0.0, WIDE
+    for number, figure in enumerate(figures, start=1):
+        drawn = draw(crop_figure(figure), number)
+        width, height = (float(size) for size in re.findall(r' (?:width|height)="(\d+)"', str(drawn))[:2])
+        parts.append(label(figure.title, 8, top + 24, class_="title", longest=110))
+        parts.append(Markup(str(drawn).replace("<svg", f'<svg x="8" y="{top + 36:g}"', 1)))
+        notes.append(figure.note)
+        top, reach = top + 36 + height + 16, max(reach, width)
+    page = element(
+        "svg",
+        element("title", " · ".join(figure.title for figure in figures)),
+        element("desc", " ".join(filter(None, notes))),
+        element("style", Markup(_file_style())),
+        element("rect", x=0, y=0, width="100%", height="100%", fill="#ffffff"),
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {reach + 16:g} {top:g}",
+        width=reach + 16,
+        height=top,
+        font_family="system-ui, sans-serif",
+    )
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{page}\n'
+
+
+def save_figure(path: str | os.PathLike[str], *figures: Figure) -> Path:
+    """Write figures to one SVG file.
+
+    Parameters
+    ----------
+    path : path ending in .svg
+    *figures : HeatMap, Curves, Dots or Shares
+        Drawn one below the other.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".svg":
+        raise ParameterError(f"Figures are written as .svg. Got {path.name!r} instead.")
+    write_bytes(path, write_svg(*figures).encode("utf-8"))
+    return path
+
+
+@lru_cache
+def _file_style() -> str:
+    """Return the figures' style with the light theme's colors filled in: not every program knows variables."""
+    page = resources.files("holdfast.reports").joinpath("page")
+    light = page.joinpath("report.css").read_text(encoding="utf-8").partition("}")[0]
+    colors = dict(re.findall(r"--([\w-]+): (#\w+)", light))
+    style = page.joinpath("figure.css").read_text(encoding="utf-8")
+    style = re.sub(r"var\(--([\w-]+)\)", lambda found: colors[found[1]], style)
+    return f"{style}.title {{ font-size: 15px; font-weight: 650; }}\n"
 
 
 def element(name: str, *children: str | Markup, **attributes: object) -> Markup:
@@ -39,7 +146,7 @@ def element(name: str, *children: str | Markup, **attributes: object) -> Markup:
     <text class="n" x="1">a &lt; b</text>
     """
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
+        f' {key if key == "viewBox" else key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
         for key, value in attributes.items()
         if value != ""
     )
@@ -47,37 +154,20 @@ def element(name: str, *children: str | Markup, **attributes: object) -> Markup:
     return Markup(f"<{name}{written}>{inside}</{name}>" if inside else f"<{name}{written}/>")
 
 
-def drawing(width: float, height: float, title: str, description: str, *marks: Markup, number: int) -> Markup:
-    """Return a whole figure with its text alternative; `number` keeps the ids of several figures apart."""
-    names = f"figure-{number}-title", f"figure-{number}-text"
-    return element(
-        "svg",
-        element("title", tip(title), id=names[0]),
-        element("desc", description, id=names[1]),
-        *marks,
-        class_="figure",
-        viewBox=f"0 0 {math.ceil(width)} {math.ceil(height)}",
-        width=math.ceil(width),
-        height=math.ceil(height),
-        role="img",
-        aria_labelledby=" ".join(names),
-    )
-
-
 def mark(text: str, *shapes: Markup, class_: str = "mark") -> Markup:
-    """Return shapes that show `text` to the pointer."""
+    """Return shapes with the text that the pointer shows."""
     return element("g", element("title", tip(text)), *shapes, class_=class_)
 
 
 def label(text: str, x: float, y: float, *, longest: int = LONGEST, **attributes: object) -> Markup:
-    """Return a line of text, cut to `longest` letters with the whole one to the pointer."""
+    """Return a line of text; a longer one is shortened, and the pointer shows all of it."""
     short = shorten(text, longest)
     whole = [element("title", tip(text))] if short != clean_text(text) else []
     return element("text", *whole, short, x=x, y=y, **attributes)
 
 
 def shorten(text: str, longest: int = LONGEST) -> str:
-    """Return the text, its middle left out where it is too long: names often differ at their ends.
+    """Return the text without its middle where it is too long: names often differ at their ends.
 
     Examples
     --------
@@ -92,12 +182,12 @@ def shorten(text: str, longest: int = LONGEST) -> str:
 
 
 def tip(text: str) -> str:
-    """Return what the pointer is shown."""
+    """Return the text that the pointer shows."""
     return shorten(text, LONGEST_TIP)
 
 
-def text_width(names: tuple[str, ...], longest: int = LONGEST) -> float:
-    """Return about how wide the widest name is drawn."""
+def text_width(names: Sequence[str], longest: int = LONGEST) -> float:
+    """Return the approximate width of the widest name."""
     return LETTER * max((min(len(name), longest) for name in names), default=0)
 
 
@@ -120,79 +210,8 @@ def nice_ticks(low: float, high: float, n_ticks: int = 5) -> list[float]:
     return [number * step for number in range(first, last + 1)]
 
 
-def _value(value: object) -> object:
-    """Return numbers as short as a figure needs them, text clean."""
-    if isinstance(value, float):
-        return f"{value:.1f}".removesuffix(".0")
-    return clean_text(value) if isinstance(value, str) else value
-
-
-WIDTH = 720.0
-LEFT, TOP, BOTTOM = 64.0, 26.0, 250.0  # of the field that curves are drawn in
-ROW = 20.0
-
-Place = Callable[[float, float], tuple[float, float]]
-
-
-def draw_curves(figure: Curves, number: int) -> Markup:
-    """Return curves over a grid, with a legend that says where each ends."""
-    known = [y for line in figure.lines for y in line.y if _is_drawn(y, figure)]
-    ticks = _powers(known) if figure.log else nice_ticks(min(known, default=0.0), max(known, default=1.0))
-    xs = [x for line in figure.lines for x in line.x] or [0.0, 1.0]
-    place = _place(figure, (min(xs), max(xs)), (ticks[0], ticks[-1]))
-    marks = [label(figure.y_title, 4, 13, class_="axis", longest=80)]
-    for tick in ticks:
-        y = place(xs[0], tick)[1]
-        marks.append(element("line", class_="grid", x1=LEFT, x2=WIDTH - 12, y1=y, y2=y))
-        text = f"{tick:g}" if figure.log else write_tick(tick, ticks)
-        marks.append(element("text", text, x=LEFT - 8, y=y + 4, text_anchor="end"))
-    for tick in _counts(min(xs), max(xs)):
-        text = f"{tick:g}" if float(tick).is_integer() else f"{tick:.2g}"
-        marks.append(element("text", text, x=place(tick, ticks[0])[0], y=BOTTOM + 18, text_anchor="middle"))
-    marks.append(element("text", figure.x_title, class_="axis", x=WIDTH - 12, y=BOTTOM + 36, text_anchor="end"))
-    numbered = sorted(enumerate(figure.lines), key=lambda item: item[1].name == figure.marked)
-    for order, line in numbered:  # the marked one last, on top
-        marks += _curve(figure, line, _look(figure, line, order), place)
-    for row, (order, line) in enumerate(reversed(numbered) if figure.marked else numbered):
-        y = BOTTOM + 56 + ROW * row
-        ending = f"{line.name}: {format_cell(line.y[-1], 4)} at the end" if line.y else line.name
-        marks.append(element("path", d=f"M{LEFT:g} {y - 4:g}h28", **_look(figure, line, order)))
-        marks.append(label(ending, LEFT + 36, y, longest=90, class_="name" if line.name == figure.marked else ""))
-    return drawing(WIDTH, BOTTOM + 46 + ROW * len(figure.lines), figure.title, figure.describe(), *marks, number=number)
-
-
-def draw_dots(figure: Dots, number: int) -> Markup:
-    """Return a dot with its interval for every method, under a line for each place."""
-    left, right = max(text_width(figure.series, 30), 60.0) + 40, WIDTH - 150
-    limits = [limit for dot in figure.dots for limit in (dot.low, dot.high, dot.value) if math.isfinite(limit)]
-    ticks = nice_ticks(min(limits, default=0.0), max(limits, default=1.0), 6)
-    bottom = 22 + sum(30 + ROW * sum(dot.place == place for dot in figure.dots) for place in figure.places)
-
-    def across(value: float) -> float:
-        return left + (value - ticks[0]) / (ticks[-1] - ticks[0]) * (right - left)
-
-    marks = [label(figure.value_title, 4, 13, class_="axis", longest=80)]
-    for tick in ticks:
-        x = across(tick)
-        marks.append(element("line", class_="grid", x1=x, x2=x, y1=22, y2=bottom))
-        marks.append(element("text", write_tick(tick, ticks), x=x, y=bottom + 16, text_anchor="middle"))
-    order = {name: place for place, name in enumerate(figure.series)}
-    y = 22.0
-    for place in figure.places:
-        marks.append(label(place, 4, y + 16, longest=90, class_="name"))
-        y += 34
-        for dot in (dot for dot in figure.dots if dot.place == place):
-            marks.append(label(dot.series, left - 12, y + 4, text_anchor="end", longest=30))
-            marks.append(_dot(dot, order[dot.series], y, across))
-            written = format_cell(Interval(dot.value, dot.low, dot.high), 2)
-            marks.append(element("text", written, x=right + 14, y=y + 4, class_="number"))
-            y += ROW
-        y -= 4
-    return drawing(WIDTH, bottom + 26, figure.title, figure.describe(), *marks, number=number)
-
-
-def write_tick(tick: float, ticks: list[float]) -> str:
-    """Return a tick with as many digits as tell it from the next one.
+def write_tick(tick: float, ticks: Sequence[float]) -> str:
+    """Return a tick with as many digits as distinguish it from the next one.
 
     Examples
     --------
@@ -203,62 +222,135 @@ def write_tick(tick: float, ticks: list[float]) -> str:
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     if digits and not math.isclose(round(step, digits), step, rel_tol=1e-6):
         digits += 1
-    return f"{tick:.{digits}f}"
+    return f"{tick:z.{digits}f}"
 
 
-def _place(figure: Curves, across: tuple[float, float], up: tuple[float, float]) -> Place:
-    """Return the function from values to places on the drawing."""
-    scale = math.log10 if figure.log else float
-    low, high = scale(up[0]), scale(up[1])
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        share = (x - across[0]) / (across[1] - across[0]) if across[1] > across[0] else 0.5
-        return LEFT + 10 + share * (WIDTH - LEFT - 34), BOTTOM - (scale(y) - low) / (high - low) * (BOTTOM - TOP)
-
-    return place
+def _value(value: object) -> object:
+    """Return numbers as short as a figure needs them, and text clean."""
+    if isinstance(value, float):
+        return f"{value:.1f}".removesuffix(".0")
+    return clean_text(value) if isinstance(value, str) else value
 
 
-def _is_drawn(y: float, figure: Curves) -> bool:
-    return math.isfinite(y) and (y > 0 or not figure.log)
+# --- Rows with an axis below: dots, bars, forest plots, shares ---
 
 
-def _look(figure: Curves, line: Line, order: int) -> dict[str, object]:
-    """Return how a line looks: the marked one in red, the others told apart by color and dashes."""
-    if line.name == figure.marked:
-        return {"class_": "curve marked"}
-    return {"class_": f"curve c{order % N_COLORS}", "stroke_dasharray": DASHES[order // N_COLORS % len(DASHES)]}
+@dataclass(frozen=True)
+class _Row:
+    """One row of a figure: a heading, or shapes with a name before and a number after them."""
+
+    name: str
+    written: str = ""
+    shapes: Callable[[float, Place], Markup] | None = None  # of the row's height and of the axis; None: a heading
+    marked: bool = False
 
 
-def _curve(figure: Curves, line: Line, look: dict[str, object], place: Place) -> list[Markup]:
-    """Return a line broken at unknown values, and what its points show to the pointer."""
-    points = list(zip(line.x, line.y, strict=True))
-    spots = [place(x, y) if _is_drawn(y, figure) else None for x, y in points]
-    path = "".join(
-        f"{'M' if before is None else 'L'}{spot[0]:.1f} {spot[1]:.1f}"
-        for before, spot in pairwise([None, *spots])
-        if spot is not None
-    )
-    marks = [element("path", d=path, **look)] if path else []
-    for (x, y), spot in zip(points, spots, strict=True):
-        if spot is not None:
-            text = f"{shorten(line.name, 90)}, {figure.x_title} {x:.4g}: {format_cell(y, 4)}"
-            dot = element("circle", cx=spot[0], cy=spot[1], r=5)
-            marks.append(mark(text, dot, class_=f"point {str(look['class_']).split()[1]}"))
+def _draw_rows(
+    rows: Sequence[_Row], axis: tuple[float, float], width: float, top: float
+) -> tuple[list[Markup], Place, float]:
+    """Return the rows' marks, where values stand, and the height below the last row.
+
+    A wide drawing has names at the left and numbers at the right; a narrow one has both above the shapes.
+    """
+    items = [row for row in rows if row.shapes is not None]
+    is_wide = width >= WIDE
+    longest = 34 if is_wide else 26
+    room = text_width([row.written for row in items], 60)
+    left = max(text_width([row.name for row in items], longest), 50.0) + 28 if is_wide else 20.0
+    right = width - room - 20 if is_wide else width - 22
+
+    def across(value: float) -> float:
+        return left + (value - axis[0]) / (axis[1] - axis[0]) * (right - left)
+
+    marks, y = [], top
+    for row in rows:
+        if row.shapes is None:
+            marks.append(
+                label(
+                    row.name,
+                    4,
+                    y + 19,
+                    longest=100 if is_wide else 44,
+                    class_="name marked-name" if row.marked else "name",
+                )
+            )
+            y += 28
+        elif is_wide:
+            marks.append(label(row.name, left - 14, y + 16, text_anchor="end", longest=longest))
+            marks.append(row.shapes(y + 12, across))
+            marks.append(element("text", row.written, x=right + 14, y=y + 16, class_="number"))
+            y += 24
+        else:
+            fits = max(8, int((width - 20) / LETTER) - len(row.written))
+            marks.append(label(row.name, 4, y + 14, longest=fits))
+            marks.append(element("text", row.written, x=width - 4, y=y + 14, text_anchor="end", class_="number"))
+            marks.append(row.shapes(y + 28, across))
+            y += 44
+    return marks, across, y
+
+
+def _axis(ticks: Sequence[float], written: Sequence[str], across: Place, top: float, bottom: float) -> list[Markup]:
+    """Return grid lines with their numbers below; numbers that would touch are left out."""
+    marks, last = [], -math.inf
+    for tick, text in zip(ticks, written, strict=True):
+        x = across(tick)
+        marks.append(element("line", class_="grid", x1=x, x2=x, y1=top, y2=bottom))
+        half = LETTER * len(text) / 2
+        if x - half > last + 6:
+            marks.append(element("text", text, x=x, y=bottom + 17, text_anchor="middle", class_="tick"))
+            last = x + half
     return marks
 
 
-def _dot(dot: Dot, order: int, y: float, across: Callable[[float], float]) -> Markup:
-    """Return a value's shape on the line of its interval; color and shape both tell the method."""
-    text = (
-        f"{shorten(dot.place, 60)} · {shorten(dot.series, 60)}: {format_cell(Interval(dot.value, dot.low, dot.high))}"
-    )
-    color = f"c{order % N_COLORS}"
+def _dots(figure: Dots, width: float) -> tuple[list[Markup], float, float]:
+    """Return a value with its interval for every place and series; bars and forest plots are drawn here too."""
+    limits = [limit for dot in figure.dots for limit in (dot.low, dot.high, dot.value) if math.isfinite(limit)]
+    limits += [0.0] if figure.bars else []
+    limits += [] if figure.reference is None else [figure.reference]
+    ticks = nice_ticks(min(limits, default=0.0), max(limits, default=1.0), 6 if width >= WIDE else 4)
+    order = {name: number for number, name in enumerate(figure.series)}
+    single = len(order) == 1  # the only series needs no name
+    rows: list[_Row] = []
+    for place in figure.places:
+        if not single:
+            rows.append(_Row(place, marked=place in figure.marked))
+        for dot in (dot for dot in figure.dots if dot.place == place):
+            rows.append(
+                _Row(
+                    dot.place if single else dot.series,
+                    figure.write(dot),
+                    lambda y, across, dot=dot: _dot(figure, dot, order[dot.series], y, across),  # type: ignore[misc]
+                )
+            )
+    titles = textwrap.wrap(clean_text(figure.value_title), 110 if width >= WIDE else 46)[:3] or [""]
+    top = 7.0 + 17 * len(titles)
+    marks, across, bottom = _draw_rows(rows, (ticks[0], ticks[-1]), width, top)
+    written = [f"{100 * tick:z.0f} %" if figure.percent else write_tick(tick, ticks) for tick in ticks]
+    under = [label(title, 4, 13 + 17 * row, class_="axis", longest=110) for row, title in enumerate(titles)]
+    under += _axis(ticks, written, across, top, bottom)
+    if figure.reference is not None:
+        x = across(figure.reference)
+        under.append(element("line", class_="reference", x1=x, x2=x, y1=top, y2=bottom))
+    return [*under, *marks], width, bottom + 26
+
+
+def _dot(figure: Dots, dot: Dot, order: int, y: float, across: Place) -> Markup:
+    """Return a value's shape over its interval; color and shape both tell the series."""
+    text = f"{shorten(dot.place, 60)} · {shorten(dot.series, 60)}: {figure.write(dot)}"
     shapes = []
-    if math.isfinite(dot.low) and math.isfinite(dot.high):
-        ends = across(dot.low), across(dot.high)
-        shapes.append(element("rect", class_="reach", x=ends[0], y=y - 9, width=max(ends[1] - ends[0], 1.0), height=18))
-        shapes.append(element("path", class_="curve", d=f"M{ends[0]:.1f} {y:.1f}H{ends[1]:.1f}"))
-    if math.isfinite(dot.value):
+    has_interval = math.isfinite(dot.low) and math.isfinite(dot.high)
+    if figure.bars and math.isfinite(dot.value):
+        start, end = sorted((across(0.0), across(dot.value)))
+        shapes.append(element("rect", class_="bar", x=start, y=y - 8, width=max(end - start, 1.0), height=16))
+    if has_interval and dot.forecast:
+        start, end = across(dot.low), across(dot.high)
+        shapes.append(element("rect", class_="forecast", x=start, y=y - 7, width=max(end - start, 1.0), height=14))
+    elif has_interval:
+        start, end = across(dot.low), across(dot.high)
+        shapes.append(element("rect", class_="reach", x=start, y=y - 9, width=max(end - start, 1.0), height=18))
+        line = "whisker" if figure.bars else "curve"
+        shapes.append(element("path", class_=line, d=f"M{start:.1f} {y:.1f}H{end:.1f}"))
+    if math.isfinite(dot.value) and not figure.bars:
         x, r = across(dot.value), 5.0
         outlines = (
             f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0z",
@@ -266,115 +358,188 @@ def _dot(dot: Dot, order: int, y: float, across: Callable[[float], float]) -> Ma
             f"M{x:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z",
             f"M{x:.1f} {y - 6:.1f}l6 10.5h-12z",
         )
-        shapes.append(element("path", class_="shape", d=outlines[order % len(outlines)]))
-    return mark(text, *shapes, class_=f"mark {color}")
+        shapes.append(element("path", class_="shape", d=outlines[2 if dot.forecast else order % len(outlines)]))
+    return mark(text, *shapes, class_="mark next" if dot.forecast else f"mark c{order % N_COLORS}")
 
 
-def _powers(values: list[float]) -> list[float]:
-    """Return powers of ten that cover the values, at most eight."""
-    if not values:
-        return [0.1, 1.0]
-    first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+def _shares(figure: Shares, width: float) -> tuple[list[Markup], float, float]:
+    """Return a bar for each whole, and a legend."""
+    rows = [
+        _Row(whole, f"{size:,} rows", lambda y, across, row=row: _stack(figure, row, y, across))  # type: ignore[misc]
+        for row, (whole, size) in enumerate(zip(figure.wholes, figure.sizes, strict=True))
+    ]
+    marks, across, bottom = _draw_rows(rows, (0.0, 1.0), width, 4.0)
+    x, y = across(0.0), bottom + 18
+    for part, name in enumerate(figure.parts):
+        reach = LETTER * len(shorten(name, 26)) + 34
+        if x + reach > width and x > across(0.0):
+            x, y = across(0.0), y + 21
+        marks.append(element("rect", class_=f"bar c{part % N_COLORS}", x=x, y=y - 11, width=12, height=12))
+        marks.append(label(name, x + 18, y, longest=26))
+        x += reach
+    return marks, width, y + 10
+
+
+def _stack(figure: Shares, row: int, y: float, across: Place) -> Markup:
+    """Return the parts of one whole side by side."""
+    marks, start = [], 0.0
+    for part, share in enumerate(figure.shares[row]):
+        x, width = across(start), across(start + share) - across(start)
+        bar = element("rect", class_=f"bar c{part % N_COLORS}", x=x, y=y - 10, width=max(width - 1, 0.0), height=20)
+        inside = element("text", f"{share:.0%}", x=x + width / 2, y=y + 5, text_anchor="middle", class_="on-bar")
+        text = f"{shorten(figure.wholes[row], 60)} · {shorten(figure.parts[part], 60)}: {share:.1%}"
+        marks.append(mark(text, bar, *([inside] if width > 36 else [])))
+        start += share
+    return Markup("").join(marks)
+
+
+# --- Curves ---
+
+
+def _curves(figure: Curves, width: float) -> tuple[list[Markup], float, float]:
+    """Return curves over a grid, and a legend that says where each one ends."""
+    left, top, bottom = 64.0, 26.0, 270.0
+    known = [
+        (x, y) for line in figure.lines for x, y in zip(line.x, line.y, strict=True) if _is_drawn(x, y, figure)
+    ] or [(0.1, 0.1), (1.0, 1.0)]
+    xs, ys = zip(*known, strict=True)
+    up = _powers(ys) if figure.log else nice_ticks(min(ys), max(ys))
+    along = _powers(xs) if figure.log_x else _counts(min(xs), max(xs), 6 if width >= WIDE else 4)
+    span = (along[0], along[-1]) if figure.log_x else (min(xs), max(xs))
+    across = _scale(span, (left + 10, width - 24), log=figure.log_x)
+    upward = _scale((up[0], up[-1]), (bottom, top), log=figure.log)
+    marks = [label(figure.y_title, 4, 13, class_="axis", longest=80)]
+    for tick in up:
+        y = upward(tick)
+        marks.append(element("line", class_="grid", x1=left, x2=width - 12, y1=y, y2=y))
+        text = write_tick(tick, up) if not figure.log else f"{tick:,.0f}" if tick >= 1 else f"{tick:g}"
+        marks.append(element("text", text, x=left - 8, y=y + 4, text_anchor="end"))
+    for tick in along:
+        text = f"{tick:,.0f}" if float(tick).is_integer() else f"{tick:.2g}"
+        marks.append(element("text", text, x=across(tick), y=bottom + 19, text_anchor="middle"))
+    marks.append(label(figure.x_title, width - 12, bottom + 38, class_="axis", text_anchor="end", longest=46))
+    numbered = sorted(enumerate(figure.lines), key=lambda item: item[1].name == figure.marked)
+    for order, line in numbered:  # the marked one last, on top
+        marks += _curve(figure, line, _look(figure, line, order), across, upward)
+    for row, (order, line) in enumerate(reversed(numbered) if figure.marked else numbered):
+        y = bottom + 60 + 22 * row
+        ends = bool(line.y) and figure.x_title in STEPS
+        ending = f"{line.name}: {format_cell(line.y[-1], 4)} at the end" if ends else line.name
+        marks.append(element("path", d=f"M{left if width >= WIDE else 4:g} {y - 4:g}h28", **_look(figure, line, order)))
+        at = left + 36 if width >= WIDE else 40
+        longest = int((width - at) / LETTER)
+        marks.append(label(ending, at, y, longest=longest, class_="name" if line.name == figure.marked else ""))
+    return marks, width, bottom + 50 + 22 * len(figure.lines)
+
+
+def _scale(values: tuple[float, float], places: tuple[float, float], *, log: bool) -> Place:
+    """Return the function from values to places on the drawing."""
+    change = math.log10 if log else float
+    low, high = change(values[0]), change(values[1])
+
+    def place(value: float) -> float:
+        share = (change(value) - low) / (high - low) if high > low else 0.5
+        return places[0] + share * (places[1] - places[0])
+
+    return place
+
+
+def _is_drawn(x: float, y: float, figure: Curves) -> bool:
+    return math.isfinite(y) and (y > 0 or not figure.log) and (x > 0 or not figure.log_x)
+
+
+def _look(figure: Curves, line: Line, order: int) -> dict[str, object]:
+    """Return how a line looks: the marked one is red and thick, the others differ in color and dashes."""
+    if line.name == figure.marked:
+        return {"class_": "curve marked"}
+    if line.dashed:
+        return {"class_": "curve compared", "stroke_dasharray": "4 3"}
+    return {"class_": f"curve c{order % N_COLORS}", "stroke_dasharray": DASHES[order // N_COLORS % len(DASHES)]}
+
+
+def _curve(figure: Curves, line: Line, look: dict[str, object], across: Place, upward: Place) -> list[Markup]:
+    """Return a line with gaps at unknown values, and what its points show to the pointer."""
+    points = list(zip(line.x, line.y, strict=True))
+    spots = [(across(x), upward(y)) if _is_drawn(x, y, figure) else None for x, y in points]
+    path = "".join(
+        f"{'M' if before is None else 'L'}{spot[0]:.1f} {spot[1]:.1f}"
+        for before, spot in pairwise([None, *spots])
+        if spot is not None
+    )
+    marks = [element("path", d=path, **look)] if path else []
+    if line.dashed:
+        return marks
+    for (x, y), spot in zip(points, spots, strict=True):
+        if spot is not None:
+            text = f"{shorten(line.name, 90)}, {figure.x_title} {x:.4g}: {format_cell(y, 4)}"
+            dot = element("circle", cx=spot[0], cy=spot[1], r=3.5)
+            shown = "point shown" if len(points) <= FEW else "point"
+            marks.append(mark(text, dot, class_=f"{shown} {str(look['class_']).split()[1]}"))
+    return marks
+
+
+def _powers(values: Sequence[float]) -> list[float]:
+    """Return at most eight powers of ten that cover the values."""
+    first, last = math.floor(math.log10(min(values)) + 1e-9), math.ceil(math.log10(max(values)) - 1e-9)
     step = max(1, math.ceil((last - first) / 7))
     return [10.0**power for power in range(first, max(last, first + 1) + step, step)]
 
 
-def _counts(first: float, last: float) -> list[float]:
-    """Return whole numbers inside a range of epochs, rounds or iterations."""
-    ticks = [tick for tick in nice_ticks(first, last, 6) if first <= tick <= last and float(tick).is_integer()]
-    return ticks if len(ticks) > 1 else sorted({first, last})
+def _counts(first: float, last: float, n_ticks: int) -> list[float]:
+    """Return whole numbers inside a range, or round numbers where there are too few."""
+    ticks = [tick for tick in nice_ticks(first, last, n_ticks) if first - 1e-9 <= tick <= last + 1e-9]
+    whole = [tick for tick in ticks if float(tick).is_integer()]
+    return whole if len(whole) > 1 else ticks if len(ticks) > 1 else sorted({first, last})
 
 
-CELL_WIDTH, CELL_HEIGHT, GAP = 44.0, 26.0, 10.0
-COLUMN_LETTERS = 26
-STRONG = {"positive": 0.75, "share": 0.78, "negative": 0.7}  # from this strength on white is easier to read than black
+# --- Heat maps ---
 
 
-def draw(figure: Figure, number: int) -> Markup:
-    """Return a figure as an SVG element.
-
-    Parameters
-    ----------
-    figure : HeatMap, Curves, Dots or Shares
-    number : int
-        Of the figure on its page; ids are made of it.
-    """
-    if isinstance(figure, HeatMap):
-        return _heat_map(figure, number)
-    if isinstance(figure, Curves):
-        return draw_curves(figure, number)
-    if isinstance(figure, Dots):
-        return draw_dots(figure, number)
-    return _shares(figure, number)
-
-
-def _heat_map(figure: HeatMap, number: int) -> Markup:
-    left = text_width(figure.rows) + 14
-    widest = text_width(figure.columns, COLUMN_LETTERS)
-    tilted = widest > CELL_WIDTH - 4
-    top = 24 + (widest * 0.71 + 12 if tilted else 18)
+def _heat_map(figure: HeatMap, width: float) -> tuple[list[Markup], float, float]:
+    """Return a colored cell with its number for every row and column."""
+    is_wide, height, longest = width >= WIDE, 27.0, 26
+    left = text_width(figure.rows) + 14 if is_wide else 2.0
+    n_columns, widest = max(len(figure.columns), 1), text_width(figure.columns, longest)
+    cell = min(max(46.0, (width - left - 4) / n_columns), 110.0)
+    turned = widest > cell - 6
+    # Tilted names reach beyond the last column; a narrow drawing has no room for them and sets them upright.
+    angle, beyond = (-45, 0.71 * widest) if is_wide else (-90, 4.0)
+    if turned:
+        cell = min(max(46.0, (width - left - beyond) / n_columns), 110.0)
+    top = 24 + (18 if not turned else widest * (0.71 if is_wide else 1.0) + 12)
     marks = [label(f"{figure.row_title} ↓  {figure.column_title} →", left, 13, class_="axis", longest=80)]
     for column, name in enumerate(figure.columns):
-        x = left + (column + 0.5) * CELL_WIDTH
-        turn: dict[str, Any] = (
-            {"transform": f"rotate(-45 {x:.1f} {top - 7:.1f})"} if tilted else {"text_anchor": "middle"}
-        )
-        marks.append(label(name, x, top - 7, longest=COLUMN_LETTERS, **turn))
+        x = left + (column + 0.5) * cell + (0 if is_wide or not turned else 4)
+        turn = {"transform": f"rotate({angle} {x:.1f} {top - 7:.1f})"} if turned else {"text_anchor": "middle"}
+        marks.append(label(name, x, top - 7, longest=longest, **turn))
     y = top
     for row, name in enumerate(figure.rows):
-        y += GAP if row in figure.breaks else 0
-        marks.append(label(name, left - 8, y + CELL_HEIGHT / 2 + 4, text_anchor="end"))
+        y += 10 if row in figure.breaks else 0
+        if is_wide:
+            marks.append(label(name, left - 8, y + height / 2 + 4, text_anchor="end"))
+        else:
+            marks.append(label(name, left, y + 14, longest=46))
+            y += 19
         for column, value in enumerate(figure.values[row]):
-            marks.append(_cell(figure, name, figure.columns[column], value, left + column * CELL_WIDTH, y))
-        y += CELL_HEIGHT
-    # Tilted names of the last columns reach beyond the cells.
-    cells = left + len(figure.columns) * CELL_WIDTH + (0.71 * widest if tilted else 4)
+            box = (left + column * cell, y, cell, height)
+            marks.append(_cell(figure, name, figure.columns[column], value, box))
+        y += height
+    cells = left + len(figure.columns) * cell + (beyond if turned else 4)
     title = left + LETTER * (len(figure.row_title) + len(figure.column_title) + 6)
-    return drawing(max(cells, title), y + 4, figure.title, figure.describe(), *marks, number=number)
+    return marks, max(cells, title if is_wide else 0.0), y + 4
 
 
-def _cell(figure: HeatMap, row: str, column: str, value: float, x: float, y: float) -> Markup:
-    """Return one cell: its color is as strong as its number is large."""
+def _cell(figure: HeatMap, row: str, column: str, value: float, box: tuple[float, float, float, float]) -> Markup:
+    """Return one cell, the stronger in color the larger its number."""
     known = not math.isnan(value)
     written = MISSING if not known else f"{value:+z.2f}" if figure.scale == "correlation" else f"{value:.2f}"
     strength = min(abs(value), 1.0) if known else 0.0
     side = "share" if figure.scale == "share" else "positive" if value >= 0 else "negative"
-    box: dict[str, object] = {"x": x + 1, "y": y + 1, "width": CELL_WIDTH - 2, "height": CELL_HEIGHT - 2, "rx": 3}
-    shapes = [element("rect", class_="cell", **box)]
+    x, y, width, height = box
+    inside: dict[str, object] = {"x": x + 1, "y": y + 1, "width": width - 2, "height": height - 2, "rx": 3}
+    shapes = [element("rect", class_="cell", **inside)]
     if strength:
-        shapes.append(element("rect", class_=side, fill_opacity=f"{strength:.2f}", **box))
+        shapes.append(element("rect", class_=side, fill_opacity=f"{strength:.2f}", **inside))
     shade = "strong" if strength > STRONG[side] else "weak"
-    place: dict[str, object] = {"x": x + CELL_WIDTH / 2, "y": y + CELL_HEIGHT / 2 + 4, "text_anchor": "middle"}
-    number = element("text", written, class_=shade, **place)
+    number = element("text", written, class_=shade, x=x + width / 2, y=y + height / 2 + 4, text_anchor="middle")
     return mark(f"{shorten(row, 60)} · {shorten(column, 60)}: {written}", *shapes, number)
-
-
-def _shares(figure: Shares, number: int) -> Markup:
-    left, right = text_width(figure.wholes, 26) + 14, WIDTH - 100
-    marks: list[Markup] = []
-    for row, (whole, size) in enumerate(zip(figure.wholes, figure.sizes, strict=True)):
-        y, x = 8.0 + 28 * row, left
-        marks.append(label(whole, left - 8, y + 15, text_anchor="end", longest=26))
-        for part, share in enumerate(figure.shares[row]):
-            width = share * (right - left)
-            bar = element("rect", class_=f"bar c{part % N_COLORS}", x=x, y=y, width=max(width - 1, 0.0), height=22)
-            inside = element("text", f"{share:.0%}", x=x + width / 2, y=y + 15, text_anchor="middle", class_="on-bar")
-            text = f"{shorten(whole, 60)} · {shorten(figure.parts[part], 60)}: {share:.1%}"
-            marks.append(mark(text, bar, *([inside] if width > 34 else [])))
-            x += width
-        marks.append(element("text", f"{size:,} rows", x=right + 8, y=y + 15))
-    legend, bottom = _parts(figure, left, 8.0 + 28 * len(figure.wholes) + 16)
-    return drawing(WIDTH, bottom + 10, figure.title, figure.describe(), *marks, *legend, number=number)
-
-
-def _parts(figure: Shares, left: float, top: float) -> tuple[list[Markup], float]:
-    """Return the names of the parts beside their colors, and where the last line stands."""
-    marks, x, y = [], left, top
-    for part, name in enumerate(figure.parts):
-        width = LETTER * len(shorten(name, 26)) + 32
-        if x + width > WIDTH and x > left:
-            x, y = left, y + 20
-        marks.append(element("rect", class_=f"bar c{part % N_COLORS}", x=x, y=y - 10, width=12, height=12))
-        marks.append(label(name, x + 18, y, longest=26))
-        x += width
-    return marks, y

@@ -1,14 +1,29 @@
-"""Tables written as Markdown, LaTeX or CSV: each form escapes the cells in its own way."""
+"""Tables as Markdown, LaTeX and CSV, each escaped in its own way; all tables and figures of a story as files."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import os
 import re
+import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 
-from holdfast.reports.values import Cell, Interval, Spread, Table, clean_text, format_cell
+from holdfast.reports.svg import save_figure
+from holdfast.reports.values import (
+    Cell,
+    Interval,
+    Sentences,
+    Spread,
+    Story,
+    Table,
+    clean_text,
+    figure_table,
+    format_cell,
+)
+from holdfast.saving.files import storage_errors, write_bytes
 
 
 def to_markdown(table: Table) -> str:
@@ -141,3 +156,52 @@ def _csv_value(value: Cell) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return clean_text(value) if isinstance(value, str) else repr(value)
+
+
+FORMS = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv}
+
+
+def write_assets(story: Story, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write every table of a story as .md, .tex and .csv, and every figure as .svg and .csv.
+
+    Parameters
+    ----------
+    story : Story
+    folder : path
+        Created if it does not exist. Files are numbered in the order of the story: 03-label-balance.svg.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The files, in the order of the story.
+    """
+    folder = Path(folder)
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    blocks = [block for block in story.blocks() if not isinstance(block, Sentences)]
+    written = []
+    for number, block in enumerate(blocks, start=1):
+        stem = folder / f"{number:02d}-{file_name(block.title)}"
+        if isinstance(block, Table):
+            written += [_write(stem.with_suffix(suffix), form(block)) for suffix, form in FORMS.items()]
+        else:
+            written.append(save_figure(stem.with_suffix(".svg"), block))
+            written.append(_write(stem.with_suffix(".csv"), to_csv(figure_table(block))))
+    return written
+
+
+def file_name(title: str) -> str:
+    """Return a title as a part of a file name, without any special characters.
+
+    Examples
+    --------
+    >>> file_name("Accuracy: ../é <b>"), file_name("…")
+    ('accuracy-e-b', 'untitled')
+    """
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode("ascii").lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "untitled"
+
+
+def _write(path: Path, text: str) -> Path:
+    write_bytes(path, (text.rstrip("\n") + "\n").encode("utf-8"))
+    return path

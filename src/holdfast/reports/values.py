@@ -147,7 +147,7 @@ class HeatMap:
             )
 
     def describe(self) -> str:
-        """Return the figure in a sentence."""
+        """Return the figure in a sentence, for readers who cannot see it."""
         cells = [
             (value, row, column)
             for row, values in zip(self.rows, self.values, strict=True)
@@ -170,6 +170,7 @@ class Line:
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]  # NaN: a gap
+    dashed: bool = False  # a line to compare with
 
 
 @dataclass(frozen=True)
@@ -183,10 +184,11 @@ class Curves:
     marked: str = ""  # name of the line to look at
     log: bool = False  # logarithmic y axis
     note: str = ""
+    log_x: bool = False  # logarithmic x axis
     kind: Literal["curves"] = "curves"
 
     def describe(self) -> str:
-        """Return the figure in a sentence."""
+        """Return the figure in a sentence, for readers who cannot see it."""
         ends = [f"{line.name} ends at {format_cell(line.y[-1])}" for line in self.lines[:6] if line.y]
         more = f" and {len(self.lines) - 6} more" if len(self.lines) > 6 else ""
         marked = f" Marked: {self.marked}." if self.marked else ""
@@ -195,23 +197,30 @@ class Curves:
 
 @dataclass(frozen=True)
 class Dot:
-    """One method's value in one place, with its interval."""
+    """The value of one series (a method, a site) in one place (an environment, a column), with its interval."""
 
     place: str
     series: str
     value: float
     low: float
     high: float
+    forecast: bool = False  # the interval is where a new value is expected
 
 
 @dataclass(frozen=True)
 class Dots:
-    """Values with intervals, by place and series (method)."""
+    """Values with intervals, by place and series: methods by environment, or effects by column and site."""
 
     title: str
     value_title: str
     dots: tuple[Dot, ...]
     note: str = ""
+    place_title: str = "where"
+    series_title: str = "method"
+    marked: tuple[str, ...] = ()  # places that stand out
+    reference: float | None = None  # a value to compare with, drawn as a line
+    percent: bool = False
+    bars: bool = False  # drawn as bars from zero
     kind: Literal["dots"] = "dots"
 
     @property
@@ -224,9 +233,22 @@ class Dots:
         """The series, in the order of their first dots."""
         return tuple(dict.fromkeys(dot.series for dot in self.dots))
 
+    def write(self, dot: Dot) -> str:
+        """Return a value and its interval as text.
+
+        Examples
+        --------
+        >>> Dots("", "accuracy", (), percent=True).write(Dot("a", "b", 0.5, 0.25, 0.75))
+        '50 % [25, 75]'
+        """
+        if not self.percent:
+            return format_cell(Interval(dot.value, dot.low, dot.high), 2)
+        value = MISSING if math.isnan(dot.value) else f"{100 * dot.value:.0f} %"
+        return value if math.isnan(dot.low) else f"{value} [{100 * dot.low:.0f}, {100 * dot.high:.0f}]"
+
     def describe(self) -> str:
-        """Return the figure in a sentence."""
-        shown = [f"{dot.place}, {dot.series}: {dot.value:.2f} [{dot.low:.2f}, {dot.high:.2f}]" for dot in self.dots[:8]]
+        """Return the figure in a sentence, for readers who cannot see it."""
+        shown = [f"{dot.place}, {dot.series}: {self.write(dot)}" for dot in self.dots[:8]]
         more = f"; and {len(self.dots) - 8} more" if len(self.dots) > 8 else ""
         return f"{self.value_title} with intervals. {'; '.join(shown)}{more}."
 
@@ -244,7 +266,7 @@ class Shares:
     kind: Literal["shares"] = "shares"
 
     def describe(self) -> str:
-        """Return the figure in a sentence."""
+        """Return the figure in a sentence, for readers who cannot see it."""
         shown = [
             f"{whole} ({size:,}): "
             + ", ".join(f"{part} {share:.0%}" for part, share in zip(self.parts[:4], shares[:4], strict=True))
@@ -255,7 +277,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences in a list; `code` between backticks and *emphasis* between stars are set as such."""
+    """A list of sentences; text between backticks is shown as `code`, between stars as *emphasis*."""
 
     lines: tuple[str, ...]
     tone: Literal["plain", "finding", "warning"] = "plain"
@@ -268,11 +290,23 @@ Block: TypeAlias = Table | HeatMap | Curves | Dots | Shares | Sentences
 
 @dataclass(frozen=True)
 class Section:
-    """One step of the story."""
+    """A part of the report under its own heading."""
 
     title: str
     intro: str
     blocks: tuple[Block, ...]
+    folded: bool = False  # closed until the reader opens it
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the reader came for: one sentence, a signal, and the few numbers behind it."""
+
+    sentence: str
+    signal: Literal["good", "caution", "bad", "unknown"]
+    signal_text: str  # the signal in a few words
+    numbers: Table | None = None  # situations by classifier
+    advice: tuple[str, ...] = ()  # what to do next
 
 
 @dataclass(frozen=True)
@@ -285,16 +319,18 @@ class Highlight:
 
 @dataclass(frozen=True)
 class Story:
-    """A whole report."""
+    """A whole report: the answer first, then the sections."""
 
     title: str
     subtitle: str
     sections: tuple[Section, ...]
     highlights: tuple[Highlight, ...] = ()
+    answer: Answer | None = None
 
     def blocks(self) -> tuple[Block, ...]:
-        """Return the blocks of all sections."""
-        return tuple(block for section in self.sections for block in section.blocks)
+        """Return the blocks of all sections, the numbers of the answer before them."""
+        first = (self.answer.numbers,) if self.answer is not None and self.answer.numbers is not None else ()
+        return (*first, *(block for section in self.sections for block in section.blocks))
 
 
 MOST_CELLS_DOWN, MOST_CELLS_ACROSS = 48, 40  # of a heat map
@@ -323,14 +359,14 @@ def figure_table(figure: Figure) -> Table:
         return Table(figure.title, columns, tuple(body), digits=4)
     if isinstance(figure, Dots):
         rows = [(dot.place, dot.series, Interval(dot.value, dot.low, dot.high)) for dot in figure.dots]
-        return Table(figure.title, ("where", "method", figure.value_title), tuple(rows))
+        return Table(figure.title, (figure.place_title, figure.series_title, figure.value_title), tuple(rows))
     triples = zip(figure.wholes, figure.sizes, figure.shares, strict=True)
     rows = [(whole, size, *shares) for whole, size, shares in triples]
     return Table(figure.title, ("environment", "rows", *figure.parts), tuple(rows))
 
 
 def crop_figure(figure: Figure, share: float = 1.0) -> Figure:
-    """Return as much of a figure as a page can carry, or a share of that; `write_assets` keeps the whole table."""
+    """Return as much of a figure as a page can show, or a share of that; `write_assets` writes the whole table."""
 
     def most(number: int) -> int:
         return max(1, int(share * number))
@@ -344,7 +380,11 @@ def crop_figure(figure: Figure, share: float = 1.0) -> Figure:
         kept = [*marked, *(line for line in figure.lines if line.name != figure.marked)][: most(MOST_LINES)]
         return replace(figure, lines=tuple(_thin(line, most(MOST_POINTS)) for line in figure.lines if line in kept))
     if isinstance(figure, Dots):
-        return replace(figure, dots=figure.dots[: most(MOST_DOTS)])
+        shown = figure.dots[: most(MOST_DOTS)]
+        if len(shown) < len(figure.dots) and len(figure.places) > 1:  # no place is cut in two
+            whole = tuple(dot for dot in shown if dot.place != figure.dots[len(shown)].place)
+            shown = whole or shown
+        return replace(figure, dots=shown)
     n_wholes = min(len(figure.wholes), most(MOST_WHOLES))
     return replace(
         figure,

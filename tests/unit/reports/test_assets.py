@@ -3,7 +3,7 @@ import csv
 import pytest
 
 from holdfast.exceptions import StorageError
-from holdfast.reports.figures import write_assets
+from holdfast.reports.tables import write_assets
 from holdfast.reports.values import (
     MOST_POINTS,
     Curves,
@@ -33,7 +33,7 @@ def test_every_block_becomes_files(tmp_path):
     )
     files = write_assets(story, tmp_path / "new" / "assets")
     assert [file.name for file in files] == [
-        "01-red-blue.md", "01-red-blue.tex", "01-red-blue.csv", "02-balance.svg", "02-balance.png", "02-balance.csv",
+        "01-red-blue.md", "01-red-blue.tex", "01-red-blue.csv", "02-balance.svg", "02-balance.csv",
     ]  # fmt: skip
     assert files[0].read_text(encoding="utf-8") == "**Réd &amp; blue**\n\n| a |\n|--:|\n| 0.500 |\n"
     with files[-1].open(encoding="utf-8") as file:

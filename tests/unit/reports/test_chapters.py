@@ -1,8 +1,10 @@
 from types import SimpleNamespace
 
 import pandas as pd
+import pytest
 
-from holdfast.reports.chapters import audit_section, audit_table, reliance_table
+from holdfast.reports.chapters import audit_section, audit_table, half_figures, reliance_table
+from holdfast.theory import half_curves
 
 
 def audit_of(frame: pd.DataFrame, *sentences: str) -> SimpleNamespace:
@@ -42,3 +44,21 @@ def test_reliance_stands_beside_the_audit():
     reliance = SimpleNamespace(to_frame=lambda: frame)
     assert reliance_table(reliance).columns == ("feature", "rows", "PI: fall")
     assert audit_section(None, reliance).blocks == (reliance_table(reliance),)
+
+
+def test_half_figures_show_the_curves():
+    """The first figure has five curves, the second the two oracles; each is drawn from the data unchanged."""
+    curves = half_curves(0.1, 0.2, etas=[0.1, 0.2, 0.3])
+    drawn = {line.name: line.y for figure in half_figures(curves) for line in figure.lines}
+    assert len(drawn) == 7
+    assert drawn["mistaken half, soft"] == tuple(curves.mistaken["soft"])
+    assert drawn["correct half, hard"] == tuple(curves.correct["hard"])
+    assert drawn["soft halves"] == pytest.approx(tuple(curves.oracle["soft"]), nan_ok=True)
+    assert drawn["whole environment"] == tuple(curves.judged)
+
+
+def test_half_figures_have_a_text_alternative():
+    """The words carry the numbers at the chosen η."""
+    note = half_figures(half_curves(0.1, 0.2, 0.2))[0].note
+    assert note.startswith("Judge η = 0.1, judged η = 0.2, noise 0.2: x2 and y correlate at +0.60")
+    assert "soft halves: +0.87 where the judge is right, -0.38 where it is wrong, oracle at weight 0.31" in note
