@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from holdfast import theory
     from holdfast.estimators.balanced import BalancedClassifier
     from holdfast.estimators.erm import ERMClassifier
-    from holdfast.estimators.extrapolation import ExtrapolationClassifier
     from holdfast.estimators.group_dro import GroupDROClassifier, OracleClassifier
     from holdfast.estimators.penalties import IRMClassifier, RGMClassifier, VRExClassifier
     from holdfast.estimators.pi import PIClassifier
     from holdfast.estimators.regression import PIRegressor
     from holdfast.estimators.splitting import LeaveOneEnvironmentOut
+    from holdfast.estimators.stable import StableClassifier
     from holdfast.neural.estimator import NeuralClassifier, NeuralRegressor
     from holdfast.neural.objectives import OnlineGroupWeights
     from holdfast.neural.risks import worst_case_risk
@@ -34,7 +34,6 @@ __version__ = "0.1.0"
 __all__ = [
     "BalancedClassifier",
     "ERMClassifier",
-    "ExtrapolationClassifier",
     "GroupDROClassifier",
     "IRMClassifier",
     "LeaveOneEnvironmentOut",
@@ -45,6 +44,7 @@ __all__ = [
     "PIClassifier",
     "PIRegressor",
     "RGMClassifier",
+    "StableClassifier",
     "VRExClassifier",
     "__version__",
     "compare_methods",
@@ -59,7 +59,6 @@ __all__ = [
 _PUBLIC = {
     "BalancedClassifier": "holdfast.estimators.balanced:BalancedClassifier",
     "ERMClassifier": "holdfast.estimators.erm:ERMClassifier",
-    "ExtrapolationClassifier": "holdfast.estimators.extrapolation:ExtrapolationClassifier",
     "GroupDROClassifier": "holdfast.estimators.group_dro:GroupDROClassifier",
     "IRMClassifier": "holdfast.estimators.penalties:IRMClassifier",
     "LeaveOneEnvironmentOut": "holdfast.estimators.splitting:LeaveOneEnvironmentOut",
@@ -70,6 +69,7 @@ _PUBLIC = {
     "PIClassifier": "holdfast.estimators.pi:PIClassifier",
     "PIRegressor": "holdfast.estimators.regression:PIRegressor",
     "RGMClassifier": "holdfast.estimators.penalties:RGMClassifier",
+    "StableClassifier": "holdfast.estimators.stable:StableClassifier",
     "VRExClassifier": "holdfast.estimators.penalties:VRExClassifier",
     "compare_methods": "holdfast.tables.comparison:compare_methods",
     "load_model": "holdfast.saving:load",

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import math
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import column_or_1d, get_tags
 
-from holdfast.environments import Environment, Rows, Weights, as_labels, label_array, take_rows, unique_labels
+from holdfast.environments import Environment, Rows, Weights, as_labels, is_lazy, label_array, take_rows, unique_labels
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastError, InputTypeError, LabelsError
 
 BLOCK_NUMBERS = 1 << 21  # numbers that are read at once: 16 MiB of float64
@@ -102,14 +104,27 @@ class TrainingRows:
     X: Any
     y: NDArray[Any]  # (n_rows,) class codes, or targets
     environments: tuple[Environment, ...]
-    sample_weight: Weights | None
-    group_labels: tuple[NDArray[np.intp], tuple[str, ...]] | None  # codes (n_rows,) and their names
-    folds: NDArray[np.intp] | None
+    sample_weight: Weights | None = None
+    group_labels: tuple[NDArray[np.intp], tuple[str, ...]] | None = None  # codes (n_rows,) and their names
+    folds: NDArray[np.intp] | None = None
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
         return len(self.y)
+
+    @property
+    def environment_codes(self) -> NDArray[np.intp]:
+        """Number of each row's environment, shape (n_rows,)."""
+        codes = np.empty(self.n_rows, dtype=np.intp)
+        for number, environment in enumerate(self.environments):
+            codes[environment.rows] = number
+        return codes
+
+    @property
+    def weights(self) -> Weights:
+        """Weight of each row; ones where none were given."""
+        return np.ones(self.n_rows) if self.sample_weight is None else self.sample_weight
 
     def check_folds(self) -> None:
         """Refuse folds that leave no rows of an environment to ask its own classifier about, out of fold."""
@@ -122,6 +137,62 @@ class TrainingRows:
                     "calibrated on rows of its own that it was not fitted on. Spread the rows of every environment "
                     "over at least two folds."
                 )
+
+
+def row_keys(X: Any) -> NDArray[np.uint64]:
+    """Return a number for each row that depends on what the row contains and on nothing else.
+
+    Equal rows have equal keys. Rows that are read from disk or decoded when they are asked for keep their place as key.
+    """
+    if is_text(X):
+        return _mixed(_text_bits(np.asarray(list(X), dtype=object)))
+    if hasattr(X, "columns"):
+        columns = [np.asarray(X[name]) for name in X.columns]
+        return _combined([_text_bits(c) if c.dtype.kind not in "fiub" else _number_bits(c) for c in columns])
+    if is_sparse(X):
+        rows = sp.coo_array(X)
+        keys = np.zeros(X.shape[0], dtype=np.uint64)
+        np.add.at(keys, rows.coords[0], _mixed(_number_bits(rows.data)) * _multipliers(X.shape[1])[rows.coords[1]])
+        return keys
+    if is_mapped(X) or is_lazy(X) or not isinstance(X, np.ndarray) or X.dtype.kind not in "fiub":
+        return np.arange(len(X), dtype=np.uint64)
+    flat = X.reshape(len(X), -1)
+    return _combined([_number_bits(flat[:, column]) for column in range(flat.shape[1])])
+
+
+def _number_bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return the bits of numbers, the same for 0 and -0."""
+    return (np.asarray(values, dtype=np.float64) + 0.0).view(np.uint64)
+
+
+def _text_bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return the bits of a checksum of each value's text."""
+    return np.array([zlib.crc32(str(value).encode()) + 1 for value in values], dtype=np.uint64)
+
+
+def _combined(columns: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    """Return one key for each row of several columns."""
+    total = np.zeros(len(columns[0]) if columns else 0, dtype=np.uint64)
+    for bits, multiplier in zip(columns, _multipliers(len(columns)), strict=True):
+        total += _mixed(bits) * multiplier
+    return total
+
+
+def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Spread the bits of each number over all its bits; 0 stays 0."""
+    bits = (bits ^ (bits >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    return np.asarray((bits ^ (bits >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53))
+
+
+def _multipliers(n_columns: int) -> NDArray[np.uint64]:
+    """Return an odd number for each column, always the same ones."""
+    numbers = np.random.default_rng(20210721).integers(2**63, size=n_columns, dtype=np.int64)
+    return numbers.astype(np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+def is_sparse(X: Any) -> bool:
+    """Return whether X is a sparse matrix of any kind."""
+    return bool(sp.issparse(X))
 
 
 def is_text(X: Any) -> bool:

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from holdfast.interpolation.invariant import find_step
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -21,7 +22,6 @@ from holdfast import (
 )
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.interpolation import invariant as steps
-from holdfast.interpolation.invariant import find_step
 from holdfast.judging.judgements import Evidence
 
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")

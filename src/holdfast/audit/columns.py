@@ -18,17 +18,13 @@ from numpy.typing import NDArray
 
 from holdfast.environments import missing_labels
 from holdfast.exceptions import FeaturesError
+from holdfast.rows import is_sparse
 
 Block: TypeAlias = Any  # NDArray[np.float64] or scipy.sparse.csr_array, of shape (n_rows, n_columns)
 
 # Words with inner apostrophes and hyphens, and markers such as <art_positive> as one word.
 WORD = re.compile(r"<[^<>\s]+>|\w+(?:['’-]\w+)*")
 MOST_VALUES = 50  # of a categorical column; the rarer ones are counted together
-
-
-def is_sparse(values: Any) -> bool:
-    """Return whether values are a sparse matrix of any kind."""
-    return bool(sp.issparse(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +35,7 @@ class Columns:
     values: Block  # (n_rows, n_columns)
     inputs: NDArray[np.bool_]  # (n_columns,) whether the judges see the column; False for attributes
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # name -> columns; the others stand alone
+    sources: tuple[int, ...] = ()  # for each column the number of the column of X that it was made of; () : its own
 
     def __post_init__(self) -> None:
         if self.values.shape[1] != len(self.names) or self.inputs.shape != (len(self.names),):
@@ -69,7 +66,7 @@ class Columns:
             for name, members in other.groups.items()
         }
         inputs = np.concatenate([self.inputs, other.inputs])
-        return Columns(self.names + names, values, inputs, {**self.groups, **moved})
+        return Columns(self.names + names, values, inputs, {**self.groups, **moved}, self.sources)
 
     def as_attributes(self) -> Columns:
         """Return the columns, marked as not seen by the judges."""
@@ -95,6 +92,14 @@ class Columns:
                     )
         kept = {name: members for name, members in self.groups.items() if not set(members) & set(taken)}
         return replace(self, groups={**kept, **made})
+
+    def features(self) -> tuple[str, ...]:
+        """Return the feature of each column: its group, or the column itself."""
+        names = list(self.names)
+        for group, members in self.groups.items():
+            for column in members:
+                names[column] = group
+        return tuple(names)
 
     def hypotheses(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Return what is tested: each group and each column outside of groups, with its name and columns."""
@@ -139,8 +144,10 @@ def encode_table(X: Any, *, names: Sequence[str] | None = None, min_count: int =
         raise FeaturesError("X has no columns; an audit needs at least one.")
     encoded: list[tuple[str, NDArray[np.float64]]] = []
     groups: dict[str, tuple[int, ...]] = {}
-    for name, values in pairs:
+    sources: list[int] = []
+    for number, (name, values) in enumerate(pairs):
         made = _encode_column(name, values, min_count)
+        sources += [number] * len(made)
         if len(made) > 1 and made[0][0] != name:  # the values of a category
             groups[name] = tuple(range(len(encoded), len(encoded) + len(made)))
         encoded += made
@@ -150,7 +157,7 @@ def encode_table(X: Any, *, names: Sequence[str] | None = None, min_count: int =
             "not. Leave identifiers out, and pass other columns."
         )
     columns = _all_inputs([name for name, _ in encoded], np.column_stack([values for _, values in encoded]))
-    return replace(columns, groups=groups)
+    return replace(columns, groups=groups, sources=tuple(sources))
 
 
 def encode_texts(

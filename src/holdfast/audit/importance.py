@@ -12,14 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from holdfast.audit.columns import WORD, encode_texts, is_sparse, split_words
-from holdfast.audit.judges import Floats
+from holdfast.audit.columns import WORD, encode_texts, split_words
 from holdfast.exceptions import FeaturesError, ParameterError
-from holdfast.rows import is_text
+from holdfast.rows import is_sparse, is_text
 from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

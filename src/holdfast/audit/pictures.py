@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.audit.judges import Floats
 from holdfast.environments import Group, Partition
 from holdfast.exceptions import FeaturesError
 
+Floats = NDArray[np.float64]
 ROWS_AT_ONCE = 256  # of a memory map
 
 

@@ -1,177 +1,169 @@
-"""What an audit found: findings, the sentences they make, and what stands in the way of finding more."""
+"""What an audit found: a finding for each feature, and the sentences that say it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from holdfast.environments import listed
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ANY_LABEL = "the label"  # of a group of columns: all labels together
-SHARPNESS = "noisier labels"  # stands for a change that all features share
+MOST_SHOWN = 4  # environments that a sentence names
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One column, one partition, one label: its correlations and what they are worth."""
+    """One feature: whether its relation with the label changes between environments, and how.
+
+    Effects are log-odds of the label for one standard deviation of the feature. They are measured for named features.
+    """
 
     feature: str
-    judge: str
-    judged: str
-    label: str
-    environment_correlation: float  # with the label, in the whole judged environment
-    correct_soft: float  # in the half the judge gets right, weighted by its probability of being right
-    mistaken_soft: float  # in the half the judge gets wrong; 0, up to noise, if nothing changes
-    correct_hard: float  # among rows predicted correctly: what the paper's pictures show
-    mistaken_hard: float  # among rows predicted wrongly; every feature the judge uses flips here
-    home_mistaken_soft: float  # the control: the same half of the judge's own rows, out of fold
-    flip_score: float  # mistaken_soft − home_mistaken_soft
-    statistic: float  # contrast of the two, in standard errors
-    p_value: float
-    q_value: float  # corrected for everything else that was tested
-    named: bool  # a discovery that no stronger one explains
-    explained_by: str | None  # the named feature that explains this discovery
-    is_input: bool  # whether the judges saw the feature
+    p_value: float  # adjusted for the number of features
+    named: bool
+    is_input: bool = True  # False for an attribute that classifiers do not see
+    label: str = ""  # the class that the effects are about
+    effects: Mapping[str, float] = field(default_factory=dict)  # by environment
+    errors: Mapping[str, float] = field(default_factory=dict)  # standard errors
+    mean: float = float("nan")
+    spread: float = float("nan")  # standard deviation between environments, noise taken out
+    low: float = float("nan")  # 80 % prediction interval for the next environment
+    high: float = float("nan")
 
     @property
     def sentence(self) -> str:
         """The finding in words."""
-        label = self.label if self.label == ANY_LABEL else f"*{self.label}*"
-        start = (
-            f"In {self.judged}, `{self.feature}` predicts {label} at {self.correct_soft:+.2f} among rows that "
-            f"{self.judge}'s model gets right and {self.mistaken_soft:+.2f} among those it gets wrong"
-        )
-        if self.named:
-            return f"{start} ({self.home_mistaken_soft:+.2f} if nothing had changed; q {_q(self.q_value)})."
-        if self.explained_by is not None:
-            return f"{start}, which `{self.explained_by}` explains."
-        return f"{start}: no evidence of a change (q {_q(self.q_value)})."
+        if not self.named:
+            return f"`{self.feature}`: no evidence of a change (p {format_p(self.p_value)})."
+        order = sorted(self.effects, key=lambda name: self.effects[name])
+        weakest, strongest = order[0], order[-1]
+        if self.mean < 0:
+            weakest, strongest = strongest, weakest
+        direction = "goes with" if self.mean >= 0 else "speaks against"
+        if self.effects[weakest] * self.effects[strongest] < 0:
+            how = f"it {direction} {self.label} in {strongest}, and the other way in {weakest}"
+        elif abs(self.effects[weakest]) < 0.25 * abs(self.effects[strongest]):
+            how = f"it {direction} {self.label} in {strongest}, hardly in {weakest}"
+        else:
+            how = f"it {direction} {self.label} more strongly in {strongest} than in {weakest}"
+        return f"`{self.feature}` does not mean the same everywhere: {how} (p {format_p(self.p_value)})."
 
-    @property
-    def flips(self) -> bool:
-        """Whether the correlation has opposite signs in the two halves."""
-        return self.correct_soft * self.mistaken_soft < 0
-
-
-@dataclass(frozen=True)
-class PartitionEvidence:
-    """How much one partition can tell."""
-
-    judge: str
-    judged: str
-    alpha: float  # share of the judged environment that the judge is expected to get right
-    correct_size: float  # effective rows of the soft correct half
-    mistaken_size: float  # effective rows of the soft mistaken half
-    detectable: float  # change of correlation in the mistaken half that would have been named; NaN where not tested
-    problem: str | None  # why it cannot tell anything, None where it can
-    remark: str | None = None  # what to keep in mind though it was tested
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding as plain values."""
+        return {
+            "feature": self.feature,
+            "named": self.named,
+            "p_value": self.p_value,
+            "is_input": self.is_input,
+            "label": self.label,
+            "effects": dict(self.effects),
+            "errors": dict(self.errors),
+            "mean": self.mean,
+            "spread": self.spread,
+            "low": self.low,
+            "high": self.high,
+            "sentence": self.sentence,
+        }
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Every finding, the named ones first, each part by flip score.
+    """Every feature, the named ones first, by strength of evidence.
 
     Attributes
     ----------
     findings : tuple of Finding
-    partitions : tuple of PartitionEvidence
+    environments : tuple of str
     level : float
-        Chance that anything is named wrongly, see `correction` of `audit_data`.
+        Chance that anything is named where nothing changes.
     n_tests : int
-        Hypotheses: columns, or groups of columns such as a category's values, and that of noisier labels.
-    sharpness : str or None
-        A sentence where all correlations shrink or grow together, as noisier labels make them.
+        Columns that were tested.
+    noisier : bool
+        Whether all relations are weaker in some environments, as noisier labels would make them.
     """
 
     findings: tuple[Finding, ...]
-    partitions: tuple[PartitionEvidence, ...]
+    environments: tuple[str, ...]
     level: float
     n_tests: int
-    sharpness: str | None = None
+    noisier: bool = False
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Features whose correlation with the label changes between environments, strongest evidence first."""
-        strongest = sorted((f for f in self.findings if f.named), key=lambda f: -abs(f.statistic))
-        return tuple(dict.fromkeys(finding.feature for finding in strongest))
+        """Features whose relation with the label changes between environments, strongest evidence first."""
+        return tuple(finding.feature for finding in self.findings if finding.named)
 
     def best(self, feature: str) -> Finding:
-        """Return the finding that tells most about `feature`: a named one, one whose sign flips, the strongest."""
-        about = [finding for finding in self.findings if finding.feature == feature]
-        if not about:
-            raise KeyError(feature)
-        return max(about, key=lambda finding: (finding.named, finding.flips, abs(finding.statistic)))
+        """Return the finding about `feature`."""
+        for finding in self.findings:
+            if finding.feature == feature:
+                return finding
+        raise KeyError(feature)
 
     def sentences(self) -> tuple[str, ...]:
-        """Return one sentence for each named feature, then what it explains, then the state of the evidence."""
-        lines = []
-        for feature in self.named:
-            lines.append(self.best(feature).sentence)
-            if followers := self._explained_by(feature):
-                lines.append(f"`{feature}` explains what {listed(followers)} would show alone.")
-        return (*lines, *self.evidence)
+        """Return the answer, then one sentence for each named feature."""
+        return (self.answer, *(finding.sentence for finding in self.findings if finding.named), *self._remarks())
 
     @property
-    def evidence(self) -> tuple[str, ...]:
-        """What can and cannot be concluded, in sentences; never empty."""
-        tested = [partition for partition in self.partitions if partition.problem is None]
-        lines = []
-        if not tested:
-            lines.append("No evidence either way: no pair of environments could be compared.")
-        elif not self.named and self.sharpness is not None:
-            lines.append(
-                f"No feature is named: none of {self.n_tests} hypotheses shows a change of its own at level "
-                f"{self.level:g}, beside one that they share."
+    def answer(self) -> str:
+        """What the audit says, in one sentence."""
+        sites = listed(list(self.environments), most=MOST_SHOWN)
+        if self.named:
+            names = listed([f"`{name}`" for name in self.named], most=MOST_SHOWN)
+            verb = "does" if len(self.named) == 1 else "do"
+            return (
+                f"{names} {verb} not mean the same in every environment ({len(self.named)} of {self.n_tests} tested)."
             )
-        elif not self.named:
-            smallest = min((finding.q_value for finding in self.findings), default=1.0)
-            lines.append(
-                "No evidence that anything changes between the environments: "
-                f"none of {self.n_tests} hypotheses is a discovery at level {self.level:g} (smallest q {_q(smallest)})"
-                ". With so many rows, a change of correlation among mistaken rows below about "
-                f"{min(partition.detectable for partition in tested):.2f} would not be seen."
-            )
-        else:
-            lines.append(f"Named: {len(self.named)} of {self.n_tests} hypotheses tested, at level {self.level:g}.")
-        if self.sharpness is not None:
-            lines.append(self.sharpness)
-            if followers := self._explained_by(SHARPNESS):
-                lines.append(
-                    f"It explains what {listed(followers)} would show alone. Where labels are as reliable in one place "
-                    "as in the other, it is these that changed."
-                )
-        for partition in self.partitions:
-            if said := partition.problem or partition.remark:
-                lines.append(f"{partition.judged} judged by {partition.judge}: {said}")
-        return tuple(lines)
+        smallest = min((finding.p_value for finding in self.findings), default=1.0)
+        return (
+            f"No evidence that any of {self.n_tests} columns means something else in one of {sites} than in the others "
+            f"(smallest adjusted p {format_p(smallest)})."
+        )
 
-    def _explained_by(self, feature: str) -> list[str]:
-        """Return the features that would be discoveries but for this one, in quotes."""
-        return list(dict.fromkeys(f"`{f.feature}`" for f in self.findings if f.explained_by == feature and not f.named))
+    def _remarks(self) -> tuple[str, ...]:
+        if not self.noisier:
+            return ()
+        return (
+            "All relations are weaker in some environments than in others, as noisier labels would make them. Columns "
+            "are named for what they show beyond that.",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the audit as plain values."""
+        return {
+            "answer": self.answer,
+            "named": list(self.named),
+            "environments": list(self.environments),
+            "level": self.level,
+            "n_tests": self.n_tests,
+            "noisier": self.noisier,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row for each finding."""
+        """Return one row for each feature; effects and errors have a column for each environment."""
         import pandas as pd
 
-        columns = [field.name for field in fields(Finding)]
-        rows = [[getattr(finding, column) for column in columns] + [finding.sentence] for finding in self.findings]
-        return pd.DataFrame(rows, columns=[*columns, "sentence"])
+        rows = []
+        for finding in self.findings:
+            facts = finding.to_dict()
+            effects, errors = facts.pop("effects"), facts.pop("errors")
+            for name in self.environments:
+                facts[f"effect in {name}"] = effects.get(name, float("nan"))
+                facts[f"error in {name}"] = errors.get(name, float("nan"))
+            rows.append(facts)
+        return pd.DataFrame(rows)
 
 
-def sort_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the named ones first, each part by the size of the flip score; unknown ones last."""
+def format_p(value: float) -> str:
+    """Write a p value with its sign.
 
-    def order(finding: Finding) -> tuple[bool, bool, float]:
-        known = finding.flip_score == finding.flip_score
-        return not finding.named, not known, -abs(finding.flip_score) if known else 0.0
-
-    return tuple(sorted(findings, key=order))
-
-
-def _q(value: float) -> str:
-    """Write a q value, with its sign."""
+    Examples
+    --------
+    >>> format_p(0.0004), format_p(0.0312)
+    ('< 0.001', '= 0.031')
+    """
     return "unknown" if value != value else "< 0.001" if value < 0.001 else f"= {value:.3f}"

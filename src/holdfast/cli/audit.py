@@ -64,12 +64,11 @@ def audit(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Name the columns and words that change between environments.
+    """Name the columns and words whose meaning changes between environments.
 
-    A classifier of each environment, a logistic regression, judges the rows of the others. Where nothing has changed,
-    no feature tells the label among its mistakes; what does is tested, and what a stronger one explains is not named.
-    The chance of any wrong name is meant to be at most --level; noisier labels in one environment, or a judge that fits
-    badly, can make it larger.
+    Every column is tested for an effect on the label that differs between environments. For the named ones the effect
+    in each environment is shown, and what to expect at the next one. Where nothing changes, anything is named in at
+    most --level of all audits.
 
     For a table pass --label and --environment. For a saved model pass the model and a table: its columns are audited,
     and what it relies on is shown; best with rows that it was not fitted on.
@@ -94,7 +93,7 @@ def audit(
         if baseline is not None:
             models[_name(baseline, source)] = TableClassifier.load(baseline)
     with showing_stages(f"auditing {len(rows.y):,} rows"):
-        found = audit_rows(rows, level=level, seed=seed, jobs=jobs)
+        found = audit_rows(rows, level=level)
         reliance = reliance_of(models, rows, seed=seed, audit=found) if models else None
     if out is not None:
         _write(out, found, reliance, file)
@@ -176,18 +175,10 @@ def _write(out: Path, found: Audit, reliance: Reliance | None, file: Path) -> No
 
 def _result(found: Audit, reliance: Reliance | None, rows: Rows, out: Path | None) -> dict[str, Any]:
     """Return everything that is reported, as JSON values."""
-    from dataclasses import asdict
-
     result: dict[str, Any] = {
         "n_rows": len(rows.y),
-        "environments": list(dict.fromkeys(p.judge for p in found.partitions)),
-        "level": found.level,
-        "n_tests": found.n_tests,
-        "named": list(found.named),
-        "sentences": [line for line in found.sentences() if line not in found.evidence],
-        "evidence": list(found.evidence),
-        "findings": [asdict(finding) for finding in found.findings],
-        "partitions": [asdict(partition) for partition in found.partitions],
+        **found.to_dict(),
+        "sentences": list(found.sentences()),
         "out": out,
     }
     if reliance is not None:
@@ -211,16 +202,8 @@ def _relied_on(found: Audit, reliance: Reliance) -> dict[str, Any]:
 
 
 def _print(result: dict[str, Any], found: Audit) -> None:
-    n_features = len({finding.feature for finding in found.findings})
-    print_text(
-        f"Audited {n_features:,} columns, words and attributes on {result['n_rows']:,} rows of "
-        f"{len(result['environments'])} environments."
-    )
-    print()
-    for line in (*result["sentences"], *result["evidence"][:MOST_ROWS]):
+    for line in result["sentences"]:
         print_text(line)
-    if len(result["evidence"]) > MOST_ROWS:
-        print(f"… and {len(result['evidence']) - MOST_ROWS:,} more remarks; --json has them all")
     _print_findings(found)
     if "relied_on" in result:
         _print_relied_on(result["relied_on"])
@@ -229,35 +212,23 @@ def _print(result: dict[str, Any], found: Audit) -> None:
 
 
 def _print_findings(found: Audit) -> None:
-    """Print one row for each feature: the finding that tells most about it."""
-    features = list(dict.fromkeys(finding.feature for finding in found.findings))
-    if not features:
-        return
-    labels = {finding.label for finding in found.findings}
-    rows = []
-    for finding in map(found.best, features[:MOST_ROWS]):
-        what = _shorten(finding.feature, 18)
-        if len(labels) > 1:
-            what = f"{_shorten(finding.feature, 10)} → {_shorten(finding.label, 5)}"
-        numbers = [finding.environment_correlation, finding.correct_soft, finding.mistaken_soft, finding.flip_score]
-        places = (_shorten(finding.judged, 9), _shorten(finding.judge, 9))
-        rows.append([("* " if finding.named else "  ") + what, *places, *map(_two_decimals, numbers), finding.q_value])
-    of = f"*{next(iter(labels))}*" if len(labels) == 1 else "a label"
-    header = ["  feature", "judged", "by", "whole", "right", "wrong", "flip", "q"]
-    print_table(f"Correlation with {of}: in all rows, where the judge is right, and wrong", header, rows)
-    print_text("* named; right, wrong: soft halves; flip: wrong − wrong at the judge's home", indent="  ")
-    if len(features) > MOST_ROWS:
-        print(f"  … and {len(features) - MOST_ROWS:,} more; --json and --out have them all")
+    """Print the effects of the named features in each environment, and the p values of the others."""
+    for finding in (finding for finding in found.findings[:MOST_ROWS] if finding.named):
+        rows = [[_shorten(name, 40), effect, finding.errors[name]] for name, effect in finding.effects.items()]
+        rows.append(["next environment (80 %)", f"{finding.low:+.2f} to {finding.high:+.2f}", ""])
+        title = f"{finding.feature}: log-odds of {finding.label} for one standard deviation"
+        print_table(title, ["environment", "effect", "standard error"], rows[: MOST_ROWS + 1])
+    others = [finding for finding in found.findings if not finding.named]
+    rows = [[_shorten(finding.feature, 40), finding.p_value] for finding in others[:MOST_ROWS]]
+    if rows:
+        print_table("No evidence of a change", ["column", "adjusted p"], rows)
+    if len(others) > MOST_ROWS:
+        print(f"  … and {len(others) - MOST_ROWS:,} more; --json and --out have them all")
 
 
 def _shorten(name: str, most: int) -> str:
     """Return a name with its middle left out: the end of `scanner=B` says most."""
     return name if len(name) <= most else f"{name[: (most - 1) // 2]}…{name[-(most // 2) :]}"
-
-
-def _two_decimals(value: float) -> str:
-    """Return a correlation with its sign, 0 without."""
-    return "–" if value != value else f"{value:+.2f}".replace("-0.00", "+0.00").replace("+0.00", " 0.00")
 
 
 def _print_relied_on(relied_on: dict[str, Any]) -> None:

@@ -43,21 +43,12 @@ def fit(
     estimator: EstimatorOption = "logistic",
     method: Annotated[
         str,
-        typer.Option("--method", help="pi, extrapolate, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME"),
-    ] = "pi",
+        typer.Option("--method", help="stable, pi, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME"),
+    ] = "stable",
     halves: Annotated[
         str,
-        typer.Option("--halves", help="For pi: hard, soft, or auto: hard for mlp and the worst case.", metavar="KIND"),
-    ] = "auto",
-    interpolation: Annotated[
-        str,
-        typer.Option(
-            "--interpolation",
-            help="For pi: invariant (the same risk everywhere), worst_case (the paper's), or auto: worst_case for mlp "
-            "and hard halves.",
-            metavar="KIND",
-        ),
-    ] = "auto",
+        typer.Option("--halves", help="For pi: hard or soft.", metavar="KIND"),
+    ] = "hard",
     environment_by: PeriodOption = None,
     report: ReportOption = None,
     seed: SeedOption = 0,
@@ -79,8 +70,8 @@ def fit(
     from holdfast.tables.outputs import check_folder
 
     entry = find(ESTIMATORS, estimator, "estimator")
-    asked, settings = {"halves": halves, "interpolation": interpolation}, {"random_state": seed, "n_jobs": jobs}
-    chosen = {name: value for name, value in asked.items() if value != "auto"}
+    asked, settings = {"halves": halves}, {"random_state": seed, "n_jobs": jobs}
+    chosen = {name: value for name, value in asked.items() if value != "hard"}
     classifier = make_method(method, make_estimator(estimator), chosen=chosen, **settings)
     check_period(environment_by)
     check_folder(out, overwrite=overwrite)  # before hours of fitting

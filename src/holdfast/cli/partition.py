@@ -88,8 +88,10 @@ def _judge(training: TrainingTable, estimator: str, *, seed: int, jobs: int) -> 
 
     from holdfast.environments import check_pairs, merge_small_environments, split_environments, unique_labels
     from holdfast.exceptions import EnvironmentsError, LabelsError
-    from holdfast.judging.judges import cross_predict, fit_environment_classifiers
+    from holdfast.judging.judgements import judge_environments
+    from holdfast.judging.judges import JudgeSettings
     from holdfast.partition import accuracy_matrix, partition_by_correctness
+    from holdfast.rows import TrainingRows
     from holdfast.seeding import Seeding
     from holdfast.tables.classifier import fit_preprocessor
     from holdfast.tables.estimators import ESTIMATORS, find, make_estimator
@@ -102,17 +104,9 @@ def _judge(training: TrainingTable, estimator: str, *, seed: int, jobs: int) -> 
     if len(environments) < 2:
         raise EnvironmentsError("There is one environment only, so nobody can judge. Pass rows of at least two.")
     _, matrix = fit_preprocessor(training.roles.schema, training.features, dense=dense)
-    classifiers = fit_environment_classifiers(
-        make_estimator(estimator),
-        matrix,
-        codes,
-        environments,
-        classes=classes,
-        seeding=Seeding(seed),
-        n_folds=2,
-        n_jobs=jobs,
-    )
-    predictions = cross_predict(classifiers, matrix, codes)
+    rows, settings = TrainingRows(matrix, codes, environments), JudgeSettings(n_folds=2, n_jobs=jobs)
+    judgements = judge_environments(make_estimator(estimator), rows, settings, Seeding(seed), classes=classes)
+    predictions = judgements.predictions
     partitions = partition_by_correctness(predictions, codes, environments)
     names = [environment.name for environment in environments]
     frame = pd.DataFrame({"row": np.arange(len(codes)), "label": training.y, "environment": training.environments})

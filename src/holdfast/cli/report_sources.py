@@ -76,7 +76,7 @@ def story_of_table(
         attributes = {} if frame is None else {str(name): frame[name].to_numpy() for name in frame}
         training = Split(rows.features, rows.y, rows.environments, attributes)
         if audit and len(fitted.classifier.environments_) > 1:
-            found = audit_rows(rows, level=0.05, seed=seed, jobs=jobs)
+            found = audit_rows(rows, level=0.05)
     return tell_story(
         fitted.classifier,
         title=title,

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.estimators.base import StableClassifier
+from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.group_dro import known_groups, large_groups
 from holdfast.interpolation.worst_case import minimize_mixture_risk
 from holdfast.learners import last_step
 from holdfast.seeding import RandomState, Seeding
 
 
-class BalancedClassifier(StableClassifier):
+class BalancedClassifier(MethodClassifier):
     """Fit one estimator with every group given the same weight.
 
     Parameters
@@ -62,12 +62,10 @@ class BalancedClassifier(StableClassifier):
         held_out = self._read_validation(validation)
         self.estimator_ = minimize_mixture_risk(
             self._base_estimator(training.X),
-            training.X,
-            training.y,
+            training,
             self.groups_,
             np.full(len(self.groups_), 1.0 / len(self.groups_)),
-            seeding=Seeding(self.random_state),
-            environments=training.environments,
+            Seeding(self.random_state),
             validation=held_out,
             selection=self.selection,
         )

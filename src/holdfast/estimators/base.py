@@ -53,7 +53,7 @@ def _estimator_has(name: str) -> Any:
     return check
 
 
-class StableEstimator(BaseEstimator):
+class MethodEstimator(BaseEstimator):
     """Base of the estimators that learn from several environments."""
 
     estimator: Any
@@ -206,7 +206,7 @@ class StableEstimator(BaseEstimator):
         return tags
 
 
-class StableClassifier(ClassifierMixin, StableEstimator):
+class MethodClassifier(ClassifierMixin, MethodEstimator):
     """Base of the classifiers."""
 
     _validation_metric = staticmethod(accuracy_score)
@@ -265,7 +265,7 @@ class StableClassifier(ClassifierMixin, StableEstimator):
         return np.asarray(self.estimator_.decision_function(self._check_rows(X, reset=False)))
 
 
-class StableRegressor(RegressorMixin, StableEstimator):
+class MethodRegressor(RegressorMixin, MethodEstimator):
     """Base of the regressors."""
 
     _validation_metric = staticmethod(r2_score)

@@ -7,13 +7,13 @@ from typing import Any, Literal
 import numpy as np
 
 from holdfast.environments import Group
-from holdfast.estimators.base import StableClassifier, check_choice
+from holdfast.estimators.base import MethodClassifier, check_choice
 from holdfast.learners import fit_rows, last_step, seeded_clone
 from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
 
-class ERMClassifier(StableClassifier):
+class ERMClassifier(MethodClassifier):
     """Fit one estimator on the rows of all environments together.
 
     Parameters

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.environments import Group, cross_groups, label_array, listed, unique_labels
-from holdfast.estimators.base import StableClassifier, check_choice
+from holdfast.estimators.base import MethodClassifier, check_choice
 from holdfast.exceptions import EnvironmentsError, SmallGroupWarning
-from holdfast.interpolation.worst_case import minimize_worst_case_risk
+from holdfast.interpolation.worst_case import SolverSettings, minimize_worst_case_risk
 from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
@@ -24,7 +24,7 @@ def known_groups(training: TrainingRows, classes: NDArray[Any]) -> tuple[Group, 
         return cross_groups(["group"], [codes], [[name.removeprefix("group ") for name in names]])
     labels = [str(label) for label in classes]
     return cross_groups(
-        ["environment", "label"], [_environment_codes(training), training.y], [_environment_names(training), labels]
+        ["environment", "label"], [training.environment_codes, training.y], [_environment_names(training), labels]
     )
 
 
@@ -39,7 +39,7 @@ def agreement_groups(training: TrainingRows, classes: NDArray[Any], attribute: A
         )
     return cross_groups(
         ["environment", "attribute equals label"],
-        [_environment_codes(training), agrees.astype(np.intp)],
+        [training.environment_codes, agrees.astype(np.intp)],
         [_environment_names(training), ["no", "yes"]],
     )
 
@@ -70,18 +70,11 @@ def _attribute(attribute: Any, n_rows: int) -> NDArray[Any]:
     return label_array(attribute, n_rows, what="attribute", error=EnvironmentsError, example="frame['color']")
 
 
-def _environment_codes(training: TrainingRows) -> NDArray[np.intp]:
-    codes = np.empty(training.n_rows, dtype=np.intp)
-    for number, environment in enumerate(training.environments):
-        codes[environment.rows] = number
-    return codes
-
-
 def _environment_names(training: TrainingRows) -> list[str]:
     return [environment.name for environment in training.environments]
 
 
-class GroupDROClassifier(StableClassifier):
+class GroupDROClassifier(MethodClassifier):
     """Minimize the largest risk over known groups (Sagawa et al., 2020).
 
     Parameters
@@ -158,21 +151,22 @@ class GroupDROClassifier(StableClassifier):
         check_choice(self, "objective", ("max", "online"))
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
         held_out = self._read_validation(validation)
-        solution = minimize_worst_case_risk(
-            self._base_estimator(training.X),
-            training.X,
-            training.y,
-            self.groups_,
-            n_classes=len(self.classes_),
-            seeding=Seeding(self.random_state),
+        settings = SolverSettings(
             solver=self.solver,
             objective=self.objective,
-            reweight_rounds=self.reweight_rounds,
-            folds=max(self.n_folds, 2) if training.folds is None else training.folds,
-            environments=training.environments,
-            validation=held_out,
             selection=self.selection,
+            reweight_rounds=self.reweight_rounds,
+            n_folds=self.n_folds,
             n_jobs=self.n_jobs,
+        )
+        solution = minimize_worst_case_risk(
+            self._base_estimator(training.X),
+            training,
+            self.groups_,
+            settings,
+            Seeding(self.random_state),
+            n_classes=len(self.classes_),
+            validation=held_out,
         )
         self._keep(solution)
         self._score_validation(held_out)

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from holdfast.estimators.balanced import BalancedClassifier
-from holdfast.estimators.base import StableClassifier
+from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.erm import ERMClassifier
-from holdfast.estimators.extrapolation import ExtrapolationClassifier
 from holdfast.estimators.group_dro import GroupDROClassifier, OracleClassifier
 from holdfast.estimators.penalties import IRMClassifier, RGMClassifier, VRExClassifier
 from holdfast.estimators.pi import PIClassifier
+from holdfast.estimators.stable import StableClassifier
 
-METHODS: Mapping[str, type[StableClassifier]] = MappingProxyType(
+METHODS: Mapping[str, type[MethodClassifier]] = MappingProxyType(
     {
+        "stable": StableClassifier,
         "pi": PIClassifier,
-        "extrapolate": ExtrapolationClassifier,
         "erm": ERMClassifier,
         "balanced": BalancedClassifier,
         "irm": IRMClassifier,

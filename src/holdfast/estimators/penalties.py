@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from sklearn.pipeline import Pipeline
 
 from holdfast.environments import Group
-from holdfast.estimators.base import StableClassifier, scaled, warn_single_environment
+from holdfast.estimators.base import MethodClassifier, scaled, warn_single_environment
 from holdfast.estimators.erm import fit_erm
 from holdfast.exceptions import ParameterError
 from holdfast.learners import last_step, seeded_clone
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.neural.objectives import Objective
 
 
-class EnvironmentObjectiveClassifier(StableClassifier):
+class EnvironmentObjectiveClassifier(MethodClassifier):
     """Base of the methods that train a network on the environments' batches; a method names its objective.
 
     A new method is a subclass with `_objective`, and a line in the registry of methods.

@@ -5,27 +5,21 @@ from __future__ import annotations
 import itertools
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.environments import Group, Partition, listed, take_rows
-from holdfast.estimators.base import StableClassifier, StableEstimator, check_choice, warn_single_environment
+from holdfast.audit import Audit, AuditSettings, audit_data
+from holdfast.environments import Group, Partition, take_rows
+from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, warn_single_environment
 from holdfast.estimators.erm import fit_erm
-from holdfast.exceptions import EnvironmentsError, ParameterError, PrevalenceWarning
+from holdfast.exceptions import CollapseWarning, EnvironmentsError, ParameterError
 from holdfast.interpolation import SOLVERS, Solution
-from holdfast.interpolation.invariant import solve_invariant
-from holdfast.interpolation.worst_case import choose_solver, minimize_worst_case_risk
-from holdfast.judging.judges import (
-    EnvironmentClassifier,
-    cross_predict,
-    cross_probabilities,
-    fit_environment_classifiers,
-)
+from holdfast.interpolation.worst_case import SolverSettings, choose_solver, minimize_worst_case_risk
+from holdfast.judging.judgements import Judgements, judge_environments
+from holdfast.judging.judges import JudgeSettings
 from holdfast.learners import last_step
 from holdfast.partition import (
     accuracy_matrix,
@@ -39,36 +33,8 @@ from holdfast.partition import (
 from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
-if TYPE_CHECKING:
-    from holdfast.audit import Audit
-
-UNLIKE_PREVALENCE = 0.25  # range of a class's share over environments from which on a warning is due
-
-
-def class_shares(training: TrainingRows, n_classes: int) -> NDArray[np.float64]:
-    """Return the class shares of each environment, (n_environments, n_classes)."""
-    weights = np.ones(training.n_rows) if training.sample_weight is None else training.sample_weight
-    counts = [np.bincount(training.y[e.rows], weights[e.rows], minlength=n_classes) for e in training.environments]
-    return np.stack([count / max(count.sum(), 1e-12) for count in counts])
-
-
-def warn_of_prevalence(training: TrainingRows, classes: NDArray[Any], *, stacklevel: int = 5) -> None:
-    """Say where label frequencies differ much between environments."""
-    shares = class_shares(training, len(classes))
-    unlike = [
-        f"{classes[code]} ({shares[:, code].min():.0%} to {shares[:, code].max():.0%})"
-        for code in range(len(classes))
-        if np.ptp(shares[:, code]) > UNLIKE_PREVALENCE
-    ]
-    if unlike:
-        warnings.warn(
-            f"label frequencies differ between environments: {listed(unlike)}. Frequencies are taken out of the "
-            "comparison and risks are balanced over classes; at a new environment probabilities assume the frequencies "
-            "of all rows. If its own are known, multiply the odds accordingly.",
-            PrevalenceWarning,
-            stacklevel=stacklevel,
-        )
-
+# A classifier that gives this share of the rows one label, where the label's own share is at most the second number.
+CONSTANT, SHARED = 0.98, 0.9
 
 log = logging.getLogger(__name__)
 
@@ -139,11 +105,12 @@ def _cut(half: Group, classifier: Any, training: TrainingRows, min_group_size: i
     return [Group(f"{half.name}, correct", half.rows[right]), Group(f"{half.name}, mistaken", half.rows[~right])]
 
 
-class PredictThenInterpolate(StableEstimator):
-    """Stages 1 and 3 and their settings."""
+class PredictThenInterpolate(MethodEstimator):
+    """Stages 1 and 3 and their settings, for classes and for numbers."""
 
     _judges = True
     solver: str
+    halves: str
     rounds: int = 1
     objective: str
     selection: str | None
@@ -154,25 +121,21 @@ class PredictThenInterpolate(StableEstimator):
     random_state: RandomState
     partitions_: tuple[Partition, ...]
 
-    def _fit_environments(
-        self, estimator: Any, training: TrainingRows, seeding: Seeding
-    ) -> tuple[EnvironmentClassifier, ...]:
-        """Fit one copy of the estimator on each environment, and keep them."""
-        classifiers = fit_environment_classifiers(
-            estimator,
-            training.X,
-            training.y,
-            training.environments,
-            classes=getattr(self, "classes_", None),
-            seeding=seeding,
-            sample_weight=training.sample_weight,
-            n_folds=self.n_folds,
-            folds=training.folds,
+    def _judge(self, estimator: Any, training: TrainingRows, seeding: Seeding) -> Judgements:
+        """Fit one judge for each environment, ask each about the rows it was not fitted on, and keep the judges."""
+        network, soft = hasattr(last_step(estimator), "fit_groups"), self.halves == "soft"
+        settings = JudgeSettings(
+            # Hard halves need no answers about a judge's own rows, and networks are too slow to be fitted for them.
+            n_folds=self.n_folds if soft or not network else 0,
             selection=self.judge_selection,
             n_jobs=self.n_jobs,
         )
-        self.environment_classifiers_ = {c.environment.label: c.estimator for c in classifiers}
-        return classifiers
+        classes = getattr(self, "classes_", None)
+        judgements = judge_environments(
+            estimator, training, settings, seeding, classes=classes, probabilities=soft and classes is not None
+        )
+        self.environment_classifiers_ = {judge.environment.label: judge.estimator for judge in judgements.judges}
+        return judgements
 
     def _interpolate(
         self, estimator: Any, training: TrainingRows, seeding: Seeding, *, n_classes: int | None, validation: Any
@@ -193,28 +156,7 @@ class PredictThenInterpolate(StableEstimator):
             halves, self.rounds_ = self._refine(estimator, training, seeding, n_classes)
             groups = large_halves(halves, **options)
         self.groups_ = groups or _environment_groups(training)
-        solution = self._minimize(estimator, training, self.groups_, seeding, n_classes, validation)
-        self._keep(solution)
-        self._score_validation(validation)
-
-    def _interpolate_invariantly(
-        self, estimator: Any, training: TrainingRows, seeding: Seeding, *, n_classes: int | None, validation: Any
-    ) -> None:
-        """Fit where the risk is the same in every environment, and keep what was found."""
-        warn_of_prevalence(training, getattr(self, "classes_", np.empty(0)))
-        solution = solve_invariant(
-            estimator,
-            training.X,
-            training.y,
-            training.environments,
-            n_classes=n_classes or 0,
-            seeding=seeding,
-            sample_weight=training.sample_weight,
-            folds=training.folds,
-            n_jobs=self.n_jobs,
-        )
-        self.groups_, self.rounds_ = _environment_groups(training), 1
-        self._keep(solution)
+        self._keep(self._minimize(estimator, training, self.groups_, seeding, n_classes, validation))
         self._score_validation(validation)
 
     def _refine(
@@ -240,21 +182,16 @@ class PredictThenInterpolate(StableEstimator):
         validation: Any,
     ) -> Solution:
         """Minimize the worst-case risk over groups with this estimator's settings."""
-        return minimize_worst_case_risk(
-            estimator,
-            training.X,
-            training.y,
-            groups,
-            n_classes=n_classes,
-            seeding=seeding,
+        settings = SolverSettings(
             solver=self.solver_,
             objective="pooled" if self.objective == "chance" else self.objective,
-            reweight_rounds=self.reweight_rounds,
-            folds=max(self.n_folds, 2) if training.folds is None else training.folds,
-            environments=training.environments,
-            validation=validation,
             selection=self.selection,
+            reweight_rounds=self.reweight_rounds,
+            n_folds=self.n_folds,
             n_jobs=self.n_jobs,
+        )
+        return minimize_worst_case_risk(
+            estimator, training, groups, settings, seeding, n_classes=n_classes, validation=validation
         )
 
     def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
@@ -279,13 +216,13 @@ def _environment_groups(training: TrainingRows) -> tuple[Group, ...]:
     )
 
 
-class PIClassifier(PredictThenInterpolate, StableClassifier):
-    """Train a classifier on what holds in every environment.
+class PIClassifier(PredictThenInterpolate, MethodClassifier):
+    """Train a classifier that is best in its worst half: the method of the paper.
 
     One classifier is fitted on each environment; each judges the other environments, cutting them into correct and
-    mistaken rows; the final classifier is fitted to an interpolation of these halves: the one under which its risk is
-    the same in every environment (the default for tables), or the worst one (the paper's, and the default for
-    networks).
+    mistaken rows; the final classifier minimizes the worst-case risk over all mixtures of these halves.
+
+    The worst case is harsh where stable features are noisy. For tables `StableClassifier` is recommended.
 
     Parameters
     ----------
@@ -295,21 +232,12 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
     solver : "auto", "convex", "gradient" or "reweight"
         How the min–max problem is solved: exactly for logistic regression, by gradients for networks, by reweighted
         fits for everything else.
-    halves : "auto", "hard" or "soft"
-        Rows cut by whether the judge is right, or every row in both halves, weighted by the judge's probability. Auto:
-        soft for the invariant interpolation, hard for the worst case.
-    interpolation : "auto", "worst_case" or "invariant"
-        The least worst-case risk over all mixtures of the halves, as in the paper; or the one (geometric) mixture under
-        which the risk is the same in every environment, found by risks out of fold and approached as far as the judges
-        can be trusted, which keeps what environments share where the worst case is too harsh. The latter then is one
-        fit of the estimator; `groups_` are the environments, and `gap_` is the difference of their risks. Plain ERM,
-        with a warning, where nothing differs.
-        Auto: invariant, but the worst case for networks, with `group_labels`, and wherever a setting asks for it
-        (`halves="hard"`, a `solver`, `rounds` above 1, `n_folds` below 2).
+    halves : "hard" or "soft"
+        Rows cut by whether the judge is right, or every row in both halves, weighted by the judge's probability.
     rounds : int
         Largest number of rounds of stages 1 and 2: each further one cuts the halves again, by judges that are already
-        best in the worst half of their own environment, for a second unstable feature behind the first. It stops by
-        itself when nothing changes. Needs hard halves.
+        best in the worst half of their own environment, for a second unstable feature behind the first. It stops when
+        nothing changes. Needs hard halves.
     reweight_rounds : int
         Largest number of fits of each fold by the reweighting solver.
     objective : "max", "online" or "chance"
@@ -323,8 +251,8 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
     min_group_size : int
         Environments with fewer rows are merged; halves with fewer (effective) rows are dropped; both with a warning.
     n_folds : int
-        Folds for predicting rows out of fold: a judge's own rows, and the groups of the reweighting solver. With 0 a
-        judge's accuracy on its own environment stays unknown (NaN). The invariant interpolation has folds of its own.
+        Folds for predicting rows out of fold: a judge's own rows (of networks only for soft halves), and the groups of
+        the reweighting solver. With 0 a judge's accuracy on its own environment stays unknown (NaN).
     n_jobs : int or None
         Fits that run at the same time.
     random_state : int or None
@@ -340,19 +268,15 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
     accuracies_ : array of shape (n_environments, n_environments)
         Accuracy of each judge (row) in each environment (column); the diagonal is out of fold.
     groups_ : tuple of Group
-        The halves that entered stage 3; with the invariant interpolation, the environments.
+        The halves that entered stage 3.
     group_risks_, worst_case_risk_, gap_ : array, float, float
         Risk of each group under the final classifier, the largest one, and how far from the optimum it can be (the
-        duality gap of the convex solver, the ensemble's for reweighting, NaN for networks; with the invariant
-        interpolation, by how much the environments' risks differ).
+        duality gap of the convex solver, the ensemble's for reweighting, NaN for networks).
     group_weights_ : array of shape (n_groups,)
-        The worst mixture of the groups; with the invariant interpolation, by what each environment's judge is weighted
-        in the step away from ERM: sum zero, all zero for plain ERM.
+        The worst mixture of the groups, on the simplex.
     estimator_ : fitted estimator over class codes
-    halves_, interpolation_ : str
-        What was used.
     solver_ : str
-        With the invariant interpolation, "invariant".
+        The solver that was used.
     rounds_ : int
         Rounds that changed the halves.
     history_ : list of dict, one for each iteration, round or epoch
@@ -376,8 +300,7 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         estimator: Any = None,
         *,
         solver: Literal["auto", "convex", "gradient", "reweight"] = "auto",
-        halves: Literal["auto", "hard", "soft"] = "auto",
-        interpolation: Literal["auto", "worst_case", "invariant"] = "auto",
+        halves: Literal["hard", "soft"] = "hard",
         rounds: int = 1,
         reweight_rounds: int = 20,
         objective: Literal["max", "online", "chance"] = "max",
@@ -391,7 +314,6 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         self.estimator = estimator
         self.solver = solver
         self.halves = halves
-        self.interpolation = interpolation
         self.rounds = rounds
         self.reweight_rounds = reweight_rounds
         self.objective = objective
@@ -430,105 +352,73 @@ class PIClassifier(PredictThenInterpolate, StableClassifier):
         folds : labels of shape (n_rows,), optional
             Fold of each row, so that rows of one patient stay together.
         """
-        self._check_parameters(known_groups=group_labels is not None)
+        self._check_parameters()
         training = self._read_training(
             X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
         )
         validation = self._read_validation(validation)
         seeding = Seeding(self.random_state)
-        self.halves_, self.interpolation_ = self._choose_stages(known_groups=group_labels is not None)
         if warn_single_environment(len(training.environments), type(self).__name__):
             self.accuracies_ = np.full((1, 1), np.nan)
             return self._fit_alone(training, seeding, validation)
-        if self.halves_ == "soft":
+        if self.halves == "soft":
             training.check_folds()
         estimator = self._base_estimator(training.X)
-        # Before any work: an estimator that no solver fits is refused now, not after stage 1.
-        worst_case = self.interpolation_ == "worst_case"
-        self.solver_ = choose_solver(estimator, self.solver) if worst_case else "invariant"
+        self.solver_ = choose_solver(estimator, self.solver)  # refuses an estimator before any work
         if self.objective == "chance" and self.solver_ != "gradient":
             raise ParameterError("objective='chance' is for networks. Use a NeuralClassifier, or leave it out.")
-        if self.objective == "chance" and self.rounds > 1:
-            raise ParameterError("objective='chance' takes the halves of one round. Set rounds to 1.")
 
-        # Stage 1: one classifier for each environment, then ask each about the rows it was not fitted on.
-        classifiers = self._fit_environments(estimator, training, seeding)
-        predictions = cross_predict(classifiers, training.X, training.y)
-        warn_of_constant_judges(predictions, training.environments, self.classes_)
+        # Stage 1: one judge for each environment, asked about every row that it was not fitted on.
+        judgements = self._judge(estimator, training, seeding)
 
         # Stage 2: cut every judged environment by correctness.
-        if self.halves_ == "hard":
-            self.partitions_ = partition_by_correctness(
-                predictions, training.y, training.environments, sample_weight=training.sample_weight
-            )
-        else:
-            probabilities, _ = cross_probabilities(
-                classifiers, training.X, training.y, len(self.classes_), sample_weight=training.sample_weight
-            )
-            self.partitions_ = partition_by_probability(
-                probabilities, training.y, training.environments, sample_weight=training.sample_weight
-            )
-        self.accuracies_ = accuracy_matrix(predictions, training.y, training.environments, training.sample_weight)
+        self.partitions_ = self._partition(judgements, training)
 
-        # Stage 3: the least worst-case risk over all interpolations of the halves, or the invariant one.
-        interpolate = self._interpolate if self.interpolation_ == "worst_case" else self._interpolate_invariantly
-        interpolate(estimator, training, seeding, n_classes=len(self.classes_), validation=validation)
+        # Stage 3: the least worst-case risk over all interpolations of the halves.
+        self._interpolate(estimator, training, seeding, n_classes=len(self.classes_), validation=validation)
+        self._warn_of_collapse(training)
         return self
 
-    def audit(
-        self,
-        X: Any,
-        y: Any,
-        environments: Any = None,
-        *,
-        attributes: Any = None,
-        judge: Any = None,
-        names: Sequence[str] | None = None,
-        groups: Mapping[str, Sequence[str]] | None = None,
-        level: float = 0.05,
-        correction: Literal["holm", "yekutieli", "hochberg"] = "holm",
-        n_permutations: int | Literal["auto"] = "auto",
-        n_folds: int = 20,
-        min_group_size: int = 30,
-        min_count: int = 10,
-        n_words: tuple[int, int] = (1, 2),
-        n_jobs: int | None = None,
-        random_state: RandomState = 0,
-    ) -> Audit:
-        """Rank the columns, words or attributes whose correlation with the label changes between environments.
+    def audit(self, X: Any, y: Any, environments: Any = None, *, settings: AuditSettings | None = None) -> Audit:
+        """Name the columns, words or attributes whose relation with the label changes between environments.
 
         Parameters
         ----------
         X, y : rows and labels
         environments : labels of shape (n_rows,), optional
             None: the rows are those of `fit`, in the same order.
-        attributes, judge, names, groups, level, correction, n_permutations, n_folds, min_group_size, min_count, \
-n_words, n_jobs, random_state
-            As in `holdfast.audit.audit_data`. Pass `judge=model.estimator` to judge with this estimator.
+        settings : AuditSettings, optional
         """
         check_is_fitted(self)
-        if environments is None:
-            environments = self._fitted_environments(len(y))
-        run = import_module("holdfast.audit").audit_data  # a layer above this one: it is looked up, not imported
-        audit: Audit = run(
-            X,
-            y,
-            environments,
-            attributes=attributes,
-            judge=judge,
-            names=names,
-            groups=groups,
-            level=level,
-            correction=correction,
-            n_permutations=n_permutations,
-            n_folds=n_folds,
-            min_group_size=min_group_size,
-            min_count=min_count,
-            n_words=n_words,
-            n_jobs=n_jobs,
-            random_state=random_state,
-        )
-        return audit
+        return audit_data(X, y, self._fitted_environments(len(y)) if environments is None else environments, settings)
+
+    def _partition(self, judgements: Judgements, training: TrainingRows) -> tuple[Partition, ...]:
+        """Cut every judged environment by what its judges get right, and keep the accuracies."""
+        rows = training.y, training.environments
+        warn_of_constant_judges(judgements.predictions, training.environments, self.classes_)
+        self.accuracies_ = accuracy_matrix(judgements.predictions, *rows, training.sample_weight)
+        if self.halves == "hard":
+            return partition_by_correctness(judgements.predictions, *rows, sample_weight=training.sample_weight)
+        return partition_by_probability(judgements.probabilities, *rows, sample_weight=training.sample_weight)
+
+    def _warn_of_collapse(self, training: TrainingRows) -> None:
+        """Say when the final classifier gives nearly every row the same label: it has learned nothing."""
+        shares = np.bincount(training.y, training.weights, minlength=len(self.classes_)) / training.weights.sum()
+        sample = np.unique(np.linspace(0, training.n_rows - 1, min(training.n_rows, 2000)).astype(np.intp))
+        predicted = np.asarray(self.estimator_.predict(take_rows(training.X, sample)), dtype=np.intp)
+        share = np.bincount(predicted, minlength=len(self.classes_)) / len(sample)
+        most = int(share.argmax())
+        chance = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
+        flat = self.solver_ != "gradient" and self.worst_case_risk_ > 0.98 * max(chance, np.log(2))
+        if (share[most] >= CONSTANT and shares.max() <= SHARED) or flat:
+            warnings.warn(
+                f"The classifier learned almost nothing: it predicts {self.classes_[most]} for {share[most]:.0%} of "
+                f"the rows, and its worst-case risk is {self.worst_case_risk_:.2f} (guessing has {chance:.2f}). The "
+                "worst half contradicts the rest. Use StableClassifier, weaken the estimator's penalty, or, for "
+                "networks, set objective='online'.",
+                CollapseWarning,
+                stacklevel=3,
+            )
 
     def _fitted_environments(self, n_rows: int) -> np.ndarray[Any, Any]:
         """Return the environment of each row of `fit`, for as many rows as were fitted."""
@@ -544,39 +434,20 @@ n_words, n_jobs, random_state
             labels[rows] = name
         return labels
 
-    def _choose_stages(self, *, known_groups: bool) -> tuple[str, str]:
-        """Return the halves and the interpolation that "auto" stands for."""
-        network = hasattr(last_step(self.estimator), "fit_groups")
-        asked = self.halves == "hard" or self.solver != "auto" or self.rounds > 1 or self.n_folds < 2
-        interpolation: str = self.interpolation
-        if interpolation == "auto":
-            interpolation = "worst_case" if network or asked or known_groups else "invariant"
-        halves: str = self.halves
-        if halves == "auto":
-            halves = "soft" if interpolation == "invariant" and self.n_folds >= 2 else "hard"
-        return halves, interpolation
-
-    def _check_parameters(self, *, known_groups: bool) -> None:
+    def _check_parameters(self) -> None:
         """Refuse values outside of what the parameters may be."""
-        check_choice(self, "halves", ("auto", "hard", "soft"))
-        check_choice(self, "interpolation", ("auto", "worst_case", "invariant"))
+        check_choice(self, "halves", ("hard", "soft"))
         check_choice(self, "objective", ("max", "online", "chance"))
         check_choice(self, "solver", ("auto", *SOLVERS))
-        if self.interpolation == "invariant" and (self.solver != "auto" or known_groups):
-            what = f"solver={self.solver!r}" if self.solver != "auto" else "group_labels"
-            raise ParameterError(
-                f"interpolation='invariant' compares environments and has a solver of its own, so that {what} would "
-                "have no effect. Leave it out, or set interpolation='worst_case'."
-            )
         if self.halves == "soft" and self.n_folds < 2:
             raise ParameterError("halves='soft' needs probabilities out of fold. Set n_folds to 2 or more.")
         if not isinstance(self.rounds, int | np.integer) or self.rounds < 1:
             raise ParameterError(
                 f"The 'rounds' parameter of PIClassifier must be an integer >= 1. Got {self.rounds!r} instead."
             )
-        if self.rounds > 1 and self.interpolation == "invariant":
-            raise ParameterError("The 'rounds' parameter of PIClassifier above 1 needs interpolation='worst_case'.")
         if self.rounds > 1 and self.halves == "soft":
             raise ParameterError(
                 "The 'rounds' parameter of PIClassifier above 1 needs halves='hard'. Set one of the two."
             )
+        if self.rounds > 1 and self.objective == "chance":
+            raise ParameterError("objective='chance' takes the halves of one round. Set rounds to 1.")

@@ -6,16 +6,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.estimators.base import StableRegressor, check_choice, warn_single_environment
+from holdfast.estimators.base import MethodRegressor, check_choice, warn_single_environment
 from holdfast.estimators.pi import PredictThenInterpolate
 from holdfast.exceptions import ParameterError
 from holdfast.interpolation.worst_case import choose_solver
-from holdfast.judging.judges import cross_predict
 from holdfast.partition import error_matrix, partition_by_error, partition_by_likelihood
 from holdfast.seeding import RandomState, Seeding
 
 
-class PIRegressor(PredictThenInterpolate, StableRegressor):
+class PIRegressor(PredictThenInterpolate, MethodRegressor):
     """Train a regressor that is best in its worst half.
 
     A row of a judged environment is correct when the judge's squared error is within a threshold. This finds an
@@ -101,9 +100,8 @@ class PIRegressor(PredictThenInterpolate, StableRegressor):
         estimator = self._base_estimator(training.X)
         self.solver_ = choose_solver(estimator, self.solver)
 
-        # Stage 1: one regressor for each environment, then ask each about the rows it was not fitted on.
-        classifiers = self._fit_environments(estimator, training, seeding)
-        predictions = cross_predict(classifiers, training.X, training.y)
+        # Stage 1: one regressor for each environment, asked about every row that it was not fitted on.
+        predictions = self._judge(estimator, training, seeding).predictions
 
         # Stage 2: cut every judged environment by the size of the error.
         if self.halves == "hard":

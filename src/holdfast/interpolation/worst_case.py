@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, Group, take_rows
+from holdfast.environments import Group, take_rows
 from holdfast.exceptions import ParameterError
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.learners import fit_rows, last_step, sample_weight_name, seeded_clone
-from holdfast.rows import is_mapped
+from holdfast.rows import TrainingRows, is_mapped
 from holdfast.seeding import Seeding
 
 log = logging.getLogger(__name__)
@@ -55,22 +56,27 @@ def choose_solver(estimator: Any, solver: str = "auto") -> str:
     return solver
 
 
+@dataclass(frozen=True, kw_only=True)
+class SolverSettings:
+    """How the worst-case risk is minimized; each solver reads what concerns it."""
+
+    solver: str = "auto"
+    objective: str = "max"  # for networks: "max", "online" or "pooled"
+    selection: str | None = None  # for networks: the rule that selects the epoch
+    reweight_rounds: int = 20  # for reweighting: largest number of rounds
+    n_folds: int = 3  # for reweighting: folds by which groups are judged
+    n_jobs: int | None = None  # for reweighting: fits that run at the same time
+
+
 def minimize_worst_case_risk(
     estimator: Any,
-    X: Any,
-    y: NDArray[Any],
+    training: TrainingRows,
     groups: Sequence[Group],
+    settings: SolverSettings,
+    seeding: Seeding,
     *,
     n_classes: int | None,
-    seeding: Seeding,
-    solver: str = "auto",
-    objective: str = "max",
-    reweight_rounds: int = 20,
-    folds: int | NDArray[np.intp] = 3,
-    environments: Sequence[Environment] | None = None,
     validation: Any = None,
-    selection: str | None = None,
-    n_jobs: int | None = None,
 ) -> Solution:
     """Minimize the largest group risk over the estimator's parameters.
 
@@ -78,20 +84,20 @@ def minimize_worst_case_risk(
     ----------
     estimator : scikit-learn estimator or NeuralClassifier
         Unfitted; it is cloned.
-    X, y : rows and class codes (or targets) of shape (n_rows,)
+    training : TrainingRows
+        Their folds, where given, are those of the reweighting solver.
     groups : sequence of Group
         They may overlap; their weights include any sample weights.
+    settings : SolverSettings
+    seeding : Seeding
     n_classes : int or None
         None for regression.
-    seeding : Seeding
-    solver : "auto", "convex", "gradient" or "reweight"
-    objective, environments, validation, selection
-        Of the gradient solver: "max" or "online"; what the selection rule needs; the rule that selects the epoch.
-    reweight_rounds, folds, n_jobs
-        Of the reweighting solver: largest number of rounds, number of folds or the fold of each row, parallel fits.
+    validation : (X, y, group_labels), optional
+        For networks: what the selection rule needs.
     """
-    chosen = choose_solver(estimator, solver)
+    chosen = choose_solver(estimator, settings.solver)
     estimator = seeded_clone(estimator, seeding, "stage 3")
+    X, y = training.X, training.y
     if chosen == "convex":
         from holdfast.interpolation.convex.solver import solve_convex
 
@@ -104,10 +110,10 @@ def minimize_worst_case_risk(
             X,
             y,
             groups,
-            objective=objective,
-            environments=environments,
+            objective=settings.objective,
+            environments=training.environments,
             validation=validation,
-            selection=selection,
+            selection=settings.selection,
             seeding=seeding,
         )
     else:
@@ -119,10 +125,10 @@ def minimize_worst_case_risk(
             y,
             groups,
             n_classes=n_classes,
-            rounds=reweight_rounds,
-            folds=folds,
+            rounds=settings.reweight_rounds,
+            folds=max(settings.n_folds, 2) if training.folds is None else training.folds,
             seeding=seeding,
-            n_jobs=n_jobs,
+            n_jobs=settings.n_jobs,
         )
     worst = groups[int(np.argmax(solution.group_risks))].name
     log.info("stage 3: %s, worst-case risk %.4f in %s, gap %.2g", chosen, solution.worst_case_risk, worst, solution.gap)
@@ -131,13 +137,11 @@ def minimize_worst_case_risk(
 
 def minimize_mixture_risk(
     estimator: Any,
-    X: Any,
-    y: NDArray[Any],
+    training: TrainingRows,
     groups: Sequence[Group],
     mixture: NDArray[np.float64],
-    *,
     seeding: Seeding,
-    environments: Sequence[Environment] | None = None,
+    *,
     validation: Any = None,
     selection: str | None = None,
 ) -> Any:
@@ -146,6 +150,7 @@ def minimize_mixture_risk(
     `mixture` are the weights q_g on the simplex; networks take equal ones.
     """
     estimator = seeded_clone(estimator, seeding, "mixture")
+    X, y = training.X, training.y
     if hasattr(last_step(estimator), "fit_groups"):
         from holdfast.interpolation.gradient import solve_gradient
 
@@ -155,7 +160,7 @@ def minimize_mixture_risk(
             y,
             groups,
             objective="balanced",
-            environments=environments,
+            environments=training.environments,
             validation=validation,
             selection=selection,
             seeding=seeding,
@@ -170,7 +175,7 @@ def minimize_mixture_risk(
 
 
 def _weighing(X: Any, y: NDArray[Any], groups: Sequence[Group]) -> tuple[Any, NDArray[Any], Sequence[Group]]:
-    """Leave out rows that weigh nothing in any group: neither scalers nor the penalty shall see them."""
+    """Leave out rows that weigh nothing in any group, so that they do not affect scaling or the penalty."""
     heavy = [_without_zeros(group) for group in groups]
     used = np.unique(np.concatenate([group.rows for group in heavy])) if heavy else np.arange(len(y))
     if len(used) == len(y) or is_mapped(X):

@@ -227,23 +227,21 @@ def _best_highlights(comparisons: Sequence[Dots]) -> tuple[Highlight, ...]:
 def audit_demo() -> tuple[Audit, Reliance]:
     """Return the audit of seed 0's training rows, and what ERM and PI rely on in its test rows.
 
-    Pixels and color are two features, and the judges are the demo's own estimator.
+    Pixels and color are two features.
     """
-    from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits
 
-    from holdfast.audit import audit_data, relied_on
+    from holdfast.audit import AuditSettings, audit_data, relied_on
     from holdfast.datasets import load_dataset
-    from holdfast.lab.demo import DATA, C, fit_method
+    from holdfast.lab.demo import DATA, fit_method
 
     data = load_dataset("colored_digits", seed=0, **DATA)
     names = column_names(data)
     groups = {"pixels": [name for name in names if name.startswith("pixel")]}
     groups["color"] = [name for name in names if name not in groups["pixels"]]
     train, test = data.train, data.test
-    judge = LogisticRegression(C=C, max_iter=1000)
     with threadpool_limits(limits=1):
-        found = audit_data(train.X, train.y, train.environments, names=names, groups=groups, judge=judge)
+        found = audit_data(train.X, train.y, train.environments, AuditSettings(groups=groups), names=names)
     fitted = {"ERM": fit_method("erm", data, 0), "PI": fit_method("pi", data, 0)}
     numbered = {name: [f"x{names.index(member)}" for member in members] for name, members in groups.items()}
     return found, relied_on(fitted, test.X, test.y, groups=numbered)

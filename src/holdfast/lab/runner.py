@@ -23,10 +23,11 @@ from sklearn.linear_model import LogisticRegression
 from holdfast.audit.importance import word_importance
 from holdfast.datasets import Dataset, Split
 from holdfast.environments import Partition, Rows, split_environments
-from holdfast.estimators.base import StableClassifier
+from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.methods import METHODS
 from holdfast.exceptions import ConfigError
-from holdfast.judging.judges import cross_predict, fit_environment_classifiers
+from holdfast.judging.judgements import judge_environments
+from holdfast.judging.judges import JudgeSettings
 from holdfast.lab.config import HALVES, RunConfig
 from holdfast.lab.inputs import Prepared, prepare
 from holdfast.metrics import accuracy_by_group, correlation, label_attribute_groups, score_groups
@@ -36,6 +37,7 @@ from holdfast.neural.monitors import EpochReport, Monitor, watch
 from holdfast.neural.selection import EpochScores, Selected, choose_rule
 from holdfast.neural.settings import Precision, autocast, resolve_precision
 from holdfast.partition import partition_by_correctness
+from holdfast.rows import TrainingRows
 from holdfast.saving.checkpoints import read_checkpoint, runtime_facts, write_checkpoint
 from holdfast.saving.monitors import CheckpointMonitor
 from holdfast.seeding import Seeding
@@ -80,7 +82,7 @@ def make_estimator(config: RunConfig, prepared: Prepared) -> Any:
     )
 
 
-def make_classifier(config: RunConfig, prepared: Prepared) -> StableClassifier:
+def make_classifier(config: RunConfig, prepared: Prepared) -> MethodClassifier:
     """Return the method's classifier, as the paper's experiments use it, with the run's options on top."""
     method = METHODS[config.method]
     settings: dict[str, Any] = {
@@ -89,7 +91,6 @@ def make_classifier(config: RunConfig, prepared: Prepared) -> StableClassifier:
         "penalty_weight": config.penalty_weight,
         "warm_up": config.warm_up,
         "halves": "hard",
-        "interpolation": "worst_case",
         "objective": "max",
     }
     if is_network(config):
@@ -377,20 +378,17 @@ def _run_halves(config: RunConfig, prepared: Prepared) -> dict[str, Any]:
     """Run stages 1 and 2 alone: the same judges and the same halves that PI has with this seed."""
     data = prepared.dataset
     environments = split_environments(data.train.environments, len(data.train))
-    judges = fit_environment_classifiers(
+    judgements = judge_environments(
         make_estimator(config, prepared),
-        data.train.X,
-        data.train.y,
-        environments,
+        TrainingRows(data.train.X, data.train.y, environments),
+        JudgeSettings(selection="other_environments"),
+        Seeding(config.seed),
         classes=np.array(data.classes),
-        seeding=Seeding(config.seed),
-        selection="other_environments",
     )
-    predictions = cross_predict(judges, data.train.X, data.train.y)
-    partitions = partition_by_correctness(predictions, data.train.y, environments)
+    partitions = partition_by_correctness(judgements.predictions, data.train.y, environments)
     return {
         "halves": half_correlations(data, partitions),
-        "precision": getattr(judges[0].estimator, "precision_", "float64"),
+        "precision": getattr(judgements.judges[0].estimator, "precision_", "float64"),
     }
 
 

@@ -122,16 +122,9 @@ def risks_section(fitted: Any) -> Section | None:
         body: list[tuple[Cell, ...]] = [
             (groups[i].name, len(groups[i]), float(risks[i]), float(weights[i])) for i in order
         ]
-        invariant = getattr(fitted, "solver_", "") == "invariant"
-        columns = ("group", "rows", "risk", "step from ERM" if invariant else "weight in the mixture")
+        columns = ("group", "rows", "risk", "weight in the mixture")
         blocks.append(Table("Groups, largest risk first", columns, tuple(body), digits=4, marked=((0, 0), (0, 2))))
     gap = float(getattr(fitted, "gap_", float("nan")))
-    if getattr(fitted, "solver_", "") == "invariant":
-        intro = (
-            "The final classifier is fitted to the interpolation under which its risk is the same in every "
-            "environment, as far as rows out of fold tell; a step of zero everywhere means plain ERM."
-        )
-        return Section("Stage 3: risks", f"{intro} The risks differ by {gap:.4f}.", tuple(blocks))
     certificate = "" if math.isnan(gap) else f" It is at most {gap:.2g} above the smallest possible."
     solver = str(getattr(fitted, "solver_", ""))
     intro = (
@@ -147,16 +140,12 @@ def risks_section(fitted: Any) -> Section | None:
 def risk_curves(fitted: Any) -> tuple[Curves, ...]:
     """Return how the groups' risks went down, as far as the history has them."""
     history = [entry for entry in getattr(fitted, "history_", None) or [] if isinstance(entry, dict)]
-    note = ""
-    if getattr(fitted, "solver_", "") == "invariant":
-        history = _until_chosen(history, fitted.group_risks_)
-        note = "Step 0 is plain ERM; the last step shown is the one that was chosen."
     if not history:
         return ()
     axis = next((name for name in ("iteration", "round", "epoch") if name in history[0]), "step")
     x = tuple(float(entry.get(axis, number)) for number, entry in enumerate(history, start=1))
     names = [group.name for group in getattr(fitted, "groups_", ())]
-    found = [Curves("Risk of every group", axis, "risk", *_group_lines(history, x, names), note=note)]
+    found = [Curves("Risk of every group", axis, "risk", *_group_lines(history, x, names))]
     if not found[0].lines:
         keys = {
             "worst_case_risk": "worst-case risk",
@@ -185,12 +174,6 @@ def _group_lines(history: list[dict[str, Any]], x: tuple[float, ...], names: lis
         return (), ""
     order = sorted(range(len(names)), key=lambda place: (math.isnan(values[place][-1]), -values[place][-1]))
     return tuple(Line(names[place], x, values[place]) for place in order), names[order[0]] if order else ""
-
-
-def _until_chosen(history: list[dict[str, Any]], risks: Any) -> list[dict[str, Any]]:
-    """Return the steps up to the one whose risks are the final ones; a search tries larger ones too."""
-    apart = [float(np.abs(np.subtract(entry["group_risks"], risks)).max()) for entry in history]
-    return history[: int(np.argmin(apart)) + 1] if apart else []
 
 
 def _series(history: list[Any], key: str) -> tuple[float, ...]:
@@ -235,23 +218,6 @@ def _listed(names: Any) -> str:
 
 
 MOST_FINDINGS = 300
-# Column of the audit's frame -> what readers see.
-COLUMNS = {
-    "feature": "feature",
-    "judged": "environment",
-    "judge": "judge",
-    "label": "label",
-    "environment_correlation": "whole environment",
-    "correct_soft": "correct half (soft)",
-    "mistaken_soft": "mistaken half (soft)",
-    "correct_hard": "correct half (hard)",
-    "mistaken_hard": "mistaken half (hard)",
-    "flip_score": "flip score",
-    "p_value": "p",
-    "q_value": "q",
-    "named": "named",
-    "explained_by": "explained by",
-}
 
 
 def audit_section(audit: Any, reliance: Any = None) -> Section | None:
@@ -260,46 +226,41 @@ def audit_section(audit: Any, reliance: Any = None) -> Section | None:
     Parameters
     ----------
     audit : object or None
-        Anything with `sentences()`, `evidence` (sentences about what can be concluded) and `to_frame()`.
+        What `holdfast.audit.audit_data` returns.
     reliance : object or None
         Anything with `to_frame()`: what classifiers rely on, a row for each feature.
     """
     blocks: list[Block] = []
     if audit is not None:
-        evidence = tuple(str(line) for line in audit.evidence)
-        findings = tuple(str(line) for line in audit.sentences() if str(line) not in evidence)
         tables = [table for table in (audit_table(audit),) if table is not None]
-        blocks += [*([Sentences(findings, "finding")] if findings else []), Sentences(evidence), *tables]
+        blocks += [Sentences(tuple(audit.sentences()), "finding"), *tables]
     if reliance is not None:
         blocks.append(reliance_table(reliance))
     if not blocks:
         return None
     intro = (
-        "Features, words or attributes whose correlation with the label changes between environments, judged on soft "
-        "halves, calibrated and out of fold. In the soft mistaken half, a stable feature does not correlate with the "
-        "label."
+        "Columns, words or attributes whose relation with the label changes between environments. Effects are log-odds "
+        "of the label for one standard deviation of the column, with everything else as it is."
     )
     return Section("Audit: what not to trust", intro, tuple(blocks))
 
 
 def audit_table(audit: Any) -> Table | None:
-    """Return the ranking; None where there is none."""
-    frame = audit.to_frame()
-    columns = [name for name in COLUMNS if name in frame.columns]
-    if not len(frame) or not columns:
+    """Return the effects of the named features in each environment; None where there are none."""
+    rows = tuple(
+        (finding.feature, finding.label, *(finding.effects[name] for name in audit.environments), low_high(finding))
+        for finding in audit.findings
+        if finding.named
+    )
+    if not rows:
         return None
-    shown = frame[columns].head(MOST_FINDINGS)
-    # A correlation of 1e-16 is rounding; a p value of that size is not.
-    exact = ["p_value", "q_value"]
-    rounded = shown.round(dict.fromkeys([name for name in columns if name not in exact], 9))
-    rows = tuple(tuple(_cell(value) for value in row) for row in rounded.itertuples(index=False, name=None))
-    left_out = len(frame) - len(shown)
-    note = "p and q: of the change between environments; named: a discovery that no stronger one explains."
-    if left_out:
-        note += f" {left_out:,} more findings are left out."
-    marked = tuple((n, 0) for n, row in enumerate(rows) if "named" in columns and row[columns.index("named")] is True)
-    title = "All findings, correlations with the label"
-    return Table(title, tuple(COLUMNS[name] for name in columns), rows, note, marked=marked)
+    columns = ("column", "label", *audit.environments, "next environment (80 %)")
+    return Table("Effects of the named columns", columns, rows[:MOST_FINDINGS])
+
+
+def low_high(finding: Any) -> str:
+    """Write the prediction interval for the next environment."""
+    return f"{finding.low:+.2f} to {finding.high:+.2f}"
 
 
 def reliance_table(reliance: Any) -> Table:

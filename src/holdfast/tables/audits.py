@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from holdfast.audit import Audit, Columns, Reliance, audit_partitions, encode_table, encode_texts, fit_judges, relied_on
-from holdfast.audit.judges import default_judge
-from holdfast.audit.run import standardized
+from holdfast.audit import Audit, AuditSettings, Columns, Reliance, audit_columns, encode_table, encode_texts, relied_on
 from holdfast.environments import check_pairs, merge_small_environments, split_environments, unique_labels
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError, TableError
 from holdfast.seeding import Seeding
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 MIN_COUNT = 10  # rows that a level or word needs
 MIN_ROWS = 5  # smaller environments are merged, as in PIClassifier
-N_FOLDS = 20
 MOST_WORDS = 20  # of a text column that are taken out
 MOST_RELIED_ROWS = 20_000  # enough to see what a classifier relies on
 
@@ -74,8 +71,8 @@ def read_attributes(table: TableFile, names: Sequence[str], *, taken: Sequence[s
     return TableSchema.infer(frame).features(frame)
 
 
-def audit_rows(rows: Rows, *, level: float, seed: int, jobs: int) -> Audit:
-    """Audit columns, words and attributes; judges are logistic regressions on columns and words."""
+def audit_rows(rows: Rows, *, level: float) -> Audit:
+    """Audit columns, words and attributes."""
     classes, codes = unique_labels(rows.y, what="labels", error=LabelsError)
     split = merge_small_environments(split_environments(rows.environments, len(codes)), MIN_ROWS)
     check_pairs(split)
@@ -85,17 +82,7 @@ def audit_rows(rows: Rows, *, level: float, seed: int, jobs: int) -> Audit:
     columns = inputs
     if rows.attributes is not None:
         columns = inputs.beside(encode_table(rows.attributes, min_count=MIN_COUNT).as_attributes())
-    judges = fit_judges(
-        default_judge(inputs.values),
-        inputs.values,
-        codes,
-        split,
-        classes=classes,
-        n_folds=N_FOLDS,
-        seeding=Seeding(seed),
-        n_jobs=jobs,
-    )
-    return audit_partitions(columns, codes, classes, split, judges, level=level, random_state=seed)
+    return audit_columns(columns, codes, classes, split, AuditSettings(level=level, min_count=MIN_COUNT))
 
 
 def _encode(features: pd.DataFrame, texts: Sequence[str]) -> Columns:
@@ -104,7 +91,7 @@ def _encode(features: pd.DataFrame, texts: Sequence[str]) -> Columns:
     parts = [encode_table(features[plain], min_count=MIN_COUNT)] if plain else []
     if not texts:
         return parts[0]
-    blocks = [sp.csr_array(standardized(part.values)) for part in parts]  # dates are far from 0, words are not
+    blocks = [sp.csr_array(part.values) for part in parts]
     names = [name for part in parts for name in part.names]
     for text in texts:
         words = _encode_words(features, text)
@@ -131,7 +118,7 @@ def reliance_of(
 ) -> Reliance:
     """Say how much each classifier's accuracy falls when a column is shuffled, or a word taken out.
 
-    Words are those that the audit names or explains, and the most frequent ones.
+    Words are those that the audit names, and the most frequent ones.
     """
     for fitted in classifiers.values():
         if fitted.roles.schema.columns != rows.schema.columns:
@@ -150,7 +137,7 @@ def reliance_of(
 
 def _words_to_try(features: pd.DataFrame, text: str, audit: Audit | None) -> list[str]:
     """Return the words of a text column that the audit found, then the most frequent ones."""
-    told = [f for f in audit.findings if f.named or f.explained_by is not None] if audit is not None else []
+    told = [f for f in audit.findings if f.named] if audit is not None else []
     found = [f.feature.removeprefix(f"{text}: ") for f in told if f.feature.startswith(f"{text}: ")]
     words = encode_texts(features[text].tolist(), n_words=(1, 1), min_count=1)
     order = np.argsort(-np.asarray(words.values.sum(axis=0)).ravel(), kind="stable")

@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 
 from holdfast.environments import Environment, Rows, split_environments, take_rows
-from holdfast.estimators.base import StableClassifier
+from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.erm import ERMClassifier
 from holdfast.estimators.methods import METHODS
 from holdfast.exceptions import (
@@ -137,7 +137,7 @@ def compare_methods(
     environments: Any,
     *,
     estimator: Any = None,
-    methods: Mapping[str, StableClassifier] | Sequence[str] | None = None,
+    methods: Mapping[str, MethodClassifier] | Sequence[str] | None = None,
     n_folds: int = 2,
     n_jobs: int | None = None,
     random_state: RandomState = 0,
@@ -203,7 +203,7 @@ def compare_methods(
     return Comparison(protocol, ranked_by, tuple(scores), recommended, sentence, caveat)
 
 
-def candidate_methods(methods: Any, estimator: Any, random_state: RandomState) -> dict[str, StableClassifier]:
+def candidate_methods(methods: Any, estimator: Any, random_state: RandomState) -> dict[str, MethodClassifier]:
     """Return the methods to compare, ERM among them; parameters as in `compare_methods`."""
     if isinstance(methods, Mapping):
         return {"erm": ERMClassifier(estimator, random_state=random_state)} | dict(methods)

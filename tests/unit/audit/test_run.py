@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from holdfast.audit.judges import fit_judges
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
 from holdfast.audit import naming
 from holdfast.audit.columns import encode_table
-from holdfast.audit.judges import fit_judges
 from holdfast.audit.pictures import average_pictures
 from holdfast.audit.run import audit_data, audit_partitions
 from holdfast.environments import Partition, split_environments

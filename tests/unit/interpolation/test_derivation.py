@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from holdfast.interpolation.invariant import fit_relabeled
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import theory
-from holdfast.interpolation.invariant import fit_relabeled
 from holdfast.learners import fit_rows
 from holdfast.seeding import Seeding
 

@@ -31,9 +31,7 @@ def test_records_of_other_runs_are_one_clear_error(target, dataset, tmp_path):
 def test_quick_and_full_records_are_not_mixed(tmp_path):
     """Synthetic data never stand in the same mean as real ones."""
     path = write(tmp_path / "mixed.jsonl", {"dataset": "ask2me", "synthetic": True}, {"dataset": "ask2me"})
-    with pytest.raises(
-        ConfigError, match=r"mixes 1 quick runs on synthetic data with 1 others. Use one file"
-    ):
+    with pytest.raises(ConfigError, match=r"mixes 1 quick runs on synthetic data with 1 others. Use one file"):
         retell("table3", path)
 
 

@@ -1,0 +1,494 @@
+"""Effects of columns by environment: which of them change between environments, and by how much.
+
+The model is a logistic regression with an intercept for each environment and a small penalty, one for each class. Score
+tests ask of each column whether its effect differs between environments; the column with the strongest evidence gets an
+effect for each environment, and the others are tested again, until no test passes. All rows are used; nothing is drawn,
+so neither a seed nor the order of the rows plays a part.
+
+Three things must not be taken for a change of a column's effect:
+
+- Labels that are noisier in one environment weaken all effects there alike: a scale of the whole score, and the form of
+  label noise, are tested against each column.
+- A measurement in other units, or more spread in one environment: every number column is tested twice, in its units and
+  in standard deviations of each environment, and must pass both times.
+- A bent relation together with other values of the column: the model has squares of the number columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy import linalg, special
+from scipy.stats import chi2
+from scipy.stats import t as student
+
+from holdfast.audit.columns import Block
+from holdfast.rows import is_sparse
+
+Array = NDArray[np.float64]
+MOST_NAMED = 12  # columns that get an effect for each environment
+MOST_EXACT = 150  # columns that are tested exactly; wider tables are screened first
+SCREENED = 60  # columns of a wide table that are kept for their evidence, and as many for their weight
+QUANTITY = 5  # different values from which on a column is a quantity and no code
+TAILS = 0.005  # share of the smallest and of the largest values that is pulled in
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """A column whose effect on the label changes between environments.
+
+    Effects are log-odds for one standard deviation of the column, for each class against the others (the second class
+    alone where there are two).
+    """
+
+    column: int
+    statistic: float
+    p_value: float  # adjusted for the number of columns
+    rival: float  # the statistic of "labels are noisier there", which the column had to beat
+    by_environment: Array  # (n_labels, n_environments)
+    errors: Array  # (n_labels, n_environments) standard errors
+    means: Array  # (n_labels,) mean over environments
+    spreads: Array  # (n_labels,) standard deviation between environments, noise taken out
+
+    @property
+    def main_label(self) -> int:
+        """The label for which the change matters most."""
+        return int(np.argmax(np.abs(self.means) * self.spreads))
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What the search found."""
+
+    effects: tuple[Effect, ...]  # strongest evidence first
+    p_values: Array  # (n_columns,) adjusted, of every column when it was last tested
+    noisier: bool  # whether all effects change together, as noisier labels would make them
+    n_tests: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """Rows of a search: one target for each class (the second alone where there are two)."""
+
+    targets: list[Array]
+    codes: NDArray[np.intp]  # (n_rows,) environment of each row
+    weights: Array  # (n_rows,) mean one
+    indicators: Array  # (n_rows, n_environments)
+    ridge: float
+
+    @property
+    def n_environments(self) -> int:
+        return int(self.indicators.shape[1])
+
+
+@dataclass(eq=False)
+class _Coding:
+    """The columns in one coding, and what already has an effect for each environment."""
+
+    columns: Array  # (n_rows, n_columns) tested
+    common: list[Array]  # one effect for all environments: columns, squares, and for each target offsets
+    offsets: list[list[Array]]  # for each target: the columns that were screened out, and what the judges agree on
+    scales: list[list[Array]] = field(default_factory=list)  # for each target: the whole score, and label noise
+
+    def design(self, target: int) -> Array:
+        return np.hstack([*self.common, *(offset[:, None] for offset in self.offsets[target])])
+
+
+def find_unstable(
+    values: Block,
+    y: NDArray[np.intp],
+    codes: NDArray[np.intp],
+    *,
+    n_classes: int,
+    level: float = 0.05,
+    sample_weight: Array | None = None,
+    agreed: Array | None = None,
+) -> Search:
+    """Search for the columns whose effect on the label changes between environments.
+
+    Parameters
+    ----------
+    values : array or sparse matrix of shape (n_rows, n_columns)
+    y : array of shape (n_rows,)
+        Class codes.
+    codes : array of shape (n_rows,)
+        Number of each row's environment.
+    n_classes : int
+    level : float
+        Chance that anything is named where nothing changes.
+    sample_weight : array of shape (n_rows,), optional
+    agreed : array of shape (n_rows, n_classes), optional
+        Log-odds that hold in every environment, as far as is known: bends and interactions that the model would miss.
+    """
+    n_rows, n_columns = values.shape
+    weights = np.ones(n_rows) if sample_weight is None else sample_weight * (n_rows / sample_weight.sum())
+    targets = [(y == code).astype(float) for code in (range(n_classes) if n_classes > 2 else (1,))]
+    problem = _Problem(targets, codes, weights, np.eye(int(codes.max()) + 1)[codes], n_columns / 2)
+    tested, back, offsets = _dense_columns(values, problem)
+    if agreed is not None:
+        scores = agreed if n_classes > 2 else agreed[:, 1:]
+        offsets = [[*others, _unit(scores[:, number])] for number, others in enumerate(offsets)]
+    tested, varies = _standardized(tested, weights)
+    back = back[varies]
+    quantities = np.array([j for j in range(tested.shape[1]) if len(np.unique(tested[:, j])) >= QUANTITY], dtype=int)
+    codings = []
+    for columns in (tested, _standardized_within(tested, problem, quantities)):
+        squares = [_squares(columns, quantities)] if n_columns <= MOST_EXACT else []
+        codings.append(_Coding(columns, [columns, *squares], offsets, [[] for _ in targets]))
+    return _forward_search(problem, codings, back, n_columns, level)
+
+
+def random_effects(effects: Array, errors: Array) -> tuple[float, float, float]:
+    """Return mean, standard deviation between environments and standard error of the mean (Paule and Mandel).
+
+    Examples
+    --------
+    Effects that differ by no more than their errors do not vary:
+
+    >>> mean, spread, _ = random_effects(np.array([1.0, 1.1]), np.array([0.2, 0.2]))
+    >>> round(mean, 2), spread
+    (1.05, 0.0)
+    """
+    variances = errors**2
+
+    def at(between: float) -> tuple[float, float, Array]:
+        shares = 1 / (variances + between)
+        mean = float(shares @ effects / shares.sum())
+        return float(shares @ (effects - mean) ** 2), mean, shares
+
+    low = high = 0.0
+    if at(0.0)[0] > len(effects) - 1:
+        high = 10 * float(np.var(effects)) + 1e-6
+        while at(high)[0] > len(effects) - 1:
+            high *= 4
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if at(middle)[0] > len(effects) - 1 else (low, middle)
+    _, mean, shares = at(low)
+    return mean, float(np.sqrt(low)), float(np.sqrt(1 / shares.sum()))
+
+
+def prediction_interval(mean: float, spread: float, n_environments: int, level: float = 0.8) -> tuple[float, float]:
+    """Return where the effect at the next environment is expected, from effects that vary by `spread` around `mean`.
+
+    Student's t with E − 2 degrees of freedom, as in meta-analysis. Two environments say next to nothing about a third:
+    the interval then is that of one degree of freedom.
+
+    Examples
+    --------
+    >>> low, high = prediction_interval(1.0, 0.2, 6)
+    >>> round(low, 2), round(high, 2)
+    (0.67, 1.33)
+    """
+    quantile = float(student.ppf(0.5 + level / 2, max(n_environments - 2, 1)))
+    half = quantile * spread * math.sqrt(1 + 1 / n_environments)
+    return mean - half, mean + half
+
+
+def _forward_search(
+    problem: _Problem, codings: list[_Coding], back: NDArray[np.intp], n_columns: int, level: float
+) -> Search:
+    """Give the column with the strongest evidence an effect for each environment, and test the others again."""
+    n_tested, n_classes = codings[0].columns.shape[1], max(len(problem.targets), 2)
+    degrees = (problem.n_environments - 1) * (n_classes - 1)
+    own: list[int] = []
+    found: list[tuple[int, float, float, float]] = []
+    p_values, noisier = np.ones(n_columns), False
+    while len(own) < min(MOST_NAMED, n_tested):
+        tests = [_test_columns(problem, coding, own) for coding in codings]
+        statistic = np.minimum(tests[0].statistics, tests[1].statistics)
+        p = _adjusted(statistic, degrees, tests[0].importance, own, n_columns)
+        last = np.setdiff1d(np.arange(n_tested), own)
+        p_values[back[last]] = p[last]
+        strongest = int(np.argmin(p))
+        if p[strongest] >= level:
+            break
+        least = int(np.argmin([test.statistics[strongest] for test in tests]))
+        rival = 0.0 if noisier else tests[least].rival
+        if rival > statistic[strongest]:
+            noisier = True  # all effects change together: each environment gets a scale, and the columns their chance
+            for coding, test in zip(codings, tests, strict=True):
+                coding.scales = test.scales
+            continue
+        own.append(strongest)
+        found.append((strongest, float(statistic[strongest]), float(p[strongest]), rival))
+    effects = _measure(problem, codings, found, own, noisier)
+    named = tuple(_with_column(effect, int(back[effect.column])) for effect in effects)
+    return Search(named, p_values, noisier, n_columns)
+
+
+def _with_column(effect: Effect, column: int) -> Effect:
+    return Effect(column, *(getattr(effect, name) for name in list(Effect.__dataclass_fields__)[1:]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Tests:
+    """Score tests of every column, and of what noisier labels would do to all of them."""
+
+    statistics: Array  # (n_columns,) summed over targets
+    rival: float
+    importance: Array  # (n_columns,) squared common effect
+    scales: list[list[Array]]
+
+
+def _test_columns(problem: _Problem, coding: _Coding, own: Sequence[int]) -> _Tests:
+    n_columns, n_targets = coding.columns.shape[1], len(problem.targets)
+    statistics, importance, rival, scales = np.zeros(n_columns), np.zeros(n_columns), 0.0, []
+    for number, target in enumerate(problem.targets):
+        common = coding.design(number)
+        fit = _fit(problem, common, target, [coding.columns[:, j] for j in own], own, coding.scales[number])
+        shared = fit.common.copy()
+        shared[list(own)] = 0
+        score = common @ shared + sum(coding.columns[:, j] * fit.own[i][problem.codes] for i, j in enumerate(own))
+        chance = special.expit(fit.log_odds)
+        noise = (2 * chance - 1) / np.maximum(chance * (1 - chance), 0.02)  # what flipped labels do to the log-odds
+        pair = [_unit(score), _unit(noise)]
+        scales.append(pair)
+        given = [coding.columns[:, j] for j in own] + coding.scales[number]
+        tested = np.column_stack([coding.columns, *pair])
+        values = _score_tests(problem, common, target, fit.log_odds, given, tested)
+        statistics += values[:n_columns]
+        rival += float(values[n_columns:].max())
+        importance += shared[:n_columns] ** 2
+    share = (n_targets - 1) / n_targets if n_targets > 1 else 1.0  # the targets of K classes are not independent
+    return _Tests(statistics * share, rival * share, importance, scales)
+
+
+def _adjusted(statistic: Array, degrees: int, importance: Array, own: Sequence[int], n_columns: int) -> Array:
+    """Return p values adjusted for the number of columns; half of the level is shared out by what columns are worth."""
+    free = np.setdiff1d(np.arange(len(statistic)), own)
+    n_left = n_columns - len(own)
+    weight = np.zeros(len(statistic))
+    weight[free] = 0.5 + 0.5 * n_left * importance[free] / max(float(importance[free].sum()), 1e-12)
+    p = np.ones(len(statistic))
+    p[free] = np.minimum(1.0, chi2.sf(statistic[free], degrees) * n_left / np.maximum(weight[free], 1e-12))
+    return p
+
+
+def _measure(
+    problem: _Problem,
+    codings: list[_Coding],
+    found: list[tuple[int, float, float, float]],
+    own: list[int],
+    noisier: bool,
+) -> list[Effect]:
+    """Return the named columns with their effects in each environment, in the coding in which they vary less."""
+    if not own:
+        return []
+    measured: list[list[list[tuple[Array, Array, float, float]]]] = []  # coding, column, target
+    for coding in codings:
+        by_column: list[list[tuple[Array, Array, float, float]]] = [[] for _ in own]
+        for number, target in enumerate(problem.targets):
+            fit = _fit(problem, coding.design(number), target, [coding.columns[:, j] for j in own], own, [])
+            relative = _relative_scales(problem, coding.scales[number][0], target) if noisier else 1.0
+            for i in range(len(own)):
+                effects, errors = fit.own[i] / relative, fit.errors[i] / relative
+                mean, spread, _ = random_effects(effects, errors)
+                by_column[i].append((effects, errors, mean, spread))
+        measured.append(by_column)
+    result = []
+    for i, (column, statistic, p_value, rival) in enumerate(found):
+        sizes = [max(abs(mean) * spread for _, _, mean, spread in by_column[i]) for by_column in measured]
+        parts = measured[int(np.argmin(sizes))][i]
+        effects, errors, means, spreads = (np.array([part[k] for part in parts]) for k in range(4))
+        result.append(Effect(column, statistic, p_value, rival, effects, errors, means, spreads))
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """Coefficients of the columns, effects by environment with their errors, and the log-odds of every row."""
+
+    common: Array
+    own: Array  # (n_own, n_environments)
+    errors: Array  # (n_own, n_environments)
+    log_odds: Array
+
+
+def _fit(
+    problem: _Problem, common: Array, target: Array, columns: list[Array], own: Sequence[int], scales: list[Array]
+) -> _Fit:
+    """Fit common effects, an intercept for each environment, and deviations by environment of some columns.
+
+    Deviations have a prior standard deviation of one, so that few or collinear rows say little.
+    """
+    n_common, n_environments = common.shape[1], problem.n_environments
+    by_environment = [column[:, None] * problem.indicators for column in [*columns, *scales]]
+    design = np.hstack([common, problem.indicators, *by_environment])
+    penalty = np.ones(design.shape[1])
+    penalty[:n_common] = problem.ridge
+    penalty[n_common : n_common + n_environments] = 0.0
+    penalty[list(own)] = 1e-2
+    coefficients, curvature, log_odds = _ridge_logistic(design, target, problem.weights, penalty)
+    effects, errors = np.zeros((len(own), n_environments)), np.zeros((len(own), n_environments))
+    if own:
+        covariance = linalg.inv(curvature)
+        for i, j in enumerate(own):
+            places = n_common + n_environments * (i + 1) + np.arange(n_environments)
+            effects[i] = coefficients[j] + coefficients[places]
+            variance = covariance[j, j] + covariance[places, places] + 2 * covariance[j, places]
+            errors[i] = np.sqrt(np.maximum(variance, 1e-12))
+    return _Fit(coefficients[:n_common], effects, errors, log_odds)
+
+
+def _ridge_logistic(
+    design: Array, target: Array, weights: Array, penalty: Array, most_steps: int = 40
+) -> tuple[Array, Array, Array]:
+    """Return coefficients, Hessian and log-odds of a penalized logistic regression, by damped Newton steps."""
+
+    def value(at: Array) -> tuple[float, Array]:
+        log_odds = design @ at
+        loss = weights @ (np.logaddexp(0, log_odds) - target * log_odds)
+        return float(loss + 0.5 * penalty @ at**2), log_odds
+
+    def curvature(log_odds: Array) -> tuple[Array, Array]:
+        chance = special.expit(log_odds)
+        hessian = (design * (weights * chance * (1 - chance))[:, None]).T @ design
+        hessian[np.diag_indices_from(hessian)] += penalty + 1e-8
+        return chance, hessian
+
+    at = np.zeros(design.shape[1])
+    loss, log_odds = value(at)
+    for _ in range(most_steps):
+        chance, hessian = curvature(log_odds)
+        gradient = design.T @ (weights * (chance - target)) + penalty * at
+        step = linalg.solve(hessian, gradient, assume_a="pos")
+        size = 1.0
+        next_loss, next_log_odds = value(at - step)
+        while next_loss > loss and size > 1e-4:
+            size /= 2
+            next_loss, next_log_odds = value(at - size * step)
+        done = loss - next_loss < 1e-9 * (1 + abs(loss))
+        at, loss, log_odds = at - size * step, next_loss, next_log_odds
+        if done:
+            break
+    return at, curvature(log_odds)[1], log_odds
+
+
+def _score_tests(
+    problem: _Problem, common: Array, target: Array, log_odds: Array, given: list[Array], tested: Array
+) -> Array:
+    """Return for each tested column the score statistic of its interaction with the environments."""
+    chance = special.expit(log_odds)
+    curvature, residuals = problem.weights * chance * (1 - chance), problem.weights * (target - chance)
+    n_environments, n_tested, n_common = problem.n_environments, tested.shape[1], common.shape[1]
+    cross = np.zeros((n_environments, n_tested, n_common))
+    own, scores = np.zeros((n_environments, n_tested)), np.zeros((n_environments, n_tested))
+    total = np.zeros((n_common, n_common))
+    for code in range(n_environments):
+        rows = problem.codes == code
+        share = curvature[rows][:, None]
+        basis = np.column_stack([np.ones(int(rows.sum())), *(column[rows] for column in given)])
+        gram = (basis * share).T @ basis
+        gram[np.diag_indices_from(gram)] += 1e-6 * max(float(np.trace(gram)), 1e-9)
+        both = np.hstack([common[rows], tested[rows]])
+        left = both - basis @ linalg.solve(gram, (basis * share).T @ both, assume_a="pos")
+        left_common, left_tested = left[:, :n_common], left[:, n_common:]
+        total += (left_common * share).T @ left_common
+        cross[code] = (left_tested * share).T @ left_common
+        own[code] = (left_tested**2 * share).sum(axis=0)
+        scores[code] = left_tested.T @ residuals[rows]
+    total[np.diag_indices_from(total)] += problem.ridge
+    factor = linalg.cho_factor(total)
+    contrasts = linalg.null_space(np.ones((1, n_environments)))
+    statistics = np.zeros(n_tested)
+    for column in range(n_tested):
+        part = cross[:, column, :]
+        variance = contrasts.T @ (np.diag(own[:, column]) - part @ linalg.cho_solve(factor, part.T)) @ contrasts
+        score = contrasts.T @ scores[:, column]
+        size = float(np.trace(variance)) / (n_environments - 1)
+        if size > 1e-9:
+            variance[np.diag_indices_from(variance)] += 1e-6 * size
+            statistics[column] = score @ linalg.solve(variance, score, assume_a="pos")
+    return statistics
+
+
+def _relative_scales(problem: _Problem, score: Array, target: Array) -> Array:
+    """Return the slope of the whole score in each environment, relative to their mean."""
+    design = np.hstack([problem.indicators, score[:, None] * problem.indicators])
+    penalty = np.repeat([0.0, 1e-2], problem.n_environments)
+    slopes = np.maximum(_ridge_logistic(design, target, problem.weights, penalty)[0][problem.n_environments :], 1e-3)
+    return np.asarray(slopes / slopes.mean())
+
+
+def _dense_columns(values: Block, problem: _Problem) -> tuple[Array, NDArray[np.intp], list[list[Array]]]:
+    """Return the columns to test as an array, their numbers, and for each target an offset of the others."""
+    if values.shape[1] > MOST_EXACT:
+        return _screened(values, problem)
+    dense = values.toarray() if is_sparse(values) else np.asarray(values, dtype=np.float64)
+    return dense, np.arange(values.shape[1]), [[] for _ in problem.targets]
+
+
+def _screened(values: Block, problem: _Problem) -> tuple[Array, NDArray[np.intp], list[list[Array]]]:
+    """Fit all columns of a wide table, and keep those with most evidence or most weight; the rest is an offset."""
+    from sklearn.linear_model import LogisticRegression
+
+    matrix = sp.csr_array(values)
+    n_columns = matrix.shape[1]
+    mean = np.asarray(matrix.mean(axis=0)).ravel()
+    deviation = np.sqrt(np.maximum(np.asarray(matrix.multiply(matrix).mean(axis=0)).ravel() - mean**2, 0))
+    scaled = sp.csr_array(matrix @ sp.diags_array(1 / np.where(deviation > 1e-9, deviation, np.inf)))
+    rank, coefficients = np.zeros(n_columns), []
+    # Intercepts of environments are hardly penalized: their columns are long.
+    design = sp.hstack([scaled, 3 * np.sqrt(n_columns) * problem.indicators], format="csr")
+    for target in problem.targets:
+        fitted = LogisticRegression(C=2 / n_columns, max_iter=300).fit(design, target, sample_weight=problem.weights)
+        chance = special.expit(fitted.decision_function(design))
+        curvature, residuals = problem.weights * chance * (1 - chance), problem.weights * (target - chance)
+        scores, information = [], []
+        for code in range(problem.n_environments):
+            rows = np.flatnonzero(problem.codes == code)
+            part, share = scaled[rows], curvature[rows]
+            center = np.asarray(part.T @ share).ravel() / share.sum()
+            scores.append(np.asarray(part.T @ residuals[rows]).ravel() - center * residuals[rows].sum())
+            information.append(np.asarray(part.multiply(part).T @ share).ravel() - center**2 * share.sum())
+        U, V = np.array(scores), np.maximum(np.array(information), 1e-3)  # (n_environments, n_columns)
+        rank = np.maximum(rank, (U**2 / V).sum(axis=0) - U.sum(axis=0) ** 2 / V.sum(axis=0))
+        coefficients.append(fitted.coef_.ravel()[:n_columns])
+    size = sum(coefficient**2 for coefficient in coefficients)
+    chosen = np.union1d(np.argsort(-rank, kind="stable")[:SCREENED], np.argsort(-size, kind="stable")[:SCREENED])
+    rest = np.setdiff1d(np.arange(n_columns), chosen)
+    offsets = [np.asarray(scaled[:, rest] @ coefficient[rest]).ravel() for coefficient in coefficients]
+    return matrix[:, chosen].toarray(), chosen, [[_unit(offset)] for offset in offsets]
+
+
+def _standardized(columns: Array, weights: Array) -> tuple[Array, NDArray[np.intp]]:
+    """Return columns with their tails pulled in, of mean 0 and variance 1, and the numbers of those that vary."""
+    low, high = np.quantile(columns, [TAILS, 1 - TAILS], axis=0)
+    flat = low >= high
+    low[flat], high[flat] = columns.min(axis=0)[flat], columns.max(axis=0)[flat]
+    columns = np.clip(columns, low, high)
+    share = weights / weights.sum()
+    centered = columns - share @ columns
+    deviation = np.sqrt(share @ centered**2)
+    varies = deviation > 1e-9 * np.maximum(np.abs(columns).max(axis=0), 1e-300)
+    return centered[:, varies] / deviation[varies], np.flatnonzero(varies)
+
+
+def _standardized_within(columns: Array, problem: _Problem, quantities: NDArray[np.intp]) -> Array:
+    """Return the columns with quantities in standard deviations of each environment, where they vary in it at all."""
+    result = columns.copy()
+    for code in range(problem.n_environments):
+        rows = np.flatnonzero(problem.codes == code)
+        part = columns[np.ix_(rows, quantities)]
+        deviation = part.std(axis=0)
+        result[np.ix_(rows, quantities)] = (part - part.mean(axis=0)) / np.where(deviation > 0.1, deviation, 1.0)
+    return result
+
+
+def _squares(columns: Array, quantities: NDArray[np.intp]) -> Array:
+    """Return the standardized square of every quantity."""
+    squares = np.clip(columns[:, quantities], -3, 3) ** 2
+    deviation = squares.std(axis=0)
+    varies = deviation > 1e-9
+    return np.asarray((squares - squares.mean(axis=0))[:, varies] / deviation[varies])
+
+
+def _unit(values: Array) -> Array:
+    """Return values of mean 0 and variance 1."""
+    return np.asarray((values - values.mean()) / max(float(values.std()), 1e-9))

@@ -1,0 +1,149 @@
+"""Tables without some of their columns: what a classifier sees when it must not use them.
+
+A removed column is held constant, so that any estimator, also one that chooses columns by name, still finds it. Words
+are taken out of texts. The same columns can be shuffled, for the question what happens when their relation with the
+label vanishes, or exchanged between labels, for when it reverses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from holdfast.environments import Rows, take_rows
+from holdfast.exceptions import FeaturesError
+from holdfast.rows import TrainingRows, is_mapped, is_sparse, is_text, row_keys
+
+
+@dataclass(frozen=True, eq=False)
+class Removal:
+    """Columns that a classifier does not see, by their numbers, or words of texts."""
+
+    columns: tuple[int, ...] = ()
+    stand_ins: tuple[Any, ...] = ()  # the value that each column has instead
+    words: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.columns) + len(self.words)
+
+    def apply(self, X: Any) -> Any:
+        """Return X with the columns held constant, or without the words; X itself where nothing is removed."""
+        if not len(self):
+            return X
+        if self.words:
+            return [_without_words(text, self.words) for text in X]
+        if is_sparse(X):
+            kept = np.ones(X.shape[1])
+            kept[list(self.columns)] = 0.0
+            return sp.csr_array(X @ sp.diags_array(kept))
+        if hasattr(X, "columns"):
+            return _with_columns(X, self.columns, [np.array([value] * len(X), object) for value in self.stand_ins])
+        result = np.array(X, copy=True)
+        result[:, list(self.columns)] = self.stand_ins
+        return result
+
+    def exchange(self, X: Any, rows: Rows, partners: Rows) -> Any:
+        """Return the rows of X, with the removed columns (or words) of other rows, one partner for each."""
+        own = take_rows(X, rows)
+        if not len(self):
+            return own
+        other = take_rows(X, partners)
+        if self.words:
+            return [
+                " ".join([_without_words(text, self.words), *_words_in(partner, self.words)])
+                for text, partner in zip(own, other, strict=True)
+            ]
+        columns = list(self.columns)
+        if is_sparse(own):
+            chosen = np.zeros(own.shape[1])
+            chosen[columns] = 1.0
+            return sp.csr_array(own @ sp.diags_array(1.0 - chosen) + other @ sp.diags_array(chosen))
+        if hasattr(own, "columns"):
+            return _with_columns(own, self.columns, [np.asarray(other[other.columns[c]]) for c in columns])
+        result = np.array(own, copy=True)
+        result[:, columns] = other[:, columns]
+        return result
+
+
+def plan_removal(X: Any, columns: list[int], names: list[str]) -> Removal:
+    """Return the removal of columns of X, by their numbers; `names` are the words where X is texts."""
+    if is_text(X):
+        return Removal(words=tuple(names))
+    if is_mapped(X):
+        raise FeaturesError(
+            "StableClassifier has to change columns, which a memory map does not allow. Pass an array in memory, or "
+            "use PIClassifier."
+        )
+    if is_sparse(X):
+        return Removal(tuple(columns), (0.0,) * len(columns))
+    values = [np.asarray(X[X.columns[c]]) if hasattr(X, "columns") else np.asarray(X[:, c]) for c in columns]
+    return Removal(tuple(columns), tuple(_typical(value) for value in values))
+
+
+def join_removals(removals: list[Removal]) -> Removal:
+    """Return one removal of all columns."""
+    columns = [pair for removal in removals for pair in zip(removal.columns, removal.stand_ins, strict=True)]
+    words = tuple(word for removal in removals for word in removal.words)
+    return Removal(tuple(c for c, _ in columns), tuple(value for _, value in columns), words)
+
+
+def shuffled_partners(training: TrainingRows, *, other_label: bool, draw: int = 0) -> Rows:
+    """Return for each row another row of its environment: any one, or one with another label.
+
+    The draw depends on what rows contain and not on their order, so that it is the same whenever the rows are.
+    """
+    keys, partners = row_keys(training.X), np.arange(training.n_rows)
+    for environment in training.environments:
+        rows = environment.rows[np.lexsort((keys[environment.rows], training.y[environment.rows]))]
+        generator = np.random.default_rng(draw)
+        if not other_label:
+            partners[rows] = generator.permutation(rows)
+            continue
+        for code in np.unique(training.y[rows]):
+            own, others = rows[training.y[rows] == code], rows[training.y[rows] != code]
+            if len(others):
+                partners[own] = generator.choice(others, len(own))
+    return partners
+
+
+def _typical(values: NDArray[Any]) -> Any:
+    """Return the median of numbers, else the most frequent value."""
+    if values.dtype.kind in "fiu":
+        known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+        return type(values.flat[0].item())(np.median(known)) if len(known) else 0.0
+    known = [value for value in values.tolist() if value is not None and value == value]
+    return max(sorted(set(known), key=str), key=known.count) if known else None
+
+
+def _with_columns(X: Any, columns: tuple[int, ...], values: list[NDArray[Any]]) -> Any:
+    """Return a frame with other values in some columns, of the same types."""
+    frame = nw.from_native(X, eager_only=True)
+    names = frame.columns
+    if nw.get_native_namespace(frame).__name__ == "pandas":
+        native = X.copy()
+        for column, new in zip(columns, values, strict=True):
+            native[names[column]] = type(native[names[column]])(new, index=native.index, dtype=X[names[column]].dtype)
+        return native
+    series = [
+        nw.new_series(names[column], new.tolist(), frame[names[column]].dtype, backend=nw.get_native_namespace(frame))
+        for column, new in zip(columns, values, strict=True)
+    ]
+    return frame.with_columns(*series).to_native()
+
+
+def _without_words(text: str, words: tuple[str, ...]) -> str:
+    """Return the text without some of its words."""
+    from holdfast.audit.columns import WORD
+
+    return WORD.sub(lambda match: "" if match.group(0).lower() in words else match.group(0), text)
+
+
+def _words_in(text: str, words: tuple[str, ...]) -> list[str]:
+    from holdfast.audit.columns import split_words
+
+    return [word for word in split_words(text) if word in words]

@@ -1,0 +1,119 @@
+"""A stress test: how accurate classifiers are now, if unstable columns stop to predict the label, and if they reverse.
+
+Every answer is out of fold. For "vanishes" the columns are shuffled inside each environment; for "reverses" every row
+gets the columns of a row with another label of its environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from holdfast.environments import Rows
+from holdfast.interpolation.mixture import mix_scores
+from holdfast.interpolation.removal import Removal, join_removals, shuffled_partners
+from holdfast.interpolation.verdict import Accuracy, Interval
+from holdfast.judging.calibration import class_scores
+from holdfast.rows import TrainingRows, answers
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A part of a mixture: what it does not see, the fits for each fold, and the rows of each fold."""
+
+    removal: Removal
+    estimators: Sequence[Any]
+    fold_rows: Sequence[Rows]
+
+
+@dataclass(frozen=True, eq=False)
+class StressTest:
+    """Scores of every row by every part, out of fold: (n_parts, n_rows, n_classes) for each question."""
+
+    known: Array
+    vanished: Array
+    reversed: Array
+    training: TrainingRows
+
+    def accuracies(self, question: str, weights: Sequence[float]) -> Array:
+        """Return the accuracy of a mixture in each environment, (n_environments,)."""
+        right = self.right(question, weights)
+        shares = self.training.weights
+        return np.array(
+            [
+                float(shares[e.rows] @ right[e.rows] / max(shares[e.rows].sum(), 1e-12))
+                for e in self.training.environments
+            ]
+        )
+
+    def right(self, question: str, weights: Sequence[float]) -> NDArray[np.bool_]:
+        """Return for each row whether a mixture predicts its label."""
+        mixed = mix_scores(getattr(self, question), weights)
+        return np.asarray(mixed.argmax(axis=1) == self.training.y)
+
+    def compare(self, question: str, weights: Sequence[float]) -> Accuracy:
+        """Return the accuracy of the ordinary classifier, which is the first part, and of the mixture."""
+        ordinary = [1.0] + [0.0] * (len(self.known) - 1)
+        return Accuracy(*(float(self.accuracies(question, w).mean()) for w in (ordinary, weights)))
+
+    def price(self, weights: Sequence[float]) -> Interval:
+        """Return the accuracy that a mixture loses at the known environments."""
+        ordinary = [1.0] + [0.0] * (len(self.known) - 1)
+        lost = self.right("known", ordinary).astype(float) - self.right("known", weights)
+        shares, means, variances = self.training.weights, [], []
+        for environment in self.training.environments:
+            share = shares[environment.rows] / max(shares[environment.rows].sum(), 1e-12)
+            mean = float(share @ lost[environment.rows])
+            means.append(mean)
+            variances.append(float(share**2 @ (lost[environment.rows] - mean) ** 2))
+        value, error = float(np.mean(means)), float(np.sqrt(np.sum(variances))) / len(means)
+        return Interval(value, value - 1.96 * error, value + 1.96 * error)
+
+    def forecast(self, weights: Sequence[float]) -> Interval:
+        """Return the accuracy to expect at the next environment: from "vanishes" to "as known", and the usual spread.
+
+        The spread between environments is that of the known ones, with as much uncertainty as their number leaves.
+        """
+        known, vanished = self.accuracies("known", weights), self.accuracies("vanished", weights)
+        n = len(known)
+        spread = float(np.sqrt((np.var(known, ddof=1) * (n - 1) + 2 * 0.05**2) / (n + 1)))
+        half = float(student.ppf(0.95, n + 1)) * spread * np.sqrt(1 + 1 / n)
+        low, high = min(vanished.mean(), known.mean()) - half, known.mean() + half
+        return Interval(float(known.mean()), float(max(low, 0.0)), float(min(high, 1.0)))
+
+
+def stress_test(parts: Sequence[Part], training: TrainingRows, n_classes: int, *, n_draws: int) -> StressTest:
+    """Ask every part about every row out of fold: as it is, with the removed columns shuffled, and exchanged."""
+    everything = join_removals([part.removal for part in parts[-1:]])  # levels are nested: the last removes all
+    known = np.stack([_ask(part, Removal(), None, training, n_classes) for part in parts])
+    scores = {}
+    for question, other_label in (("vanished", False), ("reversed", True)):
+        draws = []
+        for draw in range(n_draws if len(everything) else 0):
+            partners = shuffled_partners(training, other_label=other_label, draw=draw)
+            draws.append(np.stack([_ask(part, everything, partners, training, n_classes) for part in parts]))
+        scores[question] = np.mean(draws, axis=0) if draws else known
+    return StressTest(known, scores["vanished"], scores["reversed"], training)
+
+
+def _ask(part: Part, changed: Removal, partners: Rows | None, training: TrainingRows, n_classes: int) -> Array:
+    """Return the scores of one part, its columns exchanged with those of other rows where asked for."""
+    scores = np.empty((training.n_rows, n_classes))
+    for estimator, rows in zip(part.estimators, part.fold_rows, strict=True):
+        if partners is None:
+
+            def ask(X: Any, estimator: Any = estimator) -> Array:
+                return class_scores(estimator, part.removal.apply(X), n_classes)
+
+            scores[rows] = answers(ask, training.X, rows)
+        else:
+            exchanged = changed.exchange(training.X, rows, partners[rows])
+            scores[rows] = class_scores(estimator, part.removal.apply(exchanged), n_classes)
+    return scores

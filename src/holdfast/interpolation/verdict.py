@@ -1,0 +1,215 @@
+"""The verdict: how much of an unstable column's effect is used, why, what it costs and what it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from holdfast.audit.effects import Effect, prediction_interval
+from holdfast.audit.results import Finding, format_p
+from holdfast.environments import listed
+
+# How much of a named effect is given up rises smoothly with three things, each between 0 and 1:
+LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to count, and at which it counts in full
+CLEAR = 2.0  # by how much the column must beat "labels are noisier there", as a statistic, to be blamed in full
+HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.4, 4, 0.05  # |mean effect| × spread at which half is given up; how fast it rises
+SUPPORT = 0.25  # share that is kept of what the prediction interval for the next environment supports
+MOST_LEVELS = 2  # classifiers that do without some columns
+APART = 0.1  # kept shares that differ by less belong to one level
+
+
+def kept_share(effect: Effect) -> float:
+    """Return how much of a named column's effect is used, between 0 and 1.
+
+    One minus evidence × not merely noisier labels × size of the change, each rising smoothly from 0 to 1.
+    """
+    label = effect.main_label
+    mean, spread = float(effect.means[label]), float(effect.spreads[label])
+    evidence = float(np.clip(np.log(LEVEL / max(effect.p_value, 1e-300)) / np.log(LEVEL / SURE), 0.0, 1.0))
+    own = float(np.clip((effect.statistic - effect.rival) / CLEAR, 0.0, 1.0))
+    power = (abs(mean) * spread) ** STEEPNESS
+    size = max(0.0, (power / (power + HALF_SIZE**STEEPNESS) - NEGLIGIBLE) / (1 - NEGLIGIBLE))
+    supported = _supported(mean, spread, effect.by_environment.shape[1])
+    return 1.0 - evidence * own * size * (1.0 - SUPPORT * supported)
+
+
+def _supported(mean: float, spread: float, n_environments: int) -> float:
+    """Return the share of the mean effect that the prediction interval for the next environment excludes to lose."""
+    if n_environments < 3:
+        return 0.0
+    low, high = prediction_interval(mean, spread, n_environments)
+    return 0.0 if low <= 0.0 <= high else min(abs(low), abs(high)) / abs(mean)
+
+
+def removal_levels(kept: Sequence[float]) -> list[tuple[float, tuple[int, ...]]]:
+    """Return nested sets of columns to do without, each with its weight in the mixture; the first has none.
+
+    Weights sum to one, and a column is seen by parts of the mixture that weigh about its kept share.
+
+    Examples
+    --------
+    >>> [(round(weight, 2), columns) for weight, columns in removal_levels([0.2, 1.0, 0.7])]
+    [(0.2, ()), (0.5, (0,)), (0.3, (0, 2))]
+    """
+    order = [i for i in np.argsort(kept, kind="stable").tolist() if kept[i] < 1.0]
+    if not order:
+        return [(1.0, ())]
+    groups = [[order[0]]]
+    for i in order[1:]:
+        if len(groups) < MOST_LEVELS and kept[i] - kept[groups[-1][0]] > APART:
+            groups.append([i])
+        else:
+            groups[-1].append(i)
+    shares = [float(np.mean([kept[i] for i in group])) for group in groups] + [1.0]
+    levels: list[tuple[float, tuple[int, ...]]] = [(shares[0], ())]
+    removed: list[int] = []
+    for group, (share, upper) in zip(groups, zip(shares, shares[1:], strict=False), strict=True):
+        removed = [*removed, *group]
+        levels.append((upper - share, tuple(removed)))
+    return levels
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the numbers by name."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Accuracy of the ordinary classifier and of the fitted one, out of fold, mean over environments."""
+
+    ordinary: float
+    fitted: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was fitted, why, what it costs and what it saves.
+
+    Attributes
+    ----------
+    fitted : "ordinary", "partly" or "stable"
+        The ordinary classifier; one that uses less of the unstable columns; one that uses (almost) nothing of them.
+    columns : tuple of Finding
+        The columns whose relation with the label changes between environments, with effects by environment and the
+        prediction interval for the next one.
+    kept : mapping of str to float
+        How much of each of these columns' effect is used.
+    price : Interval
+        Accuracy lost at environments like the known ones, out of fold.
+    known, vanished, reversed : Accuracy
+        Accuracy now; if the columns' relation with the label vanishes; if it reverses. The latter two are a test on
+        the same rows with the columns shuffled, or exchanged between labels, inside each environment.
+    forecast : Interval
+        Accuracy of the fitted classifier to expect at the next environment.
+    by_environment : mapping of str to Accuracy
+    chance : float
+        Accuracy of always predicting the most frequent label.
+    p_value : float
+        Smallest adjusted p value of any column.
+    n_tests : int
+    noisier : bool
+        Whether all relations are weaker in some environments, as noisier labels would make them.
+    expect, strength
+        As asked for; with `expect="as_seen"`, the strength that leaving environments out supports.
+    """
+
+    fitted: Literal["ordinary", "partly", "stable"]
+    columns: tuple[Finding, ...]
+    kept: Mapping[str, float]
+    price: Interval
+    known: Accuracy
+    vanished: Accuracy
+    reversed: Accuracy
+    forecast: Interval
+    by_environment: Mapping[str, Accuracy] = field(default_factory=dict)
+    chance: float = float("nan")
+    p_value: float = 1.0
+    n_tests: int = 0
+    noisier: bool = False
+    expect: str = "may_turn"
+    strength: float = 1.0
+
+    @property
+    def gain(self) -> tuple[float, float]:
+        """Accuracy saved if the columns' relation with the label vanishes, and if it reverses."""
+        return self.vanished.fitted - self.vanished.ordinary, self.reversed.fitted - self.reversed.ordinary
+
+    def __str__(self) -> str:
+        return " ".join([self.answer, *self.remarks])
+
+    @property
+    def answer(self) -> str:
+        """What was fitted and why, in one sentence."""
+        if not self.columns:
+            return (
+                f"Ordinary classifier: no evidence that any of {self.n_tests} columns means something else in one "
+                f"environment than in another (smallest adjusted p {format_p(self.p_value)})."
+            )
+        names = listed([f"`{finding.feature}`" for finding in self.columns], most=3)
+        verb, them = ("does", "it") if len(self.columns) == 1 else ("do", "them")
+        why = f"{names} {verb} not mean the same in every environment (p {format_p(self.columns[0].p_value)})"
+        if self.fitted == "ordinary":
+            reason = "the change is too small to act on" if self.strength > 0 else "strength is 0"
+            return f"Ordinary classifier: {why}, but {reason}."
+        if self.fitted == "stable":
+            return f"Stable classifier: {why}, so {them} {'is' if them == 'it' else 'are'} not used."
+        used = f"{min(self.kept.values()):.0%} of its effect" if len(self.kept) == 1 else "only a part of their effects"
+        return f"Partly stable classifier: {why}, so {used} is used."
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Price, gain and what else to know, a sentence each."""
+        if self.fitted == "ordinary":
+            return (self._forecast,)
+        known, gone, turned = self.known, self.vanished, self.reversed
+        lines = [
+            f"Accuracy at known environments: {known.fitted:.3f} instead of {known.ordinary:.3f}.",
+            f"If the relation vanishes: {gone.fitted:.3f} instead of {gone.ordinary:.3f}; "
+            f"if it reverses: {turned.fitted:.3f} instead of {turned.ordinary:.3f}.",
+        ]
+        skill = known.ordinary - self.chance
+        if skill > 0 and known.fitted - self.chance < 0.1 * skill:
+            lines.append(
+                "Almost nothing stable is left: without these columns the classifier is hardly better than always "
+                "predicting the most frequent label."
+            )
+        elif skill > 0 and known.fitted - self.chance < 0.5 * skill:
+            lines.append("More than half of the skill at known environments came from these columns.")
+        lines.append(self._forecast)
+        return tuple(lines)
+
+    @property
+    def _forecast(self) -> str:
+        return f"Expect an accuracy of {self.forecast.low:.2f} to {self.forecast.high:.2f} at a new environment."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as plain values."""
+        return {
+            "text": str(self),
+            "fitted": self.fitted,
+            "columns": [{**finding.to_dict(), "kept": self.kept[finding.feature]} for finding in self.columns],
+            "price": self.price.to_dict(),
+            "known": vars(self.known),
+            "vanished": vars(self.vanished),
+            "reversed": vars(self.reversed),
+            "forecast": self.forecast.to_dict(),
+            "by_environment": {name: vars(accuracy) for name, accuracy in self.by_environment.items()},
+            "chance": self.chance,
+            "p_value": self.p_value,
+            "n_tests": self.n_tests,
+            "noisier": self.noisier,
+            "expect": self.expect,
+            "strength": self.strength,
+        }
