@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import clone, is_regressor
 from sklearn.pipeline import Pipeline
@@ -157,6 +156,8 @@ def _part(group: Group, mask: NDArray[np.bool_]) -> Group:
 
 def _group_risks(network: Any, X: Any, y: NDArray[Any], groups: Sequence[Group]) -> NDArray[np.float64]:
     """Return each group's risk under the training loss, from one pass over the rows of all groups."""
+    import torch  # not above: where it is missing, holdfast.neural shall be the first to say so
+
     rows = union_of(groups)
     outputs = network.outputs(X, rows)
     if is_regressor(network):

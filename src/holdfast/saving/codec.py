@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.exceptions import CorruptFileError, HoldfastError, ParameterError, UntrustedFileError
+from holdfast.extras import require
 
 if TYPE_CHECKING:
     import torch
@@ -185,6 +186,7 @@ class ArrayReader:
 
             self._arrays = _parsed(load_arrays, files.pop(ARRAYS), ARRAYS)
         if TENSORS in files:
+            require("torch", extra="neural", what="Networks")  # not found is not corrupt
             from safetensors.torch import load as load_tensors
 
             self._tensors = _parsed(load_tensors, files.pop(TENSORS), TENSORS)
