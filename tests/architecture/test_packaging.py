@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
+
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, BUILD = SETTINGS["project"], SETTINGS["build-system"]
 LINES = [
     line
     for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
@@ -39,7 +41,14 @@ def test_every_constraint_is_an_exact_version():
 
 
 @pytest.mark.parametrize(
-    "name", ["requirements.lock", "requirements-neural.lock", "requirements-dev.lock", "requirements-cuda.lock"]
+    "name",
+    [
+        "requirements.lock",
+        "requirements-neural.lock",
+        "requirements-docs.lock",
+        "requirements-dev.lock",
+        "requirements-cuda.lock",
+    ],
 )
 def test_every_locked_version_is_the_pinned_one_and_has_hashes(name):
     """The lock files add hashes to the pins, and nothing else; to renew them: scripts/lock."""
@@ -65,6 +74,7 @@ def test_everything_the_scripts_install_is_locked():
     for name, needed in (
         ("requirements.lock", []),
         ("requirements-neural.lock", extras["neural"]),
+        ("requirements-docs.lock", extras["docs"]),
         ("requirements-dev.lock", [*extras["neural"], *extras["plots"], *tools]),
         ("requirements-oldest.lock", [*extras["neural"], *extras["plots"], *tools]),
     ):
@@ -121,3 +131,35 @@ def test_core_needs_no_extra():
         "threadpoolctl",  # scikit-learn brings it
         "typer",
     }
+
+
+def test_the_citation_has_the_version():
+    """CITATION.cff names the version of the package."""
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.+)$", text, re.MULTILINE) == [holdfast.__version__]
+
+
+def test_the_workflow_runs_our_scripts_on_the_supported_versions():
+    """Every step of the workflow is a script of the project; the Python versions are those of the classifiers."""
+    text = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
+    scripts = re.findall(r"- run: (?:HOLDFAST_OLDEST=1 )?\./(scripts/[\w-]+)\n", text)
+    assert len(scripts) == text.count("- run:")
+    assert set(scripts) == {"scripts/demo", "scripts/test", "scripts/wheel", "scripts/docs"}
+    assert all((ROOT / script).stat().st_mode & 0o100 for script in scripts)
+    versions = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    matrices = re.findall(r"python: \[(.+)\]", text)
+    assert matrices != []
+    assert {matrix.replace('"', "") for matrix in matrices} == {", ".join(versions)}
+
+
+def test_contributing_lists_the_layers():
+    """The layers in CONTRIBUTING.md are those that import-linter checks, in the same order."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = [sorted(re.findall(r"\w+", layer)) for layer in contracts[0]["layers"]]
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawn = re.search(r"```\n(cli →.+?)```", text, re.DOTALL)
+    assert drawn is not None
+    assert [sorted(re.findall(r"\w+", layer)) for layer in drawn[1].split("→")] == layers[1:]
+    assert layers[0] == ["__main__"]

@@ -117,6 +117,28 @@ def test_bench_script_passes_arguments_on(checkout):
     assert (done.returncode, done.stdout) == (0, "python benchmarks/run.py --quick --only convex\n"), done.stderr
 
 
+def test_docs_script_builds_the_site(checkout):
+    """It needs no torch; what was installed before stays good for the other scripts."""
+    checkout.run("scripts/test")
+    done = checkout.run("scripts/docs")
+    assert (done.returncode, done.stdout) == (0, "python -m mkdocs build --strict\n"), done.stderr
+    assert checkout.installed()[0].endswith("--require-hashes -r requirements-docs.lock")
+    assert checkout.run("scripts/docs", "serve").stdout == "python -m mkdocs serve\n"
+    checkout.run("scripts/test")
+    assert checkout.installed() == []
+
+
+def test_wheel_script_tries_the_wheel_without_extras(checkout):
+    """The wheel goes into an environment of its own, with the locked core alone."""
+    done = checkout.run("scripts/wheel")
+    assert done.stdout.splitlines() == ["holdfast --version", "holdfast doctor", "holdfast demo --seeds 1"], done.stderr
+    assert [line.split(" --quiet ")[-1] for line in checkout.installed()[-3:]] == [
+        "--no-deps --require-hashes -r requirements.lock",
+        "--no-deps dist/*.whl",
+        "pip --disable-pip-version-check check",
+    ]
+
+
 def test_continuous_integration_runs_the_test_script(checkout):
     """`.ci/run` prints what `scripts/test` prints."""
     assert checkout.run(".ci/run").stdout == checkout.run("scripts/test").stdout
