@@ -96,7 +96,7 @@ def _usable_cores() -> int | None:
 OLDEST_PYTHON = (3, 11)
 # Distribution -> (module, oldest version), as in pyproject.toml; a test compares the two.
 REQUIRED = {
-    "filelock": ("filelock", "3.16"),
+    "filelock": ("filelock", "3.30"),
     "jinja2": ("jinja2", "3.1"),
     "narwhals": ("narwhals", "1.20"),
     "numpy": ("numpy", "2.0"),
