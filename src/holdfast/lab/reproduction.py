@@ -14,7 +14,7 @@ from holdfast.exceptions import ConfigError
 from holdfast.lab.execution import Progress, SweepResult, look_up, run_all
 from holdfast.lab.store import RunStore
 from holdfast.lab.targets import TARGETS, Missing, Options, Plan, Reader, Record
-from holdfast.lab.targets.notes import warn_quick
+from holdfast.lab.targets.results import warn_quick
 from holdfast.reports.values import Figure, Table
 
 _BULKY = ("history",)  # of a setting: what compact records leave out
@@ -65,7 +65,7 @@ def reproduce(
     else:
         result = run_all(plan.runs, store, folder=options.folder, jobs=jobs, tell=tell)
     read = result.reader(store)
-    return _compare(target, options, plan, lambda config: read(config.identity), result)
+    return _compare(target, plan, lambda config: read(config.identity), result)
 
 
 def plan_target(target: str, options: Options, has: Callable[[str], bool]) -> Plan:
@@ -115,7 +115,7 @@ def retell(target: str, path: Path) -> Reproduction:
             f"Pass a file that 'holdfast reproduce {target} --records FILE' has written."
         )
     result = SweepResult(len(plan.runs), len(known), 0)
-    return _compare(target, options, plan, lambda config: by_identity.get(config.identity), result)
+    return _compare(target, plan, lambda config: by_identity.get(config.identity), result)
 
 
 def read_compact(path: Path) -> dict[str, Record]:
@@ -138,9 +138,9 @@ def _is_record(record: Any) -> bool:
     return isinstance(parts[0].get("dataset"), str) and isinstance(parts[0].get("seed", 0), int)
 
 
-def _compare(target: str, options: Options, plan: Plan, read: Reader, result: SweepResult) -> Reproduction:
+def _compare(target: str, plan: Plan, read: Reader, result: SweepResult) -> Reproduction:
     """Put the records of a target beside the paper."""
-    report = TARGETS[target].report(options, plan, read)
+    report = TARGETS[target].report(plan, read)
     found = {run.config.identity: read(run.config) for run in plan.runs}
     return Reproduction(
         target,

@@ -12,8 +12,9 @@ from holdfast.lab.grids import PlannedRun, parse_experiment
 from holdfast.lab.reproduction import compact
 from holdfast.lab.store import RunStore
 from holdfast.lab.targets import TARGETS
-from holdfast.lab.targets.planning import make_run, summarize
-from holdfast.lab.targets.synthetic import report_table1
+from holdfast.lab.targets.planted import report_table1
+from holdfast.lab.targets.results import summarize
+from holdfast.lab.targets.sources import make_run
 from holdfast.lab.targets.values import Options, Plan
 
 
@@ -76,7 +77,7 @@ def test_table1_is_compared_with_the_paper():
                 for setting, value in (("test", test), ("train", train))
             }
             records[run.config.identity] = {"settings": scores, "data": {"notes": ["as the paper"]}}
-    table, claims = report_table1(options, Plan(tuple(runs)), lambda config: records[config.identity]).tables
+    table, claims = report_table1(Plan(tuple(runs)), lambda config: records[config.identity]).tables
     row = next(row for row in table.rows if row[1] == "PI" and row[2] == "as training")
     assert row[3] == 69.68
     assert astuple(row[4]) == pytest.approx((71.0, 2**0.5))
@@ -118,7 +119,7 @@ def test_the_toy_table_does_without_a_run_that_is_not_there(tmp_path):
     plan = TARGETS["toy"].plan(Options(tmp_path))
     test = {"environments": {"0.9": 0.9, "0.1": 0.1}}
     told = TARGETS["toy"].report(
-        Options(), plan, lambda config: {"settings": {"train": {"test": test}}} if config.method == "erm" else None
+        plan, lambda config: {"settings": {"train": {"test": test}}} if config.method == "erm" else None
     )
     (table,) = told.tables
     assert table.columns[:3] == ("method", "0.9", "0.1")

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
-from holdfast.lab.targets.correlations import plan_correlations, report_correlations
-from holdfast.lab.targets.natural import plan_table3, plan_table4, report_table3, report_table4
-from holdfast.lab.targets.studies import plan_ablation, plan_irm, plan_words, report_ablation, report_irm, report_words
-from holdfast.lab.targets.synthetic import (
-    plan_table1,
-    plan_table2,
-    plan_time,
-    report_table1,
-    report_table2,
-    report_time,
+from holdfast.lab import paper
+from holdfast.lab.targets.natural import report_correlations, report_natural
+from holdfast.lab.targets.planted import plan_table1, report_table1, report_table2, report_time
+from holdfast.lab.targets.sources import plan_halves, plan_methods
+from holdfast.lab.targets.studies import (
+    plan_ablation,
+    plan_irm,
+    plan_toy,
+    plan_words,
+    report_ablation,
+    report_irm,
+    report_toy,
+    report_words,
 )
-from holdfast.lab.targets.toy import plan_toy, report_toy
 from holdfast.lab.targets.values import Missing, Options, Plan, Reader, Record, Report
 
-__all__ = [
-    "TARGETS",
-    "Missing",
-    "Options",
-    "Plan",
-    "Reader",
-    "Record",
-    "Report",
-    "Target",
-]
+__all__ = ["TARGETS", "Missing", "Options", "Plan", "Reader", "Record", "Report", "Target"]
 
 
 @dataclass(frozen=True)
@@ -38,20 +32,30 @@ class Target:
 
     title: str
     plan: Callable[[Options], Plan]
-    report: Callable[[Options, Plan, Reader], Report]
+    report: Callable[[Plan, Reader], Report]
 
 
+_TABLE3 = Target(
+    "Table 3 and its full version: ASK2ME", partial(plan_methods, ["ask2me"]), partial(report_natural, "ask2me")
+)
+_TABLE4 = Target(
+    "Table 4 and its full version: CelebA", partial(plan_methods, ["celeba"]), partial(report_natural, "celeba")
+)
+_TABLE2 = Target("Table 2: correlations in the halves", partial(plan_halves, paper.TABLE2), report_table2)
+_CORRELATIONS = Target(
+    "Figures 3 and 4: attributes in the halves", partial(plan_halves, paper.OPPOSITE), report_correlations
+)
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {
         "toy": Target("Figure 1: the toy example", plan_toy, report_toy),
         "table1": Target("Table 1: planted unstable features", plan_table1, report_table1),
-        "table2": Target("Table 2: correlations in the halves", plan_table2, report_table2),
-        "table3": Target("Table 3 and its full version: ASK2ME", plan_table3, report_table3),
-        "table4": Target("Table 4 and its full version: CelebA", plan_table4, report_table4),
+        "table2": _TABLE2,
+        "table3": _TABLE3,
+        "table4": _TABLE4,
         "ablation": Target("Figure 2: pairs of training environments", plan_ablation, report_ablation),
-        "correlations": Target("Figures 3 and 4: attributes in the halves", plan_correlations, report_correlations),
+        "correlations": _CORRELATIONS,
         "words": Target("Word importance on beer look", plan_words, report_words),
         "irm": Target("IRM as its penalty weight grows", plan_irm, report_irm),
-        "time": Target("Running times", plan_time, report_time),
+        "time": Target("Running times", partial(plan_methods, paper.TIMES), report_time),
     }
 )

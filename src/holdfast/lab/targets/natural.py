@@ -1,44 +1,31 @@
-"""Natural environments: Tables 3 and 4, every attribute's worst and average accuracy."""
+"""Natural environments: Tables 3 and 4 by attribute, and the attributes' correlations in the halves."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.lab import paper
-from holdfast.lab.targets.notes import selection_note, what_differs
-from holdfast.lab.targets.planning import Ours, difference, plan_methods, records_of, setting_values, summarize
-from holdfast.lab.targets.values import Options, Plan, Reader, Record, Report
-from holdfast.reports.values import Table
+from holdfast.lab.targets.results import (
+    JUDGES,
+    Ours,
+    records_of,
+    selection_note,
+    summarize,
+    summarize_setting,
+    what_differs,
+)
+from holdfast.lab.targets.values import Plan, Reader, Record, Report
+from holdfast.reports.values import HeatMap, Table
 
-Published = Mapping[str, Mapping[str, tuple[float, float]]]
 ENVIRONMENT = {"ask2me": "breast cancer", "celeba": "Male"}  # the attribute that the environments are
 _N_SHOWN = 5  # attributes of the short table: those where ERM is worst
 
 
-def plan_table3(options: Options) -> Plan:
-    """Return five methods on ASK2ME."""
-    return plan_methods(["ask2me"], options, paper.METHODS)
-
-
-def plan_table4(options: Options) -> Plan:
-    """Return five methods on CelebA."""
-    return plan_methods(["celeba"], options, paper.METHODS)
-
-
-def report_table3(options: Options, plan: Plan, read: Reader) -> Report:
-    """Return worst and average accuracy for every attribute of ASK2ME."""
-    return _report("ask2me", paper.TABLE3, plan, read)
-
-
-def report_table4(options: Options, plan: Plan, read: Reader) -> Report:
-    """Return worst and average accuracy for every attribute of CelebA."""
-    return _report("celeba", paper.TABLE4, plan, read)
-
-
-def _report(key: str, published: Published, plan: Plan, read: Reader) -> Report:
-    """Return the table of the paper (the worst attributes and the mean) and the full one."""
+def report_natural(key: str, plan: Plan, read: Reader) -> Report:
+    """Return worst and average accuracy: means, claims, the attributes where ERM is worst, and every attribute."""
+    published = paper.NATURAL[key]
     found = {m: records_of(plan.runs, read, f"{key} {paper.METHODS[m]}") for m in paper.NATURAL_METHODS}
     if not any(found.values()):
         return Report()
@@ -47,13 +34,13 @@ def _report(key: str, published: Published, plan: Plan, read: Reader) -> Report:
         if not records:
             continue
         for score, column in (("worst", 0), ("average", 1)):
-            ours = summarize(setting_values(records, "train", "test", score))
+            ours = summarize_setting(records, "train", "test", score)
             printed = published["Average"][method][column]
             title = paper.METHODS[method]
-            rows.append((title, score, printed, ours.cell(), difference(ours, printed), ours.n_seeds))
+            rows.append((title, score, printed, ours.cell(), ours.minus(printed), ours.n_seeds))
             if score == "worst":
                 worst[method] = ours
-        full += _attribute_rows(method, records, published)
+        full += _attribute_rows(key, method, records)
     order = sorted({row[0] for row in full}, key=lambda name: _erm_worst(full, name))
     short = {*order[:_N_SHOWN], ENVIRONMENT[key]}
     columns = ("attribute", "method", "paper: worst", "worst", "95 %", "lowest rows", "paper: average", "average")
@@ -73,7 +60,7 @@ def _report(key: str, published: Published, plan: Plan, read: Reader) -> Report:
                 digits=2,
                 n_keys=2,
             ),
-            _claims(key, worst, published),
+            _claims(key, worst),
             Table(
                 "The attributes where ERM is worst",
                 columns,
@@ -87,10 +74,10 @@ def _report(key: str, published: Published, plan: Plan, read: Reader) -> Report:
     )
 
 
-def _claims(key: str, worst: Mapping[str, Ours], published: Published) -> Table:
-    """Return PI's gains of the text beside ours."""
+def _claims(key: str, worst: Mapping[str, Ours]) -> Table:
+    """Return PI's gains of the text next to ours."""
     claim, over_irm = paper.GAINS_OVER_DRO[key], paper.NATURAL_GAIN_OVER_IRM
-    printed = published["Average"]["pi"][0] - published["Average"]["irm"][0]
+    printed = paper.NATURAL[key]["Average"]["pi"][0] - paper.NATURAL[key]["Average"]["irm"][0]
     rows = [
         (claim.text, claim.value, _gain(worst, "group_dro")),
         ("PI over IRM, mean worst accuracy", printed, _gain(worst, "irm")),
@@ -104,15 +91,16 @@ def _gain(worst: Mapping[str, Ours], baseline: str) -> float:
     return worst["pi"].mean - worst[baseline].mean if {"pi", baseline} <= set(worst) else math.nan
 
 
-def _attribute_rows(method: str, records: list[Record], published: Published) -> list[tuple[Any, ...]]:
+def _attribute_rows(key: str, method: str, records: list[Record]) -> list[tuple[Any, ...]]:
     """Return a method's row for each attribute."""
     rows = []
     for name in records[0]["settings"]["train"]["test"]["attributes"]:
         paths = ("test", "attributes", name)
-        worst = summarize(setting_values(records, "train", *paths, "worst"))
-        average = summarize(setting_values(records, "train", *paths, "average"))
-        printed = published.get(name, {}).get(method)
-        bounds = [summarize(setting_values(records, "train", *paths, end)).mean for end in ("worst_low", "worst_high")]
+        worst, average, low, high = (
+            summarize_setting(records, "train", *paths, score)
+            for score in ("worst", "average", "worst_low", "worst_high")
+        )
+        printed = paper.NATURAL[key].get(name, {}).get(method)
         smallest = min(r["settings"]["train"]["test"]["attributes"][name]["worst_rows"] for r in records)
         rows.append(
             (
@@ -120,7 +108,7 @@ def _attribute_rows(method: str, records: list[Record], published: Published) ->
                 paper.METHODS[method],
                 None if printed is None else printed[0],
                 worst.cell(),
-                f"{bounds[0]:.0f}–{bounds[1]:.0f}",
+                f"{low.mean:.0f}–{high.mean:.0f}",
                 smallest,
                 None if printed is None else printed[1],
                 average.cell(),
@@ -132,3 +120,97 @@ def _attribute_rows(method: str, records: list[Record], published: Published) ->
 def _erm_worst(rows: list[tuple[Any, ...]], attribute: str) -> float:
     found = [row[3].value for row in rows if row[0] == attribute and row[1] == "ERM" and row[3] is not None]
     return float(found[0]) if found else math.inf
+
+
+def report_correlations(plan: Plan, read: Reader) -> Report:
+    """Return attribute × {environments, halves}, and for how many attributes the halves have opposite signs."""
+    tables, claims, maps = [], [], []
+    for key in paper.OPPOSITE:
+        records = records_of(plan.runs, read, key)
+        if records:
+            table, picture = _correlations(key, records)
+            tables.append(table)
+            maps.append(picture)
+            claims += _opposite(key, records)
+    if not tables:
+        return Report()
+    note = (
+        "'ours' is the mean over seeds. Attributes that are constant in a half of a seed are not counted there. "
+        f"{JUDGES} {what_differs(plan, read)}"
+    )
+    columns = ("data set", "judged", "by", "paper", "ours", "each seed")
+    title = "Attributes with opposite signs in the halves"
+    tables.append(Table(title, columns, tuple(claims), note.strip(), digits=1, n_keys=3))
+    return Report(tuple(tables), figures=tuple(maps))
+
+
+def _correlations(key: str, records: Sequence[Record]) -> tuple[Table, HeatMap]:
+    """Return the means over seeds as a table with spreads, and as a picture."""
+    found = [_entries(record) for record in records]
+    names = [name for name in next(iter(found[0].values()))["correlations"] if name != ENVIRONMENT[key]]
+    ours = {
+        place: [summarize([entries[place]["correlations"][name] for entries in found]) for name in names]
+        for place in found[0]
+    }
+    rows = [(name, *(ours[place][i].cell() for place in ours)) for i, name in enumerate(names)]
+    sizes = {place: _sizes([entries[place]["n_rows"] for entries in found]) for place in ours}
+    over = "one seed" if len(records) == 1 else f"mean of {len(records)} seeds"
+    title = f"{key}: correlation with the label, {over}"
+    few = "" if len(records) == 1 else "Where an attribute is constant in a seed, the mean is that of the others. "
+    note = f"{few}Rows: {'; '.join(f'{place}: {size}' for place, size in sizes.items())}."
+    order = sorted(ours, key=lambda place: (_judged(place), place != _judged(place)))
+    picture = HeatMap(
+        title,
+        tuple(f"{place} ({sizes[place]})" for place in order),
+        tuple(names),
+        tuple(tuple(value.mean for value in ours[place]) for place in order),
+        "correlation",
+        "rows",
+        "attributes",
+        note,
+        tuple(i for i in range(1, len(order)) if _judged(order[i]) != _judged(order[i - 1])),
+    )
+    return Table(title, ("attribute", *ours), tuple(rows), note), picture
+
+
+def _entries(record: Record) -> dict[str, dict[str, Any]]:
+    """Return the environments and halves of a record by what they are called."""
+    environments = {str(entry["environment"]): entry for entry in record["data"]["environments"]}
+    return environments | {f"{h['judged']} by {h['judge']}: {h['half']}": h for h in record["halves"]}
+
+
+def _judged(place: str) -> str:
+    """Return the environment that a place is, or is a half of."""
+    return place.partition(" by ")[0]
+
+
+def _sizes(counts: Sequence[int]) -> str:
+    """Return the count, or the range over seeds."""
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def _opposite(key: str, records: Sequence[Record]) -> list[tuple[Any, ...]]:
+    """Return for each pair of halves how many attributes have opposite signs in them, seed by seed."""
+    counts: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for record in records:
+        for first, second in zip(record["halves"][::2], record["halves"][1::2], strict=True):
+            products = [
+                value * second["correlations"][name]
+                for name, value in first["correlations"].items()
+                if name != ENVIRONMENT[key]
+            ]
+            known = [product < 0 for product in products if not math.isnan(product)]
+            counts.setdefault((first["judged"], first["judge"]), []).append((sum(known), len(known)))
+    n_opposite, n_attributes = paper.OPPOSITE[key]
+    return [
+        (
+            key,
+            judged,
+            judge,
+            f"{n_opposite} of {n_attributes}",
+            summarize([float(count) for count, _ in found]).cell(),
+            ", ".join(f"{count} of {n}" for count, n in found),
+        )
+        for (judged, judge), found in counts.items()
+    ]

@@ -1,13 +1,10 @@
-"""The paper's data sets: how they are loaded, what their networks are, and the authors' settings."""
+"""The paper's data sets: which files they need, what their networks are, and the runs that tables need of them."""
 
 from __future__ import annotations
 
-import functools
 import importlib.util
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,8 +12,11 @@ from typing import Any
 from holdfast.datasets import data_instructions, load_dataset
 from holdfast.datasets.folders import data_folder
 from holdfast.exceptions import AbsentFilesError, HoldfastError
+from holdfast.lab import paper
+from holdfast.lab.config import HALVES, RunConfig, parse_run
 from holdfast.lab.data.vectors import GLOVE_PACKAGE, holds_vectors
-from holdfast.lab.targets.values import Missing, Options
+from holdfast.lab.grids import PlannedRun
+from holdfast.lab.targets.values import Missing, Options, Plan
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Source:
 
 _SHORT = {"max_epochs": 2, "steps_per_epoch": 2, "batch_size": 8, "patience": 2, "synthetic": True}
 _TEXT = {"estimator": "text_cnn"}
-_EXPLAINED = {**_TEXT, "explain": 0}  # the first test review tells the words that each classifier relies on
+_EXPLAINED = {**_TEXT, "explain": 0}  # the first test review shows the words that each classifier relies on
 _NATURAL = {"selection": "worst_group_validation", "validations": ["train"]}
 _QUICK_TEXT = {**_SHORT, "learning_rate": 0.01, "estimator_options": {"n_filters": 4}, "vectors": "vectors.npz"}
 _QUICK_IMAGES = {**_SHORT, "estimator": "mlp", "estimator_options": {"hidden": [16]}}
@@ -66,11 +66,58 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 )
 
 
-@functools.cache
-def authors() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """Return the authors' hyper-parameters: data set -> method -> settings."""
-    text = resources.files("holdfast.lab").joinpath("authors.toml").read_text(encoding="utf-8")
-    return MappingProxyType(tomllib.loads(text))
+def make_run(key: str, method: str, options: Options, *, seed: int = 0, **settings: Any) -> RunConfig:
+    """Return a run of a paper's data set with the authors' hyper-parameters; "halves" takes PI's."""
+    source = SOURCES[key]
+    published = paper.AUTHORS[key]["pi" if method == HALVES else method]
+    files = source.quick if options.quick else _further_files(key, options)
+    values: dict[str, Any] = {**source.run, **published, **files}
+    if method == HALVES:  # no validation or test rows are scored
+        values.pop("validations", None)
+        values.pop("explain", None)
+    elif not options.quick:
+        values["dataset_options"] = dict(source.options)
+    if source.dataset == "beer":
+        values["dataset_options"] = {"aspect": key.removeprefix("beer_")}
+    extra = settings.pop("dataset_options", {})
+    if extra:
+        values["dataset_options"] = {**values.get("dataset_options", {}), **extra}
+    return parse_run({**values, "dataset": source.dataset, "method": method, "seed": seed, **settings}, key)
+
+
+def plan_methods(keys: Iterable[str], options: Options) -> Plan:
+    """Return the authors' runs of all methods on the available data sets, seed by seed: a cut is balanced."""
+    return _plan(
+        keys,
+        options,
+        lambda key, seed: [
+            PlannedRun(f"{key} {paper.METHODS[method]}", make_run(key, method, options, seed=seed))
+            for method in paper.AUTHORS[key]
+        ],
+    )
+
+
+def plan_halves(keys: Iterable[str], options: Options) -> Plan:
+    """Return stages 1 and 2 on the available data sets; a finished run of PI has the same judges and halves."""
+
+    def runs(key: str, seed: int) -> list[PlannedRun]:
+        halves, pi = (make_run(key, method, options, seed=seed) for method in (HALVES, "pi"))
+        return [PlannedRun(key, halves, served_by=pi)]
+
+    return _plan(keys, options, runs)
+
+
+def _plan(keys: Iterable[str], options: Options, runs: Callable[[str, int], list[PlannedRun]]) -> Plan:
+    """Return the runs of every seed on the data sets that can be loaded, and what the others lack."""
+    missing = {key: find_missing(key, options) for key in keys}
+    planned = [
+        run
+        for key, lack in missing.items()
+        if lack is None
+        for seed in range(options.n_seeds)
+        for run in runs(key, seed)
+    ]
+    return Plan(tuple(planned), tuple(lack for lack in missing.values() if lack is not None))
 
 
 def is_of(key: str, config: Mapping[str, Any]) -> bool:
@@ -100,20 +147,20 @@ def find_missing(key: str, options: Options) -> Missing | None:
         if _recorded(key, options):
             return None
         text = "\n".join([data_instructions(SOURCES[key].dataset, "DIR"), *_further_needs(SOURCES[key], "DIR")])
-        return Missing(key, "no run of it, as this target makes them, is recorded", text)
-    problem, further = _try(_load, key, options), _try(further_files, key, options)
+        return Missing(key, "the file has no record of a run on it with this target's settings", text)
+    problem, further = _try(_load, key, options), _try(_further_files, key, options)
     problems = [found for found in (problem, further) if found is not None]
     if not problems:
         return None
-    folder = data_folder() if options.folder is None else options.folder
+    folder = _folder(options)
     needs = [data_instructions(SOURCES[key].dataset, folder)]
     needs += [] if further is None else _further_needs(SOURCES[key], folder)
     damaged = [found for found in problems if not isinstance(found, AbsentFilesError)]
-    reason = " ".join(map(_told, damaged or problems))
+    reason = " ".join(map(_one_line, damaged or problems))
     return Missing(key, reason, "\n".join(needs), is_damaged=bool(damaged))
 
 
-def further_files(key: str, options: Options) -> dict[str, Any]:
+def _further_files(key: str, options: Options) -> dict[str, Any]:
     """Return the settings that name further files: word vectors, pretrained weights."""
     source = SOURCES[key]
     if source.needs_vectors:
@@ -137,16 +184,16 @@ def _load(key: str, options: Options) -> None:
 
 
 def _try(check: Callable[[str, Options], Any], key: str, options: Options) -> Exception | None:
-    """Return what a check dies of, None where it passes."""
+    """Return the error that a check raises, None where it passes."""
     try:
         check(key, options)
-    except Exception as problem:  # whatever a loader dies of, the other data sets go on
+    except Exception as problem:  # whatever a loader raises, the other data sets go on
         return problem
     return None
 
 
-def _told(problem: Exception) -> str:
-    """Return an error in one line; one that nobody raised on purpose is named."""
+def _one_line(problem: Exception) -> str:
+    """Return an error in one line; one that is not ours is named."""
     text = " ".join(str(problem).split())
     return text if isinstance(problem, HoldfastError) else f"{type(problem).__name__}: {text}"
 
@@ -170,7 +217,7 @@ def _weights(options: Options) -> dict[str, str]:
 
 def _find(options: Options, patterns: Iterable[str], fits: Callable[[Path], bool] = lambda path: True) -> str | None:
     """Return the first file of the data folder that has one of the names and fits, as a relative path."""
-    base = data_folder() if options.folder is None else options.folder
+    base = _folder(options)
     for pattern in patterns:
         found = sorted(path for path in base.glob(pattern) if path.is_file() and fits(path))
         if found:
@@ -179,13 +226,16 @@ def _find(options: Options, patterns: Iterable[str], fits: Callable[[Path], bool
 
 
 def _lack(what: str, options: Options) -> str:
-    """Say that files are in no folder where they are looked for."""
-    base = data_folder() if options.folder is None else options.folder
-    raise AbsentFilesError(f"There are no {what} in {base}. Put one of the files that are needed there.")
+    """Raise the error for files that are in none of the folders where they are looked for."""
+    raise AbsentFilesError(f"There are no {what} in {_folder(options)}. Put one of the files that are needed there.")
+
+
+def _folder(options: Options) -> Path:
+    return data_folder() if options.folder is None else options.folder
 
 
 def _further_needs(source: Source, folder: Path | str) -> list[str]:
-    """Say which files a data set needs beside its own."""
+    """Return which files a data set needs besides its own."""
     if source.needs_vectors:
         return [f"Word vectors, in {folder}:", data_instructions("vectors", folder)]
     return [_WEIGHTS.replace("FOLDER", str(folder))] if source.needs_weights else []

@@ -22,7 +22,7 @@ class Options:
     folder: Path | None = None  # of the data sets
     quick: bool = False  # small synthetic data and short trainings, to see that it works
     n_seeds: int = 3
-    recorded: tuple[Record, ...] | None = None  # tell again what these records hold, without any data
+    recorded: tuple[Record, ...] | None = None  # show what these records hold, without any data
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,21 @@ class Missing:
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs of a target, and what it has to do without."""
+    """The runs of a target, and the data sets that it has to do without."""
 
     runs: tuple[PlannedRun, ...]
     missing: tuple[Missing, ...] = ()
 
     def served(self, has: Callable[[str], bool]) -> Plan:
-        """Return the plan with finished runs in place of those they serve; `has` tells whether an identity is."""
-        return replace(self, runs=tuple(_finished(run, has) for run in self.runs))
+        """Return the plan with finished runs in place of those they serve; `has` says which identities are finished."""
+
+        def finished(run: PlannedRun) -> PlannedRun:
+            other = run.served_by
+            if other is None or has(run.config.identity) or not has(other.identity):
+                return run
+            return PlannedRun(run.name, other)
+
+        return replace(self, runs=tuple(map(finished, self.runs)))
 
 
 @dataclass(frozen=True)
@@ -54,11 +61,3 @@ class Report:
     tables: tuple[Table, ...] = ()
     rows: tuple[dict[str, Any], ...] = ()  # machine-readable, for the targets that have them
     figures: tuple[Figure, ...] = ()
-
-
-def _finished(run: PlannedRun, has: Callable[[str], bool]) -> PlannedRun:
-    """Return the run, or the finished one that serves it."""
-    other = run.served_by
-    if other is None or has(run.config.identity) or not has(other.identity):
-        return run
-    return PlannedRun(run.name, other)

@@ -1,12 +1,16 @@
-"""Tables 3 and 4."""
+"""Tables 3 and 4, and the correlations of attributes in the halves."""
+
+import math
+from dataclasses import astuple
 
 import pytest
 
 from holdfast.lab import paper
 from holdfast.lab.grids import PlannedRun
-from holdfast.lab.targets.natural import report_table3
-from holdfast.lab.targets.planning import make_run
+from holdfast.lab.targets.natural import report_correlations, report_natural
+from holdfast.lab.targets.sources import make_run
 from holdfast.lab.targets.values import Options, Plan
+from holdfast.reports.values import Spread
 
 
 def test_claims_of_the_text_stand_beside_ours():
@@ -20,9 +24,66 @@ def test_claims_of_the_text_stand_beside_ours():
         settings = {"train": {"selection": "worst_group_validation", "test": test}}
         records[run.config.identity] = {"settings": settings, "data": {"notes": []}}
         runs.append(run)
-    means, claims, *_ = report_table3(Options(), Plan(tuple(runs)), lambda config: records[config.identity]).tables
+    means, claims, *_ = report_natural("ask2me", Plan(tuple(runs)), lambda config: records[config.identity]).tables
     assert means.note == "Selection: worst_group_validation."
     assert [row[1:] for row in claims.rows] == [
         (6.81, pytest.approx(10.0)), (pytest.approx(16.29), pytest.approx(20.0)),
     ]  # fmt: skip
     assert "PI over IRM, mean of ASK2ME and CelebA, 12.41" in claims.note
+
+
+def record(values, n_correct):
+    """Return a run on two environments; `values` are the correlations of `a` and `b` in the halves."""
+    environments = [
+        {"environment": name, "n_rows": 10, "correlations": {"a": 0.5, "b": 0.1, "Male": math.nan}}
+        for name in ("Male=0", "Male=1")
+    ]
+    halves = [
+        {
+            "judged": judged,
+            "judge": judge,
+            "half": half,
+            "n_rows": n,
+            "correlations": dict(zip("ab", found, strict=True)),
+        }
+        for judged, judge in (("Male=1", "Male=0"), ("Male=0", "Male=1"))
+        for half, n, found in (("correct", n_correct, values[0]), ("mistaken", 10 - n_correct, values[1]))
+    ]
+    return {"data": {"environments": environments, "notes": []}, "halves": halves}
+
+
+@pytest.fixture
+def report():
+    """Return the report of two seeds."""
+    runs = [PlannedRun("celeba", make_run("celeba", "halves", Options(quick=True), seed=seed)) for seed in (0, 1)]
+    records = [record([(0.4, 0.2), (-0.2, 0.3)], 6), record([(0.2, 0.2), (-0.4, math.nan)], 7)]
+    found = {run.config.identity: one for run, one in zip(runs, records, strict=True)}
+    return report_correlations(Plan(tuple(runs)), lambda config: found[config.identity])
+
+
+def test_the_table_has_means_and_spreads_over_seeds(report):
+    """Each cell is the mean, with the spread where several seeds know it."""
+    table = report.tables[0]
+    assert table.title == "celeba: correlation with the label, mean of 2 seeds"
+    assert table.columns[3] == "Male=1 by Male=0: correct"
+    assert [row[0] for row in table.rows] == ["a", "b"]
+    assert astuple(table.rows[0][3]) == pytest.approx((0.3, 0.02**0.5))
+    assert astuple(table.rows[1][4]) == pytest.approx((0.3, math.nan), nan_ok=True)
+    assert "Male=1 by Male=0: correct: 6–7" in table.note
+
+
+def test_opposite_signs_are_counted_in_every_seed(report):
+    """The count's mean and spread, and each seed's own, without the attributes that a half does not know."""
+    assert report.tables[1].rows[0] == ("celeba", "Male=1", "Male=0", "22 of 38", Spread(1.0, 0.0), "1 of 2, 1 of 1")
+    assert "Judges are selected by other_environments." in report.tables[1].note
+
+
+def test_the_picture_is_that_of_the_means(report):
+    """An environment stands above its halves."""
+    (picture,) = report.figures
+    assert picture.rows == (
+        "Male=0 (10)", "Male=0 by Male=1: correct (6–7)", "Male=0 by Male=1: mistaken (3–4)",
+        "Male=1 (10)", "Male=1 by Male=0: correct (6–7)", "Male=1 by Male=0: mistaken (3–4)",
+    )  # fmt: skip
+    assert picture.breaks == (3,)
+    assert picture.values[1] == pytest.approx((0.3, 0.2))

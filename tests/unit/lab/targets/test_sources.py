@@ -9,8 +9,7 @@ import pytest
 
 from holdfast.lab.data.synthetic import make_files
 from holdfast.lab.targets import TARGETS
-from holdfast.lab.targets.planning import make_run
-from holdfast.lab.targets.sources import find_missing
+from holdfast.lab.targets.sources import find_missing, make_run
 from holdfast.lab.targets.values import Options
 
 DATA = os.environ.get("HOLDFAST_TEST_DATA")
@@ -104,7 +103,7 @@ def test_weights_of_resnet_serve_where_mobilenets_are_not(tmp_path):
 def test_records_of_other_networks_are_not_those_of_a_target(key, dataset):
     """A run without vectors or features, as a sweep may make it, counts as not recorded."""
     options = Options(recorded=({"config": {"dataset": dataset, "method": "erm"}},))
-    assert find_missing(key, options).reason == "no run of it, as this target makes them, is recorded"
+    assert find_missing(key, options).reason == "the file has no record of a run on it with this target's settings"
 
 
 @pytest.mark.skipif(DATA is None, reason="HOLDFAST_TEST_DATA is not set")

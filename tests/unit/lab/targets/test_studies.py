@@ -19,7 +19,7 @@ def test_irm_has_curves_of_accuracy_and_penalty():
         }  # fmt: skip
         return {"settings": {"train": setting, "test": setting}, "data": {"notes": []}}
 
-    accuracy, penalty = report_irm(options, plan_irm(options), read).figures
+    accuracy, penalty = report_irm(plan_irm(options), read).figures
     lines = {line.name: line for figure in (accuracy, penalty) for line in figure.lines}
     assert {line.name for line in accuracy.lines} == {
         f"{rows} rows, validation {as_}" for rows in ("training", "test") for as_ in ("as test", "as training")

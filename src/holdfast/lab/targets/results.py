@@ -1,48 +1,104 @@
-"""What the numbers of a target rest on, in words: data that differ from the paper's, word vectors, frozen features."""
+"""What the records of a target add up to: means over seeds, and notes on what differs from the paper."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from holdfast.lab import paper
 from holdfast.lab.config import RunConfig
+from holdfast.lab.grids import PlannedRun
 from holdfast.lab.targets.sources import BACKBONES, SOURCES, is_of
 from holdfast.lab.targets.values import Plan, Reader, Record
-from holdfast.reports.values import Table
+from holdfast.reports.values import Spread, Table
 
+VALIDATIONS = {"test": "as test", "train": "as training"}  # a setting of a run -> what tables call its rows
 QUICK = "Quick: synthetic data and a few steps; the numbers mean nothing."
 JUDGES = "Judges are selected by other_environments."
 # A number, but not one that is part of a name: E1, Male=0, mobilenet_v2.
 _NUMBER = re.compile(r"(?<![\w.=])\d+(?:,\d{3})*(?:\.\d+)?")
 
 
+@dataclass(frozen=True)
+class Ours:
+    """Our number: the mean over seeds with its standard deviation."""
+
+    mean: float
+    spread: float  # NaN for one seed
+    n_seeds: int
+
+    def cell(self) -> Spread | None:
+        """Return mean and spread for a table; None where nothing was measured."""
+        return None if self.n_seeds == 0 else Spread(self.mean, self.spread)
+
+    def minus(self, printed: float | None) -> float | None:
+        """Return ours minus the paper's."""
+        return None if printed is None or self.n_seeds == 0 else self.mean - printed
+
+
+def summarize(values: Sequence[float]) -> Ours:
+    """Return mean and spread over seeds.
+
+    Examples
+    --------
+    >>> summarize([70.0, 72.0])
+    Ours(mean=71.0, spread=1.4142135623730951, n_seeds=2)
+    """
+    found = [value for value in values if not math.isnan(value)]
+    if not found:
+        return Ours(math.nan, math.nan, 0)
+    spread = float(np.std(found, ddof=1)) if len(found) > 1 else math.nan
+    return Ours(float(np.mean(found)), spread, len(found))
+
+
+def records_of(runs: Sequence[PlannedRun], read: Reader, name: str | None = None) -> list[Record]:
+    """Return the finished records of the runs of one name, or of all, in the order of their seeds."""
+    found = [read(run.config) for run in runs if name in (None, run.name)]
+    return [record for record in found if record is not None]
+
+
+def summarize_setting(records: Sequence[Record], setting: str, *path: str) -> Ours:
+    """Return mean and spread, in percent, of one number of what a validation setting selected."""
+    values = []
+    for record in records:
+        node: Any = record["settings"].get(setting)
+        for key in path:
+            node = None if node is None else node.get(key)
+        if node is not None:
+            values.append(100 * float(node))
+    return summarize(values)
+
+
 def selection_note(records: Iterable[Record]) -> str:
-    """Say by which rule the records' epochs were selected."""
+    """Return a sentence on the rules by which the records' epochs were selected."""
     rules = {setting["selection"] for record in records for setting in record["settings"].values()}
     return f"Selection: {', '.join(sorted(rules))}." if rules else ""
 
 
 def what_differs(plan: Plan, read: Reader) -> str:
-    """Say how the data and networks of the finished runs differ from the paper's; synthetic data have no notes.
+    """Return how the data and networks of the finished runs differ from the paper's; synthetic data have no notes.
 
-    Where there are several data sets, each is named before its own.
+    Where there are several data sets, each is named before its own notes.
     """
     by_data: dict[str, list[list[str]]] = {}
     for config, record in _finished(plan, read):
         if not config.synthetic:
             by_data.setdefault(_title(config), []).append([*record["data"]["notes"], *_networks(config, record)])
-    told = []
+    texts = []
     for title, notes in by_data.items():
         text = " ".join(f"{note.rstrip('.')}." for note in merge_notes(notes))
-        told.append(f"{title}: {text}" if text and len(by_data) > 1 else text)
-    return " ".join(text for text in told if text)
+        texts.append(f"{title}: {text}" if text and len(by_data) > 1 else text)
+    return " ".join(filter(None, texts))
 
 
 def merge_notes(records: Iterable[Sequence[str]]) -> list[str]:
-    """Return the notes of several records once each; what varies in a number only becomes one note with the range.
+    """Return the notes of several records once each; those that differ only in a number become one with the range.
 
     Examples
     --------
@@ -68,7 +124,7 @@ def warn_quick(tables: Iterable[Table], plan: Plan, read: Reader) -> tuple[Table
 
 
 def _finished(plan: Plan, read: Reader) -> Iterator[tuple[RunConfig, Record]]:
-    """Give the finished runs and their records."""
+    """Yield the finished runs and their records."""
     for run in plan.runs:
         record = read(run.config)
         if record is not None:
@@ -82,7 +138,7 @@ def _title(config: RunConfig) -> str:
 
 
 def _networks(config: RunConfig, record: Record) -> Iterator[str]:
-    """Say what words and images are to the network, where it is not what the paper has."""
+    """Yield how the network reads words and images, where that differs from the paper."""
     if config.vectors is not None:
         facts = record["data"]
         known = (
@@ -100,7 +156,7 @@ def _networks(config: RunConfig, record: Record) -> Iterator[str]:
 
 
 def _ranged(variants: Sequence[str]) -> str:
-    """Return notes that vary in their numbers only as one, with ranges."""
+    """Return notes that differ only in their numbers as one, with ranges."""
     numbers = zip(*(_NUMBER.findall(note) for note in variants), strict=True)
     ranges = iter([_range(found) for found in numbers])
     return _NUMBER.sub(lambda _: next(ranges), variants[0])

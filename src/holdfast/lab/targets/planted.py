@@ -9,19 +9,17 @@ import numpy as np
 
 from holdfast.lab import paper
 from holdfast.lab.grids import PlannedRun
-from holdfast.lab.targets.notes import JUDGES, selection_note, what_differs
-from holdfast.lab.targets.planning import (
+from holdfast.lab.targets.results import (
+    JUDGES,
     VALIDATIONS,
     Ours,
-    difference,
-    make_run,
-    plan_halves,
-    plan_methods,
     records_of,
-    setting_values,
+    selection_note,
     summarize,
+    summarize_setting,
+    what_differs,
 )
-from holdfast.lab.targets.sources import SOURCES
+from holdfast.lab.targets.sources import SOURCES, make_run, plan_methods
 from holdfast.lab.targets.values import Options, Plan, Reader, Record, Report
 from holdfast.reports.values import Table
 
@@ -41,7 +39,7 @@ ROBUST_NAME = "PI, robust"
 
 def plan_table1(options: Options) -> Plan:
     """Return six methods on every data set, and on MNIST PI once more with a recipe that resists label noise."""
-    plan = plan_methods(paper.TABLE1, options, paper.METHODS)
+    plan = plan_methods(paper.TABLE1, options)
     extra = []
     if not any(missing.dataset == "mnist" for missing in plan.missing):
         recipe = {**ROBUST, "max_epochs": 2, "estimator_options": {}} if options.quick else ROBUST
@@ -51,19 +49,20 @@ def plan_table1(options: Options) -> Plan:
     return Plan((*plan.runs, *extra), plan.missing)
 
 
-def report_table1(options: Options, plan: Plan, read: Reader) -> Report:
-    """Return test accuracies beside the paper's, for both validation settings, and the gains of the text."""
+def report_table1(plan: Plan, read: Reader) -> Report:
+    """Return test accuracies next to the paper's, for both validation settings, and the gains of the text."""
     rows, cells = [], {}
     for key, published in paper.TABLE1.items():
         for method, title in [*paper.METHODS.items(), ("pi robust", ROBUST_NAME)]:
             records = records_of(plan.runs, read, f"{key} {title}")
             for column, (setting, words) in enumerate(VALIDATIONS.items()):
-                ours = summarize(setting_values(records, setting, "test", "accuracy"))
+                ours = summarize_setting(records, setting, "test", "accuracy")
                 printed = published[method][column] if method in published else None
                 if records:
                     cells[key, method, setting] = ours
-                    change = difference(ours, printed)
-                    rows.append((paper.DATASETS[key], title, words, printed, ours.cell(), change, ours.n_seeds))
+                    rows.append(
+                        (paper.DATASETS[key], title, words, printed, ours.cell(), ours.minus(printed), ours.n_seeds)
+                    )
     columns = ("data set", "method", "validation", "paper", "ours", "difference", "seeds")
     note = f"{selection_note(records_of(plan.runs, read))} {what_differs(plan, read)}"
     table = Table("Test accuracy, percent", columns, tuple(rows), note.strip(), digits=2, n_keys=3)
@@ -95,16 +94,11 @@ def _gains(cells: dict[tuple[str, str, str], Ours]) -> Table:
 
 
 def _claim_row(claim: paper.Claim, gains: list[float]) -> tuple[Any, ...]:
-    """Return a claim beside the mean of ours."""
+    """Return a claim next to the mean of ours."""
     return claim.text, claim.value, float(np.mean(gains)) if gains else math.nan, len(gains)
 
 
-def plan_table2(options: Options) -> Plan:
-    """Return stages 1 and 2 on every data set that is there."""
-    return plan_halves(paper.TABLE2, options)
-
-
-def report_table2(options: Options, plan: Plan, read: Reader) -> Report:
+def report_table2(plan: Plan, read: Reader) -> Report:
     """Return the correlations in E1, E2 and the two halves of E2 judged by E1."""
     rows, lines = [], []
     for key, published in paper.TABLE2.items():
@@ -115,7 +109,7 @@ def report_table2(options: Options, plan: Plan, read: Reader) -> Report:
         for name, printed in published.items():
             ours = summarize([_correlation(record, name) for record in records])
             line[name] = ours.mean
-            rows.append((paper.DATASETS[key], name, printed, ours.cell(), difference(ours, printed), ours.n_seeds))
+            rows.append((paper.DATASETS[key], name, printed, ours.cell(), ours.minus(printed), ours.n_seeds))
         line |= {"paper": dict(published), "n_seeds": len(records), "selection": "other_environments"}
         line["mistaken_rows"] = float(np.mean([_half(record, "mistaken")["n_rows"] for record in records]))
         lines.append(line)
@@ -140,12 +134,7 @@ def _correlation(record: Record, name: str) -> float:
     return float(next(iter(entry["correlations"].values())))
 
 
-def plan_time(options: Options) -> Plan:
-    """Return the runs of Table 1 on MNIST and of Table 3: their times are in their records."""
-    return plan_methods(paper.TIMES, options, paper.METHODS)
-
-
-def report_time(options: Options, plan: Plan, read: Reader) -> Report:
+def report_time(plan: Plan, read: Reader) -> Report:
     """Return running time, epochs, and training, validation and test accuracy."""
     rows = []
     for key, published in paper.TIMES.items():
@@ -155,7 +144,7 @@ def report_time(options: Options, plan: Plan, read: Reader) -> Report:
                 continue
             test = "worst" if SOURCES[key].natural else "accuracy"
             scores = [
-                summarize(setting_values(records, "train", *path))
+                summarize_setting(records, "train", *path)
                 for path in (
                     ("training_score",),
                     ("value",) if test == "worst" else ("validation", "accuracy"),
@@ -167,7 +156,7 @@ def report_time(options: Options, plan: Plan, read: Reader) -> Report:
             measured = [
                 cell for ours, number in zip(scores, printed[1:], strict=True) for cell in (number, ours.cell())
             ]
-            rows.append((key, paper.METHODS[method], printed[0], minutes.cell(), epochs.mean, *measured))
+            rows.append((key, paper.METHODS[method], printed[0] / 60, minutes.cell(), epochs.mean, *measured))
     names = ("data set", "method", "paper: min", "min", "epochs")
     columns = (*names, "paper: train", "train", "paper: val.", "val.", "paper: test", "test")
     note = (

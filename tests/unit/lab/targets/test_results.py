@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.lab.grids import PlannedRun
-from holdfast.lab.targets.notes import QUICK, merge_notes, warn_quick, what_differs
-from holdfast.lab.targets.planning import make_run
+from holdfast.lab.targets.results import QUICK, merge_notes, warn_quick, what_differs
+from holdfast.lab.targets.sources import make_run
 from holdfast.lab.targets.values import Options, Plan
 from holdfast.reports.values import Table
 
