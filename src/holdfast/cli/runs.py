@@ -17,8 +17,8 @@ from holdfast.cli.terminal import note
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.lab.execution import Progress, SweepResult
-    from holdfast.lab.grids import Estimate, PlannedRun
+    from holdfast.lab.execution import Estimate, Progress, SweepResult
+    from holdfast.lab.grids import PlannedRun
     from holdfast.reports.values import Table as ReportTable
 
 ProcessesOption = Annotated[
@@ -159,7 +159,7 @@ class Waiting:
 
 def find_waiting(runs: Sequence[PlannedRun], out: Path, jobs: int) -> Waiting:
     """Return the runs that a folder of records does not have yet; nothing is written there."""
-    from holdfast.lab.grids import estimate
+    from holdfast.lab.execution import estimate
     from holdfast.lab.store import RunStore
 
     store = RunStore(out) if out.is_dir() else None

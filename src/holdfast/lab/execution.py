@@ -1,26 +1,38 @@
-"""Making many runs: claimed one by one, kept when finished, recorded when failed, by processes of one thread each."""
+"""Running many runs: each claimed, executed once and recorded, in processes of one thread each or on Ray."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
+import multiprocessing
+import os
 import shutil
+import signal
+import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from holdfast.exceptions import SavedModelError
 from holdfast.extras import require
 from holdfast.lab.config import RunConfig
-from holdfast.lab.grids import PlannedRun, estimate
+from holdfast.lab.grids import PlannedRun
 from holdfast.lab.inputs import find_changed
 from holdfast.lab.store import RunStore
 
 Outcome = Literal["done", "failed", "elsewhere"]
 WAS_THERE = "was there"
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
+_PATIENCE = 5.0  # seconds a process has to end before it is killed
+_PAUSE = 1.0  # seconds between two looks at runs of another sweep
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,6 @@ class SweepResult:
     n_done: int
     n_new: int  # of these, finished by this sweep
     failures: tuple[tuple[PlannedRun, str], ...] = ()  # with one line each
-    seconds: float = 0.0
 
     def reader(self, store: RunStore) -> Callable[[str], dict[str, Any] | None]:
         """Return what reads the store's records but those of failed runs, which may be damaged or of other data."""
@@ -59,7 +70,7 @@ class SweepResult:
 
 @dataclass(eq=False)
 class Tally:
-    """Counts while a sweep runs, and who is told."""
+    """Counts while a sweep runs; `tell` is called with each change."""
 
     runs: Sequence[PlannedRun]
     jobs: int
@@ -81,28 +92,28 @@ class Tally:
                 self.measured.append((expected, seconds))
         else:
             self.failures.append((run, message))
-        self.report(f"{run.name} seed {run.config.seed}: {message or f'{seconds:.0f} s'}", n_running)
+        self.report(run, message or f"{seconds:.0f} s", n_running)
 
     def waits(self, run: PlannedRun, n_running: int) -> None:
         """Report a run that another sweep is running."""
-        self.report(f"{run.name} seed {run.config.seed}: another sweep is running it", n_running)
+        self.report(run, "another sweep is running it", n_running)
 
-    def report(self, last: str, n_running: int) -> None:
-        """Tell how far it has come."""
+    def report(self, run: PlannedRun, news: str, n_running: int) -> None:
+        """Report what has happened to a run, and how far the sweep has come."""
         guessed = sum(expected for expected, _ in self.measured)
         pace = sum(seconds for _, seconds in self.measured) / guessed if guessed else 1.0
         remaining = pace * sum(self.expected.values()) / max(min(self.jobs, len(self.expected)), 1)
         elapsed = time.perf_counter() - self.started
+        last = f"{run.name} seed {run.config.seed}: {news}"
         self.tell(Progress(len(self.runs), self.n_done, len(self.failures), n_running, elapsed, remaining, last))
 
     def result(self) -> SweepResult:
         """Return the final counts."""
-        seconds = time.perf_counter() - self.started
-        return SweepResult(len(self.runs), self.n_done, self.n_new, tuple(self.failures), seconds)
+        return SweepResult(len(self.runs), self.n_done, self.n_new, tuple(self.failures))
 
 
 def attempt(config: RunConfig, store: RunStore, folder: Path | None) -> tuple[Outcome, str, float]:
-    """Make a run unless it is finished or another process has it; return what happened, a message and the seconds."""
+    """Execute a run unless it is finished or another process has it; return the outcome, a message and the seconds."""
     identity = config.identity
     start = time.perf_counter()
     if store.has(identity):
@@ -118,7 +129,7 @@ def attempt(config: RunConfig, store: RunStore, folder: Path | None) -> tuple[Ou
             checkpoints = store.checkpoints(identity)
             store.write(identity, run(config, folder=folder, cache=store.folder, checkpoints=checkpoints))
             shutil.rmtree(checkpoints, ignore_errors=True)
-        except Exception as problem:  # whatever a run dies of, the others go on
+        except Exception as problem:  # whatever ends a run, the others go on
             message = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
             store.write_failure(identity, failure_record(config, message, traceback.format_exc()))
             return "failed", message, time.perf_counter() - start
@@ -138,7 +149,7 @@ def run_all(
     jobs: int = 1,
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> SweepResult:
-    """Make all runs that are not finished yet.
+    """Execute all runs that are not finished yet.
 
     Parameters
     ----------
@@ -149,7 +160,7 @@ def run_all(
     folder : Path, optional
         Where the files of data sets are.
     jobs : int
-        Processes, each with one thread; 0 makes the runs in this process.
+        Processes, each with one thread; 0 uses this process.
     tell : callable
         Called with a `Progress` whenever something happens.
     """
@@ -158,8 +169,6 @@ def run_all(
     if waiting and jobs == 0:
         _run_here(waiting, store, folder, tally)
     elif waiting:
-        from holdfast.lab.workers import WorkerPool
-
         with contextlib.closing(WorkerPool(min(jobs, len(waiting)), store, folder)) as pool:
             pool.work(waiting, tally)
     return tally.result()
@@ -179,7 +188,7 @@ def unfinished(store: RunStore, folder: Path | None, tally: Tally) -> list[Plann
 
 
 def look_up(runs: Sequence[PlannedRun], store: RunStore, folder: Path | None) -> SweepResult:
-    """Count the runs that are finished, and make none; a finished one that cannot be used is a failure."""
+    """Count the runs that are finished, and run nothing; a finished one that cannot be used is a failure."""
     there = [run for run in runs if store.has(run.config.identity)]
     problems = [(run, _find_problem(run, store, folder)) for run in there]
     failures = tuple((run, problem) for run, problem in problems if problem is not None)
@@ -199,11 +208,11 @@ def _find_problem(run: PlannedRun, store: RunStore, folder: Path | None) -> str 
 
 
 def _run_here(waiting: list[PlannedRun], store: RunStore, folder: Path | None, tally: Tally) -> None:
-    """Make the runs one after the other in this process."""
+    """Execute the runs one after the other in this process."""
     while waiting:
         later = []
         for run in waiting:
-            tally.report(f"{run.name} seed {run.config.seed}: started", 1)
+            tally.report(run, "started", 1)
             outcome, message, seconds = attempt(run.config, store, folder)
             if outcome == "elsewhere":
                 later.append(run)
@@ -212,7 +221,7 @@ def _run_here(waiting: list[PlannedRun], store: RunStore, folder: Path | None, t
                 tally.finished(run, outcome, message, seconds, 0)
         waiting = later
         if waiting:
-            time.sleep(1.0)
+            time.sleep(_PAUSE)
 
 
 def run_on_ray(
@@ -222,20 +231,16 @@ def run_on_ray(
     folder: Path | None = None,
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> SweepResult:
-    """Make all runs that are not finished yet, as tasks of one processor each.
-
-    Parameters
-    ----------
-    runs, store, folder, tell
-        As for `holdfast.lab.execution.run_all`. The folders must be shared by all machines.
-    """
+    """Execute the runs that are not finished as tasks of one processor each; all machines must share the folders."""
     ray = require("ray", extra="ray", what="Sweeps on a cluster")
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
-    task = ray.remote(num_cpus=1, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}})(_attempt)
+    places = (store.folder.resolve(), None if folder is None else folder.resolve())
+    task = ray.remote(num_cpus=1, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}})(
+        lambda config: attempt(config, RunStore(places[0]), places[1])
+    )
     tally = Tally(runs, max(int(ray.cluster_resources().get("CPU", 1)), 1), tell)
-    places = (str(store.folder.resolve()), None if folder is None else folder.resolve())
-    tasks = {task.remote(run.config, *places): run for run in unfinished(store, folder, tally)}
+    tasks = {task.remote(run.config): run for run in unfinished(store, folder, tally)}
     while tasks:
         ready, _ = ray.wait(list(tasks), num_returns=1)
         run = tasks.pop(ready[0])
@@ -246,13 +251,198 @@ def run_on_ray(
             store.write_failure(run.config.identity, failure_record(run.config, message, str(problem)))
         if outcome == "elsewhere":
             tally.waits(run, len(tasks))
-            time.sleep(1.0)
-            tasks[task.remote(run.config, *places)] = run
+            time.sleep(_PAUSE)
+            tasks[task.remote(run.config)] = run
         else:
             tally.finished(run, outcome, message, seconds, len(tasks))
     return tally.result()
 
 
-def _attempt(config: RunConfig, store_folder: str, folder: Path | None) -> tuple[Any, ...]:
-    """Make one run; executed on the cluster."""
-    return attempt(config, RunStore(store_folder), folder)
+@dataclass(eq=False)
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    run: PlannedRun | None = None
+
+
+class WorkerPool:
+    """Processes that execute runs: handed one at a time, replaced when they die, gone when this one is."""
+
+    def __init__(self, size: int, store: RunStore, folder: Path | None) -> None:
+        self._store, self._folder = store, folder
+        self._context = multiprocessing.get_context("spawn")  # a forked torch can hang
+        self._workers: list[_Worker] = []
+        try:
+            for _ in range(size):
+                self._workers.append(self._start())
+        except BaseException:
+            self.close()
+            raise
+
+    def work(self, runs: list[PlannedRun], tally: Tally) -> None:
+        """Execute the runs."""
+        queue, later = collections.deque(runs), collections.deque[PlannedRun]()
+        while queue or later or self._n_running():
+            self._hand_out(queue, tally)
+            for worker in self._ready():
+                self._receive(worker, later, tally)
+            if later and not queue:  # another sweep runs them; they are tried again, in case it dies
+                time.sleep(_PAUSE)
+                queue.extend(later)
+                later.clear()
+
+    def close(self) -> None:
+        """End all processes, those in the middle of a run too."""
+        for worker in self._workers:
+            worker.process.terminate()
+        deadline = time.monotonic() + _PATIENCE
+        for worker in self._workers:
+            worker.process.join(max(deadline - time.monotonic(), 0.1))
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+            worker.connection.close()
+        self._workers.clear()
+
+    def _start(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(theirs, self._store.folder, self._folder))
+        with _one_thread():
+            process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+    def _n_running(self) -> int:
+        return sum(worker.run is not None for worker in self._workers)
+
+    def _hand_out(self, queue: collections.deque[PlannedRun], tally: Tally) -> None:
+        """Give every idle worker a run."""
+        for worker in self._workers:
+            if worker.run is None and queue:
+                worker.run = queue.popleft()
+                with contextlib.suppress(OSError):  # it has died; that shows when we wait for it
+                    worker.connection.send(worker.run.config)
+                tally.report(worker.run, "started", self._n_running())
+
+    def _ready(self) -> list[_Worker]:
+        """Return the busy workers that have something to say, or have died."""
+        busy = {worker.connection: worker for worker in self._workers if worker.run is not None}
+        return [busy[connection] for connection in wait(list(busy)) if isinstance(connection, Connection)]
+
+    def _receive(self, worker: _Worker, later: collections.deque[PlannedRun], tally: Tally) -> None:
+        """Count what a worker did; replace it if it died."""
+        run, worker.run = worker.run, None
+        if run is None:
+            return
+        try:
+            outcome, message, seconds = worker.connection.recv()
+        except (EOFError, OSError):
+            worker.process.join()
+            code = worker.process.exitcode or 0
+            message = f"the process died ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
+            outcome, seconds = "failed", 0.0
+            story = f"No traceback: {message}. Something outside ended it, or the system had no memory left."
+            self._store.write_failure(run.config.identity, failure_record(run.config, message, story))
+            if self._store.has(run.config.identity):  # finished all the same, before it died or by another sweep
+                outcome, message = "done", ""
+            worker.connection.close()
+            self._workers[self._workers.index(worker)] = self._start()
+        if outcome == "elsewhere":
+            later.append(run)
+            tally.waits(run, self._n_running())
+        else:
+            tally.finished(run, outcome, message, seconds, self._n_running())
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let processes that are started in the block compute with one thread."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _serve(connection: Connection, store_folder: Path, folder: Path | None) -> None:
+    """Execute the runs that come, until there are no more: the main function of a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everybody; the sweep decides
+    signal.signal(signal.SIGTERM, _interrupt)  # and decides by this: a training keeps its last whole epoch first
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    store = RunStore(store_folder)
+    try:
+        while True:
+            connection.send(attempt(connection.recv(), store, folder))
+    except EOFError:  # no more runs
+        return
+    except KeyboardInterrupt:
+        os._exit(128 + signal.SIGTERM)
+
+
+def _interrupt(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+    raise KeyboardInterrupt
+
+
+def _end_with_parent() -> None:
+    """Leave at once when the sweep is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+# Seconds of one core for a thousand rows forward and backward, measured roughly; groups and evaluations multiply them.
+_ROUGH = {"cnn": 0.9, "text_cnn": 0.6, "resnet50": 60.0, "mobilenet_v2": 15.0}
+_SMALL = 0.02
+_TYPICAL_EPOCHS = 50
+_GROUPS = {"halves": 2, "pi": 6, "group_dro": 4, "oracle": 4}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds that runs will take on one core."""
+
+    each: tuple[float, ...]
+    n_guessed: int  # runs like which none is finished
+
+    @property
+    def seconds(self) -> float:
+        """All of them, one after the other."""
+        return sum(self.each)
+
+
+def estimate(runs: Sequence[PlannedRun], records: Iterable[dict[str, Any]]) -> Estimate:
+    """Return how long the runs will take."""
+    known = _seconds_by_kind(records)
+    like = [known.get(_kind(run.config.as_dict())) for run in runs]
+    each = [rough_seconds(run.config) if value is None else value for run, value in zip(runs, like, strict=True)]
+    return Estimate(tuple(each), sum(value is None for value in like))
+
+
+def _seconds_by_kind(records: Iterable[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
+    """Return the mean duration of the finished runs of each kind."""
+    found: dict[tuple[Any, ...], list[float]] = {}
+    for record in records:
+        found.setdefault(_kind(record["config"]), []).append(float(record["seconds"]))
+    return {kind: float(np.mean(seconds)) for kind, seconds in found.items()}
+
+
+def rough_seconds(config: RunConfig) -> float:
+    """Return a guess from the number of rows that pass through the network."""
+    if config.estimator in ("logistic", "boosting", "forest"):
+        return 5.0
+    epochs = min(config.max_epochs, _TYPICAL_EPOCHS)
+    rows = epochs * config.steps_per_epoch * config.batch_size * _GROUPS.get(config.method, 2)
+    return 5.0 + rows / 1000 * _ROUGH.get(config.estimator, _SMALL)
+
+
+def _kind(config: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what runs that take about as long have in common."""
+    keys = ("dataset", "method", "estimator", "synthetic", "max_epochs", "steps_per_epoch", "batch_size", "backbone")
+    return tuple(config.get(key) for key in keys)

@@ -1,4 +1,4 @@
-"""Many runs: each made once, failures recorded, processes replaced when they die."""
+"""Many runs: each executed once, failures recorded, processes replaced when they die."""
 
 import multiprocessing
 import os
@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.lab.config import parse_run
 from holdfast.lab.data.synthetic import make_files
-from holdfast.lab.execution import run_all
+from holdfast.lab.execution import estimate, rough_seconds, run_all
 from holdfast.lab.grids import PlannedRun
 from holdfast.lab.store import RunStore
 
@@ -108,3 +108,14 @@ def test_a_process_that_dies_is_replaced(store):
     assert [(run.name, message) for run, message in result.failures] == [("erm", "the process died (SIGKILL)")]
     assert store.read(runs[1].config.identity)["runtime"]["threads"] == 1
     assert multiprocessing.active_children() == []
+
+
+def test_estimates_are_those_of_runs_like_them():
+    """Finished runs of the same kind tell the time; without any it is a rough guess that grows with the work."""
+    runs = [toy("erm", seed=seed) for seed in range(6)]
+    known = estimate(runs, [{"config": runs[0].config.as_dict(), "seconds": 7.0}])
+    assert (known.seconds, len(known.each), known.n_guessed) == (42.0, 6, 0)
+    assert estimate(runs, []).n_guessed == 6
+    small, large = (parse_run({"dataset": "toy", "method": "pi", "estimator": name}) for name in ("mlp", "cnn"))
+    assert rough_seconds(large) > 10 * rough_seconds(small)
+    assert rough_seconds(large.changed(max_epochs=5)) < rough_seconds(large)

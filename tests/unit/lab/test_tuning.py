@@ -1,11 +1,11 @@
-"""Choosing grid points, and how long runs will take."""
+"""Choosing grid points."""
 
 import math
 
 import pytest
 
 from holdfast.lab.config import parse_run
-from holdfast.lab.grids import PlannedRun, estimate, rough_seconds
+from holdfast.lab.grids import PlannedRun
 from holdfast.lab.tuning import tune
 
 
@@ -64,13 +64,3 @@ def test_points_with_fewer_seeds_do_not_compete():
     records = {run.config.identity: record(run, run.config.dropout, 0) for run in finished}
     best = tune(RUNS, records.get)[0]
     assert (best.point, best.n_seeds, best.n_points) == ({}, 2, 1)
-
-
-def test_estimates_are_those_of_runs_like_them():
-    """Finished runs of the same kind tell the time; without any it is a rough guess that grows with the work."""
-    known = estimate(RUNS, [record(RUNS[0], 0, 0)])
-    assert (known.seconds, len(known.each), known.n_guessed) == (42.0, 6, 0)
-    assert estimate(RUNS, []).n_guessed == 6
-    small, large = (parse_run({"dataset": "toy", "method": "pi", "estimator": name}) for name in ("mlp", "cnn"))
-    assert rough_seconds(large) > 10 * rough_seconds(small)
-    assert rough_seconds(large.changed(max_epochs=5)) < rough_seconds(large)
