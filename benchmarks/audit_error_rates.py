@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from holdfast.audit.run import audit_data
-from holdfast.metrics import wilson_interval
+from holdfast.metrics import exact_interval
 
 PLANTED = "planted"
 RECORDS = Path(__file__).resolve().parents[1] / "docs" / "evidence" / "audit.jsonl"
@@ -293,7 +293,7 @@ def tables(records: Sequence[dict[str, Any]]) -> str:
 
 def share(hits: int, draws: int) -> str:
     """Write a share with its 95 % interval."""
-    low, high = wilson_interval(hits, draws)
+    low, high = exact_interval(hits, draws)
     return f"{hits / draws:.1%} ({float(low):.1%}–{float(high):.1%})"
 
 

@@ -1,4 +1,4 @@
-"""How well labels are predicted: by group, at worst and on average, with intervals that survive small groups.
+"""How well labels are predicted: by group, at worst and on average, with intervals that cover at least their level.
 
 Groups are rows by number (`Group`); a group without rows does not count. Accuracies are fractions. Class codes run from
 0 and number the columns of `probabilities`.
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, special
 
 from holdfast.environments import Group, Rows, cross_groups, label_array, unique_labels
 from holdfast.exceptions import InputError, LabelsError
-from holdfast.seeding import RandomState, Seeding
 
 Floats = NDArray[np.float64]
 
@@ -104,27 +103,18 @@ def natural_test_score(
     return float(np.mean(worst)), float(np.mean(average))
 
 
-def score_groups(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    groups: Sequence[Group],
-    *,
-    level: float = 0.95,
-    n_draws: int = 2000,
-    random_state: RandomState = 0,
-) -> GroupScores:
+def score_groups(y_true: ArrayLike, y_pred: ArrayLike, groups: Sequence[Group], *, level: float = 0.95) -> GroupScores:
     """Return the accuracy of each group, the worst and the average one, with intervals.
 
-    A plain bootstrap has no width where a group is perfect and misses the worst group's accuracy by far (a minimum of
-    noisy values is too low already, and each draw lowers it again). Hence:
+    Each interval covers the true value with probability `level` or more, for any number and size of groups and any
+    accuracies, if the rows are independent:
 
-    * one group: the Wilson interval;
-    * the worst group: from the lowest lower limit to the lowest upper limit, the latter with `level` shared by all
-      groups (Bonferroni), so that it holds whichever group is truly the worst;
-    * the average: a bootstrap stratified by group, run plainly and with half a correct and half a mistaken row added to
-      each group (Jeffreys); from the lower of the two lower limits to the higher of the two upper ones.
+    * one group: the exact interval of a share (Clopper-Pearson);
+    * the worst group: from the lowest lower limit to the lowest upper limit. The upper limits share the allowed error
+      (Bonferroni), so the interval holds whichever group is truly the worst;
+    * the average: see `average_interval`.
 
-    Group weights are not used here: rows count alike.
+    Group weights are not used: every row counts the same.
     """
     correct = _correct(y_true, y_pred)
     present = [group for group in groups if len(group)]
@@ -133,58 +123,77 @@ def score_groups(
     sizes = np.array([len(group) for group in present])
     hits = np.array([int(correct[group.rows].sum()) for group in present])
     values = hits / sizes
-    low, high = wilson_interval(hits, sizes, level=level)
-    _, shared_high = wilson_interval(hits, sizes, level=1 - (1 - level) / len(present))
+    low, high = exact_interval(hits, sizes, level=level)
+    _, shared_high = exact_interval(hits, sizes, level=1 - (1 - level) / len(present))
     worst = int(values.argmin())
-    n_rows = int(sizes.sum())
-    bounds = _average_interval(hits, sizes, level, n_draws, Seeding(random_state).generator("intervals"))
+    average_low, average_high = average_interval(hits, sizes, level=level)
     return GroupScores(
         tuple(
             Score(group.name, float(value), float(lower), float(upper), len(group))
             for group, value, lower, upper in zip(present, values, low, high, strict=True)
         ),
         Score(present[worst].name, float(values[worst]), float(low.min()), float(shared_high.min()), int(sizes[worst])),
-        Score("average", float(values.mean()), bounds[0], bounds[1], n_rows),
+        Score("average", float(values.mean()), average_low, average_high, int(sizes.sum())),
     )
 
 
-def wilson_interval(hits: ArrayLike, sizes: ArrayLike, *, level: float = 0.95) -> tuple[Floats, Floats]:
-    """Return Wilson's limits for shares `hits / sizes`; they have width for 0 of n and n of n too.
+def exact_interval(hits: ArrayLike, sizes: ArrayLike, *, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Return the Clopper-Pearson limits of shares `hits / sizes`, which cover with probability `level` or more.
+
+    Without any row the limits are 0 and 1.
 
     Examples
     --------
-    >>> low, high = wilson_interval([9, 10], [10, 10])
+    >>> low, high = exact_interval([9, 10], [10, 10])
     >>> low.round(3), high.round(3)
-    (array([0.596, 0.722]), array([0.982, 1.   ]))
+    (array([0.555, 0.692]), array([0.997, 1.   ]))
     """
     k, n = np.asarray(hits, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
-    z = NormalDist().inv_cdf(0.5 + level / 2)
-    center = (k + z**2 / 2) / (n + z**2)
-    half = z * np.sqrt(k * (n - k) / n + z**2 / 4) / (n + z**2)
-    return np.where(k == 0, 0.0, center - half), np.where(k == n, 1.0, center + half)
+    tail = (1 - level) / 2
+    low = special.betaincinv(np.maximum(k, 1), n - k + 1, tail)
+    high = special.betaincinv(k + 1, np.maximum(n - k, 1), 1 - tail)
+    return np.where(k == 0, 0.0, low), np.where(k == n, 1.0, high)
+
+
+def average_interval(hits: ArrayLike, sizes: ArrayLike, *, level: float = 0.95) -> tuple[float, float]:
+    """Return limits of the plain mean of the true shares behind `hits / sizes`, one share for each group.
+
+    Groups of equal size are pooled and get the exact interval of one share: groups with different shares vary less
+    than one share for all rows (Hoeffding, 1956). For groups of different sizes the limits come from Chernoff's bound
+    at the least favorable shares. That covers for any shares and sizes, and is about 1.4 times as wide as a normal
+    approximation when groups are large.
+
+    Examples
+    --------
+    >>> low, high = average_interval([5, 190], [5, 200])
+    >>> round(low, 3), round(high, 3)
+    (0.691, 1.0)
+    """
+    k, n = np.asarray(hits, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
+    if (n == n[0]).all():
+        low, high = exact_interval(k.sum(), n.sum(), level=level)
+        return float(low), float(high)
+    tail = (1 - level) / 2
+    return 1 - _highest_average(n - k, n, tail), _highest_average(k, n, tail)
 
 
 def difference_interval(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    y_pred_other: ArrayLike,
-    *,
-    level: float = 0.95,
-    n_draws: int = 2000,
-    random_state: RandomState = 0,
+    y_true: ArrayLike, y_pred: ArrayLike, y_pred_other: ArrayLike, *, level: float = 0.95
 ) -> tuple[float, float, float]:
     """Return accuracy minus another classifier's on the same rows, and its interval.
 
-    Rows where both are right or both wrong cancel, so the rows are drawn in pairs (bootstrap over the four outcomes,
-    with a quarter of a row added to each so that it has width when the two never disagree).
+    Only rows that one of the two gets right and the other wrong matter. The difference is d = s(2f - 1): s is the share
+    of such rows, f the share of them that the first classifier gets right. Exact limits of s and f, at half of the
+    allowed error each, give limits of d that cover with probability `level` or more.
     """
     first, second = _correct(y_true, y_pred), _correct(y_true, y_pred_other)
-    counts = np.bincount(2 * first.astype(np.intp) + second, minlength=4)
-    generator = Seeding(random_state).generator("differences")
-    shares = generator.dirichlet(counts + 0.25, size=n_draws)  # (n_draws, 4): neither, other only, this only, both
-    low, high = np.quantile(shares[:, 2] - shares[:, 1], [0.5 - level / 2, 0.5 + level / 2])
-    value = float(first.mean() - second.mean())
-    return value, min(float(low), value), max(float(high), value)
+    gained, lost = int((first & ~second).sum()), int((second & ~first).sum())
+    shared = 1 - (1 - level) / 2
+    s_low, s_high = (float(limit) for limit in exact_interval(gained + lost, len(first), level=shared))
+    f_low, f_high = (2 * float(limit) - 1 for limit in exact_interval(gained, gained + lost, level=shared))
+    low = f_low * (s_low if f_low > 0 else s_high)
+    high = f_high * (s_high if f_high > 0 else s_low)
+    return float(first.mean() - second.mean()), low, high
 
 
 def correlation(x: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> float:
@@ -272,19 +281,38 @@ def prevalence(y: ArrayLike, environments: ArrayLike) -> Prevalence:
     return Prevalence(tuple(map(str, names)), tuple(map(str, classes)), cells.reshape(len(names), len(classes)))
 
 
-def _average_interval(
-    hits: NDArray[np.intp], sizes: NDArray[np.intp], level: float, n_draws: int, generator: np.random.Generator
-) -> tuple[float, float]:
-    """Return the interval of the mean share: the wider of a plain and a smoothed bootstrap on either side."""
-    chunk = max(1, 2_000_000 // len(sizes))  # a million groups must not take a million × n_draws numbers at once
-    plain, smooth = [], []
-    for start in range(0, n_draws, chunk):
-        shape = (min(chunk, n_draws - start), len(sizes))
-        plain.append((generator.binomial(sizes, hits / sizes, shape) / sizes).mean(axis=1))
-        smooth.append(generator.beta(hits + 0.5, sizes - hits + 0.5, shape).mean(axis=1))
-    tails = [0.5 - level / 2, 0.5 + level / 2]
-    limits = np.array([np.quantile(np.concatenate(draws), tails) for draws in (plain, smooth)])
-    return float(limits[:, 0].min()), float(limits[:, 1].max())
+def _highest_average(hits: Floats, sizes: Floats, tail: float) -> float:
+    """Return the upper limit of the mean share of groups of different sizes, exceeded with probability `tail` or less.
+
+    With S the sum of the observed shares and t > 0, Chernoff's bound on so small an S is
+    exp(t*S) * prod_g (1 - p_g + p_g*exp(-t/n_g))^n_g. For every t the mean of the p that make this bound equal `tail`,
+    at its largest, is a valid limit; the smallest limit over t is returned.
+    """
+    n, counts = np.unique(sizes, return_counts=True)  # the least favorable shares are equal in groups of equal size
+    n_groups, observed = int(counts.sum()), float((hits / sizes).sum())
+    if observed == n_groups:
+        return 1.0
+
+    def limit(log_t: float) -> float:
+        # Maximizing sum_g n_g*log(1 - p_g/a_g) for a given sum of p makes p_g = a_g - n_g*x, clipped to [0, 1].
+        t = float(np.exp(log_t))
+        a = -1 / np.expm1(-t / n)
+
+        def excess(x: float) -> float:
+            rest = np.maximum(1 - np.clip(a - n * x, 0, 1) / a, 1e-300)
+            return float((counts * n) @ np.log(rest)) + t * observed - float(np.log(tail))
+
+        lowest, highest = float(((a - 1) / n).min()), float((a / n).max())
+        if excess(lowest) >= 0:  # even shares of 1 are not excluded
+            return 1.0
+        x = optimize.brentq(excess, lowest, highest, rtol=1e-14)
+        return float(counts @ np.clip(a - n * x, 0, 1)) / n_groups
+
+    # Below the first t shares of 1 are not excluded; at the last exp(-t/n) is 0 up to rounding for every group. Any t
+    # gives a valid limit, so the search need not be exact.
+    first = -np.log(tail) / (n_groups - observed)
+    bounds = (float(np.log(first)), float(np.log(first + 40 * n[-1])))
+    return float(optimize.minimize_scalar(limit, bounds=bounds, method="bounded", options={"xatol": 1e-2}).fun)
 
 
 def _standardized(values: Floats, shares: Floats) -> Floats:

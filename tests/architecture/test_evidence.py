@@ -16,13 +16,18 @@ def read_records(suite):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-@pytest.fixture(scope="module")
-def tables():
-    """Return the module that makes the tables; benchmarks are scripts, not a package."""
-    specification = importlib.util.spec_from_file_location("beyond_tables", ROOT / "benchmarks" / "beyond_tables.py")
+def load_script(name):
+    """Return a module of the benchmarks' folder; benchmarks are scripts, not a package."""
+    specification = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Return the module that makes the tables."""
+    return load_script("beyond_tables")
 
 
 def test_tables_are_those_of_the_records(tables):
@@ -66,3 +71,17 @@ def test_shares_of_the_gap(tables):
     ]
     share, error, gain = tables.closed(tables.generator_scores(records, "flipped"), ("d", 2, "e"))
     assert (share, error, gain) == pytest.approx((0.75, 0.0, 0.15))
+
+
+def test_the_table_of_coverage_is_that_of_its_record(monkeypatch):
+    """docs/intervals.md shows what was measured: 10,000 draws a row or more, and no interval below its level."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    coverage = load_script("coverage")
+    record = json.loads(coverage.RECORD.read_text(encoding="utf-8"))
+    page = coverage.PAGE.read_text(encoding="utf-8")
+    assert coverage.fill(page, record) == page
+    assert len(record["rows"]) > 30
+    for row in record["rows"]:
+        assert row["draws"] >= 10_000
+        error = (0.95 * 0.05 / row["draws"]) ** 0.5
+        assert row["held"] / row["draws"] > record["level"] - 3 * error

@@ -1,5 +1,8 @@
+import itertools
+
 import numpy as np
 import pytest
+from scipy.stats import binom
 from sklearn.metrics import brier_score_loss, roc_auc_score
 from sklearn.metrics import log_loss as sklearn_log_loss
 
@@ -9,10 +12,12 @@ from holdfast.metrics import (
     accuracy_by_group,
     auroc,
     average_group_accuracy,
+    average_interval,
     brier_score,
     calibration_error,
     correlation,
     difference_interval,
+    exact_interval,
     group_correlation,
     label_attribute_groups,
     log_loss,
@@ -20,7 +25,6 @@ from holdfast.metrics import (
     prevalence,
     score_groups,
     sensitivity_specificity,
-    wilson_interval,
     worst_group_accuracy,
 )
 
@@ -76,11 +80,11 @@ def test_natural_test_score_refuses_no_attribute():
         natural_test_score([0], [0], {})
 
 
-def test_wilson_interval_known_values():
-    """0/10, 5/10 and 10/10 at 95 % as printed in textbooks."""
-    low, high = wilson_interval([0, 5, 10], [10, 10, 10])
-    np.testing.assert_allclose(low, [0.0, 0.2366, 0.7225], atol=5e-5)
-    np.testing.assert_allclose(high, [0.2775, 0.7634, 1.0], atol=5e-5)
+def test_exact_interval_known_values():
+    """0/10, 5/10 and 10/10 at 95 % as printed in textbooks; without a row nothing is known."""
+    low, high = exact_interval([0, 5, 10, 0], [10, 10, 10, 0])
+    np.testing.assert_allclose(low, [0.0, 0.1871, 0.6915, 0.0], atol=5e-5)
+    np.testing.assert_allclose(high, [0.3085, 0.8129, 1.0, 1.0], atol=5e-5)
 
 
 def test_score_groups_values_names_and_sizes():
@@ -97,36 +101,89 @@ def test_score_groups_have_width_when_every_group_is_perfect():
     """Three rows, all correct, do not prove an accuracy of one."""
     scores = score_groups(*by_counts([3, 2], [3, 2]))
     assert scores.worst.value == 1.0
-    assert scores.worst.low == pytest.approx(0.342, abs=1e-3)  # Wilson for 2 of 2
+    assert scores.worst.low == pytest.approx(0.158, abs=1e-3)  # exact for 2 of 2
     assert scores.worst.high == 1.0
     assert scores.average.low < 0.7
     assert scores.average.high == 1.0
 
 
-def test_score_groups_bounds_one_group_like_wilson():
-    """With one group the worst group is that group."""
+def test_score_groups_bounds_one_group_alike():
+    """With one group the worst group and the average are that group."""
     scores = score_groups(*by_counts([7], [10]))
-    low, high = wilson_interval([7], [10])
-    assert (scores.worst.low, scores.worst.high) == (float(low[0]), float(high[0]))
+    low, high = exact_interval([7], [10])
+    for score in (scores.groups[0], scores.worst, scores.average):
+        assert (score.low, score.high) == (float(low[0]), float(high[0]))
 
 
-def test_score_groups_is_repeatable():
-    """The same rows give the same interval."""
-    assert score_groups(*by_counts([7, 3], [10, 5])) == score_groups(*by_counts([7, 3], [10, 5]))
+@pytest.mark.parametrize(("size", "accuracy"), [(3, 0.95), (30, 0.995), (8, 0.5), (200, 0.999)])
+def test_the_interval_of_one_group_covers_its_level(size, accuracy):
+    """The probability, summed over all outcomes, that the interval holds the true accuracy is 95 % or more."""
+    hits = np.arange(size + 1)
+    low, high = exact_interval(hits, np.full(size + 1, size))
+    assert binom.pmf(hits, size, accuracy)[(low <= accuracy) & (accuracy <= high)].sum() >= 0.95
 
 
 @pytest.mark.parametrize(
-    ("accuracies", "sizes"), [((0.9,) * 4, (30,) * 4), ((0.95, 0.9, 0.6), (200, 50, 12)), ((0.98,) * 2, (40, 12))]
+    ("accuracies", "sizes"),
+    [((0.9,) * 40, (5,) * 40), ((0.9,) * 4, (30,) * 4), ((0.95, 0.9, 0.6), (200, 50, 12)), ((0.98,) * 2, (40, 12))],
 )
-def test_intervals_cover_the_truth(accuracies, sizes):
-    """Over 200 draws both intervals hold the true value at least 90 % of the time; a plain bootstrap falls to 50 %."""
-    generator = np.random.default_rng(3)
-    held = np.zeros(2)
-    for _ in range(200):
-        scores = score_groups(*by_counts(generator.binomial(sizes, accuracies), sizes), n_draws=400)
-        held[0] += scores.worst.low <= min(accuracies) <= scores.worst.high
-        held[1] += scores.average.low <= np.mean(accuracies) <= scores.average.high
-    assert (held / 200 >= 0.9).all()
+def test_the_interval_of_the_worst_group_covers_its_level(accuracies, sizes):
+    """In 400 draws it holds the lowest true accuracy 95 % of the time or more, also where many groups are alike."""
+    held = 0
+    for hits in np.random.default_rng(3).binomial(sizes, accuracies, size=(400, len(sizes))):
+        low, _ = exact_interval(hits, sizes)
+        worst = score_groups(*by_counts(hits, sizes)).worst
+        assert worst.low == low.min()
+        held += worst.low <= min(accuracies) <= worst.high
+    assert held >= 380
+
+
+def average_coverage(accuracies, sizes):
+    """Return the exact probability that the average's interval of two groups holds the true average."""
+    first, second = (binom.pmf(np.arange(n + 1), n, p) for n, p in zip(sizes, accuracies, strict=True))
+    truth, total = np.mean(accuracies), 0.0
+    for a, b in itertools.product(range(sizes[0] + 1), range(sizes[1] + 1)):
+        if first[a] * second[b] > 1e-5:
+            low, high = average_interval([a, b], sizes)
+            assert low <= np.mean([a / sizes[0], b / sizes[1]]) <= high
+            total += first[a] * second[b] * (low <= truth <= high)
+    return total
+
+
+@pytest.mark.parametrize("accuracies", [(0.9, 0.9), (0.95, 0.5), (0.55, 1.0), (0.999, 0.9), (0.2, 0.3)])
+@pytest.mark.parametrize("sizes", [(5, 200), (3, 17), (1, 2), (12, 12)])
+def test_the_interval_of_the_average_covers_its_level(accuracies, sizes):
+    """Groups of 200 and 5 rows, and others: summed over all outcomes the true average is held in 95 % or more."""
+    assert average_coverage(accuracies, sizes) >= 0.95
+    assert average_coverage(accuracies[::-1], sizes) >= 0.95
+
+
+def test_the_interval_of_the_average_known_values():
+    """Where every row is right Chernoff's bound is exact: the least favorable shares have a chance of 2.5 %."""
+    low, high = average_interval([3, 2], [3, 2])
+    # (1 - p)^3 (1 - q)^2 = 0.025 with p + q largest is reached at 3 / (1 - p) = 2 / (1 - q)
+    miss = np.exp((np.log(0.025) - 3 * np.log(1.5)) / 5)  # 1 - q
+    assert low == pytest.approx(1 - (2 - 2.5 * miss) / 2, abs=1e-4)
+    assert high == 1.0
+    assert average_interval([12, 12], [24, 24]) == exact_interval(24, 48)
+
+
+def test_the_interval_of_the_average_narrows_with_rows_and_level():
+    """A hundred times the rows: about a tenth of the width. A lower level: a narrower interval inside the other."""
+    low, high = average_interval([90, 45], [100, 60])
+    far_low, far_high = average_interval([9000, 4500], [10000, 6000])
+    assert 8 < (high - low) / (far_high - far_low) < 12
+    half_low, half_high = average_interval([90, 45], [100, 60], level=0.5)
+    assert low < half_low < 0.825 < half_high < high
+
+
+def test_the_interval_of_the_average_takes_many_groups():
+    """Fifty thousand groups of 1 to 400 rows take a moment, not a minute."""
+    sizes = np.arange(50_000) % 400 + 1
+    low, high = average_interval(np.floor(sizes * 0.9), sizes)
+    mean = np.mean(np.floor(sizes * 0.9) / sizes)
+    assert low < mean < high
+    assert high - low < 0.01
 
 
 def test_score_groups_refuses_no_rows():
@@ -142,15 +199,31 @@ def test_difference_interval_pairs_the_rows():
     second = np.r_[np.zeros(40), np.ones(800), np.ones(10), np.zeros(150)]
     value, low, high = difference_interval(truth, first, second)
     assert value == pytest.approx(0.03)
-    assert 0.01 < low < 0.03 < high < 0.05
+    assert 0.01 < low < 0.03 < high < 0.056
+    assert (-high, -low) == pytest.approx(difference_interval(truth, second, first)[1:])
 
 
 def test_difference_interval_has_width_when_two_classifiers_agree():
     """Five rows on which two classifiers agree do not prove them equal."""
     value, low, high = difference_interval([1] * 5, [1] * 5, [1] * 5)
     assert value == 0.0
-    assert low < -0.05
-    assert high > 0.05
+    assert low == pytest.approx(-(1 - 0.0125**0.2))
+    assert high == -low
+
+
+@pytest.mark.parametrize("n_rows", [5, 100, 1000])
+@pytest.mark.parametrize(("gained", "lost"), [(0.002, 0.0), (0.02, 0.02), (0.3, 0.1), (0.0, 0.6)])
+def test_the_interval_of_a_difference_covers_its_level(n_rows, gained, lost):
+    """Over 1,000 draws the true difference is held in 95 % or more."""
+    held = 0
+    for a, b, _ in np.random.default_rng(5).multinomial(n_rows, [gained, lost, 1 - gained - lost], size=1000):
+        first, second = np.ones(n_rows), np.ones(n_rows)
+        second[:a] = 0
+        first[a : a + b] = 0
+        value, low, high = difference_interval(np.ones(n_rows), first, second)
+        assert low <= value <= high
+        held += low <= gained - lost <= high
+    assert held >= 950
 
 
 def test_correlation_matches_numpy_and_repeated_rows():

@@ -118,7 +118,7 @@ def score_split(split: Split, predictions: NDArray[Any], attributes: Sequence[st
         groups = label_attribute_groups(split.y, split.attributes[name], name)
         if len(groups) > MOST_GROUPS:
             continue
-        found = score_groups(split.y, predictions, groups, n_draws=500)
+        found = score_groups(split.y, predictions, groups)
         by_attribute[name] = {
             "worst": found.worst.value,
             "worst_low": found.worst.low,

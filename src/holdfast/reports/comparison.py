@@ -62,7 +62,7 @@ def compare_on_rows(
         "Accuracy by method",
         "accuracy",
         tuple(dot for dots in places.values() for dot in dots),
-        "95 % intervals: Wilson's for single groups; the worst group's holds whichever group is truly the worst. "
+        "95 % intervals that hold for groups of any size; the worst group's holds whichever group is truly the worst. "
         "Attributes are crossed with the label.",
     )
 

@@ -30,11 +30,11 @@ def test_the_documents_tables_are_those_of_the_records(script: ModuleType) -> No
 
 
 def test_tables_add_up_the_records_of_a_cell(script: ModuleType) -> None:
-    """Two records of 20 draws are 40 draws; a share comes with Wilson's interval."""
+    """Two records of 20 draws are 40 draws; a share comes with its exact interval."""
     cell = "flip rate 0.1 / 0.3, 800 + 800"
     record = {"cell": cell, "first_seed": 0, "draws": 20, "found": 19, "others": 0, "cpu_seconds": 2.0}
     table = script.tables([record, record | {"first_seed": 20, "found": 20, "others": 1}])
-    assert f"| {cell} | 40 | 97.5% (87.1%–99.6%) | 2.5% (0.4%–12.9%) | 0.10 |" in table
+    assert f"| {cell} | 40 | 97.5% (86.8%–99.9%) | 2.5% (0.1%–13.2%) | 0.10 |" in table
 
 
 def test_every_law_gives_a_table_that_can_be_audited(script: ModuleType) -> None:
