@@ -78,14 +78,14 @@ def compare(n_rows: int, repetitions: int) -> list[dict[str, Any]]:
     from sklearn.linear_model import LogisticRegression
 
     from holdfast.environments import Group
-    from holdfast.interpolation.convex.linear import minimize_worst_case_log_loss
+    from holdfast.interpolation.convex.linear import LinearSettings, minimize_worst_case_log_loss
     from holdfast.interpolation.convex.solver import solve_convex
 
     X, y, environment = table(n_rows, 4)
     groups = {name: halves(X, y, environment, soft=name == "soft") for name in ("hard", "soft")}
 
     def worst_case(name: str) -> Callable[[], Any]:
-        return lambda: solve_convex(LogisticRegression(), X, y, groups[name], n_classes=2, tolerance=1e-4)
+        return lambda: solve_convex(LogisticRegression(), X, y, groups[name], n_classes=2)
 
     def own_fit(solver: str) -> Callable[[], Any]:
         return lambda: LogisticRegression(solver=solver, tol=1e-4, max_iter=1_000).fit(X, y)
@@ -104,7 +104,9 @@ def compare(n_rows: int, repetitions: int) -> list[dict[str, Any]]:
         repetitions,
     )
     # How far are scikit-learn's fits from their own optimum? With all rows as one group it is certified to 1e-9.
-    exact = minimize_worst_case_log_loss(X, y, [Group("all", np.arange(n_rows))], n_classes=2, tolerance=1e-9)
+    exact = minimize_worst_case_log_loss(
+        X, y, [Group("all", np.arange(n_rows))], n_classes=2, settings=LinearSettings(tolerance=1e-9)
+    )
     optimum = risk_and_penalty(exact.coef, exact.intercept)
     first = measured["LogisticRegression, lbfgs"]
     records = []

@@ -89,7 +89,7 @@ def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weigh
         return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(rows), 1)), targets)
     if weights is not None:
         require_sample_weight(estimator, asked_by="weighting rows")
-    keywords = {} if weights is None else dict.fromkeys(_weighted_steps(estimator), weights)
+    keywords = {} if weights is None else dict.fromkeys(weighted_steps(estimator), weights)
     try:
         # Outside of metadata routing a keyword goes straight to the step it names, whatever the global setting is.
         with sklearn.config_context(enable_metadata_routing=False):
@@ -101,12 +101,12 @@ def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weigh
         raise FeaturesError(f"{name} could not be fitted on these rows: {problem}") from problem
 
 
-def _weighted_steps(estimator: Any) -> list[str]:
+def weighted_steps(estimator: Any) -> list[str]:
     """Return the keywords for the weights of every step that takes them: a scaler sees what the classifier sees."""
     if not isinstance(estimator, Pipeline):
         name = sample_weight_name(estimator) if hasattr(estimator, "fit") else None
         return [] if name is None else [name]
-    return [f"{name}__{inner}" for name, step in estimator.steps for inner in _weighted_steps(step)]
+    return [f"{name}__{inner}" for name, step in estimator.steps for inner in weighted_steps(step)]
 
 
 def has_probabilities(estimator: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import sklearn
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -18,6 +19,7 @@ from sklearn.utils import column_or_1d, get_tags
 
 from holdfast.environments import Environment, Rows, Weights, as_labels, is_lazy, label_array, take_rows, unique_labels
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastError, InputTypeError, LabelsError
+from holdfast.learners import weighted_steps
 
 BLOCK_NUMBERS = 1 << 21  # numbers that are read at once: 16 MiB of float64
 
@@ -40,7 +42,7 @@ class MappedRows:
 
 
 class TransformedRows:
-    """Rows of a memory map that are transformed as they are read, for networks behind fitted transformers."""
+    """Rows of a memory map that fitted transformers transform as they are read."""
 
     def __init__(self, X: Any, transform: Callable[[Any], Any]) -> None:
         self._X, self._transform = X, transform
@@ -49,12 +51,13 @@ class TransformedRows:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __getitem__(self, rows: Rows | slice) -> Any:
+        return self._transform(self._X[rows])
+
     def dense(self, rows: Rows | slice) -> NDArray[Any]:
         """Return rows, transformed, as an array."""
-        taken = self._transform(self._X[rows])
+        taken = self[rows]
         return np.asarray(taken.toarray() if hasattr(taken, "toarray") else taken)
-
-    __getitem__ = dense
 
 
 def is_mapped(X: Any) -> bool:
@@ -79,14 +82,31 @@ def blocks_of(X: Any) -> Iterator[slice]:
         yield slice(start, min(start + n_rows, X.shape[0]))
 
 
-def fit_on_disk(transformers: Pipeline, X: Any, y: NDArray[Any]) -> None:
-    """Fit transformers on rows that stay on disk: one alone learns by blocks where it can, else they see all rows."""
-    only = transformers.steps[0][1]
-    if len(transformers.steps) == 1 and hasattr(only, "partial_fit"):
-        for block in blocks_of(X):
-            only.partial_fit(X[block], y[block])
-    else:
-        transformers.fit(X[:], y)
+def fit_transformers(
+    estimator: Any, X: Any, y: NDArray[Any], weights: Weights | None = None
+) -> tuple[Any, Callable[[Any], Any]]:
+    """Fit all steps of a pipeline but the last; return what the last step sees of X, and how to transform other rows.
+
+    Steps that take weights get them. Rows of a memory map stay on disk: a single transformer learns them in blocks
+    where it can, and they are transformed as they are read. What is no pipeline sees X itself.
+    """
+    if not isinstance(estimator, Pipeline) or len(estimator.steps) == 1:
+        return X, lambda other: other
+    head = estimator[:-1]
+    keywords = {} if weights is None else dict.fromkeys(weighted_steps(head), weights)
+    with sklearn.config_context(enable_metadata_routing=False):  # a keyword goes straight to the step it names
+        if not is_mapped(X):
+            rows = head.fit_transform(X, y, **keywords)
+        elif len(head.steps) == 1 and hasattr(head.steps[0][1], "partial_fit"):
+            for block in blocks_of(X):
+                own = {} if not keywords or weights is None else {"sample_weight": weights[block]}
+                head.steps[0][1].partial_fit(X[block], y[block], **own)
+            rows = TransformedRows(X, head.transform)
+        else:
+            head.fit(X[:], y, **keywords)
+            rows = TransformedRows(X, head.transform)
+    estimator.steps[:-1] = head.steps  # a pipeline with a cache fits copies
+    return rows, head.transform
 
 
 def answers(answer: Callable[[Any], Any], X: Any, rows: Rows) -> NDArray[Any]:

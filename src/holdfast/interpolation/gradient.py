@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_regressor
-from sklearn.pipeline import Pipeline
 
 from holdfast.environments import Environment, Group, take_rows
 from holdfast.exceptions import ParameterError
@@ -18,7 +17,7 @@ from holdfast.neural.evaluation import union_of
 from holdfast.neural.objectives import Objective
 from holdfast.neural.risks import make_loss
 from holdfast.neural.selection import LEAVE_ONE_OUT
-from holdfast.rows import MappedRows, TransformedRows, fit_on_disk, is_mapped
+from holdfast.rows import MappedRows, fit_transformers, is_mapped
 from holdfast.seeding import Seeding
 
 
@@ -68,7 +67,7 @@ def solve_gradient(
     if not 0 <= holdout < 1:
         raise ParameterError(f"The 'holdout' must be in [0, 1). Got {holdout!r} instead.")
     network = last_step(estimator)
-    rows, transform = _transformed(estimator, X, y_codes)
+    rows, transform = fit_transformers(estimator, X, y_codes)
     if validation is not None:
         validation = (transform(validation[0]), *validation[1:])
     if getattr(network, "random_state", 0) is None:
@@ -133,17 +132,6 @@ def _epochs_left_out(
         )
         epochs.append(trained.selected_.scores.epoch)
     return int(np.median(epochs))
-
-
-def _transformed(estimator: Any, X: Any, y: NDArray[Any]) -> tuple[Any, Any]:
-    """Fit a pipeline's transformers; return the transformed rows, and how to transform others."""
-    if not isinstance(estimator, Pipeline) or len(estimator.steps) == 1:
-        return X, lambda other: other
-    transformers = estimator[:-1]
-    if is_mapped(X):
-        fit_on_disk(transformers, X, y)
-        return TransformedRows(X, transformers.transform), transformers.transform
-    return transformers.fit_transform(X, y), transformers.transform
 
 
 def _part(group: Group, mask: NDArray[np.bool_]) -> Group:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,9 @@ from sklearn.utils import check_array
 from holdfast.environments import Group
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SmallGroupWarning, SolverWarning
 from holdfast.interpolation.convex.losses import BinaryLogLoss, LinearLoss, SoftmaxLogLoss, SquaredLoss
-from holdfast.interpolation.convex.minimax import minimize_worst_case
+from holdfast.interpolation.convex.minimax import Minimum, minimize_worst_case
 from holdfast.interpolation.convex.problem import Design, LinearProblem, group_matrix
-from holdfast.rows import MappedRows
+from holdfast.rows import MappedRows, TransformedRows
 
 Array = NDArray[np.float64]
 WarmStart = tuple[ArrayLike, ArrayLike]  # coef, intercept
@@ -25,6 +25,18 @@ WarmStart = tuple[ArrayLike, ArrayLike]  # coef, intercept
 SAMPLED_ROWS = 50_000
 MIN_SAMPLED_ROWS = 2_000
 MAX_SAMPLED_NUMBERS = 4_000_000
+ROUNDING = 1e-12  # of a risk that is computed twice in different orders
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearSettings:
+    """How a linear model is fitted; the defaults suit scikit-learn's estimators."""
+
+    fit_intercept: bool = True
+    total_weight: float | None = None  # of all rows, which divides the penalty; None: the number of rows
+    tolerance: float = 1e-4  # certified gap to reach: nats, or shares of the targets' variance
+    max_iterations: int = 100  # quadratic programs, most of which cost three passes over X
+    warm_start: WarmStart | None = None  # first coefficients, in scikit-learn's shapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +45,7 @@ class LinearSolution:
 
     coef: Array  # (1, n_features) for two classes and regression, else (n_classes, n_features)
     intercept: Array  # (1,) or (n_classes,)
-    group_risks: Array  # (n_groups,) 0 for a group without weight
+    group_risks: Array  # (n_groups,) of these coefficients on the rows as given; 0 for a group without weight
     gap: float  # objective − optimum is at most this
     group_weights: Array  # (n_groups,) the mixture of groups that proves it
     history: list[dict[str, Any]]
@@ -46,15 +58,9 @@ def minimize_worst_case_log_loss(
     *,
     n_classes: int,
     C: float = 1.0,
-    fit_intercept: bool = True,
-    tolerance: float = 1e-4,
-    max_iterations: int = 100,
-    warm_start: WarmStart | None = None,
-    transform: Callable[[Any], Any] | None = None,
+    settings: LinearSettings | None = None,
 ) -> LinearSolution:
     """Minimize max_g (mean log loss of group g) + ‖w‖² / (2·C·n_rows); one group of all rows is logistic regression.
-
-    Parameters are those of `solve_convex`; `transform` is applied to every block of rows as it is read.
 
     Examples
     --------
@@ -69,30 +75,21 @@ def minimize_worst_case_log_loss(
     y = np.asarray(y_codes)
     if y.ndim != 1 or y.dtype.kind not in "iub" or (len(y) and not 0 <= y.min() <= y.max() < n_classes):
         raise LabelsError(
-            f"y_codes must hold one integer code from 0 to {n_classes - 1} for each row. Got {y!r}. "
+            f"y_codes must be one integer code from 0 to {n_classes - 1} for each row. Got {y!r}. "
             "Encode labels first, for example with numpy.unique(y, return_inverse=True)."
         )
+    settings = settings or LinearSettings()
     loss: LinearLoss = BinaryLogLoss() if n_classes == 2 else SoftmaxLogLoss(n_classes)
-    design = _design(X, y, fit_intercept=fit_intercept, transform=transform, width=loss.n_outputs)
-    return _solve(design, loss, y, groups, 1.0 / (C * design.n_rows), tolerance, max_iterations, warm_start)
+    design = _design(X, y, settings, width=loss.n_outputs)
+    return _solve(_Task(design, loss, y, groups, 1.0 / (C * _total_weight(design, settings))), settings)
 
 
 def minimize_worst_case_squared_loss(
-    X: Any,
-    y: ArrayLike,
-    groups: Sequence[Group],
-    *,
-    alpha: float = 1.0,
-    fit_intercept: bool = True,
-    tolerance: float = 1e-4,
-    max_iterations: int = 100,
-    warm_start: WarmStart | None = None,
-    transform: Callable[[Any], Any] | None = None,
+    X: Any, y: ArrayLike, groups: Sequence[Group], *, alpha: float = 1.0, settings: LinearSettings | None = None
 ) -> LinearSolution:
     """Minimize max_g (mean squared error of group g) + alpha·‖w‖² / n_rows; one group of all rows is ridge regression.
 
-    Parameters are those of `minimize_worst_case_log_loss`; `tolerance` is a share of the targets' variance, because
-    squared errors have a unit. Risks and gap come back in that unit.
+    Squared errors have the unit of the targets squared. Risks and gap are returned in that unit.
     """
     targets = np.asarray(y, dtype=np.float64)
     if targets.ndim != 1 or not np.isfinite(targets).all():
@@ -102,73 +99,97 @@ def minimize_worst_case_squared_loss(
         )
     if not alpha >= 0:
         raise ParameterError(f"The 'alpha' parameter must be zero or positive. Got {alpha!r} instead.")
-    design = _design(X, targets, fit_intercept=fit_intercept, transform=transform, width=1)
-    center = float(targets.mean()) if fit_intercept else 0.0
+    settings = settings or LinearSettings()
+    design = _design(X, targets, settings, width=1)
+    center = float(targets.mean()) if settings.fit_intercept else 0.0
     unit = float(np.sqrt(np.mean((targets - center) ** 2))) or 1.0
-    if warm_start is not None:
-        warm_start = np.asarray(warm_start[0]) / unit, (np.asarray(warm_start[1]) - center) / unit
-    scaled = (targets - center) / unit
-    found = _solve(
-        design, SquaredLoss(), scaled, groups, 2.0 * alpha / design.n_rows, tolerance, max_iterations, warm_start
-    )
-    return LinearSolution(
-        coef=found.coef * unit,
-        intercept=found.intercept * unit + center,
-        group_risks=found.group_risks * unit**2,
-        gap=found.gap * unit**2,
-        group_weights=found.group_weights,
-        history=[_rescaled(entry, unit**2) for entry in found.history],
-    )
+    penalty = 2.0 * alpha / _total_weight(design, settings)
+    return _solve(_Task(design, SquaredLoss(), targets, groups, penalty, unit, center), settings)
 
 
-def _design(
-    X: Any, y: NDArray[Any], *, fit_intercept: bool, transform: Callable[[Any], Any] | None, width: int
-) -> Design:
-    """Return X as a design whose rows match y; arrays and memory maps are not copied, nor read yet."""
-    is_plain = isinstance(X, MappedRows) or (
-        isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf" and X.size > 0
-    )
-    if transform is None and not is_plain:
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What is minimized, in the user's units; it is solved for targets (y − center) / unit."""
+
+    design: Design
+    loss: LinearLoss
+    y: NDArray[Any]  # (n_rows,) codes or targets
+    groups: Sequence[Group]
+    penalty: float
+    unit: float = 1.0
+    center: float = 0.0
+
+    @property
+    def scaled_y(self) -> NDArray[Any]:
+        """The codes, or the targets in the solver's units."""
+        return (self.y - self.center) / self.unit if self.y.dtype.kind == "f" else self.y
+
+
+def _design(X: Any, y: NDArray[Any], settings: LinearSettings, *, width: int) -> Design:
+    """Return X as a design whose rows match y; arrays and memory maps are neither copied nor read yet."""
+    is_array = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf" and X.size > 0
+    if not is_array and not isinstance(X, MappedRows | TransformedRows):
         try:
             X = check_array(X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False)
         except ValueError as problem:
             raise FeaturesError(f"X must be numbers in rows and columns. {problem}") from problem
     if X.shape[0] != len(y):
         raise FeaturesError(f"X has {X.shape[0]} rows for {len(y)} labels. Pass one label for each row.")
-    return Design(X, fit_intercept=fit_intercept, transform=transform, width=width)
+    return Design(X, fit_intercept=settings.fit_intercept, width=width)
 
 
-def _solve(
-    design: Design,
-    loss: LinearLoss,
-    y: NDArray[Any],
-    groups: Sequence[Group],
-    penalty: float,
-    tolerance: float,
-    max_iterations: int,
-    warm_start: WarmStart | None,
-) -> LinearSolution:
+def _total_weight(design: Design, settings: LinearSettings) -> float:
+    """Return what the penalty is divided by."""
+    return float(design.n_rows) if settings.total_weight is None else settings.total_weight
+
+
+def _solve(task: _Task, settings: LinearSettings) -> LinearSolution:
     """Minimize, from a warm start or from the solution of a sample of the rows, and warn when the gap stays open."""
+    design, groups = task.design, task.groups
     kept = _weighty_groups(groups, design.n_rows)
     chosen = [groups[g] for g in kept]
-    problem = LinearProblem(design, loss, y, group_matrix(chosen, design.n_rows), penalty)
-    limits: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations}
-    start, mixture = (
-        _sampled_start(problem, chosen, limits) if warm_start is None else (_given_start(problem, warm_start), None)
-    )
+    problem = LinearProblem(design, task.loss, task.scaled_y, group_matrix(chosen, design.n_rows), task.penalty)
+    limits: dict[str, Any] = {"tolerance": settings.tolerance, "max_iterations": settings.max_iterations}
+    if settings.warm_start is None:
+        start, mixture = _sampled_start(problem, chosen, limits)
+    else:
+        start, mixture = _given_start(problem, settings.warm_start, task), None
     found = minimize_worst_case(problem, start=start, mixture=mixture, **limits)
-    if found.gap > tolerance:
-        warnings.warn(
-            f"The convex solver stopped after {len(found.history)} iterations with a certified gap of {found.gap:.2g}, "
-            f"above the tolerance of {tolerance:.2g}. Raise max_iterations or the tolerance, or penalize more.",
-            SolverWarning,
-            stacklevel=4,
-        )
     coef, intercept = design.to_original(found.point.coefficients)
-    group_risks, group_weights = np.zeros(len(groups)), np.zeros(len(groups))
-    group_risks[kept], group_weights[kept] = found.point.risks, found.mixture
-    history = [_for_all_groups(entry, kept, len(groups)) for entry in found.history]
-    return LinearSolution(coef, intercept, group_risks, found.gap, group_weights, history)
+    coef, intercept = coef * task.unit, intercept * task.unit + task.center
+    # What is claimed is what the returned coefficients do to the rows as given: where a column's mean is 1e12 times
+    # its spread, rounding makes that worse than what the solver saw in its shifted columns.
+    risks = problem.means(task.loss.values(design.predict(coef, intercept), task.y))
+    objective = float(risks.max()) + 0.5 * task.penalty * float((coef**2).sum())
+    gap = max(objective - found.lower_bound * task.unit**2, 0.0)
+    _warn_of_gap(gap / task.unit**2, found, settings.tolerance)
+    history = [_rescaled(entry, task.unit**2) for entry in found.history]
+    if history:
+        history[-1] |= {"worst_case_risk": float(risks.max()), "gap": gap}
+        history[-1] |= {"group_risks": risks.tolist()} if "group_risks" in history[-1] else {}
+    all_risks, mixture = np.zeros(len(groups)), np.zeros(len(groups))
+    all_risks[kept], mixture[kept] = risks, found.mixture
+    history = [_for_all_groups(entry, kept, len(groups)) for entry in history]
+    return LinearSolution(coef, intercept, all_risks, gap, mixture, history)
+
+
+def _warn_of_gap(gap: float, found: Minimum, tolerance: float) -> None:
+    """Warn where the gap of the returned coefficients is open, and say what closes it."""
+    if gap <= max(tolerance, found.gap) + ROUNDING and found.gap <= tolerance:
+        return
+    if found.gap <= tolerance:
+        advice = (
+            f"The solver reached {found.gap:.2g}, but rounding spoils the coefficients: some column's mean is very "
+            "large compared with its spread. Center the columns, for example with sklearn's StandardScaler."
+        )
+    else:
+        advice = "Raise max_iterations or the tolerance, or penalize more."
+    warnings.warn(
+        f"The convex solver stopped after {len(found.history)} iterations with a certified gap of {gap:.2g}, "
+        f"above the tolerance of {tolerance:.2g}. {advice}",
+        SolverWarning,
+        stacklevel=5,
+    )
 
 
 def _rescaled(entry: dict[str, Any], factor: float) -> dict[str, Any]:
@@ -222,8 +243,8 @@ def _sampled_start(
     return found.point.coefficients, found.mixture
 
 
-def _given_start(problem: LinearProblem, warm_start: WarmStart) -> Array:
-    """Return a warm start in the design's coordinates."""
+def _given_start(problem: LinearProblem, warm_start: WarmStart, task: _Task) -> Array:
+    """Return a warm start in the coordinates and units of the solver."""
     n_features, n_outputs = problem.design.n_features, problem.loss.n_outputs
     coef, intercept = (np.asarray(part, dtype=np.float64) for part in warm_start)
     if coef.size != n_outputs * n_features or intercept.size not in (1, n_outputs):
@@ -231,4 +252,5 @@ def _given_start(problem: LinearProblem, warm_start: WarmStart) -> Array:
             f"warm_start must be (coef, intercept) of shapes {(n_outputs, n_features)} and {(n_outputs,)}. "
             f"Got {coef.shape} and {intercept.shape} instead."
         )
+    coef, intercept = coef / task.unit, (intercept - task.center) / task.unit
     return problem.design.from_original(coef.reshape(n_outputs, n_features), np.broadcast_to(intercept, (n_outputs,)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,12 +27,12 @@ class Design:
 
     Parameters
     ----------
-    X : ndarray, memory map, rows of one, or sparse matrix, of shape (n_rows, n_features)
+    X : ndarray, memory map, rows of one, sparse matrix or TransformedRows, of shape (n_rows, n_features)
         Features. Read block by block on every pass.
     fit_intercept : bool
         Whether a column of ones is appended. Without it nothing is shifted.
-    transform : callable or None
-        Applied to each block of rows (fitted transformers of a pipeline, when X does not fit in memory).
+    width : int
+        Number of outputs, which bounds the size of a block.
 
     Notes
     -----
@@ -41,11 +41,9 @@ class Design:
     enough to say so: any shift gives the same problem.
     """
 
-    def __init__(
-        self, X: Any, *, fit_intercept: bool = True, transform: Callable[[Any], Any] | None = None, width: int = 1
-    ) -> None:
+    def __init__(self, X: Any, *, fit_intercept: bool = True, width: int = 1) -> None:
         self.X = sparse.csr_matrix(X, dtype=np.float64) if is_sparse(X) else X
-        self.fit_intercept, self.transform = fit_intercept, transform
+        self.fit_intercept = fit_intercept
         self.n_rows = int(X.shape[0])
         sample = self._float_block(slice(0, self.n_rows, max(1, self.n_rows // N_SAMPLED_ROWS)))
         self.n_features = int(sample.shape[1])
@@ -54,7 +52,7 @@ class Design:
         if is_sparse(sample):
             self.spread = np.sqrt(np.asarray(sample.power(2).mean(axis=0)).ravel())
             self.row_size = max(sample.nnz / sample.shape[0], 1.0)
-            self.block_rows = self.n_rows if transform is None else N_SAMPLED_ROWS
+            self.block_rows = self.n_rows if is_sparse(X) else N_SAMPLED_ROWS
         else:
             with np.errstate(all="ignore"):  # values that are not finite are reported where they enter a risk
                 mean, self.spread = sample.mean(axis=0), sample.std(axis=0)
@@ -65,20 +63,21 @@ class Design:
         self.spread = np.where(self.spread > 0, self.spread, 1.0)
 
     def _float_block(self, rows: slice) -> Block:
-        """Return rows as float64, transformed, not yet shifted."""
+        """Return rows as float64, not yet shifted."""
         block = self.X if is_sparse(self.X) and rows == slice(0, self.n_rows) else self.X[rows]
-        if self.transform is not None:
-            block = self.transform(block)
         if is_sparse(block):
             return sparse.csr_matrix(block, dtype=np.float64)
         return np.asarray(block, dtype=np.float64)
 
     def blocks(self) -> Iterator[tuple[slice, Block]]:
-        """Yield (rows, block) over all rows in order."""
+        """Yield (rows, shifted block) over all rows in order."""
+        return self._blocks(self.shift)
+
+    def _blocks(self, shift: Array | None) -> Iterator[tuple[slice, Block]]:
         for start in range(0, self.n_rows, self.block_rows):
             rows = slice(start, min(start + self.block_rows, self.n_rows))
             block = self._float_block(rows)
-            yield rows, block if self.shift is None else block - self.shift
+            yield rows, block if shift is None else block - shift
 
     def sample(self, rows: Rows) -> Design:
         """Return the design of some rows, held in memory, in the same coordinates."""
@@ -112,6 +111,13 @@ class Design:
         coef = coefficients[: self.n_features]
         intercept = coefficients[self.n_features] if self.fit_intercept else np.zeros(coef.shape[1])
         return coef.T.copy(), intercept - (0.0 if self.shift is None else self.shift @ coef)
+
+    def predict(self, coef: Array, intercept: Array) -> Array:
+        """Return X @ coefᵀ + intercept of the rows as given, of shape (n_rows, n_outputs)."""
+        outputs = np.empty((self.n_rows, len(coef)))
+        for rows, block in self._blocks(None):
+            outputs[rows] = block @ coef.T + intercept
+        return outputs
 
     def from_original(self, coef: Array, intercept: Array) -> Array:
         """Return the inverse of `to_original`, of shape (n_columns, n_outputs)."""
@@ -176,7 +182,11 @@ class LinearProblem:
 
     def risks(self, z: Array) -> Array:
         """Return the risk of every group, of shape (n_groups,)."""
-        return np.asarray(self._transposed @ self.loss.values(z, self.y))
+        return self.means(self.loss.values(z, self.y))
+
+    def means(self, losses: Array) -> Array:
+        """Return the mean over every group of one value for each row, of shape (n_groups,)."""
+        return np.asarray(self._transposed @ losses)
 
     def gradients(self, z: Array, groups: NDArray[np.intp]) -> Array:
         """Return the gradients of some groups' risks, of shape (n, n_columns, n_outputs)."""

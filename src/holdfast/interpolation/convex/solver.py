@@ -12,7 +12,8 @@ penalized. Two classes share one weight vector, more have one each, as in scikit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,18 +23,17 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import validate_data
 
-from holdfast.environments import Group
+from holdfast.environments import Group, Weights
 from holdfast.exceptions import InputTypeError, LabelsError
 from holdfast.interpolation import Solution
 from holdfast.interpolation.convex.linear import (
+    LinearSettings,
     LinearSolution,
-    WarmStart,
     minimize_worst_case_log_loss,
     minimize_worst_case_squared_loss,
 )
-from holdfast.rows import fit_on_disk, is_mapped
-
-__all__ = ["minimize_worst_case_log_loss", "minimize_worst_case_squared_loss", "solve_convex", "supports_convex"]
+from holdfast.learners import last_step
+from holdfast.rows import TransformedRows, fit_transformers, is_mapped
 
 
 def supports_convex(estimator: Any) -> bool:
@@ -60,9 +60,8 @@ def solve_convex(
     groups: Sequence[Group],
     *,
     n_classes: int | None,
-    tolerance: float = 1e-4,
-    max_iterations: int = 100,
-    warm_start: WarmStart | None = None,
+    sample_weight: Weights | None = None,
+    settings: LinearSettings | None = None,
 ) -> Solution:
     """Fit a linear model, or a pipeline that ends in one, to the least worst-case risk over groups.
 
@@ -78,12 +77,11 @@ def solve_convex(
         Groups, which may overlap.
     n_classes : int or None
         Number of classes; None for a regressor.
-    tolerance : float
-        Certified gap to reach: nats, or shares of the targets' variance for a regressor.
-    max_iterations : int
-        Number of quadratic programs, most of which cost three passes over X.
-    warm_start : (coef, intercept) or None
-        First coefficients of the last step, in scikit-learn's shapes.
+    sample_weight : array of shape (n_rows,), optional
+        Weights of the rows, which the transformers and the penalty see: a row of weight 2 counts like two rows. Groups
+        carry their own weights, these included.
+    settings : LinearSettings, optional
+        Tolerance, iterations and first coefficients. The intercept and the total weight are set here.
 
     Returns
     -------
@@ -94,7 +92,7 @@ def solve_convex(
     Warns
     -----
     SolverWarning
-        If the gap stays above `tolerance`.
+        If the gap stays above the tolerance.
     """
     if not supports_convex(estimator):
         raise InputTypeError(
@@ -102,24 +100,23 @@ def solve_convex(
             f"pipeline that ends in one. Got {estimator!r} instead. Use solver='reweight', which takes any estimator."
         )
     fitted = clone(estimator)
-    last, rows, transform = _fit_transformers(fitted, X, y_codes)
+    rows, _ = fit_transformers(fitted, X, np.asarray(y_codes), sample_weight)
+    last = last_step(fitted)
     is_classifier = isinstance(last, LogisticRegression)
     if is_classifier and (n_classes is None or n_classes < 2):
         raise LabelsError(f"A classifier needs at least two classes. Got n_classes={n_classes!r}; check the labels.")
-    shared: dict[str, Any] = {
-        "fit_intercept": last.fit_intercept,
-        "tolerance": tolerance,
-        "max_iterations": max_iterations,
-        "warm_start": warm_start,
-        "transform": transform,
-    }
+    total_weight = None if sample_weight is None else float(sample_weight.sum())
+    settings = replace(settings or LinearSettings(), fit_intercept=last.fit_intercept, total_weight=total_weight)
     if is_classifier:
         C = np.inf if getattr(last, "penalty", "deprecated") is None else last.C
-        linear = minimize_worst_case_log_loss(rows, y_codes, groups, n_classes=int(n_classes or 0), C=C, **shared)
+        linear = minimize_worst_case_log_loss(
+            rows, y_codes, groups, n_classes=int(n_classes or 0), C=C, settings=settings
+        )
     else:
-        linear = minimize_worst_case_squared_loss(rows, y_codes, groups, alpha=getattr(last, "alpha", 0.0), **shared)
-    seen = rows[:1] if is_mapped(rows) else rows
-    _write_back(last, seen if transform is None else transform(seen), linear, n_classes)
+        alpha = getattr(last, "alpha", 0.0)
+        linear = minimize_worst_case_squared_loss(rows, y_codes, groups, alpha=alpha, settings=settings)
+    is_plain = not isinstance(rows, TransformedRows) and not is_mapped(rows)
+    _write_back(last, rows if is_plain else rows[:1], linear, n_classes)
     return Solution(
         estimator=fitted,
         group_risks=linear.group_risks,
@@ -128,23 +125,6 @@ def solve_convex(
         solver="convex",
         history=linear.history,
     )
-
-
-def _fit_transformers(fitted: Any, X: Any, y_codes: ArrayLike) -> tuple[Any, Any, Callable[[Any], Any] | None]:
-    """Fit all steps but the last; return the last step, its rows and, for a memory map, the transform of a block."""
-    if not isinstance(fitted, Pipeline):
-        return fitted, X, None
-    last = fitted.steps[-1][1]
-    if len(fitted.steps) == 1:
-        return last, X, None
-    head = fitted[:-1]
-    if is_mapped(X):
-        fit_on_disk(head, X, np.asarray(y_codes))
-        rows, transform = X, head.transform
-    else:
-        rows, transform = head.fit_transform(X, y_codes), None
-    fitted.steps[:-1] = head.steps  # a pipeline with a cache fits copies
-    return last, rows, transform
 
 
 def _write_back(last: Any, rows: Any, linear: LinearSolution, n_classes: int | None) -> None:

@@ -4,6 +4,7 @@ from scipy import sparse
 
 from holdfast.interpolation.convex import problem as linear_design
 from holdfast.interpolation.convex.problem import Design, dense, scale_rows
+from holdfast.rows import TransformedRows
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_sparse_rows_give_the_same_products():
 
 def test_a_transform_is_applied_to_every_block(X):
     """Fitted transformers of a pipeline see the rows block by block."""
-    design = Design(X, transform=lambda block: block[:, :2] * 2.0)
+    design = Design(TransformedRows(X, lambda block: block[:, :2] * 2.0))
     assert design.n_features == 2
     coef, intercept = design.to_original(np.array([[1.0], [1.0], [0.0]]))
     np.testing.assert_allclose(

@@ -11,7 +11,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from holdfast.environments import Group
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SmallGroupWarning, SolverWarning
-from holdfast.interpolation.convex.linear import minimize_worst_case_log_loss, minimize_worst_case_squared_loss
+from holdfast.interpolation.convex.linear import (
+    LinearSettings,
+    minimize_worst_case_log_loss,
+    minimize_worst_case_squared_loss,
+)
 
 STABLE_LOG_LOSS = -(0.8 * np.log(0.8) + 0.2 * np.log(0.2))  # 0.5004: all that x1 can tell about y
 
@@ -58,7 +62,9 @@ def test_agrees_with_a_general_solver_of_the_epigraph_form(n_classes, C):
     """SLSQP on min t subject to R_g(w) + penalty ≤ t finds the same value and coefficients."""
     X, y, groups = three_classes()
     y = np.minimum(y, n_classes - 1)
-    found = minimize_worst_case_log_loss(X, y, groups, n_classes=n_classes, C=C, tolerance=1e-9)
+    found = minimize_worst_case_log_loss(
+        X, y, groups, n_classes=n_classes, C=C, settings=LinearSettings(tolerance=1e-9)
+    )
     size = 3 if n_classes == 2 else 9
 
     def constraint(v):
@@ -83,7 +89,7 @@ def test_agrees_with_a_general_solver_of_the_epigraph_form(n_classes, C):
 def test_the_papers_toy_ignores_the_unstable_feature():
     """On exact counts the minimum uses x1 only, at the log loss of flipping with probability 0.2."""
     X, y, groups = paper_toy()
-    found = minimize_worst_case_log_loss(X, y, groups, n_classes=2, C=1e8, tolerance=1e-8)
+    found = minimize_worst_case_log_loss(X, y, groups, n_classes=2, C=1e8, settings=LinearSettings(tolerance=1e-8))
     np.testing.assert_allclose(found.group_risks, STABLE_LOG_LOSS, atol=1e-5)
     logits = {(a, b): float(found.coef[0] @ [a, b] + found.intercept[0]) for a, b in product((0, 1), repeat=2)}
     for x1, probability in ((0, 0.2), (1, 0.8)):
@@ -112,8 +118,7 @@ def test_one_group_is_scikit_learns_logistic_regression(n_classes, fit_intercept
         y,
         [Group("all", np.arange(len(y)), weights)],
         n_classes=n_classes,
-        fit_intercept=fit_intercept,
-        tolerance=1e-12,
+        settings=LinearSettings(fit_intercept=fit_intercept, tolerance=1e-12),
     )
     peer = LogisticRegression(tol=1e-10, max_iter=10_000, fit_intercept=fit_intercept).fit(X, y, weights)
     np.testing.assert_allclose(found.coef, peer.coef_, atol=1e-5)
@@ -127,7 +132,11 @@ def test_one_group_is_scikit_learns_ridge(fit_intercept):
     X = generator.normal(size=(60, 3))
     y = 1000 * (X @ [1.0, -2.0, 0.5] + 3.0 + generator.normal(size=60))
     found = minimize_worst_case_squared_loss(
-        X, y, [Group("all", np.arange(60))], alpha=2.5, fit_intercept=fit_intercept, tolerance=1e-12
+        X,
+        y,
+        [Group("all", np.arange(60))],
+        alpha=2.5,
+        settings=LinearSettings(fit_intercept=fit_intercept, tolerance=1e-12),
     )
     peer = Ridge(alpha=2.5, fit_intercept=fit_intercept).fit(X, y)
     np.testing.assert_allclose(found.coef[0], peer.coef_, rtol=1e-8)
@@ -139,7 +148,9 @@ def test_worst_case_of_two_constants():
     """For squared error and groups with targets 0 and 4 of unequal spread the best constant equalizes the risks."""
     y = np.array([-1.0, 1.0, 4.0, 4.0])
     groups = [Group("low", np.array([0, 1])), Group("high", np.array([2, 3]))]
-    found = minimize_worst_case_squared_loss(np.zeros((4, 1)), y, groups, alpha=0.0, tolerance=1e-10)
+    found = minimize_worst_case_squared_loss(
+        np.zeros((4, 1)), y, groups, alpha=0.0, settings=LinearSettings(tolerance=1e-10)
+    )
     assert found.intercept[0] == pytest.approx(15 / 8)  # c² + 1 = (4 − c)²
     np.testing.assert_allclose(found.group_risks, (17 / 8) ** 2)
 
@@ -147,39 +158,82 @@ def test_worst_case_of_two_constants():
 def test_copies_of_rows_and_of_groups_change_nothing():
     """Every row of a group twice is the same mean; a repeated group is the same maximum."""
     X, y, groups = three_classes()
-    once = minimize_worst_case_log_loss(X, y, groups, n_classes=3, tolerance=1e-8)
+    once = minimize_worst_case_log_loss(X, y, groups, n_classes=3, settings=LinearSettings(tolerance=1e-8))
     doubled = [Group(g.name, np.tile(g.rows, 2), None if g.weights is None else np.tile(g.weights, 2)) for g in groups]
     for variant in (doubled, [*groups, *groups, groups[0]]):
-        again = minimize_worst_case_log_loss(X, y, variant, n_classes=3, tolerance=1e-8)
+        again = minimize_worst_case_log_loss(X, y, variant, n_classes=3, settings=LinearSettings(tolerance=1e-8))
         np.testing.assert_allclose(again.coef, once.coef, atol=1e-3)
         assert again.group_risks.max() == pytest.approx(once.group_risks.max(), abs=1e-6)
     # All of X twice: n_rows doubles, so C has to be halved for the same penalty.
     copies = [Group(g.name, np.concatenate([g.rows, g.rows + len(y)]), None) for g in groups if g.weights is None]
     plain = [g for g in groups if g.weights is None]
-    single = minimize_worst_case_log_loss(X, y, plain, n_classes=3, C=1.0, tolerance=1e-8)
-    twice = minimize_worst_case_log_loss(np.tile(X, (2, 1)), np.tile(y, 2), copies, n_classes=3, C=0.5, tolerance=1e-8)
+    single = minimize_worst_case_log_loss(X, y, plain, n_classes=3, C=1.0, settings=LinearSettings(tolerance=1e-8))
+    twice = minimize_worst_case_log_loss(
+        np.tile(X, (2, 1)), np.tile(y, 2), copies, n_classes=3, C=0.5, settings=LinearSettings(tolerance=1e-8)
+    )
     np.testing.assert_allclose(twice.coef, single.coef, atol=1e-3)
 
 
 def test_the_order_of_groups_and_of_rows_does_not_matter():
     """Permuted groups give permuted risks, permuted rows the same coefficients."""
     X, y, groups = three_classes()
-    first = minimize_worst_case_log_loss(X, y, groups, n_classes=3, tolerance=1e-9)
-    backwards = minimize_worst_case_log_loss(X, y, groups[::-1], n_classes=3, tolerance=1e-9)
+    first = minimize_worst_case_log_loss(X, y, groups, n_classes=3, settings=LinearSettings(tolerance=1e-9))
+    backwards = minimize_worst_case_log_loss(X, y, groups[::-1], n_classes=3, settings=LinearSettings(tolerance=1e-9))
     np.testing.assert_allclose(backwards.group_risks[::-1], first.group_risks, atol=1e-5)
     order = np.random.default_rng(3).permutation(len(y))
     position = np.argsort(order)
     moved = [Group(g.name, position[g.rows], g.weights) for g in groups]
-    shuffled = minimize_worst_case_log_loss(X[order], y[order], moved, n_classes=3, tolerance=1e-9)
+    shuffled = minimize_worst_case_log_loss(
+        X[order], y[order], moved, n_classes=3, settings=LinearSettings(tolerance=1e-9)
+    )
     np.testing.assert_allclose(shuffled.coef, first.coef, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.SolverWarning")
+@pytest.mark.parametrize("distance", [1e10, 1e12, 1e13, 1e14, 1e15])
+@pytest.mark.parametrize("n_classes", [2, 3, None])
+def test_risks_and_gap_are_those_of_the_returned_coefficients(distance, n_classes):
+    """Also where a column's mean is 1e15 times its spread, so that rounding spoils what the solver found."""
+    X, codes, groups = three_classes(n_rows=90)
+    shifted = X + distance
+    exact = shifted - distance  # what is left of X
+    if n_classes is None:
+        y = 5.0 * X[:, 0] + codes
+        found = minimize_worst_case_squared_loss(shifted, y, groups)
+        best = minimize_worst_case_squared_loss(exact, y, groups)
+        losses = ((shifted @ found.coef.T + found.intercept)[:, 0] - y) ** 2
+        risks = np.array([np.average(losses[g.rows], weights=g.weights) for g in groups])
+        penalty, best_penalty = ((found.coef**2).sum() / 90, (best.coef**2).sum() / 90)
+    else:
+        y = np.minimum(codes, n_classes - 1)
+        found = minimize_worst_case_log_loss(shifted, y, groups, n_classes=n_classes)
+        best = minimize_worst_case_log_loss(exact, y, groups, n_classes=n_classes)
+        parameters = np.hstack([found.coef, found.intercept[:, None]])
+        risks, penalty = objective_by_hand(parameters, shifted, y, groups, n_classes, 1.0)
+        best_penalty = (best.coef**2).sum() / (2 * 90)
+    np.testing.assert_allclose(found.group_risks, risks, rtol=1e-6)
+    left = risks.max() + penalty - (best.group_risks.max() + best_penalty)
+    assert left <= found.gap + 1e-6
+    assert found.history[-1]["gap"] == found.gap
+    assert found.history[-1]["group_risks"] == found.group_risks.tolist()
+
+
+def test_rounding_that_spoils_the_coefficients_is_said():
+    """The warning names the cause and the remedy, and the gap is not said to be closed."""
+    X, y, groups = three_classes()
+    with pytest.warns(SolverWarning, match="rounding spoils the coefficients: .* Center the columns"):
+        found = minimize_worst_case_log_loss(X + 1e15, y, groups, n_classes=3)
+    assert found.gap > 1e-3
 
 
 def test_scaled_and_shifted_columns_without_a_penalty_are_the_same_problem():
     """Units of 1e9 and offsets of 1e7 standard deviations cost no accuracy."""
     X, y, groups = three_classes()
     scale, offset = np.array([1e9, 1e-9]), np.array([1e16, 0.3])
-    plain = minimize_worst_case_log_loss(X, y, groups, n_classes=3, C=np.inf, tolerance=1e-7)
-    wild = minimize_worst_case_log_loss(X * scale + offset, y, groups, n_classes=3, C=np.inf, tolerance=1e-7)
+    plain = minimize_worst_case_log_loss(X, y, groups, n_classes=3, C=np.inf, settings=LinearSettings(tolerance=1e-7))
+    wild = minimize_worst_case_log_loss(
+        X * scale + offset, y, groups, n_classes=3, C=np.inf, settings=LinearSettings(tolerance=1e-7)
+    )
     np.testing.assert_allclose(wild.coef * scale, plain.coef, rtol=1e-3)
     np.testing.assert_allclose(wild.group_risks, plain.group_risks, atol=1e-5)
 
@@ -188,7 +242,9 @@ def test_scaling_a_column_keeps_the_penalty_as_stated():
     """A column in other units is penalized in those units, as scikit-learn does."""
     X, y, _ = three_classes()
     y, X = np.minimum(y, 1), X * [1e3, 1e-3] + [5e4, 0.0]
-    found = minimize_worst_case_log_loss(X, y, [Group("all", np.arange(len(y)))], n_classes=2, tolerance=1e-12)
+    found = minimize_worst_case_log_loss(
+        X, y, [Group("all", np.arange(len(y)))], n_classes=2, settings=LinearSettings(tolerance=1e-12)
+    )
     peer = LogisticRegression(tol=1e-10, max_iter=10_000, solver="newton-cholesky").fit(X - [5e4, 0.0], y)
     np.testing.assert_allclose(found.coef, peer.coef_, rtol=1e-4)
 
@@ -198,8 +254,10 @@ def test_sparse_rows_are_the_same_rows(n_classes):
     """A CSR matrix gives the dense matrix' coefficients."""
     X, y, groups = three_classes()
     X, y = np.where(X > 0.5, X, 0.0), np.minimum(y, n_classes - 1)
-    plain = minimize_worst_case_log_loss(X, y, groups, n_classes=n_classes, tolerance=1e-9)
-    thin = minimize_worst_case_log_loss(sparse.csr_matrix(X), y, groups, n_classes=n_classes, tolerance=1e-9)
+    plain = minimize_worst_case_log_loss(X, y, groups, n_classes=n_classes, settings=LinearSettings(tolerance=1e-9))
+    thin = minimize_worst_case_log_loss(
+        sparse.csr_matrix(X), y, groups, n_classes=n_classes, settings=LinearSettings(tolerance=1e-9)
+    )
     np.testing.assert_allclose(thin.coef, plain.coef, atol=1e-4)
     np.testing.assert_allclose(thin.group_risks, plain.group_risks, atol=1e-7)
 
@@ -269,9 +327,9 @@ def test_a_warm_start_at_the_optimum_needs_one_iteration_and_the_mixture():
     """Coefficients in scikit-learn's shapes are where the solver starts."""
     X, y, _ = three_classes()
     group = [Group("all", np.arange(len(y)))]
-    cold = minimize_worst_case_log_loss(X, y, group, n_classes=3, tolerance=1e-8)
+    cold = minimize_worst_case_log_loss(X, y, group, n_classes=3, settings=LinearSettings(tolerance=1e-8))
     warm = minimize_worst_case_log_loss(
-        X, y, group, n_classes=3, tolerance=1e-8, warm_start=(cold.coef, cold.intercept)
+        X, y, group, n_classes=3, settings=LinearSettings(tolerance=1e-8, warm_start=(cold.coef, cold.intercept))
     )
     assert len(warm.history) == 1 < len(cold.history)
     np.testing.assert_allclose(warm.coef, cold.coef, atol=1e-6)
@@ -291,7 +349,9 @@ def test_an_open_gap_warns():
     """Too few iterations end with SolverWarning, and the gap says how much may be left."""
     X, y, groups = three_classes()
     with pytest.warns(SolverWarning, match="stopped after 1 iterations with a certified gap of .* above the tolerance"):
-        found = minimize_worst_case_log_loss(X, y, groups, n_classes=3, C=100.0, tolerance=1e-6, max_iterations=1)
+        found = minimize_worst_case_log_loss(
+            X, y, groups, n_classes=3, C=100.0, settings=LinearSettings(tolerance=1e-6, max_iterations=1)
+        )
     assert found.gap > 1e-6
 
 
@@ -303,9 +363,11 @@ def test_a_group_without_weight_is_left_out():
     with pytest.warns(
         SmallGroupWarning, match="2 of 5 groups have no row with positive weight and no risk: 'none', 'zero'"
     ):
-        found = minimize_worst_case_log_loss(X, y, [*empty, partly, *groups[1:]], n_classes=3, tolerance=1e-8)
+        found = minimize_worst_case_log_loss(
+            X, y, [*empty, partly, *groups[1:]], n_classes=3, settings=LinearSettings(tolerance=1e-8)
+        )
     assert found.group_risks[:2].tolist() == found.group_weights[:2].tolist() == [0.0, 0.0]
-    plain = minimize_worst_case_log_loss(X, y, groups, n_classes=3, tolerance=1e-8)
+    plain = minimize_worst_case_log_loss(X, y, groups, n_classes=3, settings=LinearSettings(tolerance=1e-8))
     np.testing.assert_allclose(found.group_risks[2:], plain.group_risks, atol=1e-6)
 
 
@@ -321,7 +383,11 @@ def test_a_group_without_weight_is_left_out():
         ({"y_codes": np.zeros(5, int)}, FeaturesError, "X has 90 rows for 5 labels"),
         ({"X": np.zeros((90, 2, 2))}, FeaturesError, "X must be numbers in rows and columns"),
         ({"X": np.full((90, 2), np.nan)}, FeaturesError, "X holds NaN or infinite values"),
-        ({"warm_start": (np.zeros((3, 5)), np.zeros(3))}, ParameterError, r"of shapes \(3, 2\) and \(3,\)"),
+        (
+            {"settings": LinearSettings(warm_start=(np.zeros((3, 5)), np.zeros(3)))},
+            ParameterError,
+            r"of shapes \(3, 2\) and \(3,\)",
+        ),
     ],
 )
 def test_what_cannot_be_solved_is_refused(change, error, message):

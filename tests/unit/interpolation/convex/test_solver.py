@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast.environments import Group
 from holdfast.exceptions import InputTypeError, LabelsError, SolverWarning
+from holdfast.interpolation.convex.linear import LinearSettings
 from holdfast.interpolation.convex.solver import solve_convex, supports_convex
 
 
@@ -87,7 +88,14 @@ def test_one_group_of_all_rows_is_the_estimators_own_fit(rows):
     X, y, _ = rows
     everyone = [Group("all", np.arange(120))]
     for codes, C in ((y, 1.0), (y + (X[:, 1] > 10), 0.1), (y, np.inf)):
-        solution = solve_convex(LogisticRegression(C=C), X, codes, everyone, n_classes=codes.max() + 1, tolerance=1e-10)
+        solution = solve_convex(
+            LogisticRegression(C=C),
+            X,
+            codes,
+            everyone,
+            n_classes=codes.max() + 1,
+            settings=LinearSettings(tolerance=1e-10),
+        )
         peer = LogisticRegression(C=C, tol=1e-9, max_iter=10_000).fit(X, codes)
         np.testing.assert_allclose(solution.estimator.predict_proba(X), peer.predict_proba(X), atol=1e-5)
 
@@ -95,8 +103,10 @@ def test_one_group_of_all_rows_is_the_estimators_own_fit(rows):
 def test_penalty_none_is_an_infinite_C(rows):
     """Both ways to say it give the same fit."""
     X, y, groups = rows
-    old = solve_convex(LogisticRegression(penalty=None), X, y, groups, n_classes=2, tolerance=1e-8)
-    new = solve_convex(LogisticRegression(C=np.inf), X, y, groups, n_classes=2, tolerance=1e-8)
+    old = solve_convex(
+        LogisticRegression(penalty=None), X, y, groups, n_classes=2, settings=LinearSettings(tolerance=1e-8)
+    )
+    new = solve_convex(LogisticRegression(C=np.inf), X, y, groups, n_classes=2, settings=LinearSettings(tolerance=1e-8))
     np.testing.assert_array_equal(old.estimator.coef_, new.estimator.coef_)
 
 
@@ -155,7 +165,9 @@ def test_regressors_minimize_the_worst_mean_squared_error(rows, estimator):
     X, _, groups = rows
     y = X @ [1.0, 0.2, 3.0] + np.random.default_rng(1).normal(size=120) * np.linspace(0.1, 3, 120) + 40
     own = type(estimator)(**estimator.get_params()).fit(X, y)
-    one = solve_convex(estimator, X, y, [Group("all", np.arange(120))], n_classes=None, tolerance=1e-10)
+    one = solve_convex(
+        estimator, X, y, [Group("all", np.arange(120))], n_classes=None, settings=LinearSettings(tolerance=1e-10)
+    )
     np.testing.assert_allclose(one.estimator.predict(X), own.predict(X), atol=1e-4)
     solution = solve_convex(estimator, X, y, groups, n_classes=None)
     errors = (solution.estimator.predict(X) - y) ** 2
@@ -168,7 +180,9 @@ def test_an_open_gap_warns(rows):
     """The warning of the solver reaches the caller."""
     X, y, groups = rows
     with pytest.warns(SolverWarning, match="certified gap"):
-        solve_convex(LogisticRegression(), X, y, groups, n_classes=2, tolerance=1e-9, max_iterations=1)
+        solve_convex(
+            LogisticRegression(), X, y, groups, n_classes=2, settings=LinearSettings(tolerance=1e-9, max_iterations=1)
+        )
 
 
 def test_other_estimators_are_refused(rows):
