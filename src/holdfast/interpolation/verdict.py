@@ -15,9 +15,9 @@ from holdfast.environments import listed
 # How much of a named effect is given up rises smoothly with three things, each between 0 and 1:
 LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to count, and at which it counts in full
 CLEAR = 2.0  # by how much the column must beat "labels are noisier there", as a statistic, to be blamed in full
-HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.4, 4, 0.05  # |mean effect| × spread at which half is given up; how fast it rises
+HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.3, 4, 0.05  # |mean effect| × spread at which half is given up; how fast it rises
 SUPPORT = 0.25  # share that is kept of what the prediction interval for the next environment supports
-MOST_LEVELS = 2  # classifiers that do without some columns
+MOST_LEVELS = 3  # classifiers that do without some columns
 APART = 0.1  # kept shares that differ by less belong to one level
 
 
@@ -26,11 +26,11 @@ def kept_share(effect: Effect) -> float:
 
     One minus evidence × not merely noisier labels × size of the change, each rising smoothly from 0 to 1.
     """
-    label = effect.main_label
-    mean, spread = float(effect.means[label]), float(effect.spreads[label])
+    pair = effect.main_pair
+    mean, spread = float(effect.means[pair]), float(effect.spreads[pair])
     evidence = float(np.clip(np.log(LEVEL / max(effect.p_value, 1e-300)) / np.log(LEVEL / SURE), 0.0, 1.0))
     own = float(np.clip((effect.statistic - effect.rival) / CLEAR, 0.0, 1.0))
-    power = (abs(mean) * spread) ** STEEPNESS
+    power = effect.size**STEEPNESS
     size = max(0.0, (power / (power + HALF_SIZE**STEEPNESS) - NEGLIGIBLE) / (1 - NEGLIGIBLE))
     supported = _supported(mean, spread, effect.by_environment.shape[1])
     return 1.0 - evidence * own * size * (1.0 - SUPPORT * supported)
