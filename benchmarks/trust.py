@@ -11,7 +11,7 @@
 `run` appends one JSON line for each fit to docs/evidence/trust-SUITE.jsonl and skips what is there: stop and start at
 will. `tables` writes the tables of docs/when-it-helps.md anew from these records. One thread; nothing is tuned.
 
-natural: every table, one environment left out in turn (at most eight), at most 500 rows of each environment.
+natural: every table, one environment left out in turn (at most four), at most 1,000 rows of each environment.
 planted: the same with one more column, which agrees with the label in 95 % to 85 % of the training environments' rows
     and in 10 % of those of the left-out one.
 cells: `load_dataset("gaussian")`, the test environments flipped and shuffled.
@@ -54,7 +54,7 @@ EVIDENCE = Path(__file__).resolve().parent.parent / "docs" / "evidence"
 # The rules and their constants were chosen on these tables; the others were kept apart for the final figures.
 CHOSEN_ON = ("heart", "compas_race", "vader", "adult_occup", "elec", "hi", "wine", "males")
 HELD_OUT = ("celeba", "bike_season", "bank", "computers", "abalone", "fars", "occupancy")
-MOST_ROWS, MOST_LEFT_OUT = 500, 8
+MOST_ROWS, MOST_LEFT_OUT = 1000, 4
 ESTIMATORS: Mapping[str, Callable[[], Any]] = {
     "logistic": lambda: make_pipeline(StandardScaler(with_mean=False), LogisticRegression(max_iter=1000)),
     "boosting": lambda: HistGradientBoostingClassifier(max_iter=50, random_state=0),
@@ -105,7 +105,7 @@ class Records:
 
 
 def read_real(name: str, folder: Path) -> tuple[Any, Any, Any]:
-    """Return rows, labels and environments of a real table, at most 500 rows of each environment, drawn with seed 0."""
+    """Return rows, labels and environments of a real table, at most 1,000 rows of each environment, drawn with seed 0."""
     with np.load(folder / "real" / f"{name}.npz", allow_pickle=False) as data:
         if "X" in data:
             X: Any = data["X"].astype(np.float64)
@@ -173,7 +173,7 @@ def _leave_out(
     if suite == "planted":
         without = ERMClassifier(make(), random_state=0).fit(plain[train], y[train])
         found["without"] = scores(without, plain[test], y[test])
-    for expect in ("may_turn", "as_seen"):
+    for expect in ("may_turn", "as_seen") if suite == "natural" else ("may_turn",):
         model = StableClassifier(make(), expect=expect, random_state=0)
         model.fit(*training, environments=environments[train])
         verdict = model.verdict_

@@ -108,8 +108,11 @@ class _Coding:
     offsets: list[list[Array]]  # for each pair: the columns that were screened out, and what the judges agree on
     scales: list[list[Array]]  # for each pair: the whole score, and label noise
 
-    def design(self, number: int, pair: _Pair) -> Array:
-        return np.hstack([self.common[pair.rows], *(offset[:, None] for offset in self.offsets[number])])
+    def design(self, number: int, pair: _Pair, *, agreed: bool = True) -> Array:
+        """Return what has one effect for all environments; what the judges agree on holds parts of every effect."""
+        without = not agreed and pair.agreed is not None
+        offsets = self.offsets[number][:-1] if without else self.offsets[number]
+        return np.hstack([self.common[pair.rows], *(offset[:, None] for offset in offsets)])
 
 
 def find_unstable(
@@ -323,7 +326,7 @@ def _measure(
     for coding in codings:
         by_column: list[list[tuple[Array, Array, float, float]]] = [[] for _ in own]
         for number, part in enumerate(parts):
-            fit = _fit(part, coding.design(number, part), own, [])
+            fit = _fit(part, coding.design(number, part, agreed=False), own, [])
             scales = [np.ones(part.n_environments)]
             scales += [_relative_scales(part, coding.scales[number][0])] if noisier else []
             for i in range(len(own)):
