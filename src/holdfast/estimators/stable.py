@@ -24,7 +24,7 @@ from holdfast.judging.calibration import calibrate, class_scores
 from holdfast.judging.judgements import Judgements, judge_environments
 from holdfast.judging.judges import JudgeSettings, fit_folds
 from holdfast.learners import fit_rows, seeded_clone
-from holdfast.rows import TrainingRows
+from holdfast.rows import TrainingRows, is_mapped
 from holdfast.seeding import RandomState, Seeding
 
 Array = NDArray[np.float64]
@@ -132,8 +132,12 @@ class StableClassifier(MethodClassifier):
         training = self._read_training(X, y, environments, sample_weight=sample_weight, folds=folds)
         seeding = Seeding(self.random_state)
         estimator = self._base_estimator(training.X)
+        alone = warn_single_environment(len(training.environments), type(self).__name__)
+        if not alone:  # what cannot be used is refused before any work
+            columns = _read_table(training.X)
+            training.check_folds()
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
-        if warn_single_environment(len(training.environments), type(self).__name__):
+        if alone:
             unknown = Accuracy(float("nan"), float("nan"))
             nothing = Interval(0.0, 0.0, 0.0)
             self.path_: tuple[PathPoint, ...] = ()
@@ -147,7 +151,6 @@ class StableClassifier(MethodClassifier):
         )
 
         # Stage 2: beyond what the judges agree on, which columns mean something else in some environments?
-        columns = _read_table(training.X)
         search = find_unstable(
             columns.values,
             training.y,
@@ -242,6 +245,11 @@ def _read_table(X: Any) -> Columns:
     if getattr(X, "ndim", 2) > 2:
         raise FeaturesError(
             f"StableClassifier looks at columns, but X has shape {X.shape}. Pass a table, or use PIClassifier."
+        )
+    if is_mapped(X):
+        raise FeaturesError(
+            "StableClassifier has to change columns, which a memory map does not allow. Pass an array in memory, or "
+            "use PIClassifier."
         )
     return read_columns(X, None, AuditSettings(min_count=1, n_words=(1, 1)))
 
