@@ -5,16 +5,21 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
-from holdfast import ERMClassifier, PIClassifier
+from holdfast import ERMClassifier, PIClassifier, StableClassifier
+from holdfast.audit import audit_data
 from holdfast.datasets.values import Split
+from holdfast.exceptions import CollapseWarning
+from holdfast.reports.chapters import tell_story
 from holdfast.reports.html import write_report
-from holdfast.reports.model import tell_story
 from holdfast.reports.values import Section, Story, Table
 
 _spec = importlib.util.spec_from_file_location("devtools", Path(__file__).with_name("devtools.py"))
@@ -47,20 +52,27 @@ def hospitals() -> tuple[Story, Split]:
         np.concatenate([block.environments for block in blocks]),
         {SCRIPT: generator.integers(0, 2, 600), "age": generator.normal(50, 9, 600)},
     )
-    pi = PIClassifier(random_state=0).fit(rows.X, rows.y, environments=rows.environments)
-    erm = ERMClassifier().fit(rows.X, rows.y)
+    names = ["lesion", IMAGE]
+    frame = pd.DataFrame(rows.X, columns=names)
+    stable = StableClassifier().fit(frame, rows.y, environments=rows.environments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CollapseWarning)  # the page is about what is shown, not about this fit
+        pi = PIClassifier(random_state=0).fit(rows.X, rows.y, environments=rows.environments)
     story = tell_story(
-        pi,
+        stable,
         title=f"Hospitals {SCRIPT}",
-        training=rows,
+        training=replace(rows, X=frame),
         test=rows,
-        methods={"ERM": erm, IMAGE: pi},
-        feature_names=["lesion", IMAGE],
+        methods={"ERM": ERMClassifier().fit(rows.X, rows.y), IMAGE: pi},
+        audit=audit_data(frame, rows.y, rows.environments),
         warnings=[SCRIPT],
+        advice=[f"Next: `holdfast {SCRIPT}`"],
     )
+    stages = tell_story(pi, training=rows, feature_names=names).sections
     numbers = tuple((f"row {n}", float(value)) for n, value in enumerate([10, 9, -3, 100, 0.5, 7, 8, 1, 2, 3, 4, 5]))
     table = Table("Numbers", ("name", "value"), (*numbers, ("unknown", None), (SCRIPT, 6.0)))
-    return Story(story.title, story.subtitle, (Section("First", "", (table,)), *story.sections), story.highlights), rows
+    sections = (Section("First", "", (table,)), *story.sections, *(part for part in stages if part.folded))
+    return replace(story, sections=sections), rows
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +105,48 @@ def test_opens_without_complaint_or_request(page):
     assert page.ask("window.harmed === undefined && document.images.length === 0 && document.scripts.length === 1")
     assert page.ask(f"document.body.innerText.includes({SCRIPT!r})")
     assert page.ask("document.querySelectorAll('svg.figure').length") >= 6
+
+
+@pytest.mark.parametrize(("width", "height"), [(1200, 800), (400, 800)])
+def test_the_answer_is_in_the_first_screenful(page, width, height):
+    """Signal and verdict are seen without scrolling, and the signal is more than a color."""
+    page.resize(width, height)
+    bottom = "(name => document.querySelector(name).getBoundingClientRect().bottom)"
+    assert 0 < page.ask(f"{bottom}('.signal')") < page.ask(f"{bottom}('.verdict')") < height
+    assert page.ask(
+        "document.querySelector('.light').textContent + document.querySelector('.signal').innerText"
+    ).strip()
+    assert width < 1000 or page.ask(f"{bottom}('table.few')") < height
+
+
+def test_a_link_opens_its_folded_section(page):
+    """Folded sections are closed; the link to one opens it, by keyboard too."""
+    folded = "[...document.querySelectorAll('details.folded')]"
+    assert page.ask(f"{folded}.length > 2 && {folded}.every(part => !part.open)")
+    page.ask("[...document.querySelectorAll('nav a')].find(link => link.textContent.startsWith('Stage 1')).focus()")
+    page.press("Enter")
+    page.ask("new Promise(done => setTimeout(done, 50))")
+    assert page.ask(f"{folded}.filter(part => part.open).length") == 1
+    page.ask("history.replaceState(null, '', location.pathname)")
+
+
+@pytest.mark.parametrize("width", [400, 600, 800, 1200])
+def test_figures_fill_their_cards_and_stay_legible(page, width):
+    """At every width one drawing of each figure is seen; letters have at least 9 px; only heat maps may scroll."""
+    page.resize(width)
+    page.ask("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    seen = page.ask(
+        "[...document.querySelectorAll('figure > .scroll')].map(box => {"
+        " const shown = [...box.querySelectorAll('svg')].filter(svg => svg.getBoundingClientRect().width > 0);"
+        " const one = shown[0], size = one.getBoundingClientRect().width;"
+        " return [shown.length, 13 * one.getScreenCTM().a, size / box.clientWidth, one.getAttribute('class')]; })"
+    )
+    assert len(seen) >= 7
+    assert {count for count, *_ in seen} == {1}
+    assert min(letter for _, letter, *_ in seen) >= 9
+    assert all(share <= 1.001 for _, _, share, kind in seen if "scrolled" not in kind)
+    filled = [share for _, _, share, kind in seen if "scrolled" not in kind and "small" not in kind]
+    assert min(filled) > (0.95 if width in (400, 800, 1200) else 0.8)
 
 
 def test_a_click_sorts_and_a_second_turns_it(page):

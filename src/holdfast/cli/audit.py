@@ -166,11 +166,9 @@ def _write(out: Path, found: Audit, reliance: Reliance | None, file: Path) -> No
         with TableWriter(out) as writer:
             writer.write(found.to_frame())
         return
-    from holdfast.reports import Story, write_report
-    from holdfast.reports.chapters import audit_section
+    from holdfast.reports import audit_story, write_report
 
-    section = audit_section(found, reliance)
-    write_report(Story(f"Audit of {file.name}", "Which correlations not to trust.", (section,) if section else ()), out)
+    write_report(audit_story(found, reliance, title=f"Audit of {file.name}"), out)
 
 
 def _result(found: Audit, reliance: Reliance | None, rows: Rows, out: Path | None) -> dict[str, Any]:

@@ -99,18 +99,21 @@ def fit_erm(
         groups = [Group(environment.name, environment.rows) for environment in training.environments]
         return solve_gradient(
             estimator,
-            training,
+            training.X,
+            training.y,
             [group.weighted(training.sample_weight) for group in groups],
-            seeding,
             objective="pooled" if weighting == "pooled" else "erm",
+            environments=training.environments,
             validation=validation,
             selection=selection,
+            seeding=seeding,
             stage="training",
         ).estimator
     weights = training.sample_weight
     if weighting == "environments":
-        weights = training.weights.copy()
-        share = weights.sum() / len(training.environments)
+        weights = np.ones(training.n_rows) if weights is None else weights.copy()
         for environment in training.environments:
-            weights[environment.rows] *= share / weights[environment.rows].sum()
+            weights[environment.rows] *= training.n_rows / (
+                len(training.environments) * weights[environment.rows].sum()
+            )
     return fit_rows(estimator, training.X, training.y, rows, weights)

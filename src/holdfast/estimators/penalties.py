@@ -75,12 +75,14 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
         )
         solution = solve_gradient(
             seeded_clone(estimator, seeding, "environments"),
-            training,
+            training.X,
+            training.y,
             self.groups_,
-            seeding,
             objective=self._objective(),
+            environments=training.environments,
             validation=validation,
             selection=self.selection,
+            seeding=seeding,
             stage="training",
         )
         self._keep(solution)

@@ -115,4 +115,5 @@ def _summary(scores: list[dict[str, float]]) -> dict[str, Any]:
     tests = [score["test_accuracy"] for score in scores]
     means: dict[str, Any] = {key: float(np.mean([score[key] for score in scores])) for key in scores[0]}
     spread = float(np.std(tests, ddof=1)) if len(tests) > 1 else float("nan")
-    return {**means, "test_spread": spread, "test_accuracies": tests}
+    validation = [score["validation_accuracy"] for score in scores]
+    return {**means, "test_spread": spread, "test_accuracies": tests, "validation_accuracies": validation}

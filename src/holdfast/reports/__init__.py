@@ -1,4 +1,4 @@
-"""Records and fitted estimators turned into tables, figures and one HTML file.
+"""Reports about fitted estimators and finished runs: one HTML file, or tables and figures in files of their own.
 
 `tell_story` makes a `Story` of a fitted estimator, `write_report` one HTML file of a story, `write_assets` its tables
 (Markdown, LaTeX, CSV) and figures (SVG). Stories can be put together by hand: they are plain values.
@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-from holdfast.reports.comparison import compare_on_rows, comparison_dots, seeds_interval
+from holdfast.reports.chapters import audit_story, compare_on_rows, comparison_dots, seeds_interval, tell_story
 from holdfast.reports.html import render_report, write_report
-from holdfast.reports.model import tell_story
 from holdfast.reports.tables import to_csv, to_latex, to_markdown, write_assets
 from holdfast.reports.values import (
+    Answer,
     Curves,
     Dot,
     Dots,
@@ -27,6 +27,7 @@ from holdfast.reports.values import (
 )
 
 __all__ = [
+    "Answer",
     "Curves",
     "Dot",
     "Dots",
@@ -40,6 +41,7 @@ __all__ = [
     "Spread",
     "Story",
     "Table",
+    "audit_story",
     "compare_on_rows",
     "comparison_dots",
     "render_report",

@@ -1,39 +1,511 @@
-"""The sections about the three stages: environments, judges, halves, risks."""
+"""The chapters of a report about a fitted estimator: the answer, what a reader asks, and the stages, folded away."""
 
 from __future__ import annotations
 
 import math
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from holdfast import __version__
 from holdfast.datasets.values import Split
-from holdfast.environments import Partition
-from holdfast.reports.values import Block, Cell, Curves, HeatMap, Line, Section, Sentences, Shares, Table
+from holdfast.environments import Group, Partition, listed, split_environments
+from holdfast.exceptions import InputError
+from holdfast.learners import last_step
+from holdfast.metrics import Score, exact_interval, label_attribute_groups, prevalence, score_groups
+from holdfast.reports.correlations import correlation_maps
+from holdfast.reports.values import (
+    Answer,
+    Block,
+    Cell,
+    Curves,
+    Dot,
+    Dots,
+    HeatMap,
+    Interval,
+    Line,
+    Section,
+    Sentences,
+    Shares,
+    Story,
+    Table,
+)
+from holdfast.tables.profile import profile_columns
 
 if TYPE_CHECKING:
     from holdfast.theory import HalfCurves
 
+ORDINARY, STABLE = "ordinary", "stable"  # how figures call the two classifiers
+SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad"], str]] = {
+    "ordinary": ("caution", "Columns change between environments, but too little to act on"),
+    "partly": ("caution", "Some columns are unstable; they are used in part"),
+    "stable": ("bad", "The ordinary classifier is at risk: it relies on unstable columns"),
+}
+WIDTH = 1.96  # standard errors of a 95 % interval
+MOST_RELIED, MOST_EFFECTS = 12, 12  # features with bars, columns of the forest plot
+RELIED_ROWS, RELIED_COLUMNS = 2_000, 60  # a table with more columns is not shuffled unasked
+MOST_PLACES = 40  # environments that get dots of their own
+MOST_VALUES = 50  # an attribute with more values makes no groups
 MOST_ENVIRONMENTS = 24  # in the accuracy matrix
 MOST_CLASSES = 12  # as parts of a bar
+MOST_REMARKS = 6  # about columns that do not fit
+MOST_FINDINGS = 300  # rows of a table of features
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "pandas")
 
 
-def environments_section(fitted: Any, training: Split | None, class_names: dict[Any, str]) -> Section:
-    """Tell how many rows each environment has, and how labels are distributed."""
-    intro = "Rows collected under the same circumstances. The theory assumes about the same label balance everywhere."
+def tell_story(
+    classifier: Any,
+    *,
+    title: str = "",
+    training: Split | None = None,
+    test: Split | None = None,
+    methods: Mapping[str, Any] | None = None,
+    comparison: Dots | None = None,
+    audit: Any = None,
+    reliance: Any = None,
+    attributes: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seeds: Sequence[int] = (),
+    warnings: Sequence[str] | None = None,
+    answer: Answer | None = None,
+    advice: Sequence[str] = (),
+) -> Story:
+    """Return a report: the answer first, then what a reader asks, then the stages, folded away.
+
+    Parameters
+    ----------
+    classifier : fitted PIClassifier, or another of holdfast's estimators
+        What it does not have is left out: ERM has no halves. Of a Pipeline, the last step is reported.
+    title : str
+        Of the page; by default the name of the class.
+    training : Split, optional
+        The rows it was fitted on, in the same order: label balance, and correlations in the halves.
+    test : Split, optional
+        Rows to compare `methods` on, by environment and by attribute.
+    methods : mapping of name to fitted classifier, optional
+        What to compare, in this order; each predicts `test.X`. By default the classifier alone.
+    comparison : Dots, optional
+        Instead of `test` and `methods`: a comparison made elsewhere, for example of several seeds, or by
+        `comparison_dots`.
+    audit : Audit, optional
+        What `holdfast.audit.audit_data` returned.
+    reliance : Reliance, optional
+        What `holdfast.audit.relied_on` returned; by default that of a `StableClassifier` and its ordinary counterpart.
+    attributes : sequence of str, optional
+        Which attributes of the rows to show and to evaluate by; all by default.
+    feature_names : sequence of str, optional
+        Names of the columns of `training.X` where it is an array.
+    class_names : sequence of str, optional
+        Names of the classes, in the order of `classes_`; by default the classes themselves.
+    settings : mapping, optional
+        More settings to show, such as the data set's options.
+    seeds : sequence of int
+        Seeds behind the numbers.
+    warnings : sequence of str, optional
+        Warnings of the fit.
+    answer : Answer, optional
+        For the top of the page; by default the `verdict_` of a `StableClassifier`.
+    advice : sequence of str
+        What to do next, for example a command to run.
+
+    Returns
+    -------
+    Story
+        For `write_report` and `write_assets`.
+
+    Examples
+    --------
+    >>> from holdfast import PIClassifier
+    >>> from holdfast.datasets import load_dataset
+    >>> toy = load_dataset("toy", etas=(0.1, 0.2))
+    >>> model = PIClassifier().fit(toy.train.X, toy.train.y, environments=toy.train.environments)
+    >>> story = tell_story(model, training=toy.train, test=toy.test, feature_names=["x1", "x2"])
+    >>> [section.title for section in story.sections][:3]
+    ['Accuracy by environment', 'The data by environment', 'Stage 1: judges']
+    """
+    fitted = last_step(classifier)
+    if not hasattr(fitted, "environments_"):
+        raise InputError(
+            f"{type(fitted).__name__} has no environments_: it is not fitted, or not one of holdfast's estimators. "
+            "Fit it with environments= first."
+        )
+    names = _class_names(fitted, class_names)
+    verdict = getattr(fitted, "verdict_", None)
+    if comparison is None and test is not None:
+        compared = dict(methods or {type(fitted).__name__: classifier})
+        known = [str(label) for label in fitted.environments_]
+        comparison = compare_on_rows(compared, test, known=known, attributes=attributes)
+    if reliance is None and training is not None:
+        reliance = shuffle_features(classifier, training, feature_names)
+    maps = () if training is None else correlation_maps(fitted, training, names, feature_names, audit, attributes)
+    sections = [
+        warnings_section(warnings),
+        reliance_section(reliance),
+        accuracy_section(verdict, training, comparison),
+        changes_section(verdict, audit),
+        data_section(fitted, training, names, feature_names),
+        path_section(fitted),
+        features_section(audit if verdict is None else None, reliance),
+        judges_section(fitted),
+        partitions_section(fitted, maps),
+        risks_section(fitted),
+        settings_section(fitted, settings or {}, seeds, warnings),
+    ]
+    counted = "" if training is None else f"{len(training):,} rows of "
+    return Story(
+        title or type(fitted).__name__,
+        f"{counted}{len(fitted.environments_)} environments: {listed([str(e) for e in fitted.environments_])}.",
+        tuple(section for section in sections if section is not None),
+        answer=answer or (verdict_answer(verdict, advice) if verdict is not None else None),
+    )
+
+
+def audit_story(audit: Any, reliance: Any = None, *, title: str = "Audit") -> Story:
+    """Return a report about an audit alone.
+
+    Parameters
+    ----------
+    audit : Audit
+        What `holdfast.audit.audit_data` returned.
+    reliance : Reliance, optional
+        What `holdfast.audit.relied_on` returned.
+    title : str
+        Of the page.
+    """
+    named = audit.named
+    text = "Some columns change between environments" if named else "No column changes its meaning between environments"
+    sections = (reliance_section(reliance), changes_section(None, audit), features_section(audit, reliance))
+    answer = Answer(audit.answer, "caution" if named else "good", text)
+    return Story(title, "", tuple(section for section in sections if section is not None), answer=answer)
+
+
+def _class_names(fitted: Any, class_names: Sequence[str] | None) -> dict[Any, str]:
+    """Return the name of each class; no classes for a regressor."""
+    classes = list(getattr(fitted, "classes_", []))
+    names = [str(label) for label in classes] if class_names is None else list(class_names)
+    if len(names) != len(classes):
+        raise InputError(f"class_names has {len(names)} names for {len(classes)} classes. Pass one for each.")
+    return dict(zip(classes, names, strict=True))
+
+
+def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
+    """Return the verdict of a `StableClassifier` as the answer at the top of the page."""
+    signal, text = SIGNALS[verdict.fitted]
+    if not verdict.columns:
+        signal, text = "good", "No column changes its meaning between environments"
+    forecast = Interval(verdict.forecast.value, verdict.forecast.low, verdict.forecast.high)
+    known, title = verdict.known, "Accuracy of the ordinary and of the fitted classifier"
+    note = "Out of fold, mean over environments."
+    if verdict.fitted == "ordinary":
+        few: tuple[tuple[Cell, ...], ...] = (
+            ("at known environments", known.ordinary),
+            ("to expect at a new one", forecast),
+        )
+        return Answer(verdict.answer, signal, text, Table(title, ("accuracy", ORDINARY), few, note), tuple(advice))
+    rows: tuple[tuple[Cell, ...], ...] = (
+        ("at known environments", known.ordinary, known.fitted),
+        ("if the named correlations vanish", verdict.vanished.ordinary, verdict.vanished.fitted),
+        ("if they reverse", verdict.reversed.ordinary, verdict.reversed.fitted),
+        ("to expect at a new environment", None, forecast),
+    )
+    low, high = 100 * verdict.price.low, 100 * verdict.price.high
+    note += f" Price at known environments: {100 * verdict.price.value:.1f} points [{low:.1f}, {high:.1f}]."
+    numbers = Table(title, ("accuracy", ORDINARY, STABLE), rows, note)
+    return Answer(verdict.answer, signal, text, numbers, (*verdict.remarks[2:-1], *advice))
+
+
+def reliance_section(reliance: Any) -> Section | None:
+    """Show what each classifier relies on.
+
+    Parameters
+    ----------
+    reliance : object or None
+        What `holdfast.audit.relied_on` returned, with `features`, `estimators` and `changed`.
+    """
+    if reliance is None or not len(reliance.features):
+        return None
+    changed = np.asarray(reliance.changed, dtype=np.float64)  # (n_features, n_estimators)
+    order = np.argsort(-changed.max(axis=1), kind="stable")[:MOST_RELIED]
+    dots = tuple(
+        Dot(str(reliance.features[row]), str(name), float(changed[row, column]), math.nan, math.nan)
+        for row in order
+        for column, name in enumerate(reliance.estimators)
+    )
+    left_out = len(reliance.features) - len(order)
+    note = f"The {len(order)} features that matter most of {len(reliance.features):,}." if left_out else ""
+    figure = Dots(
+        "Predictions that change without a feature",
+        "share of predictions that change when the feature is shuffled between rows, or the word is taken out",
+        dots,
+        note,
+        place_title="feature",
+        percent=True,
+        bars=True,
+    )
+    intro = "A classifier that relies on an unstable feature fails where that feature means something else."
+    return Section("What each classifier relies on", intro, (figure,))
+
+
+def shuffle_features(classifier: Any, training: Split, names: Sequence[str] | None = None) -> Any:
+    """Return what a stable classifier and its ordinary counterpart rely on; None where there is nothing to compare.
+
+    Parameters
+    ----------
+    classifier : fitted StableClassifier, or a Pipeline that ends in one
+    training : Split
+        Rows to shuffle the columns of.
+    names : sequence of str, optional
+        Names of the columns of an array.
+    """
+    from holdfast.audit import relied_on
+
+    fitted = last_step(classifier)
+    shape: tuple[int, ...] = getattr(training.X, "shape", ())
+    if not hasattr(fitted, "ordinary_") or len(shape) != 2 or shape[1] > RELIED_COLUMNS:
+        return None
+    ordinary = _Ordinary(classifier, fitted)
+    pair = {ORDINARY: ordinary, STABLE: classifier}
+    if fitted.verdict_.fitted == "ordinary":
+        pair = {ORDINARY: ordinary}
+    rows = np.linspace(0, len(training) - 1, min(len(training), RELIED_ROWS)).astype(np.intp)
+    some = training.take(rows)
+    found = relied_on(pair, some.X, some.y, n_repeats=2)
+    if names is None or hasattr(training.X, "columns"):
+        return found
+    return replace(found, features=tuple(str(names[int(feature[1:])]) for feature in found.features))
+
+
+class _Ordinary:
+    """The ordinary classifier inside a stable one, after the same preprocessing."""
+
+    def __init__(self, classifier: Any, fitted: Any) -> None:
+        self._before = classifier[:-1] if classifier is not fitted and len(classifier) > 1 else None
+        self._fitted = fitted
+
+    def predict(self, X: Any) -> Any:
+        """Return labels."""
+        X = X if self._before is None else self._before.transform(X)
+        return self._fitted.classes_[np.asarray(self._fitted.ordinary_.predict(X), dtype=np.intp)]
+
+
+def accuracy_section(verdict: Any, training: Split | None, comparison: Dots | None) -> Section | None:
+    """Show accuracy by environment: at known ones out of fold, and on other rows where there are some."""
+    blocks: list[Block] = []
+    if verdict is not None and verdict.by_environment:
+        sizes: dict[str, int] = {}
+        if training is not None:
+            names, counts = np.unique(np.asarray(training.environments).astype(str), return_counts=True)
+            sizes = dict(zip(names.tolist(), counts.tolist(), strict=True))
+        blocks.append(site_accuracies(verdict, sizes))
+    if comparison is not None and comparison.dots:
+        blocks.append(comparison)
+    return Section("Accuracy by environment", "", tuple(blocks)) if blocks else None
+
+
+def site_accuracies(verdict: Any, sizes: Mapping[str, int]) -> Dots:
+    """Return the accuracy of the ordinary and of the fitted classifier at every known environment, out of fold."""
+    dots = []
+    for name, accuracy in verdict.by_environment.items():
+        pairs = [(ORDINARY, accuracy.ordinary)]
+        pairs += [(STABLE, accuracy.fitted)] if verdict.fitted != "ordinary" else []
+        for series, value in pairs:
+            n_rows = sizes.get(str(name), 0)
+            low, high = exact_interval(value * n_rows, n_rows) if n_rows else (math.nan, math.nan)
+            dots.append(Dot(str(name), series, value, float(low), float(high)))
+    note = "Out of fold, with 95% intervals." if sizes else "Out of fold."
+    return Dots(
+        "Accuracy at the known environments",
+        "accuracy",
+        tuple(dots),
+        note,
+        place_title="environment",
+        percent=True,
+    )
+
+
+def compare_on_rows(
+    methods: Mapping[str, Any],
+    test: Split,
+    *,
+    known: Sequence[str] | None = None,
+    attributes: Sequence[str] | None = None,
+) -> Dots:
+    """Return the accuracies of fitted classifiers on the same rows, with 95% intervals.
+
+    Parameters
+    ----------
+    methods : mapping of name to fitted classifier, or to its labels for the rows of `test`
+    test : Split
+    known : sequence of str, optional
+        Environments the classifiers were fitted on; the others are marked as new.
+    attributes : sequence of str, optional
+        Which attributes to cross with the label; all by default.
+
+    Returns
+    -------
+    Dots
+        Places: worst and average over environments, each environment, worst and average group of each attribute.
+    """
+    if not methods:
+        raise InputError("methods is empty. Pass at least one fitted classifier under its name.")
+    environments = split_environments(test.environments, len(test))
+    groups = [Group(_environment_name(e.name, known), e.rows) for e in environments]
+    crossed = {
+        name: label_attribute_groups(test.y, test.attributes[name], name)
+        for name in (test.attributes if attributes is None else attributes)
+        if len(np.unique(np.asarray(test.attributes[name]).astype(str))) <= MOST_VALUES
+    }
+    answers = {
+        name: np.asarray(method.predict(test.X) if hasattr(method, "predict") else method)
+        for name, method in methods.items()
+    }
+    places: dict[str, list[Dot]] = {}
+    for method, predicted in answers.items():
+        for place, score in _scores(test.y, predicted, groups, crossed):
+            places.setdefault(place, []).append(Dot(place, method, score.value, score.low, score.high))
+    return Dots(
+        "Accuracy by method",
+        "accuracy",
+        tuple(dot for dots in places.values() for dot in dots),
+        "95% intervals; the worst group's holds whichever group is truly the worst. Attributes are crossed with the "
+        "label.",
+        percent=True,
+        best=True,
+    )
+
+
+def comparison_dots(found: Any) -> Dots:
+    """Return what `holdfast.tables.comparison.compare_methods` found, as dots without intervals.
+
+    Parameters
+    ----------
+    found : Comparison
+        With `protocol`, `recommendation` and `scores`, each of them with `method`, `mean`, `worst` and `parts`.
+    """
+    fitted = [score for score in found.scores if score.problem is None]
+    parts = list(dict.fromkeys(part for score in fitted for part in score.parts))
+    values = [("mean", {s.method: s.mean for s in fitted}), ("worst", {s.method: s.worst for s in fitted})]
+    values += [(part, {s.method: s.parts[part] for s in fitted if part in s.parts}) for part in parts[:MOST_PLACES]]
+    dots = [Dot(place, method, value, math.nan, math.nan) for place, of in values for method, value in of.items()]
+    note = f"{found.protocol}. {found.recommendation}"
+    return Dots("Accuracy where a method was not fitted", "accuracy", tuple(dots), note, percent=True, best=True)
+
+
+def seeds_interval(values: Sequence[float], *, level: float = 0.95) -> Interval:
+    """Return the mean over seeds with Student's interval; unknown limits for a single seed.
+
+    Examples
+    --------
+    >>> seeds_interval([0.5, 0.7]).value
+    0.6
+    """
+    if not len(values):
+        raise InputError("there are no values to average. Pass one for each seed.")
+    mean = float(np.mean(values))
+    if len(values) == 1:
+        return Interval(mean, math.nan, math.nan)
+    from scipy.stats import t as student  # takes a second to load
+
+    reach = float(student.ppf(0.5 + level / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def _environment_name(name: str, known: Sequence[str] | None) -> str:
+    return name if known is None or name in known else f"{name} (new)"
+
+
+def _scores(
+    y: Any, predicted: Any, environments: list[Group], attributes: Mapping[str, Sequence[Group]]
+) -> list[tuple[str, Score]]:
+    """Return one method's scores by place."""
+    scores = score_groups(y, predicted, environments)
+    found = []
+    if len(environments) > 1:
+        found = [("worst environment", scores.worst), ("average over environments", scores.average)]
+    found += [(f"environment {score.name}", score) for score in scores.groups[:MOST_PLACES]]
+    for name, groups in attributes.items():
+        crossed = score_groups(y, predicted, groups)
+        found += [
+            (f"attribute {name}: worst group", crossed.worst),
+            (f"attribute {name}: average over groups", crossed.average),
+        ]
+    return found
+
+
+def effects_figure(findings: Sequence[Any]) -> Dots | None:
+    """Return a forest plot: each column's effect in every environment, and where the next one's is expected.
+
+    Parameters
+    ----------
+    findings : sequence
+        Each with `feature`, `label`, `effects` and `errors` by environment, `mean`, `low` and `high`.
+    """
+    shown = [finding for finding in findings if finding.effects][:MOST_EFFECTS]
+    if not shown:
+        return None
+    several = len({finding.label for finding in shown}) > 1
+    dots = []
+    for finding in shown:
+        place = f"{finding.feature} → {finding.label}" if several else finding.feature
+        for name, effect in finding.effects.items():
+            reach = WIDTH * finding.errors.get(name, math.nan)
+            dots.append(Dot(place, str(name), effect, effect - reach, effect + reach))
+        dots.append(Dot(place, "next environment", finding.mean, finding.low, finding.high, forecast=True))
+    towards = "its label" if several else shown[0].label
+    return Dots(
+        "Effect of each unstable column, by environment",
+        f"log-odds of {towards} for one standard deviation more of the column; 0: no relation",
+        tuple(dots),
+        "Lines: 95% intervals. Gray bands: where the effect at the next environment is expected (80%). Where a band "
+        "contains 0, the column may mean nothing there, or the opposite.",
+        place_title="column",
+        reference=0.0,
+    )
+
+
+def changes_section(verdict: Any, audit: Any) -> Section | None:
+    """Say which columns change their meaning, with the forest plot.
+
+    A verdict has looked at every column that the classifier uses; an audit then only adds attributes.
+    """
+    if verdict is not None:
+        attributes = () if audit is None else tuple(f for f in audit.findings if f.named and not f.is_input)
+        named = (*verdict.columns, *attributes)
+        lines = [finding.sentence for finding in named] or [verdict.answer]
+    elif audit is not None:
+        named = tuple(finding for finding in audit.findings if finding.named)
+        lines = list(audit.sentences())
+    else:
+        return None
+    figure = effects_figure(named)
+    sentences = Sentences(tuple(lines), "finding" if named else "plain")
+    intro = "Columns whose relation with the label is not the same in every environment."
+    blocks = (sentences,) if figure is None else (sentences, figure)
+    return Section("What changes between environments", intro, blocks)
+
+
+def data_section(
+    fitted: Any, training: Split | None, class_names: Mapping[Any, str], feature_names: Sequence[str] | None
+) -> Section:
+    """Show rows, label balance and columns of each environment."""
+    title = "The data by environment"
     names = [str(label) for label in fitted.environments_]
     if training is None:
         sizes = _sizes(getattr(fitted, "partitions_", ()))
         rows = tuple((name, sizes.get(name)) for name in names)
-        return Section("Environments", intro, (Table("Environments", ("environment", "rows"), rows),))
-    if not class_names:
-        return Section("Environments", intro, (_target_table(training),))
-    from holdfast.metrics import prevalence
+        return Section(title, "", (Table("Environments", ("environment", "rows"), rows),))
+    blocks = _label_blocks(training, class_names) if class_names else [_target_table(training)]
+    return Section(title, "", (*blocks, *profile_blocks(training, feature_names)))
 
+
+def _label_blocks(training: Split, class_names: Mapping[Any, str]) -> list[Block]:
+    """Return the share of each label in each environment, and a warning where shares differ much."""
     found = prevalence([class_names.get(label, str(label)) for label in training.y.tolist()], training.environments)
     order = [found.classes.index(name) for name in class_names.values() if name in found.classes]
     shares = found.shares[:, order]
@@ -41,19 +513,99 @@ def environments_section(fitted: Any, training: Split | None, class_names: dict[
     if len(parts) > MOST_CLASSES:
         shares = np.column_stack([shares[:, : MOST_CLASSES - 1], shares[:, MOST_CLASSES - 1 :].sum(axis=1)])
         parts = [*parts[: MOST_CLASSES - 1], f"{len(parts) - MOST_CLASSES + 1} other classes"]
-    sizes_of = tuple(int(size) for size in found.counts.sum(axis=1))
+    sizes = tuple(int(size) for size in found.counts.sum(axis=1))
     values = tuple(tuple(map(float, row)) for row in shares)
-    blocks: list[Block] = [Shares("Label balance", found.environments, tuple(parts), values, sizes_of)]
+    blocks: list[Block] = [Shares("Label balance", found.environments, tuple(parts), values, sizes)]
     unlike = found.unlike()
     if unlike:
-        blocks.append(
-            Sentences((f"Class shares differ much in {_listed(unlike)}; the theory assumes them equal.",), "warning")
+        text = f"Labels are distributed differently in {listed(unlike)}; the theory assumes equal shares."
+        blocks.append(Sentences((text,), "warning"))
+    return blocks
+
+
+def profile_blocks(training: Split, feature_names: Sequence[str] | None) -> list[Block]:
+    """Return what each column looks like at each site, after what does not fit."""
+    profile = profile_columns(training.X, training.environments, feature_names)
+    if profile is None or not profile.columns:
+        return []
+    rows: list[tuple[Cell, ...]] = [
+        (name, *(cell.text for cell in found)) for name, found in zip(profile.columns, profile.cells, strict=True)
+    ]
+    note = "Numbers: median (quartiles). Categories: the most frequent level. Emphasized: what does not fit."
+    marked = tuple(dict.fromkeys((row, site + 1) for row, site, _ in profile.remarks))
+    table = Table("Every column in every environment", ("column", *profile.sites), tuple(rows), note, marked=marked)
+    odd = list(profile.sentences)
+    if len(odd) > MOST_REMARKS:
+        odd = [
+            *odd[:MOST_REMARKS],
+            f"{len(odd) - MOST_REMARKS} more columns do not fit: see the emphasized cells below.",
+        ]
+    return [*([Sentences(tuple(odd), "warning")] if odd else []), table]
+
+
+def path_section(fitted: Any) -> Section | None:
+    """Show what each strength of a `StableClassifier` costs and saves."""
+    points = getattr(fitted, "path_", ())
+    if len(points) < 2 or fitted.verdict_.fitted == "ordinary":
+        return None
+    x = tuple(float(point.strength) for point in points)
+    lines = tuple(
+        Line(name, x, tuple(float(getattr(point, field).fitted) for point in points))
+        for name, field in (
+            ("at known environments", "known"),
+            ("if the named correlations vanish", "vanished"),
+            ("if they reverse", "reversed"),
         )
-    return Section("Environments", intro, tuple(blocks))
+    )
+    figure = Curves("Accuracy by strength", "strength: 0 is the ordinary classifier", "accuracy", lines)
+    intro = "What each setting of `strength` costs at known environments, and saves where the columns mislead."
+    return Section("Price and gain", intro, (figure,), folded=True)
+
+
+def features_section(audit: Any, reliance: Any) -> Section | None:
+    """List every feature: the evidence of the audit, and what classifiers rely on."""
+    tables = [] if audit is None else [audit_table(audit)]
+    tables += [] if reliance is None else [reliance_table(reliance)]
+    found = tuple(table for table in tables if table is not None)
+    return Section("Every feature", "", found, folded=True) if found else None
+
+
+def audit_table(audit: Any) -> Table | None:
+    """Return every feature with its evidence, and for the named ones the effects; None where nothing was tested."""
+    rows: list[tuple[Cell, ...]] = []
+    for finding in audit.findings[:MOST_FINDINGS]:
+        effects = [_cell(finding.effects.get(name)) for name in audit.environments]
+        low_high = f"{finding.low:+.2f} to {finding.high:+.2f}" if finding.effects else None
+        rows.append((finding.feature, finding.named, float(finding.p_value), finding.label, *effects, low_high))
+    if not rows:
+        return None
+    left_out = len(audit.findings) - len(rows)
+    note = "p: adjusted for the number of features. Effects are measured for features whose relation changes."
+    note += f" {left_out:,} more features are left out." if left_out else ""
+    columns = ("feature", "changes", "p", "label", *(f"effect in {name}" for name in audit.environments))
+    marked = tuple((number, 0) for number, row in enumerate(rows) if row[1])
+    return Table("Every feature", (*columns, "next environment (80%)"), tuple(rows), note, marked=marked)
+
+
+def reliance_table(reliance: Any) -> Table:
+    """Return how much each classifier's accuracy falls without each feature."""
+    frame = reliance.to_frame()
+    rows = tuple(tuple(_cell(v) for v in row) for row in frame.head(MOST_FINDINGS).itertuples(index=False, name=None))
+    columns = tuple(str(name).replace("n_rows", "rows") for name in frame.columns)
+    note = "Fall of accuracy, and share of predictions that change, when a column is shuffled or a word is taken out."
+    return Table("What the classifiers rely on", columns, rows, note)
+
+
+def _cell(value: Any) -> Cell:
+    """Return a frame's value as a cell: numpy's numbers as Python's, missing as None."""
+    value = value.item() if hasattr(value, "item") else value
+    if value is None or (isinstance(value, float) and value != value):
+        return None
+    return value if isinstance(value, str | bool | int | float) else str(value)
 
 
 def judges_section(fitted: Any) -> Section | None:
-    """Tell how well each environment's classifier does elsewhere."""
+    """Show how well each environment's classifier does elsewhere."""
     accuracies = getattr(fitted, "accuracies_", None)
     if accuracies is None or len(fitted.environments_) < 2:
         return None
@@ -78,11 +630,11 @@ def judges_section(fitted: Any) -> Section | None:
         "One classifier is fitted on each environment and asked about the others. Where it does worse than at home, it "
         "has learned something that does not hold there."
     )
-    return Section("Stage 1: judges", intro, (picture,))
+    return Section("Stage 1: judges", intro, (picture,), folded=True)
 
 
 def partitions_section(fitted: Any, maps: tuple[HeatMap, ...]) -> Section | None:
-    """Tell how judges cut the environments, and what correlates with the label in the halves."""
+    """Show how judges cut the environments, and what correlates with the label in the halves."""
     partitions = getattr(fitted, "partitions_", ())
     if not partitions:
         return None
@@ -102,15 +654,15 @@ def partitions_section(fitted: Any, maps: tuple[HeatMap, ...]) -> Section | None
             "These are soft halves: every row is in both, weighted by the judge's probability of being right. "
             if soft
             else "These are hard halves, as in the paper's pictures: whatever a judge relies on changes sides in them, "
-            "stable or not. The audit, on soft halves, tells the two apart. "
+            "stable or not. "
         )
         + "Red is a negative correlation with the label, blue a positive one."
     )
-    return Section("Stage 2: halves", intro, tuple(blocks))
+    return Section("Stage 2: halves", intro, tuple(blocks), folded=True)
 
 
 def risks_section(fitted: Any) -> Section | None:
-    """Tell the risk of every group, while it was minimized and in the end."""
+    """Show the risk of every group, while it was minimized and in the end."""
     groups, risks = getattr(fitted, "groups_", ()), getattr(fitted, "group_risks_", ())
     curves = risk_curves(fitted)
     if not len(groups) and not curves:
@@ -134,7 +686,7 @@ def risks_section(fitted: Any) -> Section | None:
     )
     worst = float(getattr(fitted, "worst_case_risk_", float("nan")))
     reached = "" if math.isnan(worst) else f" The worst group's risk is {worst:.4f}."
-    return Section("Stage 3: risks", intro + reached + certificate, tuple(blocks))
+    return Section("Stage 3: risks", intro + reached + certificate, tuple(blocks), folded=True)
 
 
 def risk_curves(fitted: Any) -> tuple[Curves, ...]:
@@ -186,10 +738,10 @@ def _degenerate(partitions: tuple[Partition, ...], soft: bool) -> list[str]:
     hopeless = [f"{p.judged} by {p.judge}" for p in partitions if not soft and not len(p.correct)]
     found = []
     if perfect:
-        found.append(f"Nobody is mistaken (α = 1): {_listed(perfect)}. The empty halves are dropped.")
+        found.append(f"Nobody is mistaken (α = 1): {listed(perfect)}. The empty halves are dropped.")
     if hopeless:
         found.append(
-            f"Everybody is mistaken (α = 0): {_listed(hopeless)}. The environments themselves are interpolated there."
+            f"Everybody is mistaken (α = 0): {listed(hopeless)}. The environments themselves are interpolated there."
         )
     return found
 
@@ -201,8 +753,6 @@ def _sizes(partitions: tuple[Partition, ...]) -> dict[str, int]:
 
 def _target_table(training: Split) -> Table:
     """Return mean and spread of a number that is predicted, by environment."""
-    from holdfast.environments import split_environments
-
     targets = np.asarray(training.y, dtype=np.float64)
     rows = [
         (e.name, len(e), float(targets[e.rows].mean()), float(targets[e.rows].std()))
@@ -211,82 +761,16 @@ def _target_table(training: Split) -> Table:
     return Table("Environments", ("environment", "rows", "mean of the target", "its standard deviation"), tuple(rows))
 
 
-def _listed(names: Any) -> str:
-    from holdfast.environments import listed
-
-    return listed([str(name) for name in names])
-
-
-MOST_FINDINGS = 300
-
-
-def audit_section(audit: Any, reliance: Any = None) -> Section | None:
-    """Tell which correlations not to trust.
-
-    Parameters
-    ----------
-    audit : object or None
-        What `holdfast.audit.audit_data` returns.
-    reliance : object or None
-        Anything with `to_frame()`: what classifiers rely on, a row for each feature.
-    """
-    blocks: list[Block] = []
-    if audit is not None:
-        tables = [table for table in (audit_table(audit),) if table is not None]
-        blocks += [Sentences(tuple(audit.sentences()), "finding"), *tables]
-    if reliance is not None:
-        blocks.append(reliance_table(reliance))
-    if not blocks:
-        return None
-    intro = (
-        "Columns, words or attributes whose relation with the label changes between environments. Effects are log-odds "
-        "of the label for one standard deviation of the column, with everything else as it is."
-    )
-    return Section("Audit: what not to trust", intro, tuple(blocks))
-
-
-def audit_table(audit: Any) -> Table | None:
-    """Return the effects of the named features in each environment; None where there are none."""
-    rows = tuple(
-        (finding.feature, finding.label, *(finding.effects[name] for name in audit.environments), low_high(finding))
-        for finding in audit.findings
-        if finding.named
-    )
-    if not rows:
-        return None
-    columns = ("column", "label", *audit.environments, "next environment (80 %)")
-    return Table("Effects of the named columns", columns, rows[:MOST_FINDINGS])
-
-
-def low_high(finding: Any) -> str:
-    """Write the prediction interval for the next environment."""
-    return f"{finding.low:+.2f} to {finding.high:+.2f}"
-
-
-def reliance_table(reliance: Any) -> Table:
-    """Return how much each classifier's accuracy falls without each feature."""
-    frame = reliance.to_frame()
-    rows = tuple(tuple(_cell(v) for v in row) for row in frame.head(MOST_FINDINGS).itertuples(index=False, name=None))
-    columns = tuple(str(name).replace("n_rows", "rows") for name in frame.columns)
-    note = "Fall of accuracy, and share of predictions that change, when a column is shuffled or a word is taken out."
-    return Table("What the classifiers rely on", columns, rows, note)
-
-
-def _cell(value: Any) -> Cell:
-    """Return a frame's value as a cell: numpy's numbers as Python's, missing as None."""
-    value = value.item() if hasattr(value, "item") else value
-    if value is None or (isinstance(value, float) and value != value):
-        return None
-    return value if isinstance(value, str | bool | int | float) else str(value)
-
-
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "pandas")
+def warnings_section(warnings: Sequence[str] | None) -> Section | None:
+    """Repeat the warnings of the fit."""
+    lines = tuple(dict.fromkeys(str(text) for text in warnings or ()))
+    return Section("Warnings", "", (Sentences(lines, "warning"),)) if lines else None
 
 
 def settings_section(
     fitted: Any, settings: Mapping[str, Any], seeds: Sequence[int], warnings: Sequence[str] | None
 ) -> Section:
-    """Tell how the numbers came about."""
+    """Show settings, seeds and versions."""
     rows = {"method": type(fitted).__name__, **_parameters(fitted)}
     for name in ("solver_", "rounds_"):
         if hasattr(fitted, name):
@@ -298,13 +782,10 @@ def settings_section(
         Table("Settings", ("setting", "value"), tuple((str(name), _written(value)) for name, value in rows.items())),
         Table("Versions", ("what", "version"), tuple(versions().items())),
     ]
-    told = tuple(dict.fromkeys(str(text) for text in warnings or ()))
-    if told:
-        blocks.insert(0, Sentences(told, "warning"))
-    intro = "Warnings, settings, seeds and versions." if told else "Settings, seeds and versions."
-    if warnings is not None and not told:
+    intro = "Settings, seeds and versions."
+    if warnings is not None and not warnings:
         intro += " There were no warnings."
-    return Section("How this was made", intro, tuple(blocks))
+    return Section("How this was made", intro, tuple(blocks), folded=True)
 
 
 def versions() -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import os
 import re
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from holdfast.reports.svg import NARROW, draw, shorten
 from holdfast.reports.values import (
     Cell,
     Figure,
+    Interval,
     Story,
     Table,
     clean_text,
@@ -92,6 +94,7 @@ def render_report(story: Story, limits: Limits | None = None) -> str:
         fit_table=lambda table: _fit_table(table, limits.rows),
         inline=lambda text: inline_markup(text, 4 * limits.letters),
         cell_text=_cell_text,
+        share_text=_share_text,
         data_value=_data_value,
     )
 
@@ -171,3 +174,16 @@ def _data_value(cell: Cell) -> str | None:
 
 def _cell_text(cell: Cell, digits: int) -> str:
     return clean_text(format_cell(cell, digits))
+
+
+def _share_text(cell: Cell) -> Markup:
+    """Return an accuracy as a percentage, its interval smaller; other cells as they are."""
+    interval = (
+        cell if isinstance(cell, Interval) else Interval(cell, math.nan, math.nan) if isinstance(cell, float) else None
+    )
+    if interval is None or math.isnan(interval.value):
+        return escape(_cell_text(cell, 3))
+    text = escape(f"{interval.value:.1%}")
+    if math.isnan(interval.low):
+        return text
+    return text + Markup("<small>[{}, {}]</small>").format(f"{100 * interval.low:.1f}", f"{100 * interval.high:.1f}")

@@ -24,6 +24,8 @@ from holdfast.reports.values import (
     Figure,
     HeatMap,
     Line,
+    Picture,
+    Pictures,
     Shares,
     clean_text,
     crop_figure,
@@ -61,6 +63,8 @@ def draw(figure: Figure, number: int, width: float = WIDE) -> Markup:
         marks, reach, height = _curves(figure, width)
     elif isinstance(figure, Dots):
         marks, reach, height = _dots(figure, width)
+    elif isinstance(figure, Pictures):
+        marks, reach, height = _pictures(figure, width)
     else:
         marks, reach, height = _shares(figure, width)
     shape = "narrow" if width < WIDE else "wide"
@@ -228,7 +232,7 @@ def write_tick(tick: float, ticks: Sequence[float]) -> str:
 def _value(value: object) -> object:
     """Return numbers as short as a figure needs them, and text clean."""
     if isinstance(value, float):
-        return f"{value:.1f}".removesuffix(".0")
+        return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) < 1 else f"{value:.1f}".removesuffix(".0")
     return clean_text(value) if isinstance(value, str) else value
 
 
@@ -270,7 +274,7 @@ def _draw_rows(
                     row.name,
                     4,
                     y + 19,
-                    longest=100 if is_wide else 44,
+                    longest=100 if is_wide else 40,
                     class_="name marked-name" if row.marked else "name",
                 )
             )
@@ -325,7 +329,7 @@ def _dots(figure: Dots, width: float) -> tuple[list[Markup], float, float]:
     titles = textwrap.wrap(clean_text(figure.value_title), 110 if width >= WIDE else 46)[:3] or [""]
     top = 7.0 + 17 * len(titles)
     marks, across, bottom = _draw_rows(rows, (ticks[0], ticks[-1]), width, top)
-    written = [f"{100 * tick:z.0f} %" if figure.percent else write_tick(tick, ticks) for tick in ticks]
+    written = [f"{100 * tick:.4g}%" if figure.percent else write_tick(tick, ticks) for tick in ticks]
     under = [label(title, 4, 13 + 17 * row, class_="axis", longest=110) for row, title in enumerate(titles)]
     under += _axis(ticks, written, across, top, bottom)
     if figure.reference is not None:
@@ -393,6 +397,41 @@ def _stack(figure: Shares, row: int, y: float, across: Place) -> Markup:
     return Markup("").join(marks)
 
 
+# --- Small pictures ---
+
+
+def _pictures(figure: Pictures, width: float) -> tuple[list[Markup], float, float]:
+    """Return groups of pictures, each group under its name, in as many lines as it needs."""
+    size, step = 44.0, 58.0
+    marks, y = [], 0.0
+    for name, found in figure.groups:
+        marks.append(label(name, 4, y + 17, longest=100 if width >= WIDE else 40, class_="name"))
+        y += 26
+        n_across = int((width - 8) / step)
+        for number, picture in enumerate(found):
+            x, line = 4 + step * (number % n_across), number // n_across
+            marks.append(_picture(picture, x, y + line * (size + 24), size))
+        y += (size + 24) * math.ceil(len(found) / n_across) + 4
+    return marks, width, y
+
+
+def _picture(picture: Picture, x: float, y: float, size: float) -> Markup:
+    """Return one picture with its caption; pixels of about the same strength are one path."""
+    scale = size / max(len(picture.pixels), 1)
+    shapes = [element("rect", class_="cell", x=x, y=y, width=size, height=size, rx=3)]
+    for level in (1, 2, 3, 4):
+        path = "".join(
+            f"M{column} {row}h1v1h-1z"
+            for row, pixels in enumerate(picture.pixels)
+            for column, value in enumerate(pixels)
+            if round(4 * value) == level
+        )
+        turn = f"translate({x:.1f} {y:.1f}) scale({scale:.2f})"
+        shapes += [element("path", class_="shape", d=path, fill_opacity=level / 4, transform=turn)] if path else []
+    words = label(picture.caption, x + size / 2, y + size + 14, longest=8, text_anchor="middle", class_="tick")
+    return mark(picture.caption, *shapes, words, class_=f"mark c{picture.color % N_COLORS}")
+
+
 # --- Curves ---
 
 
@@ -412,10 +451,10 @@ def _curves(figure: Curves, width: float) -> tuple[list[Markup], float, float]:
     for tick in up:
         y = upward(tick)
         marks.append(element("line", class_="grid", x1=left, x2=width - 12, y1=y, y2=y))
-        text = write_tick(tick, up) if not figure.log else f"{tick:,.0f}" if tick >= 1 else f"{tick:g}"
+        text = _write_power(tick) if figure.log else write_tick(tick, up)
         marks.append(element("text", text, x=left - 8, y=y + 4, text_anchor="end"))
     for tick in along:
-        text = f"{tick:,.0f}" if float(tick).is_integer() else f"{tick:.2g}"
+        text = _write_power(tick) if figure.log_x else f"{tick:,.0f}" if float(tick).is_integer() else f"{tick:.2g}"
         marks.append(element("text", text, x=across(tick), y=bottom + 19, text_anchor="middle"))
     marks.append(label(figure.x_title, width - 12, bottom + 38, class_="axis", text_anchor="end", longest=46))
     numbered = sorted(enumerate(figure.lines), key=lambda item: item[1].name == figure.marked)
@@ -483,6 +522,14 @@ def _powers(values: Sequence[float]) -> list[float]:
     first, last = math.floor(math.log10(min(values)) + 1e-9), math.ceil(math.log10(max(values)) - 1e-9)
     step = max(1, math.ceil((last - first) / 7))
     return [10.0**power for power in range(first, max(last, first + 1) + step, step)]
+
+
+def _write_power(value: float) -> str:
+    """Return a power of ten: 0.01, 1,000, then 10⁴."""
+    power = round(math.log10(value))
+    if -3 <= power <= 3:
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def _counts(first: float, last: float, n_ticks: int) -> list[float]:

@@ -216,11 +216,11 @@ class Dots:
     dots: tuple[Dot, ...]
     note: str = ""
     place_title: str = "where"
-    series_title: str = "method"
     marked: tuple[str, ...] = ()  # places that stand out
     reference: float | None = None  # a value to compare with, drawn as a line
     percent: bool = False
     bars: bool = False  # drawn as bars from zero
+    best: bool = False  # the highest value of each place is emphasized in the table of numbers
     kind: Literal["dots"] = "dots"
 
     @property
@@ -239,11 +239,11 @@ class Dots:
         Examples
         --------
         >>> Dots("", "accuracy", (), percent=True).write(Dot("a", "b", 0.5, 0.25, 0.75))
-        '50 % [25, 75]'
+        '50% [25, 75]'
         """
         if not self.percent:
             return format_cell(Interval(dot.value, dot.low, dot.high), 2)
-        value = MISSING if math.isnan(dot.value) else f"{100 * dot.value:.0f} %"
+        value = MISSING if math.isnan(dot.value) else f"{dot.value:.0%}"
         return value if math.isnan(dot.low) else f"{value} [{100 * dot.low:.0f}, {100 * dot.high:.0f}]"
 
     def describe(self) -> str:
@@ -276,6 +276,30 @@ class Shares:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A small picture in one color."""
+
+    pixels: tuple[tuple[float, ...], ...]  # from 0 to 1
+    color: int  # number of a series color
+    caption: str
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Groups of small pictures, each group under its name."""
+
+    title: str
+    groups: tuple[tuple[str, tuple[Picture, ...]], ...]
+    note: str = ""
+    kind: Literal["pictures"] = "pictures"
+
+    def describe(self) -> str:
+        """Return the figure in a sentence, for readers who cannot see it."""
+        shown = [f"{name}: {', '.join(picture.caption for picture in found)}" for name, found in self.groups]
+        return f"Pictures. {'; '.join(shown)}."
+
+
+@dataclass(frozen=True)
 class Sentences:
     """A list of sentences; text between backticks is shown as `code`, between stars as *emphasis*."""
 
@@ -284,8 +308,8 @@ class Sentences:
     kind: Literal["sentences"] = "sentences"
 
 
-Figure: TypeAlias = HeatMap | Curves | Dots | Shares
-Block: TypeAlias = Table | HeatMap | Curves | Dots | Shares | Sentences
+Figure: TypeAlias = HeatMap | Curves | Dots | Shares | Pictures
+Block: TypeAlias = Table | HeatMap | Curves | Dots | Shares | Pictures | Sentences
 
 
 @dataclass(frozen=True)
@@ -335,7 +359,7 @@ class Story:
 
 MOST_CELLS_DOWN, MOST_CELLS_ACROSS = 48, 40  # of a heat map
 MOST_LINES, MOST_POINTS = 16, 50  # of curves
-MOST_DOTS, MOST_WHOLES, MOST_PARTS = 120, 40, 12
+MOST_DOTS, MOST_WHOLES, MOST_PARTS, MOST_PICTURES = 120, 40, 12, 24
 
 
 def figure_table(figure: Figure) -> Table:
@@ -358,11 +382,28 @@ def figure_table(figure: Figure) -> Table:
         body = [(int(x) if float(x).is_integer() else x, *(values.get(x) for values in at)) for x in xs]
         return Table(figure.title, columns, tuple(body), digits=4)
     if isinstance(figure, Dots):
-        rows = [(dot.place, dot.series, Interval(dot.value, dot.low, dot.high)) for dot in figure.dots]
-        return Table(figure.title, (figure.place_title, figure.series_title, figure.value_title), tuple(rows))
+        return _dots_table(figure)
+    if isinstance(figure, Pictures):
+        captions = [(name, picture.caption) for name, found in figure.groups for picture in found]
+        return Table(figure.title, ("group", "picture"), tuple(captions))
     triples = zip(figure.wholes, figure.sizes, figure.shares, strict=True)
     rows = [(whole, size, *shares) for whole, size, shares in triples]
     return Table(figure.title, ("environment", "rows", *figure.parts), tuple(rows))
+
+
+def _dots_table(figure: Dots) -> Table:
+    """Return places by series."""
+    cells = {(dot.place, dot.series): Interval(dot.value, dot.low, dot.high) for dot in figure.dots}
+    rows: list[tuple[Cell, ...]] = []
+    marked = []
+    for number, place in enumerate(figure.places):
+        found = [cells.get((place, series)) for series in figure.series]
+        best = max((cell.value for cell in found if cell is not None and cell.value == cell.value), default=math.nan)
+        winners = [column for column, cell in enumerate(found) if cell is not None and cell.value == best]
+        if figure.best and len(winners) < len(figure.series):
+            marked += [(number, 1 + column) for column in winners]
+        rows.append((place, *found))
+    return Table(figure.title, (figure.place_title, *figure.series), tuple(rows), marked=tuple(marked))
 
 
 def crop_figure(figure: Figure, share: float = 1.0) -> Figure:
@@ -385,6 +426,8 @@ def crop_figure(figure: Figure, share: float = 1.0) -> Figure:
             whole = tuple(dot for dot in shown if dot.place != figure.dots[len(shown)].place)
             shown = whole or shown
         return replace(figure, dots=shown)
+    if isinstance(figure, Pictures):
+        return replace(figure, groups=tuple((name, found[: most(MOST_PICTURES)]) for name, found in figure.groups))
     n_wholes = min(len(figure.wholes), most(MOST_WHOLES))
     return replace(
         figure,

@@ -5,7 +5,7 @@ import pytest
 from holdfast.exceptions import InputError
 from holdfast.lab.pages import best_points, data_name, runs_story
 from holdfast.reports.html import render_report
-from holdfast.reports.values import Table
+from holdfast.reports.values import Table, figure_table
 
 
 def record(method: str, seed: int, value: float, accuracy: float, **config):
@@ -64,11 +64,11 @@ def test_story_of_runs():
         "colored_mnist: risk of the worst group",
         "colored_mnist: validation accuracy",
     ]
-    dots, table = story.sections[3].blocks
+    (dots,) = story.sections[3].blocks
     assert dots.title == "colored_mnist, validation like the training environments"
     assert dots.places == ("all test rows", "attribute color: worst", "attribute color: average")
     assert [(dot.series, dot.value) for dot in dots.dots[:2]] == [("pi", pytest.approx(0.7)), ("erm", 0.2)]
-    assert table.marked == ((0, 1),)
+    assert figure_table(dots).marked == ((0, 1),)
     warning, runs, _ = story.sections[4].blocks
     assert warning.lines == ("A small half.",)
     assert runs.rows[0][:9] == (

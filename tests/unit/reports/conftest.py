@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from holdfast.reports.values import (
+    Answer,
     Curves,
     Dot,
     Dots,
+    Figure,
     HeatMap,
     Highlight,
     Interval,
     Line,
+    Picture,
+    Pictures,
     Section,
     Sentences,
     Shares,
@@ -26,7 +31,7 @@ HOSTILE = "<script>alert('x')</script>\"></svg><img src=x onerror=alert(1)>{{ 7*
 SHOWN = "<script>alert('x')</script>\"></svg><img src=x onerror=alert(1)>{{ 7*7 }}]]>--><!-- \ufffd\ufffd\ufffd\ufffd"
 
 
-def every_figure(name: str) -> tuple[HeatMap, HeatMap, Curves, Dots, Shares]:
+def every_figure(name: str) -> tuple[Figure, ...]:
     """Return one figure of each kind, with `name` in every place that takes one."""
     return (
         HeatMap(name, (name, "b"), (name, "d"), ((0.25, 1.0), (math.nan, 0.0)), "share", name, name, name),
@@ -40,6 +45,7 @@ def every_figure(name: str) -> tuple[HeatMap, HeatMap, Curves, Dots, Shares]:
         ),
         Dots(name, name, (Dot(name, name, 0.5, 0.25, 0.75), Dot(name, "PI", 0.75, math.nan, math.nan))),
         Shares(name, (name, "b"), (name, "yes"), ((0.25, 0.75), (1.0, 0.0)), (8, 1000)),
+        Pictures(name, ((name, (Picture(((0.0, 1.0), (0.5, 0.0)), 3, name),)),), name),
     )
 
 
@@ -51,8 +57,12 @@ def hostile_story() -> Story:
     return Story(
         HOSTILE,
         HOSTILE,
-        (Section(HOSTILE, HOSTILE, (table, sentences, *every_figure(HOSTILE))),),
+        (
+            Section(HOSTILE, HOSTILE, (table, sentences, *every_figure(HOSTILE))),
+            Section(HOSTILE, HOSTILE, (sentences,), folded=True),
+        ),
         (Highlight(HOSTILE, HOSTILE),),
+        Answer(HOSTILE, "bad", HOSTILE, replace(table, columns=(HOSTILE, HOSTILE)), (HOSTILE,)),
     )
 
 

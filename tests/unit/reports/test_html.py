@@ -5,7 +5,20 @@ import pytest
 
 from holdfast.exceptions import InputError, StorageError
 from holdfast.reports.html import MAX_BYTES, inline_markup, render_report, write_report
-from holdfast.reports.values import Curves, Dot, Dots, HeatMap, Line, Section, Sentences, Shares, Story, Table
+from holdfast.reports.values import (
+    Answer,
+    Curves,
+    Dot,
+    Dots,
+    HeatMap,
+    Interval,
+    Line,
+    Section,
+    Sentences,
+    Shares,
+    Story,
+    Table,
+)
 
 VOID = {"meta", "input", "br", "img", "link"}
 
@@ -51,10 +64,10 @@ def story_of(*blocks) -> Story:
 
 
 def test_structure(hostile_story):
-    """The page has one heading, a section with its heading, a table for each table and figure, ids that are unique."""
+    """The page has one heading, sections with theirs, a table for each table and figure, ids that are unique."""
     outline = Outline(render_report(hostile_story))
     counts = {tag: outline.count(tag) for tag in ("h1", "h2", "section", "figure", "svg", "table", "script", "style")}
-    assert counts == {"h1": 1, "h2": 1, "section": 1, "figure": 5, "svg": 10, "table": 6, "script": 1, "style": 1}
+    assert counts == {"h1": 1, "h2": 2, "section": 2, "figure": 6, "svg": 12, "table": 7, "script": 1, "style": 1}
     ids = [attributes["id"] for _, attributes in outline.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     links = [attributes["href"] for tag, attributes in outline.tags if tag == "a"]
@@ -148,3 +161,21 @@ def test_no_place_to_write_is_said(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match=r"Could not write"):
         write_report(Story("T", "", ()), tmp_path / "file" / "report.html")
+
+
+def test_the_answer_comes_before_everything_else():
+    """The signal is a shape and words, not a color alone; shares are percentages with their intervals."""
+    numbers = Table("Few", ("accuracy", "ordinary", "stable"), (("now", 0.812, Interval(0.5, 0.25, 0.75)),))
+    answer = Answer("Use `a`.", "bad", "At risk", numbers, ("Run `b`.",))
+    page = render_report(Story("T", "", (Section("S", "", ()),), answer=answer))
+    assert page.index("Use <code>a</code>.") < page.index("<nav") < page.index('<main id="main">')
+    assert '<p class="signal"><span class="light" aria-hidden="true">✕</span>At risk</p>' in page
+    assert '<td class="number">81.2%</td><td class="number">50.0%<small>[25.0, 75.0]</small></td>' in page
+    assert "<li>Run <code>b</code>.</li>" in page
+
+
+def test_folded_sections_are_details():
+    """A folded section is closed until it is opened, its heading is the summary."""
+    page = render_report(Story("T", "", (Section("Open", "", ()), Section("Closed", "", (), folded=True))))
+    assert page.count('<details class="folded"><summary><h2') == 1
+    assert '<h2 id="heading-2">Closed</h2></summary>' in page

@@ -4,9 +4,20 @@ import math
 
 import pytest
 
-from holdfast.exceptions import InputError
-from holdfast.reports.tables import to_csv, to_latex, to_markdown
-from holdfast.reports.values import Interval, Spread, Table, clean_text, format_cell, sort_value
+from holdfast.exceptions import InputError, StorageError
+from holdfast.reports.tables import to_csv, to_latex, to_markdown, write_assets
+from holdfast.reports.values import (
+    Interval,
+    Section,
+    Sentences,
+    Shares,
+    Spread,
+    Story,
+    Table,
+    clean_text,
+    format_cell,
+    sort_value,
+)
 
 TABLE = Table(
     "Accuracy & more",
@@ -129,3 +140,29 @@ def test_numeric_columns():
     """A column of numbers may have gaps; one with a text, with truth values or without anything is not numeric."""
     table = Table("", ("a", "b", "c", "d"), ((1, 1, True, None), (None, "x", False, None)))
     assert table.numeric() == (True, False, False, False)
+
+
+def test_every_block_becomes_files(tmp_path):
+    """Tables are written in three forms, figures as pictures with their numbers, sentences not at all."""
+    story = Story(
+        "T",
+        "",
+        (
+            Section("A", "", (Sentences(("s",)), Table("Réd & blue", ("a",), ((0.5,),)))),
+            Section("B", "", (Shares("../Balance", ("E1",), ("no",), ((1.0,),), (8,)),)),
+        ),
+    )
+    files = write_assets(story, tmp_path / "new" / "assets")
+    assert [file.name for file in files] == [
+        "01-red-blue.md", "01-red-blue.tex", "01-red-blue.csv", "02-balance.svg", "02-balance.csv",
+    ]  # fmt: skip
+    assert files[0].read_text(encoding="utf-8") == "**Réd &amp; blue**\n\n| a |\n|--:|\n| 0.500 |\n"
+    with files[-1].open(encoding="utf-8") as file:
+        assert list(csv.reader(file)) == [["environment", "rows", "no"], ["E1", "8", "1.0"]]
+
+
+def test_a_file_in_the_folders_place_is_said(tmp_path):
+    """Writing fails in one line."""
+    (tmp_path / "assets").touch()
+    with pytest.raises(StorageError, match="Could not write"):
+        write_assets(Story("T", "", ()), tmp_path / "assets")

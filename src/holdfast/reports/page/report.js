@@ -91,6 +91,15 @@
     input.parentNode.hidden = rows.length < 10;
   });
 
+  // A link to a folded section opens it.
+  const unfold = () => {
+    const folded = location.hash.length > 1 && document.getElementById(location.hash.slice(1))?.querySelector(":scope > details.folded");
+    if (folded) folded.open = true;
+  };
+  window.addEventListener("hashchange", unfold);
+  document.querySelectorAll("nav a").forEach((link) => link.addEventListener("click", () => setTimeout(unfold)));
+  unfold();
+
   // Values under the pointer, without the browser's delay. Without this script the titles still do it.
   const tip = document.getElementById("tip");
   document.querySelectorAll("svg.figure").forEach((figure) => {

@@ -1,0 +1,75 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from holdfast.tables.profile import profile_columns
+
+
+def two_sites(a, b):
+    """Return a frame of one column `x` with the rows of two sites, and the sites."""
+    values = [*a, *b]
+    return pd.DataFrame({"x": values}), ["a"] * len(a) + ["b"] * len(b)
+
+
+def sentences(a, b):
+    """Return what does not fit in a column of two sites."""
+    return profile_columns(*two_sites(a, b)).sentences
+
+
+def test_every_cell_in_a_few_words():
+    """Numbers have quartiles, categories their most frequent level, both the share of missing values."""
+    frame = pd.DataFrame({"age": [1.0, 2.0, 3.0, np.nan], "kind": ["u", "u", "v", None], "flag": [0, 1, 1, 1]})
+    profile = profile_columns(frame, ["a"] * 4)
+    assert [cell.text for (cell,) in profile.cells] == [
+        "2 (1.5 to 2.5); 25% missing",
+        "u 67%, 2 levels; 25% missing",
+        "75% are 1",
+    ]
+    assert profile.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "sentence"),
+    [
+        ([1.0, 2.0] * 10, [np.nan] * 15 + [1.0, 2.0] * 5, "`x` is missing in 60% of the rows in b, but in 0% in a."),
+        ([200.0, 240.0] * 10, [0.0] * 20, "`x` is always 0 in b, but varies elsewhere."),
+        (
+            [200.0, 240.0] * 20,
+            [0.0] * 10 + [200.0, 240.0] * 10,
+            "`x` is 0 in 33% of the rows in b and hardly anywhere else: does 0 mean missing?",
+        ),
+        (
+            np.linspace(150, 250, 40),
+            np.linspace(4, 6, 40),
+            "`x` is of another size in a (median 200) than elsewhere (5 to 5): check its unit.",
+        ),
+        (["u", "v"] * 20, ["u"] * 20 + ["w"] * 20, "`x` is 'w' in b only."),
+    ],
+    ids=["missing", "constant", "zeros", "unit", "level"],
+)
+def test_what_does_not_fit_is_said(a, b, sentence):
+    """Gaps, constants, zeros that may be gaps, other units and levels of one site are named with the site."""
+    assert sentence in sentences(a, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([0] * 19 + [1], [0] * 20),  # a rare value is missing by chance
+        (["u"] * 19 + ["v"], ["u"] * 20),
+        ([1.0, 2.0] * 10, [5.0] * 3),  # too few rows to say
+        (np.linspace(0, 1, 40), np.linspace(0.5, 1.5, 40)),
+    ],
+    ids=["rare number", "rare level", "few rows", "overlap"],
+)
+def test_chance_is_no_finding(a, b):
+    """What happens by chance, or in few rows, is not remarked."""
+    assert sentences(a, b) == ()
+
+
+def test_texts_images_and_many_numbers_have_no_profile():
+    """Only tables and small arrays have columns to look at."""
+    assert profile_columns(["a", "b"], ["x", "y"]) is None
+    assert profile_columns(np.zeros((2, 3, 3)), ["x", "y"]) is None
+    assert profile_columns(np.zeros((2, 500)), ["x", "y"]) is None
+    assert profile_columns(np.zeros((2, 2)), ["x", "y"], ["u", "v"]).columns == ("u", "v")
