@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.partition import partition_by_correctness
     from holdfast.saving import load as load_model
     from holdfast.saving import save as save_model
+    from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.comparison import compare_methods
 
 __version__ = "0.1.0"
@@ -45,6 +46,7 @@ __all__ = [
     "PIRegressor",
     "RGMClassifier",
     "StableClassifier",
+    "TableClassifier",
     "VRExClassifier",
     "__version__",
     "compare_methods",
@@ -70,6 +72,7 @@ _PUBLIC = {
     "PIRegressor": "holdfast.estimators.regression:PIRegressor",
     "RGMClassifier": "holdfast.estimators.penalties:RGMClassifier",
     "StableClassifier": "holdfast.estimators.stable:StableClassifier",
+    "TableClassifier": "holdfast.tables.classifier:TableClassifier",
     "VRExClassifier": "holdfast.estimators.penalties:VRExClassifier",
     "compare_methods": "holdfast.tables.comparison:compare_methods",
     "load_model": "holdfast.saving:load",

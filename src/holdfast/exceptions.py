@@ -36,6 +36,9 @@ HoldfastWarning (UserWarning)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
+
 
 class HoldfastError(Exception):
     """Every error that holdfast raises on purpose."""
@@ -159,3 +162,20 @@ class SolverWarning(HoldfastWarning):
 
 class MismatchWarning(HoldfastWarning):
     """A file was saved under another version, CPU type, number of threads or precision."""
+
+
+def suggest(name: str, known: Sequence[str]) -> str:
+    """Return the sentence that helps after an unknown name.
+
+    Examples
+    --------
+    >>> suggest("logistc", ["logistic", "forest"])
+    "Did you mean 'logistic'?"
+    >>> suggest("x", ["logistic", "forest"])
+    "Choose from 'logistic', 'forest'."
+    """
+    near = get_close_matches(name, known, n=1) or get_close_matches(name.lower(), known, n=1)
+    if near:
+        return f"Did you mean {near[0]!r}?"
+    more = f" … ({len(known)} in all)" if len(known) > 10 else ""
+    return f"Choose from {', '.join(map(repr, known[:10]))}{more}."

@@ -90,9 +90,9 @@ def hospitals(tmp_path_factory) -> Hospitals:
     pd.concat(test).to_csv(folder / "test.csv", index=False)
     pd.concat(test).to_parquet(folder / "test.parquet", index=False)
     files = Hospitals(folder)
-    for method, settings in (("pi", ["--interpolation", "worst_case"]), ("erm", [])):
+    for method in ("pi", "erm"):
         outcome = invoke(
-            "fit", files.train, *files.fit_options, "--drop", "note", "--drop", "visit", "--method", method, *settings,
+            "fit", files.train, *files.fit_options, "--drop", "note", "--drop", "visit", "--method", method,
             "--out", folder / method,
         )  # fmt: skip
         assert outcome.code == 0, outcome.err

@@ -1,10 +1,11 @@
+import shlex
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from holdfast.tables.classifier import TableClassifier
-from holdfast.tables.estimators import make_estimator, make_method
-from holdfast.tables.inputs import read_training
+from holdfast.tables.comparison import METRICS
 
 DROP = ("--drop", "note", "--drop", "visit")
 
@@ -31,31 +32,28 @@ def sites(tmp_path_factory):
 
 def test_the_recommended_method_holds_where_it_was_not_fitted(holdfast, hospitals, sites):
     """The accuracy in Denver is the one that a classifier fitted on the other two by `holdfast fit` has there."""
-    result = holdfast("compare", sites / "three.csv", *hospitals.fit_options, "--method", "pi", "--json").json
+    result = holdfast("compare", sites / "three.csv", *hospitals.fit_options, "--method", "stable", "--json").json
     assert (result["n_rows"], result["n_environments"]) == (2400, 3)
     assert result["protocol"] == "each environment left out in turn"
-    assert [method["method"] for method in result["methods"]] == ["pi", "erm"]
-    assert result["recommended"] == "pi"
-    assert result["caveat"] is None
-    assert result["recommendation"].startswith("Use pi: its accuracy in unseen environments is 0.")
-    training = read_training(str(sites / "two.csv"), label="diagnosis", environments=["site"])
-    frame = pd.read_csv(sites / "three.csv").query("site == 'Denver'")
+    assert [method["method"] for method in result["methods"]] == ["stable", "erm"]
+    assert result["recommended"] == "stable"
+    assert result["caveat"].startswith("Leaving environments out shows")
+    assert result["answer"].startswith("Use stable: its mean accuracy in unseen environments is 0.")
+    denver = pd.read_csv(sites / "three.csv").query("site == 'Denver'")
     for method in result["methods"]:
-        classifier = make_method(method["method"], make_estimator("logistic"), random_state=0)
-        fitted = TableClassifier.fit(training, classifier, dense=False, names={})
-        predicted = fitted.pipeline.predict(training.roles.schema.features(frame))
-        accuracy = np.mean(predicted == frame["diagnosis"].to_numpy())
-        assert method["parts"]["Denver"] == pytest.approx(accuracy)
+        classifier = TableClassifier(label="diagnosis", environment="site", method=method["method"])
+        predicted = classifier.fit(sites / "two.csv").predict(denver)
+        assert method["parts"]["Denver"] == pytest.approx(np.mean(predicted == denver["diagnosis"].to_numpy()))
 
 
 def test_text_is_a_ranking_and_a_sentence(holdfast, hospitals, sites):
     """With two environments the worst half counts, with a caveat; progress goes to stderr, and all fits 80 columns."""
     outcome = holdfast("compare", sites / "two.csv", *hospitals.fit_options, "--method", "pi")
     assert outcome.code == 0
-    assert max(map(len, outcome.out.splitlines()[:-1])) <= 80
-    assert "Ranked by accuracy in the worst half (95 % intervals)\n  method " in outcome.out
+    assert max(len(line) for line in outcome.out.splitlines() if not line.startswith("Next: ")) <= 80
+    assert "\nRanked by lowest accuracy\n  method " in outcome.out
     assert "\n  Chicago, mistaken " in outcome.out
-    assert "\nUse pi: its accuracy in the worst held-out half is " in outcome.out
+    assert outcome.out.startswith("Use pi: its accuracy in the worst held-out half is ")
     assert "which favors methods that minimize the risk of the worst half by construction" in " ".join(
         outcome.out.split()
     )
@@ -68,21 +66,24 @@ def test_without_probabilities_the_spread_is_missing(holdfast, hospitals, sites)
         "compare", sites / "two.csv", *hospitals.fit_options, "--method", "balanced", "--estimator", "linear_svm"
     )
     assert outcome.code == 0, outcome.err
-    assert "–: linear_svm gives no probabilities there, so no log loss" in outcome.out
+    assert "–: linear_svm gives no probabilities, so there is no AUROC, loss or score" in outcome.out
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--label", "ill", "--environment", "site"], "has no column 'ill'. "),
-        (["--method", "pii"], "error: There is no method 'pii'. "),
-        (["--method", "oracle"], "error: There is no method 'oracle'. It may be 'pi', "),
-        (["--method", "irm"], "error: The method 'irm' needs a network, not 'logistic'. Pass --estimator mlp.\n"),
+        (["--method", "pii"], "error: There is no method 'pii' to compare. Did you mean 'pi'?"),
+        (["--method", "oracle"], "error: There is no method 'oracle' to compare. Choose from 'stable', 'pi', "),
+        (
+            ["--method", "irm"],
+            "error: The method 'irm' needs a network. Pass --estimator mlp, or a NeuralClassifier.\n",
+        ),
         (["--estimator", "forests"], "error: There is no estimator 'forests'. Did you mean 'forest'?\n"),
         (
             ["--environment", "visit", "--environment-by", "day"],
-            "error: Column 'site × visit' names 400 environments, and every method would be fitted once for each; at "
-            "most 100 are. Name a coarser column, or cut dates with --environment-by.\n",
+            "error: Column 'site × visit' has 400 environments, and every method would be fitted once for each; at "
+            "most 100 are allowed. Name a coarser column, or cut dates with --environment-by year.\n",
         ),
     ],
 )
@@ -100,6 +101,29 @@ def test_one_environment_cannot_be_compared(holdfast, hospitals, tmp_path):
     outcome = holdfast("compare", tmp_path / "t.csv", *hospitals.fit_options, *DROP)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
-        "error: Column 'site' names one environment only, so no method can be tried on another. "
+        "error: Column 'site' has one environment only, so no method can be tried on another. "
         "Pass rows of at least two.\n"
     )
+
+
+def test_the_metric_ranks(holdfast, hospitals, sites):
+    """Every metric is shown; the chosen one ranks, and an unknown one is refused."""
+    command = ("compare", sites / "three.csv", *hospitals.fit_options, "--method", "stable")
+    result = holdfast(*command, "--metric", "log_loss", "--json").json
+    assert result["ranked_by"] == "log_loss"
+    losses = [method["metrics"]["log_loss"] for method in result["methods"]]
+    assert losses == sorted(losses)
+    assert set(result["methods"][0]["metrics"]) == set(METRICS)
+    assert "lowest log loss" not in result["answer"]
+    outcome = holdfast(*command, "--metric", "acuracy")
+    assert (outcome.code, outcome.err) == (2, "error: There is no metric 'acuracy'. Did you mean 'accuracy'?\n")
+
+
+def test_the_next_command_can_be_pasted(holdfast, hospitals, sites, tmp_path, monkeypatch):
+    """It fits what was recommended, with all options that were given."""
+    monkeypatch.chdir(tmp_path)
+    outcome = holdfast("compare", sites / "three.csv", *hospitals.fit_options, "--method", "stable")
+    words = shlex.split(outcome.out.splitlines()[-1].removeprefix("Next: "))
+    assert words[:2] == ["holdfast", "fit"]
+    assert words[-4:] == ["--method", "stable", "--out", "model"]
+    assert holdfast(*words[1:]).code == 0

@@ -44,9 +44,9 @@ def test_text_fits_80_columns(holdfast):
     assert (outcome.code, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert re.match(r"holdfast \S+, Python 3\.\d+\.\d+", lines[0])
+    assert re.match(r"holdfast \S+, Python 3\.\d+\.\d+", lines[2])
     assert {"Packages", "Machine", "Extras"} <= set(lines)
-    assert lines[-1] == "Everything that holdfast needs works."
+    assert (lines[0], lines[-1]) == ("Everything that holdfast needs works.", "Next: holdfast demo")
 
 
 def test_missing_extras_come_with_their_command(holdfast, monkeypatch):
@@ -71,10 +71,10 @@ def test_what_is_needed_and_broken_is_code_1(holdfast, monkeypatch, required, pr
     monkeypatch.setattr(MODULE, "REQUIRED", required)
     outcome = holdfast("doctor", "--json")
     assert outcome.code == 1
-    found, mend = outcome.json["problems"]
+    (found,), mend = outcome.json["problems"], outcome.json["next"]
     assert re.match(problem, found)
     name, (_, oldest) = next(iter(required.items()))
-    assert mend.startswith("To mend it: pip install --upgrade ")
+    assert mend.startswith("pip install --upgrade ")
     assert mend.endswith(f"'{name}>={oldest}'")
 
 

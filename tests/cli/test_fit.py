@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import PIClassifier, load_model
 
-PAPER = ("--interpolation", "worst_case")
+PAPER = ("--method", "pi")
 
 
 def test_fit_reports_stages_in_80_columns(holdfast, hospitals, tmp_path):
@@ -16,8 +16,12 @@ def test_fit_reports_stages_in_80_columns(holdfast, hospitals, tmp_path):
         "fit", hospitals.train, *hospitals.fit_options, "--drop", "note", *PAPER, "--out", tmp_path / "m"
     )
     assert outcome.code == 0
-    assert max(map(len, outcome.out.splitlines()[:-1])) <= 80  # the last line has the folder's path
-    for part in ("Fitted pi with logistic on 400 rows", "1 numeric, 2 categorical, 1 date", "2 classes of 'diagnosis'"):
+    assert max(len(line) for line in outcome.out.splitlines() if "/" not in line) <= 80  # paths are not cut
+    for part in (
+        "Fitted pi with logistic on 400 rows of 2 environments; ",
+        "1 numeric, 2 categorical, 1 date",
+        "2 classes of 'diagnosis'",
+    ):
         assert part in " ".join(outcome.out.split())
     assert "  Boston        200          0.500\n" in outcome.out
     judged = re.search(r"Boston   Chicago +(0\.\d{3}) +(\d+) +(\d+)\n", outcome.out)
@@ -26,15 +30,31 @@ def test_fit_reports_stages_in_80_columns(holdfast, hospitals, tmp_path):
     assert "Stage 3 (convex): worst-case risk" in outcome.out
 
 
-def test_fit_past_the_worst_case(holdfast, hospitals, tmp_path):
-    """The default reports the environments' risks, and where few rows leave it undecided, says so with advice."""
-    options = [*hospitals.fit_options, "--drop", "note", "--out", tmp_path / "m"]
-    result = holdfast("fit", hospitals.train, *options, "--json").json
-    assert result["solver"] == "invariant"
-    assert [group["name"] for group in result["groups"]] == ["Boston", "Chicago"]
-    assert len(result["partitions"]) == 2
-    assert load_model(tmp_path / "m")["classifier"].interpolation_ == "invariant"
-    assert all("Plain ERM is fitted" in warning for warning in result["warnings"])
+def test_fit_begins_with_the_verdict(holdfast, tmp_path):
+    """The default says first what was fitted and why, names columns of the table, and gives price and gain."""
+    turning(tmp_path / "t.csv")
+    options = ["--label", "ill", "--environment", "site", "--out", tmp_path / "m"]
+    outcome = holdfast("fit", tmp_path / "t.csv", *options)
+    assert outcome.code == 0, outcome.err
+    text = " ".join(outcome.out.split())
+    assert text.startswith("Stable classifier: `scanner` does not mean the same in every environment (p ")
+    assert "If the relation vanishes: 0." in text
+    result = holdfast("fit", tmp_path / "t.csv", *options, "--overwrite", "--json").json
+    assert result["answer"] == load_model(tmp_path / "m")["classifier"].verdict_.answer
+    assert result["verdict"]["fitted"] == "stable"
+    assert [column["feature"] for column in result["verdict"]["columns"]] == ["scanner"]
+    assert result["method"] == "stable"
+
+
+def turning(file):
+    """Write 1,200 rows of two sites: the marker goes with the label in both, the scanner turns."""
+    generator = np.random.default_rng(0)
+    ill = generator.integers(2, size=1200)
+    follows = generator.random(1200) < np.repeat([0.95, 0.3], 600)
+    scanner = np.where(np.where(follows, ill, 1 - ill), "B", "A")
+    marker = (ill + generator.normal(size=1200)).round(3)
+    columns = {"site": np.repeat(["Boston", "Chicago"], 600), "marker": marker, "scanner": scanner}
+    pd.DataFrame({**columns, "ill": ill}).to_csv(file, index=False)
 
 
 def test_fit_prints_one_json_object(holdfast, hospitals, tmp_path):
@@ -71,7 +91,7 @@ def test_fit_needs_overwrite_and_leaves_foreign_folders_alone(holdfast, hospital
     assert holdfast("fit", *options, "--out", folder).code == 0
     again = holdfast("fit", *options, "--out", folder)
     assert again.code == 2
-    assert again.err == f"error: {folder} already holds a saved model. Choose another --out, or pass --overwrite.\n"
+    assert again.err == f"error: {folder} already contains a saved model. Choose another --out, or pass --overwrite.\n"
     assert holdfast("fit", *options, "--out", folder, "--overwrite").code == 0
     foreign = tmp_path / "mine"
     foreign.mkdir()
@@ -134,7 +154,7 @@ def test_notes_say_what_is_left_out_or_guessed(holdfast, tmp_path):
     assert outcome.err.splitlines()[:3] == [
         "note: column 'unnamed_1' is left out: has no name (a saved row index?)",
         "note: column 'gone' is left out: missing in every row",
-        "note: 'story' look like free text; pass --text story to use the words",
+        "note: 'story' looks like free text; pass --text story to use the words",
     ]
 
 
@@ -145,17 +165,21 @@ def test_notes_say_what_is_left_out_or_guessed(holdfast, tmp_path):
         ({}, ["--environment", "sight"], "has no column 'sight'. Did you mean 'site'?"),
         ({}, ["--estimator", "logstic"], "There is no estimator 'logstic'. Did you mean 'logistic'?"),
         ({}, ["--method", "grup_dro"], "There is no method 'grup_dro'. Did you mean 'group_dro'?"),
-        ({}, ["--method", "oracle"], "There is no method 'oracle'. It may be 'pi', 'extrapolate', 'erm'"),
-        ({}, ["--halves", "medium"], "The 'halves' parameter of PIClassifier must be one of 'auto', 'hard', 'soft'."),
-        ({}, ["--label", "marker"], "Label column 'marker' holds decimal numbers such as 0.5, so it is an amount"),
+        ({}, ["--method", "oracle"], "There is no method 'oracle'. Choose from 'stable', 'pi', 'erm'"),
+        (
+            {},
+            ["--method", "pi", "--halves", "medium"],
+            "The 'halves' parameter of PIClassifier must be one of 'hard', 'soft'",
+        ),
+        ({}, ["--label", "marker"], "Label column 'marker' contains decimal numbers such as 0.5, so it is an amount"),
         ({}, ["--label", "site"], "Column 'site' cannot be both the label and an environment."),
         ({}, ["--drop", "site"], "Column 'site' is the label or an environment; it cannot be a feature or dropped."),
         ({}, ["--drop", "marker"], "has no feature column left. Keep at least one besides label and environment."),
-        ({}, ["--environment-by", "yaer"], "--environment-by does not know 'yaer'. Did you mean 'year'?"),
+        ({}, ["--environment-by", "yaer"], "--environment-by yaer is not a period. Did you mean 'year'?"),
         ({"diagnosis": None}, [], "Label column 'diagnosis' is missing in 1 of 6 rows (first in data row 1; empty"),
         ({"site": None}, [], "Environment column 'site' is missing in 1 of 6 rows (first in data row 1; empty"),
         ({"marker": np.inf}, [], "Column 'marker' is infinite or beyond 1e+100 in 1 rows (first in data row 1)."),
-        ({"diagnosis": ["ill"] * 6}, [], "Label column 'diagnosis' holds only the class 'ill'. Pass rows of at"),
+        ({"diagnosis": ["ill"] * 6}, [], "Label column 'diagnosis' contains only the class 'ill'. Pass rows of at"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(holdfast, tmp_path, change, options, message):
@@ -207,18 +231,17 @@ def test_environment_dates_need_a_period(holdfast, hospitals, tmp_path):
         "fit", hospitals.train, "--label", "diagnosis", "--environment", "visit", "--out", tmp_path / "m"
     )
     assert outcome.err == (
-        "error: Environment column 'visit' holds dates. Say how to cut them: "
-        "--environment-by year, quarter, month or day.\n"
+        "error: Environment column 'visit' contains dates. Say how to cut them: --environment-by year (or quarter, "
+        "month, day).\n"
     )
 
 
-@pytest.mark.parametrize("option", ["--halves", "--interpolation"])
-def test_settings_of_pi_are_refused_for_other_methods(holdfast, hospitals, tmp_path, option):
+@pytest.mark.parametrize(("option", "value"), [("--halves", "hard"), ("--strength", "0.5"), ("--expect", "as_seen")])
+def test_settings_of_other_methods_are_refused(holdfast, hospitals, tmp_path, option, value):
     """What another method would not use is not accepted in silence."""
     out = ["--out", tmp_path / "m"]
-    outcome = holdfast("fit", hospitals.train, *hospitals.fit_options, *out, "--method", "erm", option, "hard")
+    outcome = holdfast("fit", hospitals.train, *hospitals.fit_options, *out, "--method", "erm", option, value)
     assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err == (
-        f"error: {option} is a setting of --method pi. Got {option} hard with --method erm. "
-        "Leave it out, or choose pi.\n"
+    assert (
+        outcome.err == f"error: --method erm has no setting {option} {value}. Leave it out, or choose another method.\n"
     )

@@ -1,6 +1,15 @@
-"""Tables on a terminal, and in a file."""
+"""Tables on a terminal, and where files may be written."""
 
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.options import check_file, check_folder
 from holdfast.cli.terminal import print_table
+from holdfast.exceptions import StorageError
+from holdfast.saving.files import inject_faults
 
 HEADER = ["attribute", "method", "a long heading", "another heading"]
 ROWS = [["Wearing_Earrings", "PI", 0.25, 0.5], ["Wearing_Necklace", "PI", 0.75, 1.0]]
@@ -39,3 +48,14 @@ def test_a_pipe_has_room_for_everything(capsys, monkeypatch):
     monkeypatch.setattr("sys.__stdout__", None)
     print_table("", [*HEADER, "x" * 200], [[*row, 1] for row in ROWS], n_keys=2)
     assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+@pytest.mark.parametrize("check", [check_file, check_folder])
+def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, check):
+    """A read-only disk is noticed by the check, not after hours."""
+
+    def fault(name, path):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with inject_faults(fault), pytest.raises(StorageError, match="out.csv': the file system is read-only"):
+        check(Path(tmp_path / "out.csv"), overwrite=False)

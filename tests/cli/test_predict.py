@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ def test_predict_writes_labels_and_probabilities_in_order(holdfast, hospitals, t
     table, out = hospitals.folder / f"test.{suffix}", tmp_path / f"p.{suffix}"
     outcome = holdfast("predict", hospitals.folder / "pi", table, "--keep", "site", "--out", out)
     assert outcome.code == 0
-    assert "Predicted 200 rows; wrote" in outcome.out
+    assert re.match(r"Predicted 200 rows: \d\d\.\d% (ill|well), ", outcome.out)
     written = pd.read_csv(out) if suffix == "csv" else pd.read_parquet(out)
     assert list(written.columns) == ["site", "prediction", "probability_ill", "probability_well"]
     assert written["site"].tolist() == ["Boston"] * 100 + ["Denver"] * 100
@@ -51,7 +52,10 @@ def test_columns_may_be_reordered_extra_or_partly_missing(holdfast, hospitals, t
     ("frame", "message"),
     [
         ({"marker": [1.0], "sex": ["f"]}, "Column 'scanner' is missing: the classifier was fitted with it."),
-        ({"marker": ["high"], "sex": ["f"], "scanner": ["A"]}, "column 'marker' holds 'high' (line 2), which is not a"),
+        (
+            {"marker": ["high"], "sex": ["f"], "scanner": ["A"]},
+            "column 'marker' contains 'high' (line 2), which is not a",
+        ),
         ({"marker": [np.inf], "sex": ["f"], "scanner": ["A"]}, "Column 'marker' is infinite or beyond 1e+100"),
     ],
 )
@@ -70,8 +74,8 @@ def test_parquet_columns_of_another_type_are_refused(holdfast, hospitals, tmp_pa
     pd.DataFrame({"marker": [1.0], "sex": ["f"], "scanner": [3]}).to_parquet(tmp_path / "t.parquet")
     outcome = holdfast("predict", hospitals.folder / "pi", tmp_path / "t.parquet", "--out", tmp_path / "p.csv")
     assert outcome.err == (
-        "error: Column 'scanner' holds number values such as '3', but string values when the classifier was fitted. "
-        "Convert the column to string values.\n"
+        "error: Column 'scanner' contains number values such as '3', but it contained string values when the "
+        "classifier was fitted. Convert it to string values.\n"
     )
 
 
@@ -81,7 +85,7 @@ def test_output_file_is_checked_before_the_work(holdfast, hospitals, tmp_path):
     (tmp_path / "p.csv").write_text("old")
     for out, message in (
         (tmp_path / "p.xlsx", "is of the unknown type '.xlsx'. Use one of .csv, .tsv, .parquet, .pq."),
-        (tmp_path / "none" / "p.csv", "lies in a folder that does not exist. Create it first."),
+        (tmp_path / "none" / "p.csv", "is in a folder that does not exist. Create it first."),
         (tmp_path / "p.csv", "exists. Choose another file, or pass --overwrite."),
         (hospitals.test, "is the input itself. Choose another file."),
     ):
@@ -101,7 +105,7 @@ def test_folders_that_are_no_saved_tables_are_refused(holdfast, hospitals, tmp_p
     save_model(ERMClassifier().fit(np.arange(8.0).reshape(-1, 1), [0, 1] * 4), tmp_path / "m")
     outcome = holdfast("predict", tmp_path / "m", hospitals.test, "--out", tmp_path / "p.csv")
     assert outcome.code == 2
-    assert "holds a classifier that was not fitted on a table" in outcome.err
+    assert "is a classifier that was not fitted on a table" in outcome.err
 
 
 def test_a_scikit_learn_model_predicts_without_torch(hospitals, tmp_path):

@@ -29,7 +29,7 @@ def test_every_target_runs_at_a_small_size(holdfast, out, target):
     outcome = holdfast("reproduce", target, "--quick", "--out", out)
     assert outcome.code == 0, outcome.err
     assert "missing" not in outcome.err
-    assert TARGETS[target].title in outcome.out
+    assert TARGETS[target].title in " ".join(outcome.out.split())
     again = holdfast("reproduce", target, "--quick", "--out", out, "--json")
     assert again.code == 0
     assert "started" not in again.err
@@ -137,10 +137,12 @@ def test_a_dry_run_lists_the_runs_and_how_long_they_take(holdfast, tmp_path):
     outcome = holdfast(*command)
     assert outcome.code == 0, outcome.err
     lines = outcome.out.splitlines()
-    assert lines[0] == TARGETS["irm"].title
-    assert lines[3].split() == ["run", "seeds", "about"]
-    assert [line.split()[:3] for line in lines[4:7]] == [["0.01", "0,", "1"], ["10", "0,", "1"], ["10000", "0,", "1"]]
-    assert "6 of 6 runs are to be made, in about" in outcome.out
+    assert lines[0].startswith(TARGETS["irm"].title[:40])
+    first = lines.index("runs that are left") + 1
+    assert lines[first].split() == ["run", "seeds", "about"]
+    rows = [line.split()[:3] for line in lines[first + 1 : first + 4]]
+    assert rows == [["0.01", "0,", "1"], ["10", "0,", "1"], ["10000", "0,", "1"]]
+    assert "6 of 6 runs are left and take about" in " ".join(outcome.out.split())
     found = holdfast(*command, "--json").json
     assert (found["n_runs"], len(found["runs"])) == (6, 6)
     assert found["runs"][0]["config"]["penalty_weight"] == 0.01
@@ -161,22 +163,22 @@ def test_quick_records_are_told_again_with_their_warning(holdfast, out, tmp_path
 def test_names_are_whole_in_80_columns(holdfast):
     """A wide table comes in parts, each of which names its rows; no name and no heading is cut."""
     outcome = holdfast("reproduce", "table4", "--from", KEPT / "table4.jsonl")
-    assert max(map(len, outcome.out.splitlines())) <= 80
+    assert max(len(line) for line in outcome.out.splitlines() if not line.startswith("Next: ")) <= 80
     assert "…" not in outcome.out
     for name in ("5_o_Clock_Shadow", "Wearing_Earrings", "Wearing_Necklace", "paper: worst", "paper: average"):
         assert name in outcome.out
 
 
 def test_irm_is_drawn(holdfast, tmp_path):
-    """Accuracy and penalty against the weight, as SVG and PNG."""
+    """Accuracy and penalty against the weight, as SVG."""
     outcome = holdfast("reproduce", "irm", "--from", KEPT / "irm.jsonl", "--figures", tmp_path)
     assert outcome.code == 0, outcome.err
     for title in ("irm-s-accuracy-as-its-penalty-weight-grows", "irm-s-penalty-as-its-weight-grows"):
-        assert len(list(tmp_path.glob(f"*-{title}.svg"))) == len(list(tmp_path.glob(f"*-{title}.png"))) == 1
+        assert len(list(tmp_path.glob(f"*-{title}.svg"))) == 1
 
 
 def test_an_unknown_target_is_one_line(holdfast):
     """The known ones are listed."""
     outcome = holdfast("reproduce", "table9")
     assert outcome.code == 2
-    assert outcome.err.startswith("error: There is no target 'table9'. Known are toy, table1,")
+    assert outcome.err.startswith("error: There is no target 'table9'. Did you mean 'table")

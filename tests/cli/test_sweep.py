@@ -54,7 +54,7 @@ def test_what_is_finished_can_be_shown(holdfast, file, tmp_path):
     """Nothing is made; the counts say how far it is."""
     outcome = holdfast("sweep", file, "--out", tmp_path / "out", "--finished")
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out == "small: 0 of 4 runs are done, 0 of them new.\n"
+    assert outcome.out.startswith("small: 0 of 4 runs are done, 0 of them new.\n\nNext: ")
 
 
 def test_failed_runs_are_listed_and_the_exit_code_is_1(holdfast, file, tmp_path):
@@ -81,7 +81,8 @@ def test_records_of_other_data_are_left_out_of_the_tables(holdfast, tmp_path):
     (tmp_path / "own.csv").write_text("site,x,y\n" + "\n".join(rows[::-1]))
     for more in (["--jobs", 0], ["--finished"]):
         outcome = holdfast("sweep", *options, *more)
-        assert (outcome.code, outcome.out) == (1, "small: 0 of 2 runs are done, 0 of them new.\n")
+        assert outcome.code == 1
+        assert outcome.out.startswith("small: 0 of 2 runs are done, 0 of them new.\n\nNext: ")
         failures = outcome.err.splitlines()[-3:]
         assert failures[0] == "2 of 2 runs failed:"
         assert "ERM, seed 0: finished, but own.csv has changed since. Use another --out, or delete " in failures[1]
@@ -119,7 +120,7 @@ def test_dry_run_prints_the_grid_and_makes_nothing(holdfast, file, tmp_path):
     """The grid comes with an estimate; no folder is created."""
     outcome = holdfast("sweep", file, "--out", tmp_path / "out", "--dry-run")
     assert outcome.code == 0
-    assert "4 of 4 runs are to be made, in about 20 s" in outcome.out
+    assert outcome.out.startswith("small: 4 of 4 runs are left and take about 20 s")
     assert not (tmp_path / "out").exists()
     listed = holdfast("sweep", file, "--out", tmp_path / "out", "--dry-run", "--json").json
     assert [run["name"] for run in listed["runs"]] == ["ERM", "ERM", "PI", "PI"]
@@ -129,8 +130,9 @@ def test_the_grid_says_what_differs_and_what_is_shared(holdfast, file, tmp_path)
     """A line for each point with its own settings and its seeds; what all share stands once above, nothing is cut."""
     file.write_text(TOY.replace('"toy"', '"toy"\nlearning_rate = [0.01, 0.1]').replace('"logistic"', '"mlp"'))
     lines = holdfast("sweep", file, "--out", tmp_path / "out", "--dry-run").out.splitlines()
-    assert lines[0] == "small: dataset=toy"  # mlp is the default
-    assert [line.split() for line in lines[3:8]] == [
+    assert "settings of all runs: dataset=toy" in lines  # mlp is the default
+    first = lines.index("runs that are left") + 1
+    assert [line.split() for line in lines[first : first + 5]] == [
         ["method", "learning_rate", "seeds"],
         ["ERM", "0.01", "0,", "1"],
         ["ERM", "0.1", "0,", "1"],
@@ -144,7 +146,7 @@ def test_names_and_settings_of_results_fit_a_narrow_terminal(holdfast, file, tmp
     monkeypatch.setenv("COLUMNS", "80")
     file.write_text(TOY.replace('"PI"', '"PI, soft halves"\nmethod_options = { halves = "soft" }'))
     lines = holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", 0).out.splitlines()
-    assert max(map(len, lines)) <= 80
+    assert max(len(line) for line in lines if not line.startswith("Next: ")) <= 80
     assert lines[3].split()[-4:] == ["spread", "worst", "group", "seeds"]
     assert sum(line.startswith("  PI, soft halves  t") for line in lines) == 2  # scored with both validations
     below = " ".join(" ".join(lines[lines.index("chosen settings") :]).split())

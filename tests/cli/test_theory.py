@@ -21,7 +21,7 @@ def test_text_fits_80_columns(holdfast):
     outcome = holdfast("theory", "--eta1", "0.5", "--eta2", "0.9")
     assert (outcome.code, outcome.err) == (0, "")
     assert max(map(len, outcome.out.splitlines())) <= 80
-    assert "x2 and y correlate at -0.800." in " ".join(outcome.out.split())
+    assert outcome.out.startswith("x2 and y correlate at -0.800 in the judged environment")
     soft = next(line.split() for line in outcome.out.splitlines() if line.startswith("  soft "))
     assert soft == ["soft", "0.680", "-0.800", "-0.800", "–"]
 
@@ -32,7 +32,7 @@ def test_the_picture_is_the_same_for_the_same_numbers(holdfast, tmp_path):
     for picture in pictures:
         outcome = holdfast("theory", "--out", picture)
         assert outcome.code == 0
-        assert outcome.out.endswith(f"\nWrote {picture}.\n")
+        assert f"\nWrote {picture}.\n" in outcome.out
     first, second = (picture.read_bytes() for picture in pictures)
     assert first == second
     assert b"oracle at weight 0.31" in first
@@ -44,7 +44,7 @@ def test_the_picture_is_the_same_for_the_same_numbers(holdfast, tmp_path):
         (["--eta1", "1.5"], "error: Invalid value for '--eta1': "),
         (["--eta2", str(math.nan)], "error: "),
         (["--out", "curves.pdf"], "error: --out curves.pdf is of the unknown type '.pdf'. Use one of .svg.\n"),
-        (["--out", "nowhere/a.svg"], "error: --out nowhere/a.svg lies in a folder that does not exist. Create it"),
+        (["--out", "nowhere/a.svg"], "error: --out nowhere/a.svg is in a folder that does not exist. Create it"),
     ],
 )
 def test_what_does_not_fit_is_one_line(holdfast, options, message):

@@ -19,8 +19,7 @@ from holdfast import ERMClassifier, PIClassifier
 from holdfast.environments import merge_small_environments, split_environments
 from holdfast.exceptions import EnvironmentsError, HoldfastError
 from holdfast.tables.classifier import TableClassifier
-from holdfast.tables.files import TableFile
-from holdfast.tables.inputs import read_training
+from holdfast.tables.roles import TableOptions, read_rows
 
 LONGEST = 60  # seconds of processor time that any of these inputs may take
 
@@ -237,23 +236,22 @@ def folder(memory_folder_of_module):
 def read_and_fit(path, environment="site", *, fit):
     """Read a table as `holdfast fit` does; fit on it, and predict it."""
     period = "quarter" if len(path.read_bytes()) % 2 else None
-    training = read_training(str(path), label="y", environments=[environment], period=period)
+    options = {"label": "y", "environment": environment, "environment_by": period}
+    training = read_rows(path, TableOptions(**options))
     assert len(training.features) == len(training.y) == len(training.environments)
     numbers = training.features.select_dtypes("number").to_numpy()
     assert not np.isinf(numbers).any()
     if fit:
-        fitted = TableClassifier.fit(
-            training, PIClassifier(LogisticRegression(max_iter=20)), dense=False, names={"estimator": "", "method": ""}
-        )
+        fitted = TableClassifier(**options, estimator=LogisticRegression(max_iter=20), method="pi").fit(training)
         check_predictions(fitted, path, len(training.y))
 
 
 def check_predictions(fitted, path, n_rows=None):
     """Predict a file; probabilities are numbers, labels are known, every row has its answer."""
-    parts = list(fitted.predictions(TableFile(path)))
+    parts = list(fitted.predict_chunks(path))
     labels = np.concatenate([part.labels for part in parts]) if parts else np.array([])
     assert n_rows is None or len(labels) == n_rows
-    assert set(labels) <= set(fitted.classifier.classes_)
+    assert set(labels) <= set(fitted.classes_)
     for part in parts:
         assert np.isfinite(part.probabilities).all()
     return labels
@@ -339,13 +337,11 @@ def fitted():
             "site": np.repeat(["p", "q"], 40), "y": rng.choice(["no", "yes"], 80),
         })  # fmt: skip
         frame.to_csv(FOLDER / "fit.csv", index=False)
-        training = read_training(str(FOLDER / "fit.csv"), label="y", environments=["site"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            classifier = PIClassifier(LogisticRegression(max_iter=20))
-            FITTED["model"] = TableClassifier.fit(
-                training, classifier, dense=False, names={"estimator": "", "method": ""}
-            )
+            inner = LogisticRegression(max_iter=20)
+            classifier = TableClassifier(label="y", environment="site", estimator=inner, method="pi")
+            FITTED["model"] = classifier.fit(FOLDER / "fit.csv")
         FITTED["frame"] = frame.head(6)
     return FITTED["model"], FITTED["frame"]
 

@@ -157,7 +157,7 @@ def count_repeated(seen, max_epochs):
 @pytest.fixture(scope="module", autouse=True)
 def loaded():
     """Import what the commands need once, before the forks."""
-    for name in ("torch", "holdfast.tables.continuation", "holdfast.neural.estimator", "holdfast.lab.runner"):
+    for name in ("torch", "holdfast.tables.classifier", "holdfast.neural.estimator", "holdfast.lab.runner"):
         importlib.import_module(name)
 
 
@@ -225,7 +225,7 @@ def table(memory_folder):
 
 def interrupt_fits(table, folder, monkeypatch, n_interrupts, seed):
     """Fit a network by the command line, left alone and interrupted; return the count and whether both are the same."""
-    from holdfast.tables.estimators import ESTIMATORS
+    from holdfast.estimators.named import ESTIMATORS
 
     monkeypatch.setitem(ESTIMATORS["mlp"].settings, "steps_per_epoch", 2)
     counts = []

@@ -70,3 +70,10 @@ def test_input_errors_are_neither_file_nor_training_errors():
     assert not issubclass(exceptions.StorageError, exceptions.InputError)
     assert not issubclass(exceptions.DivergedError, exceptions.InputError)
     assert issubclass(exceptions.CorruptFileError, exceptions.SavedModelError)
+
+
+def test_suggest_shortens_long_lists():
+    """Ten names are enough to see what is meant."""
+    names = [f"column{i:02d}" for i in range(12)]
+    assert exceptions.suggest("zzz", names).endswith("'column08', 'column09' … (12 in all).")
+    assert exceptions.suggest("COLUMN01", names) == "Did you mean 'column01'?"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.options import (
+    PAGES,
     CategoricalOption,
     DropOption,
     JobsOption,
@@ -15,16 +16,17 @@ from holdfast.cli.options import (
     OverwriteOption,
     PeriodOption,
     SeedOption,
+    SpreadsheetOption,
     TextOption,
+    check_file,
+    option_words,
+    read_table_rows,
 )
-from holdfast.cli.terminal import note, print_json, print_table, print_text, showing_stages
+from holdfast.cli.terminal import MOST_ROWS, command_line, print_table, print_text, say, show, showing_stages
 
 if TYPE_CHECKING:
     from holdfast.audit import Audit, Reliance
-    from holdfast.tables.audits import Rows
-
-MOST_ROWS = 12  # of a table; the rest is in --json and --out
-HTML = (".html", ".htm")
+    from holdfast.tables.roles import TableRows
 
 
 def audit(
@@ -38,29 +40,31 @@ def audit(
     environment: Annotated[
         list[str],
         typer.Option(
-            "--environment", help="Column that says where a row came from; several are crossed.", metavar="COL"
+            "--environment", help="Column that says where a row came from; repeat it to cross columns.", metavar="COL"
         ),
     ] = [],  # noqa: B006 - typer copies defaults
     attribute: Annotated[
         list[str],
-        typer.Option("--attribute", help="Column to audit that is no feature; repeatable.", metavar="COL"),
+        typer.Option("--attribute", help="Column to audit that is not a feature; can be repeated.", metavar="COL"),
     ] = [],  # noqa: B006
     drop: DropOption = [],  # noqa: B006
     text: TextOption = [],  # noqa: B006
     categorical: CategoricalOption = [],  # noqa: B006
     environment_by: PeriodOption = None,
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="With a model: another one, side by side.", metavar="DIR")
+        Path | None, typer.Option("--baseline", help="With a model: another one to show next to it.", metavar="DIR")
     ] = None,
     level: Annotated[
-        float, typer.Option("--level", help="Chance of naming anything wrongly.", min=0.0001, max=0.5, metavar="Q")
+        float,
+        typer.Option("--level", help="Accepted chance of naming anything wrongly.", min=0.0001, max=0.5, metavar="Q"),
     ] = 0.05,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="All findings: a .csv, .tsv, .parquet or .html file to write.", metavar="FILE"),
+        typer.Option("--out", help="Write all findings to a .csv, .tsv, .parquet or .html file.", metavar="FILE"),
     ] = None,
     seed: SeedOption = 0,
     jobs: JobsOption = 1,
+    for_spreadsheets: SpreadsheetOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -73,35 +77,37 @@ def audit(
     For a table pass --label and --environment. For a saved model pass the model and a table: its columns are audited,
     and what it relies on is shown; best with rows that it was not fitted on.
     """
-    from holdfast.tables.audits import audit_rows, read_rows_of_model, reliance_of
+    from holdfast.tables.audits import audit_rows, reliance_of
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.files import TableFile
-    from holdfast.tables.outputs import TABLES, check_file
+    from holdfast.tables.files import TABLES
+    from holdfast.tables.roles import TableOptions
 
-    options = {"--label": label, "--drop": drop, "--text": text, "--categorical": categorical}
+    options: dict[str, Any] = {"--label": label, "--drop": drop, "--text": text, "--categorical": categorical}
     options["--environment-by"] = environment_by
     file = _table_of(source, table, options, environment, baseline)
     if out is not None:
-        check_file(out, overwrite=overwrite, inputs=[file], suffixes=(*TABLES, *HTML))
+        check_file(out, overwrite=overwrite, inputs=[file], suffixes=(*TABLES, *PAGES))
     models = {}
     if table is None:
-        rows = _read_table(file, options, environment, attribute)
+        named = {name.removeprefix("--").replace("-", "_"): value for name, value in options.items()}
+        columns = TableOptions(environment=environment, **named)
+        rows = read_table_rows(file, columns, attribute)
+        following = command_line("holdfast", "fit", file, *option_words(columns), "--out", "model")
     else:
         fitted = TableClassifier.load(source)
-        rows = read_rows_of_model(TableFile(file), fitted, environments=environment, attributes=attribute)
+        rows = fitted.read_rows(file, environment=environment, attributes=attribute)
         models[_name(source, baseline)] = fitted
         if baseline is not None:
             models[_name(baseline, source)] = TableClassifier.load(baseline)
+        following = command_line("holdfast", "report", source, "--test", file)
     with showing_stages(f"auditing {len(rows.y):,} rows"):
         found = audit_rows(rows, level=level)
         reliance = reliance_of(models, rows, seed=seed, audit=found) if models else None
     if out is not None:
-        _write(out, found, reliance, file)
+        _write(out, found, reliance, file, for_spreadsheets=for_spreadsheets)
     result = _result(found, reliance, rows, out)
-    if as_json:
-        print_json(result)
-    else:
-        _print(result, found)
+    answer, *more = result["sentences"]
+    show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, more, found))
 
 
 def _table_of(
@@ -124,7 +130,7 @@ def _table_of(
             f"{source} is not a folder that 'holdfast fit' wrote. Pass a model and a table, or a table."
         )
     if baseline is not None:
-        raise ParameterError("--baseline stands beside a saved model. Pass a model and a table, or leave it out.")
+        raise ParameterError("--baseline goes with a saved model. Pass a model and a table, or leave it out.")
     for name, value in (("--label", options["--label"]), ("--environment", environment)):
         if not value:
             raise ParameterError(f"A table needs {name}, the name of a column. See 'holdfast audit --help'.")
@@ -136,34 +142,12 @@ def _name(folder: Path, other: Path | None) -> str:
     return str(folder) if not folder.name or (other is not None and other.name == folder.name) else folder.name
 
 
-def _read_table(file: Path, options: dict[str, Any], environment: list[str], attribute: list[str]) -> Rows:
-    """Read a table whose columns are label, environments, attributes, dropped ones, and features."""
-    from holdfast.tables.audits import Rows, read_attributes
-    from holdfast.tables.files import TableFile
-    from holdfast.tables.inputs import check_period, read_training
-
-    check_period(options["--environment-by"])
-    attributes = read_attributes(TableFile(file), attribute, taken=[options["--label"], *environment])
-    training = read_training(
-        str(file),
-        label=options["--label"],
-        environments=environment,
-        period=options["--environment-by"],
-        drop=[*options["--drop"], *attribute],
-        text=options["--text"],
-        categorical=options["--categorical"],
-    )
-    for remark in training.notes:
-        note(f"note: {remark}")
-    return Rows(training.roles.schema, training.features, training.y, training.environments, attributes)
-
-
-def _write(out: Path, found: Audit, reliance: Reliance | None, file: Path) -> None:
+def _write(out: Path, found: Audit, reliance: Reliance | None, file: Path, *, for_spreadsheets: bool) -> None:
     """Write all findings as a table, or as a page with the sentences."""
-    from holdfast.tables.outputs import TableWriter
+    from holdfast.tables.files import TableWriter
 
-    if out.suffix.lower() not in HTML:
-        with TableWriter(out) as writer:
+    if out.suffix.lower() not in PAGES:
+        with TableWriter(out, for_spreadsheets=for_spreadsheets) as writer:
             writer.write(found.to_frame())
         return
     from holdfast.reports import audit_story, write_report
@@ -171,7 +155,7 @@ def _write(out: Path, found: Audit, reliance: Reliance | None, file: Path) -> No
     write_report(audit_story(found, reliance, title=f"Audit of {file.name}"), out)
 
 
-def _result(found: Audit, reliance: Reliance | None, rows: Rows, out: Path | None) -> dict[str, Any]:
+def _result(found: Audit, reliance: Reliance | None, rows: TableRows, out: Path | None) -> dict[str, Any]:
     """Return everything that is reported, as JSON values."""
     result: dict[str, Any] = {
         "n_rows": len(rows.y),
@@ -199,14 +183,14 @@ def _relied_on(found: Audit, reliance: Reliance) -> dict[str, Any]:
     }
 
 
-def _print(result: dict[str, Any], found: Audit) -> None:
-    for line in result["sentences"]:
+def _print(result: dict[str, Any], more: list[str], found: Audit) -> None:
+    for line in more:
         print_text(line)
     _print_findings(found)
     if "relied_on" in result:
         _print_relied_on(result["relied_on"])
     if result["out"] is not None:
-        print(f"\nWrote {result['out']}.")
+        say(f"\nWrote {result['out']}.")
 
 
 def _print_findings(found: Audit) -> None:
@@ -221,7 +205,7 @@ def _print_findings(found: Audit) -> None:
     if rows:
         print_table("No evidence of a change", ["column", "adjusted p"], rows)
     if len(others) > MOST_ROWS:
-        print(f"  … and {len(others) - MOST_ROWS:,} more; --json and --out have them all")
+        say(f"  … and {len(others) - MOST_ROWS:,} more; --json and --out have them all")
 
 
 def _shorten(name: str, most: int) -> str:

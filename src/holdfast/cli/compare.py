@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,17 +18,23 @@ from holdfast.cli.options import (
     SeedOption,
     TableArgument,
     TextOption,
+    option_words,
+    read_table_rows,
 )
-from holdfast.cli.terminal import counting, note, print_json, print_table, print_text
+from holdfast.cli.terminal import (
+    MOST_ROWS,
+    command_line,
+    counting,
+    in_options,
+    print_rest,
+    print_table,
+    print_text,
+    say,
+    show,
+)
+from holdfast.estimators.named import find_estimator
 
-if TYPE_CHECKING:
-    from holdfast.tables.comparison import Comparison, MethodScore
-    from holdfast.tables.inputs import TrainingTable
-
-MOST_ROWS = 12  # of a table; the rest is in --json
-MOST_METHODS = 6  # that fit beside each other in 80 characters
-MOST_ENVIRONMENTS = 100  # each is left out once, for every method
-N_FOLDS = 2  # with two environments: how often rows are held out
+MOST_METHODS = 6  # that fit next to each other in 80 characters
 
 
 def compare(
@@ -42,8 +47,19 @@ def compare(
     estimator: EstimatorOption = "logistic",
     method: Annotated[
         list[str],
-        typer.Option("--method", help="Method to compare with erm; repeatable. All by default.", metavar="NAME"),
+        typer.Option(
+            "--method", help="Method to compare with erm; can be repeated. By default all methods.", metavar="NAME"
+        ),
     ] = [],  # noqa: B006
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric",
+            help="What ranks the methods: accuracy, worst (the lowest accuracy of an environment), balanced_accuracy, "
+            "auroc, log_loss or brier.",
+            metavar="NAME",
+        ),
+    ] = None,
     environment_by: PeriodOption = None,
     seed: SeedOption = 0,
     jobs: JobsOption = 1,
@@ -51,152 +67,92 @@ def compare(
 ) -> None:
     """Rank the methods for a table, and recommend one.
 
-    Each environment is left out in turn, every method is fitted on the others, and its accuracy in the one it has not
-    seen counts. With two environments rows are held out in both, and the worst half of them counts, cut by the other
-    environment's classifier: a hint only, which favors methods that minimize the risk of such halves by construction.
+    Each environment is left out in turn, every method is fitted on the others, and it is scored in the environment that
+    it has not seen. With two environments rows are held out in both, and the worst half of them counts, cut by the
+    other environment's classifier: this is only a hint, and it favors methods that minimize the risk of such halves.
     irm, vrex and rgm take part with --estimator mlp.
     """
-    from holdfast.tables.comparison import compare_methods
-    from holdfast.tables.inputs import check_period, read_training
+    from holdfast.tables.comparison import METRICS, N_FOLDS, candidate_methods, compare_rows
+    from holdfast.tables.roles import TableOptions
 
-    _check_methods(method, estimator)
-    check_period(environment_by)
-    training = read_training(
-        str(table),
+    options = TableOptions(
         label=label,
-        environments=environment,
-        period=environment_by,
+        environment=environment,
+        environment_by=environment_by,
         drop=drop,
         text=text,
         categorical=categorical,
     )
-    for remark in training.notes:
-        note(f"note: {remark}")
-    n_environments = _count_environments(training)
-    methods = _prepared(training, estimator, method or None, seed)
-    with counting("fitting", len(methods) * (n_environments if n_environments > 2 else N_FOLDS)) as step:
-        comparison = compare_methods(
-            training.features,
-            training.y,
-            training.environments,
-            methods=methods,
-            n_folds=N_FOLDS,
+    # Refuses names before anything is read.
+    n_methods = len(candidate_methods(method or None, find_estimator(estimator).make(), seed))
+    rows = read_table_rows(table, options)
+    n_environments = len(set(rows.environments))
+    with counting("fitting", n_methods * (n_environments if n_environments > 2 else N_FOLDS)) as step:
+        found = compare_rows(
+            rows,
+            estimator=estimator,
+            methods=method or None,
+            metric=metric,
             n_jobs=jobs,
             random_state=seed,
             progress=step,
         )
-    result = _result(training, comparison, estimator=estimator, seed=seed, n_environments=n_environments)
-    if as_json:
-        print_json(result)
-    else:
-        _print(result, table)
-
-
-def _check_methods(names: list[str], estimator: str) -> None:
-    """Refuse names that are no methods, and methods that need a network where there is none."""
-    from holdfast.estimators.methods import METHODS
-    from holdfast.exceptions import ParameterError
-    from holdfast.tables.comparison import NEEDS_A_NETWORK
-    from holdfast.tables.estimators import ESTIMATORS, find
-
-    find(ESTIMATORS, estimator, "estimator")
-    known = {name: method for name, method in METHODS.items() if name != "oracle"}
-    for name in names:
-        find(known, name, "method")
-        if name in NEEDS_A_NETWORK and estimator != "mlp":
-            raise ParameterError(f"The method {name!r} needs a network, not {estimator!r}. Pass --estimator mlp.")
-
-
-def _count_environments(training: TrainingTable) -> int:
-    """Return how many environments there are; refuse one, and too many."""
-    import numpy as np
-
-    from holdfast.exceptions import EnvironmentsError
-
-    n_environments, names = len(np.unique(training.environments)), " × ".join(training.roles.environments)
-    if n_environments < 2:
-        raise EnvironmentsError(
-            f"Column {names!r} names one environment only, so no method can be tried on another. "
-            "Pass rows of at least two."
-        )
-    if n_environments > MOST_ENVIRONMENTS:
-        raise EnvironmentsError(
-            f"Column {names!r} names {n_environments:,} environments, and every method would be fitted once for each; "
-            f"at most {MOST_ENVIRONMENTS} are. Name a coarser column, or cut dates with --environment-by."
-        )
-    return n_environments
-
-
-def _prepared(training: TrainingTable, estimator: str, names: list[str] | None, seed: int) -> dict[str, Any]:
-    """Return the methods, each behind the preprocessing of the table."""
-    from holdfast.tables.comparison import PreparedMethod, candidate_methods
-    from holdfast.tables.estimators import ESTIMATORS, make_estimator
-
-    dense = ESTIMATORS[estimator].dense
-    methods = candidate_methods(names, make_estimator(estimator), seed)
-    return {name: PreparedMethod(method, training.roles.schema, dense=dense) for name, method in methods.items()}
-
-
-def _result(
-    training: TrainingTable, comparison: Comparison, *, estimator: str, seed: int, n_environments: int
-) -> dict[str, Any]:
-    """Return everything that is reported, as JSON values."""
-    return {
+    result = {
         "estimator": estimator,
         "seed": seed,
-        "n_rows": len(training.y),
+        "n_rows": len(rows.y),
         "n_environments": n_environments,
-        "label": training.roles.label,
-        "protocol": comparison.protocol,
-        "ranked_by": comparison.ranked_by,
-        "methods": [_score(score) for score in comparison.scores],
-        "recommended": comparison.recommended,
-        "recommendation": comparison.recommendation,
-        "caveat": comparison.caveat,
+        "label": label,
+        "protocol": found.protocol,
+        "ranked_by": found.ranked_by,
+        "methods": [
+            {
+                "method": score.method,
+                "mean": score.mean,
+                "worst": score.worst,
+                "gain": {"value": score.gain, "low": score.gain_low, "high": score.gain_high},
+                "spread": score.spread,
+                "metrics": dict(score.metrics),
+                "parts": dict(score.parts),
+                "problem": score.problem,
+                "remarks": [in_options(remark) for remark in score.remarks],
+            }
+            for score in found.scores
+        ],
+        "recommended": found.recommended,
+        "recommendation": found.recommendation,
+        "caveat": found.caveat,
     }
+    words = [*option_words(options), "--estimator", estimator, "--method", found.recommended]
+    following = command_line("holdfast", "fit", table, *words, "--out", "model")
+    by = METRICS[found.ranked_by]
+    show(found.recommendation, result, following=following, as_json=as_json, body=lambda: _print(result, by))
 
 
-def _score(score: MethodScore) -> dict[str, Any]:
-    return {
-        "method": score.method,
-        "mean": score.mean,
-        "worst": score.worst,
-        "gain": {"value": score.gain, "low": score.gain_low, "high": score.gain_high},
-        "spread": score.spread,
-        "parts": dict(score.parts),
-        "problem": score.problem,
-        "remarks": list(score.remarks),
-    }
-
-
-def _print(result: dict[str, Any], table: Path) -> None:
+def _print(result: dict[str, Any], by: str) -> None:
+    say("")
     print_text(
         f"Compared {len(result['methods'])} methods with {result['estimator']} on {result['n_rows']:,} rows of "
         f"{result['n_environments']} environments: {result['protocol']}."
     )
     fitted = [method for method in result["methods"] if method["problem"] is None]
-    by = "mean accuracy" if result["ranked_by"] == "mean" else "accuracy in the worst half"
-    header = ["method", "mean", "worst", "mean gain over erm", "spread"]
-    known = [method["spread"] == method["spread"] for method in fitted]  # NaN: it gives no probabilities
-    rows = [
-        [m["method"], m["mean"], m["worst"], _gain(m), m["spread"] if told else "–"]
-        for m, told in zip(fitted, known, strict=True)
-    ]
-    print_table(f"Ranked by {by} (95 % intervals)", header, rows)
-    print_text("spread: largest minus smallest log loss over the environments", indent="  ")
-    if not all(known):
-        print_text(f"–: {result['estimator']} gives no probabilities there, so no log loss", indent="  ")
-    _print_parts(fitted, "environment left out" if result["ranked_by"] == "mean" else "half of held-out rows")
-    print()
+    ranked = [[m["method"], _known(m["metrics"][result["ranked_by"]]), _gain(m)] for m in fitted]
+    print_table(f"Ranked by {by}", ["method", by, "gain over erm (95 % interval)"], ranked)
+    header = ["method", "accuracy", "lowest", "balanced", "AUROC", "log loss", "Brier"]
+    keys = ("accuracy", "worst", "balanced_accuracy", "auroc", "log_loss", "brier")
+    rows = [[m["method"], *(_known(m["metrics"][key]) for key in keys)] for m in fitted]
+    print_table("All metrics", header, rows)
+    print_text("lowest: the lowest accuracy of a part below; balanced: balanced accuracy", indent="  ")
+    if any(method["spread"] != method["spread"] for method in fitted):  # NaN
+        print_text(f"–: {result['estimator']} gives no probabilities, so there is no AUROC, loss or score", indent="  ")
+    _print_parts(fitted, "environment left out" if result["n_environments"] > 2 else "half of held-out rows")
+    say("")
     for method in result["methods"]:
         if method["problem"] is not None:
-            print_text(f"{method['method']} could not be fitted: {method['problem']}")
+            print_text(f"{method['method']} could not be fitted: {in_options(method['problem'])}")
         for remark in method["remarks"]:
             print_text(f"{method['method']}, {remark}")
-    if result["caveat"] is not None:
-        print_text(result["caveat"])
-    print_text(result["recommendation"])
-    print_text(f"Next: holdfast fit {table} --method {result['recommended']} … --out DIR")
+    print_text(result["caveat"])
 
 
 def _print_parts(methods: list[dict[str, Any]], what: str) -> None:
@@ -205,12 +161,17 @@ def _print_parts(methods: list[dict[str, Any]], what: str) -> None:
     rows = [[part, *(method["parts"][part] for method in best)] for part in (best[0]["parts"] if best else [])]
     title = f"Accuracy by {what}" + (f", the best {MOST_METHODS} methods" if len(methods) > MOST_METHODS else "")
     print_table(title, [what, *(method["method"] for method in best)], rows[:MOST_ROWS])
-    if len(rows) > MOST_ROWS:
-        print(f"  … and {len(rows) - MOST_ROWS:,} more; --json has them all")
+    print_rest(rows)
+
+
+def _known(value: float) -> Any:
+    return value if value == value else "–"
 
 
 def _gain(method: dict[str, Any]) -> str:
     """Return the gain with its interval; ERM has none over itself."""
     if method["method"] == "erm":
         return "–"
+    if method["gain"]["low"] != method["gain"]["low"]:
+        return f"{method['gain']['value']:+.3f}"
     return "{value:+.3f} [{low:+.3f}, {high:+.3f}]".format(**method["gain"])

@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli.options import JsonOption
-from holdfast.cli.terminal import note, print_json, print_table
+from holdfast.cli.terminal import command_line, note, print_table, say
+from holdfast.cli.terminal import show as print_result
 from holdfast.exceptions import PluginError
 
 _MEGABYTE = 1_000_000
@@ -20,7 +21,7 @@ _STEP = 25 * _MEGABYTE  # between the lines about a file of unknown size
 
 def data(
     name: Annotated[
-        str | None, typer.Argument(help="A data set, or 'vectors'. None: list them.", metavar="[NAME]")
+        str | None, typer.Argument(help="A data set, or 'vectors'. Without a name all are listed.", metavar="[NAME]")
     ] = None,
     folder: Annotated[
         Path | None, typer.Option("--folder", help="Where the files go (default: $HOLDFAST_DATA).", metavar="DIR")
@@ -33,27 +34,33 @@ def data(
 
     if name is None:
         rows = [_row(key) for key in sorted(DATASETS)]
-        if as_json:
-            print_json({"datasets": [{"name": row[0], "download": bool(row[1]), "summary": row[2]} for row in rows]})
-        else:
-            print_table("Data sets", ["name", "public source", "what"], rows)
+        listed = [{"name": row[0], "download": bool(row[1]), "summary": row[2]} for row in rows]
+        first = next((row[0] for row in rows if row[1]), rows[0][0])
+        answer = f"There are {len(rows)} data sets; {sum(bool(row[1]) for row in rows)} of them can be downloaded."
+        following = command_line("holdfast", "data", first)
+
+        def table() -> None:
+            print_table("", ["name", "public source", "what"], rows)
+
+        print_result(answer, {"datasets": listed}, following=following, as_json=as_json, body=table)
         return
     entry = DATASETS.find(name)
     instructions = data_instructions(name, folder)
+    place = ("--folder", folder) if folder is not None else ()
     if show or entry.downloader is None:
-        if as_json:
-            print_json({"dataset": name, "files": [], "instructions": instructions})
-        else:
-            print(instructions)
+        found: dict[str, Any] = {"dataset": name, "files": [], "instructions": instructions}
+        answer = f"{name} needs these files{', which can be downloaded' if entry.downloader else ''}."
+        following = command_line("holdfast", "data", name, *place)
+        if entry.downloader is None:
+            following = command_line("holdfast", "data")
+        print_result(answer, found, following=following, as_json=as_json, body=lambda: say(instructions))
         return
     with showing_bytes() as progress:
-        files = download(name, folder, progress=progress)
-    if as_json:
-        print_json({"dataset": name, "files": [str(path) for path in files], "instructions": instructions})
-        return
-    for path in files:
-        print(path)
-    note(f"{len(files)} files are there and verified.")
+        files = [str(path) for path in download(name, folder, progress=progress)]
+    found = {"dataset": name, "files": files, "instructions": instructions}
+    answer = f"The {len(files)} files of {name} are there and verified." if files[1:] else f"{files[0]} is verified."
+    following = command_line("holdfast", "data", name, *place, "--show")
+    print_result(answer, found, following=following, as_json=as_json, body=lambda: say("\n".join(files)))
 
 
 def _row(name: str) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import JsonOption
-from holdfast.cli.terminal import counting, print_json, print_table, print_text
+from holdfast.cli.options import PAGES, JsonOption, check_file, check_folder
+from holdfast.cli.terminal import command_line, counting, print_table, print_text, say, show
 
 
 def demo(
@@ -28,16 +28,14 @@ def demo(
     In the two training environments the color agrees with the label 90 and 80 times in 100; in the test environment 10
     times. A classifier that trusts the color fails there.
     """
-    from holdfast.cli.report_sources import check_page
     from holdfast.lab.demo import METHODS, run_demo
     from holdfast.lab.pages import audit_demo, demo_story
     from holdfast.reports import write_report
     from holdfast.saving import save
-    from holdfast.tables.outputs import check_folder
 
     page = Path(f"{out}.html") if report is None else report
     check_folder(out, overwrite=True)
-    check_page(page, option="--report", overwrite=report is None)
+    check_file(page, option="--report", overwrite=report is None, suffixes=PAGES)
     with counting("fitting", seeds * len(METHODS) + 1) as step:
         result, classifier = run_demo(seeds, progress=step)
         step("the audit")
@@ -46,14 +44,18 @@ def demo(
     write_report(demo_story(result, classifier, audit=found, reliance=reliance), page)
     result |= {"audit": {"named": list(found.named), "sentences": list(found.sentences())}}
     result |= {"out": str(out), "report": str(page)}
-    if as_json:
-        print_json(result)
-    else:
-        _print(result)
+    accuracy = {name: scores["test_accuracy"] for name, scores in result["methods"].items()}
+    answer = (
+        f"Where the color misleads, ordinary training (ERM) is right for {accuracy['erm']:.0%} of the digits, PI for "
+        f"{accuracy['pi']:.0%}, and the best that can be learned without the color for {accuracy['oracle']:.0%}."
+    )
+    following = command_line("python", "-m", "webbrowser", page)
+    show(answer, result, following=following, as_json=as_json, body=lambda: _print(result))
 
 
 def _print(result: dict[str, Any]) -> None:
     data = result["data"]
+    say("")
     print_text(
         f"Colored digits: color equals the label in {data['etas'][0]:.0%} and {data['etas'][1]:.0%} of the training "
         f"rows, in {data['test_eta']:.0%} of the test rows."
@@ -67,13 +69,14 @@ def _print(result: dict[str, Any]) -> None:
     print_table(f"Accuracy, mean of {n_seeds} seed{'s' * (n_seeds > 1)}", header, rows)
     rows = [[p["rows"], p["n_rows"], p["correlation"]] for p in result["partition_correlations"]]
     print_table("Correlation of color and label (seed 0)", ["rows", "how many", "correlation"], rows)
-    print_text("In the mistaken halves the color does not tell the label: they are what PI learns from.", indent="  ")
-    print("\nThe audit, which was not told what to look for:")
+    print_text("In the mistaken halves the color says nothing about the label: PI learns from them.", indent="  ")
+    say("\nThe audit, which does not know about the color:")
     for line in result["audit"]["sentences"][: 2 * len(result["audit"]["named"]) or 1]:
         print_text(line, indent="  ")
-    print()
+    say("")
     print_text(
         f"Every method uses {result['estimator']}; the penalty was chosen without the test environment. Labels are "
         f"noise in {data['label_noise']:.0%} of the rows."
     )
-    print(f"Saved the PI classifier of seed 0 to {result['out']}. Open the report: {result['report']}")
+    say(f"Saved the PI classifier of seed 0 to {result['out']}.")
+    say(f"Wrote the report {result['report']}.")

@@ -14,7 +14,7 @@ import typer
 
 from holdfast import __version__
 from holdfast.cli.options import JsonOption
-from holdfast.cli.terminal import print_json, print_table, print_text
+from holdfast.cli.terminal import command_line, print_table, print_text, say, show
 from holdfast.registry import installed_plugins
 
 
@@ -157,10 +157,12 @@ def doctor(as_json: JsonOption = False) -> None:
     }
     result["problems"] = _problems(result)
     result["remarks"] = _remarks(result)
-    if as_json:
-        print_json(result)
-    else:
-        _print(result)
+    result["mend"] = _mend(result)
+    answer = (
+        "Something that holdfast needs is broken." if result["problems"] else "Everything that holdfast needs works."
+    )
+    following = result["mend"] or command_line("holdfast", "demo")
+    show(answer, result, following=following, as_json=as_json, body=lambda: _print(result))
     if result["problems"]:
         raise typer.Exit(1)
 
@@ -224,11 +226,16 @@ def _problems(result: dict[str, Any]) -> list[str]:
     problems = [f"{package['name']} {package['problem']}." for package in result["packages"] if package["problem"]]
     if sys.version_info < OLDEST_PYTHON:
         problems.insert(0, f"Python {result['python']} is too old: {'.'.join(map(str, OLDEST_PYTHON))} is needed.")
-    bad = [f"{p['name']}>={p['oldest']}" for p in result["packages"] if p["problem"]]
-    if bad:
-        again = "--force-reinstall " if any(p["problem"] and p["version"] for p in result["packages"]) else ""
-        problems.append(f"To mend it: pip install --upgrade {again}{' '.join(map(repr, bad))}")
     return problems
+
+
+def _mend(result: dict[str, Any]) -> str | None:
+    """Return the command that installs what is missing, too old or broken."""
+    bad = [p for p in result["packages"] if p["problem"]]
+    if not bad:
+        return None
+    again = ["--force-reinstall"] if any(p["version"] for p in bad) else []
+    return command_line("pip", "install", "--upgrade", *again, *(f"{p['name']}>={p['oldest']}" for p in bad))
 
 
 def _remarks(result: dict[str, Any]) -> list[str]:
@@ -252,9 +259,12 @@ def _remarks(result: dict[str, Any]) -> list[str]:
 
 def _print(result: dict[str, Any]) -> None:
     processor, cache = result["processor"], result["cache"]
-    print(f"holdfast {result['holdfast']}, Python {result['python']}, {result['platform']}")
+    for line in (*result["problems"], *result["remarks"]):
+        print_text(line)
+    say("")
+    say(f"holdfast {result['holdfast']}, Python {result['python']}, {result['platform']}")
     rows = [
-        [p["name"], p["version"] or "–", p["oldest"], "see below" if p["problem"] else "ok"] for p in result["packages"]
+        [p["name"], p["version"] or "–", p["oldest"], "see above" if p["problem"] else "ok"] for p in result["packages"]
     ]
     print_table("Packages", ["package", "version", "needs", "state"], rows)
     threads = "unknown" if processor["threads"] is None else str(processor["threads"])
@@ -279,12 +289,8 @@ def _print(result: dict[str, Any]) -> None:
         if extra["install"]:
             print_text(f"{extra['name']}: {extra['install']}", indent="  ")
     if result["plugins"]:
-        rows = [[p["name"], p["kind"], p["package"], "see below" if p["problem"] else "ok"] for p in result["plugins"]]
+        rows = [[p["name"], p["kind"], p["package"], "see above" if p["problem"] else "ok"] for p in result["plugins"]]
         print_table("Added by other packages", ["name", "what", "package", "state"], rows)
-    print()
-    for line in (*result["remarks"], *result["problems"]):
-        print_text(line)
-    print("Something that holdfast needs is broken." if result["problems"] else "Everything that holdfast needs works.")
 
 
 def _precision(processor: dict[str, Any]) -> str:

@@ -1,15 +1,16 @@
-"""`holdfast fit`: from a table to a saved classifier, with what the stages found."""
+"""`holdfast fit`: from a table to a saved classifier."""
 
 from __future__ import annotations
 
-import dataclasses
-from contextlib import nullcontext
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli.options import (
+    PAGES,
     CategoricalOption,
     DropOption,
     EnvironmentOption,
@@ -23,20 +24,19 @@ from holdfast.cli.options import (
     SeedOption,
     TableArgument,
     TextOption,
+    check_file,
+    check_folder,
+    read_table_rows,
 )
-from holdfast.cli.stages import print_stages
-from holdfast.cli.terminal import note, print_json, print_text, showing_stages, shown_warnings
-from holdfast.tables.summary import stages_summary
-
-if TYPE_CHECKING:
-    from holdfast.tables.inputs import TrainingTable
+from holdfast.cli.terminal import command_line, print_stages, print_text, say, show, showing_stages
+from holdfast.estimators.named import DEFAULT_METHOD
 
 
 def fit(
     table: TableArgument,
     label: LabelOption,
     environment: EnvironmentOption,
-    out: Annotated[Path, typer.Option("--out", help="Folder to save to.", metavar="DIR")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to save the classifier to.", metavar="DIR")],
     drop: DropOption = [],  # noqa: B006 - typer copies defaults
     text: TextOption = [],  # noqa: B006
     categorical: CategoricalOption = [],  # noqa: B006
@@ -44,11 +44,16 @@ def fit(
     method: Annotated[
         str,
         typer.Option("--method", help="stable, pi, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME"),
-    ] = "stable",
-    halves: Annotated[
-        str,
-        typer.Option("--halves", help="For pi: hard or soft.", metavar="KIND"),
-    ] = "hard",
+    ] = DEFAULT_METHOD,
+    strength: Annotated[
+        float | None,
+        typer.Option("--strength", help="For stable: from 0 (the ordinary classifier) to 1.", metavar="X"),
+    ] = None,
+    expect: Annotated[
+        str | None,
+        typer.Option("--expect", help="For stable: relations may_turn or stay as_seen.", metavar="WHAT"),
+    ] = None,
+    halves: Annotated[str | None, typer.Option("--halves", help="For pi: hard or soft.", metavar="KIND")] = None,
     environment_by: PeriodOption = None,
     report: ReportOption = None,
     seed: SeedOption = 0,
@@ -58,92 +63,92 @@ def fit(
 ) -> None:
     """Fit a classifier on a table and save it.
 
-    Columns that are neither label, environment nor dropped are features. Numbers are scaled, missing ones become the
-    median with a column that says so; texts are levels (missing is a level, rare ones are grouped); dates become days,
-    month and weekday. A network that is cut goes on from its last epoch when the same command is given again.
+    Columns that are neither label, environment nor dropped are features. Numbers are scaled, and missing numbers become
+    the median with a column that says so. Texts are categories: missing is a category, rare ones are grouped. Dates
+    become days, month and weekday. If a network's fit is interrupted, the same command continues from its last epoch.
     """
-    from holdfast.cli.report_sources import check_page
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.continuation import resumable
-    from holdfast.tables.estimators import ESTIMATORS, find, make_estimator, make_method
-    from holdfast.tables.inputs import check_period, read_training
-    from holdfast.tables.outputs import check_folder
+    from holdfast.tables.stages import stages_summary
 
-    entry = find(ESTIMATORS, estimator, "estimator")
-    asked, settings = {"halves": halves}, {"random_state": seed, "n_jobs": jobs}
-    chosen = {name: value for name, value in asked.items() if value != "hard"}
-    classifier = make_method(method, make_estimator(estimator), chosen=chosen, **settings)
-    check_period(environment_by)
-    check_folder(out, overwrite=overwrite)  # before hours of fitting
-    if report is not None:
-        check_page(report, option="--report", overwrite=overwrite)
-    training = read_training(
-        str(table),
+    chosen = {"strength": strength, "expect": expect, "halves": halves}
+    classifier = TableClassifier(
         label=label,
-        environments=environment,
-        period=environment_by,
+        environment=environment,
+        estimator=estimator,
+        method=method,
+        method_options={name: value for name, value in chosen.items() if value is not None},
+        environment_by=environment_by,
         drop=drop,
         text=text,
         categorical=categorical,
+        random_state=seed,
+        n_jobs=jobs,
     )
-    for remark in training.notes:
-        note(f"note: {remark}")
-    names = {"estimator": estimator, "method": method}
-    # Epoch by epoch in this process: what is cut can go on. Other estimators are fitted in one piece.
-    kept = (
-        resumable(out, training, {**asked, **settings, **names}, note) if entry.epochs and jobs == 1 else nullcontext()
-    )
-    with kept, showing_stages(f"fitting {method} with {estimator} on {len(training.y):,} rows"):
-        fitted = TableClassifier.fit(training, classifier, dense=entry.dense, names=names)
-        fitted = dataclasses.replace(fitted, warnings=(*training.notes, *shown_warnings()))
-        fitted.save(out, overwrite=overwrite)
+    classifier.make_method()  # refuses names and options before anything is read
+    options = classifier.options
+    check_folder(out, overwrite=overwrite)  # before hours of fitting
     if report is not None:
+        check_file(report, option="--report", overwrite=overwrite, suffixes=PAGES)
+    rows = read_table_rows(table, options)
+    checkpoints = out.with_name(f"{out.name}.unfinished")
+    with showing_stages(f"fitting {method} with {estimator} on {len(rows.y):,} rows"):
+        classifier.fit(rows, checkpoints=checkpoints)
+        classifier.save(out, overwrite=overwrite)
+        shutil.rmtree(checkpoints, ignore_errors=True)
+    if report is not None:
+        from holdfast.cli.report import table_story
+        from holdfast.reports import write_report
+
         with showing_stages(f"reporting {table}"):
-            _report(training, fitted, table, report, seed=seed, jobs=jobs)
-    result = _result(training, fitted.classifier, names=names, seed=seed, out=out) | {"report": report}
-    if as_json:
-        print_json(result)
-    else:
-        _print(result)
-
-
-def _report(training: TrainingTable, fitted: Any, table: Path, file: Path, *, seed: int, jobs: int) -> None:
-    """Write the page about a classifier and the rows it was fitted on."""
-    from holdfast.cli.report_sources import story_of_table
-    from holdfast.reports import write_report
-    from holdfast.tables.audits import Rows
-
-    rows = Rows(training.roles.schema, training.features, training.y, training.environments, None)
-    title = f"{table.name}: {fitted.names['method']} with {fitted.names['estimator']}"
-    told = {"table": str(table), "seed": seed}
-    story = story_of_table(fitted, title=title, rows=rows, settings=told, seed=seed, jobs=jobs)
-    write_report(story, file)
-
-
-def _result(training: TrainingTable, classifier: Any, *, names: dict[str, str], seed: int, out: Path) -> dict[str, Any]:
-    """Return everything that is reported about a fit, as JSON values."""
-    schema = training.roles.schema
-    return {
-        **names,
+            title = f"{table.name}: {method} with {estimator}"
+            settings = {"table": str(table), "seed": seed}
+            story = table_story(classifier, title=title, rows=rows, settings=settings, seed=seed, jobs=jobs)
+            write_report(story, report)
+    verdict = getattr(classifier.method_, "verdict_", None)
+    result = {
+        **classifier.names,
+        "verdict": None if verdict is None else verdict.to_dict(),
         "seed": seed,
-        "n_rows": len(training.y),
-        "label": training.roles.label,
-        "classes": [str(label) for label in classifier.classes_],
-        "columns": {column.name: column.kind for column in schema.columns},
-        "left_out": dict(schema.left_out),
-        **stages_summary(training.y, training.environments, classifier),
+        "n_rows": len(rows.y),
+        "label": label,
+        "classes": [str(name) for name in classifier.classes_],
+        "columns": {column.name: column.kind for column in rows.roles.schema.columns},
+        "left_out": dict(rows.roles.schema.left_out),
+        **stages_summary(rows, classifier.method_),
         "out": out,
+        "report": report,
     }
+    following = command_line("holdfast", "report", out, "--table", table)
+    if report is not None:
+        following = command_line("holdfast", "predict", out, table, "--out", "predictions.csv")
+    answer = _answer(result) if verdict is None else verdict.answer
+    remarks = () if verdict is None else verdict.remarks
+    show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, remarks))
 
 
-def _print(result: dict[str, Any]) -> None:
+def _answer(result: dict[str, Any]) -> str:
+    """Say what was fitted, where the method has no verdict."""
+    n_environments, risk = len(result["environments"]), result.get("worst_case_risk")
+    groups = f"; its risk in the worst of {len(result['groups'])} groups is {risk:.3f}" if risk is not None else ""
+    return (
+        f"Fitted {result['method']} with {result['estimator']} on {result['n_rows']:,} rows of {n_environments} "
+        f"environment{'s' * (n_environments > 1)}{groups}."
+    )
+
+
+def _print(result: dict[str, Any], remarks: Sequence[str]) -> None:
+    """Print what the verdict says, the columns, what the stages found, and what was written."""
+    for remark in remarks:
+        print_text(remark)
     kinds = list(result["columns"].values())
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    say("")
     print_text(
-        f"Fitted {result['method']} with {result['estimator']} on {result['n_rows']:,} rows; features: {counts}; "
-        f"{len(result['classes'])} classes of {result['label']!r}."
+        f"{result['method']} with {result['estimator']}; features: {counts}; {len(result['classes'])} classes of "
+        f"{result['label']!r}."
     )
     print_stages(result)
-    print(f"\nSaved to {result['out']}. Next: holdfast predict {result['out']} TABLE --out FILE")
+    say("")
+    say(f"Saved the classifier to {result['out']}.")
     if result["report"] is not None:
-        print(f"Wrote the report {result['report']}.")
+        say(f"Wrote the report {result['report']}.")

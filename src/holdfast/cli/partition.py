@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,19 +18,14 @@ from holdfast.cli.options import (
     OverwriteOption,
     PeriodOption,
     SeedOption,
+    SpreadsheetOption,
     TableArgument,
     TextOption,
+    check_file,
+    option_words,
+    read_table_rows,
 )
-from holdfast.cli.stages import print_stages
-from holdfast.cli.terminal import note, print_json, showing_stages
-from holdfast.tables.summary import partitions_summary
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from holdfast.tables.inputs import TrainingTable
-
-MIN_ROWS = 5  # smaller environments are merged, as in PIClassifier
+from holdfast.cli.terminal import command_line, print_stages, say, show, showing_stages
 
 
 def partition(
@@ -45,6 +40,7 @@ def partition(
     environment_by: PeriodOption = None,
     seed: SeedOption = 0,
     jobs: JobsOption = 1,
+    for_spreadsheets: SpreadsheetOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -54,70 +50,34 @@ def partition(
     the table: its number (from 0), label, environment, and a column 'correct_by_<judge>' that is empty for the judge's
     own rows.
     """
-    from holdfast.tables.inputs import check_period, read_training
-    from holdfast.tables.outputs import TableWriter, check_file
+    from holdfast.tables.files import TableWriter
+    from holdfast.tables.roles import TableOptions
+    from holdfast.tables.stages import partition_rows
 
-    check_period(environment_by)
-    check_file(out, overwrite=overwrite, inputs=[table])
-    training = read_training(
-        str(table),
+    options = TableOptions(
         label=label,
-        environments=environment,
-        period=environment_by,
+        environment=environment,
+        environment_by=environment_by,
         drop=drop,
         text=text,
         categorical=categorical,
     )
-    for remark in training.notes:
-        note(f"note: {remark}")
-    with showing_stages(f"judging with {estimator} on {len(training.y):,} rows"):
-        frame, summary = _judge(training, estimator, seed=seed, jobs=jobs)
-    with TableWriter(out) as writer:
-        writer.write(frame)
-    if as_json:
-        print_json({"estimator": estimator, "n_rows": len(frame), **summary, "out": out})
-        return
-    print(f"Judged {len(frame):,} rows with {estimator}; wrote {out}.")
-    print_stages(summary)
+    check_file(out, overwrite=overwrite, inputs=[table])
+    rows = read_table_rows(table, options)
+    with showing_stages(f"judging with {estimator} on {len(rows.y):,} rows"):
+        frame, summary = partition_rows(rows, estimator, random_state=seed, n_jobs=jobs)
+        with TableWriter(out, for_spreadsheets=for_spreadsheets) as writer:
+            writer.write(frame)
+    found = summary["partitions"]
+    n_mistaken, n_judged = (sum(p[key] for p in found) for key in ("n_mistaken", "n_correct"))
+    share = n_mistaken / (n_mistaken + n_judged)
+    answer = f"Judges were mistaken in {share:.1%} of the rows of other environments ({len(found)} partitions)."
+    result = {"estimator": estimator, "n_rows": len(frame), **summary, "out": out}
+    following = command_line("holdfast", "fit", table, *option_words(options), "--out", "model")
 
+    def body() -> None:
+        print_stages(summary)
+        say("")
+        say(f"Wrote {out}.")
 
-def _judge(training: TrainingTable, estimator: str, *, seed: int, jobs: int) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return the verdicts of all judges as a frame, and the summary of stages 1 and 2."""
-    import numpy as np
-    import pandas as pd
-
-    from holdfast.environments import check_pairs, merge_small_environments, split_environments, unique_labels
-    from holdfast.exceptions import EnvironmentsError, LabelsError
-    from holdfast.judging.judgements import judge_environments
-    from holdfast.judging.judges import JudgeSettings
-    from holdfast.partition import accuracy_matrix, partition_by_correctness
-    from holdfast.rows import TrainingRows
-    from holdfast.seeding import Seeding
-    from holdfast.tables.classifier import fit_preprocessor
-    from holdfast.tables.estimators import ESTIMATORS, find, make_estimator
-    from holdfast.tables.summary import stages_summary
-
-    dense = find(ESTIMATORS, estimator, "estimator").dense
-    classes, codes = unique_labels(training.y, what="labels", error=LabelsError)
-    environments = merge_small_environments(split_environments(training.environments, len(codes)), MIN_ROWS)
-    check_pairs(environments)
-    if len(environments) < 2:
-        raise EnvironmentsError("There is one environment only, so nobody can judge. Pass rows of at least two.")
-    _, matrix = fit_preprocessor(training.roles.schema, training.features, dense=dense)
-    rows, settings = TrainingRows(matrix, codes, environments), JudgeSettings(n_folds=2, n_jobs=jobs)
-    judgements = judge_environments(make_estimator(estimator), rows, settings, Seeding(seed), classes=classes)
-    predictions = judgements.predictions
-    partitions = partition_by_correctness(predictions, codes, environments)
-    names = [environment.name for environment in environments]
-    frame = pd.DataFrame({"row": np.arange(len(codes)), "label": training.y, "environment": training.environments})
-    for judge, environment, predicted in zip(names, environments, predictions, strict=True):
-        verdict = pd.array(predicted == codes, dtype="boolean")
-        verdict[environment.rows] = pd.NA
-        frame[f"correct_by_{judge}"] = verdict
-    accuracies = accuracy_matrix(predictions, codes, environments, None)
-    summary = stages_summary(training.y, training.environments, None)
-    summary["accuracies"] = {
-        j: dict(zip(names, row, strict=True)) for j, row in zip(names, accuracies.tolist(), strict=True)
-    }
-    summary["partitions"] = partitions_summary(partitions)
-    return frame, summary
+    show(answer, result, following=following, as_json=as_json, body=body)

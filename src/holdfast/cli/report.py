@@ -1,44 +1,58 @@
-"""`holdfast report`: one HTML file that tells a saved classifier, or all runs of a folder."""
+"""`holdfast report`: an HTML report about a saved classifier, or about all runs in a folder."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import JobsOption, JsonOption, OverwriteOption, SeedOption
-from holdfast.cli.terminal import print_json, print_text, showing_stages
+from holdfast.cli.options import (
+    PAGES,
+    JobsOption,
+    JsonOption,
+    OverwriteOption,
+    SeedOption,
+    check_file,
+    refuse_inside_model,
+)
+from holdfast.cli.terminal import command_line, print_text, show, showing_stages
 
 if TYPE_CHECKING:
-    from holdfast.reports import Story
+    from holdfast.audit import Reliance
+    from holdfast.reports import Dots, Story
+    from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.roles import TableRows
 
 
 def report(
     folder: Annotated[
         Path, typer.Argument(help="A folder that 'fit', 'demo', 'sweep' or 'reproduce' wrote.", metavar="DIR")
     ],
-    table: Annotated[
-        Path | None, typer.Option("--table", help="The table it was fitted on, unchanged.", metavar="TABLE")
-    ] = None,
+    table: Annotated[Path | None, typer.Option("--table", help="The table it was fitted on.", metavar="TABLE")] = None,
     test: Annotated[
         Path | None, typer.Option("--test", help="Other rows with labels, to compare on.", metavar="TABLE")
     ] = None,
     compare: Annotated[
         list[Path],
-        typer.Option("--compare", help="With --test: another saved classifier; repeatable.", metavar="DIR"),
+        typer.Option("--compare", help="With --test: another saved classifier; can be repeated.", metavar="DIR"),
     ] = [],  # noqa: B006 - typer copies defaults
     attribute: Annotated[
         list[str],
-        typer.Option("--attribute", help="Column that is no feature, to show and score by; repeatable.", metavar="COL"),
+        typer.Option(
+            "--attribute", help="Column that is not a feature, to show and score by; can be repeated.", metavar="COL"
+        ),
     ] = [],  # noqa: B006
     audit: Annotated[bool, typer.Option("--audit/--no-audit", help="With --table: also audit it.")] = True,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The page to write (default: DIR.html).", metavar="FILE")
+        Path | None, typer.Option("--out", help="The HTML file to write (default: DIR.html).", metavar="FILE")
     ] = None,
     assets: Annotated[
         Path | None,
-        typer.Option("--assets", help="Also write tables (Markdown, LaTeX, CSV) and figures here.", metavar="DIR"),
+        typer.Option(
+            "--assets", help="Also write tables (Markdown, LaTeX, CSV) and figures to this folder.", metavar="DIR"
+        ),
     ] = None,
     seed: SeedOption = 0,
     jobs: JobsOption = 1,
@@ -47,16 +61,14 @@ def report(
 ) -> None:
     """Write one HTML file that opens offline and is small enough to mail.
 
-    It follows the stages: environments, judges, halves, risks, comparison, audit, settings. Without --table a saved
-    classifier tells what it kept: judges, halves and risks. With it, label balance, correlations in the halves and the
-    audit come too, with --test the comparison.
+    It follows the stages: environments, judges, halves, risks, comparison, audit, settings. Without --table it shows
+    what a saved classifier kept: judges, halves and risks. With --table it also shows label balance, correlations in
+    the halves and the audit, with --test the comparison.
     """
-    from holdfast.cli.report_sources import check_page
     from holdfast.reports import write_assets, write_report
-    from holdfast.tables.outputs import refuse_inside_model
 
     page = Path(f"{folder.resolve()}.html") if out is None else out
-    check_page(page, option="--out", overwrite=overwrite)
+    check_file(page, overwrite=overwrite, suffixes=PAGES)
     if assets is not None:
         refuse_inside_model(assets, "--assets")
     options = {"--table": table, "--test": test, "--compare": compare, "--attribute": attribute}
@@ -71,36 +83,40 @@ def report(
         "sections": [section.title for section in story.sections],
         "assets": [str(file) for file in files],
     }
-    if as_json:
-        print_json(result)
-    else:
-        print_text(f"Wrote {page} ({result['bytes'] / 1000:,.0f} kB): {', '.join(result['sections'])}.")
+    answer = f"Wrote {page} ({result['bytes'] / 1000:,.0f} kB): {', '.join(result['sections'])}."
+    following = command_line("python", "-m", "webbrowser", page)
+
+    def body() -> None:
         if files:
             print_text(f"Wrote {len(files)} tables and figures to {assets}.")
 
+    show(answer, result, following=following, as_json=as_json, body=body)
+
 
 def _story(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, jobs: int) -> Story:
-    """Tell what a folder holds."""
-    from holdfast.cli.report_sources import (
-        compare_saved,
-        short_names,
-        story_of_estimator,
-        story_of_runs,
-        story_of_table,
-    )
-    from holdfast.exceptions import ParameterError
+    """Tell what a folder contains."""
+    from holdfast.exceptions import ParameterError, SavedModelError
 
     if (folder / "runs").is_dir():
-        _refuse(options, f"{folder} holds runs")
-        return story_of_runs(folder)
+        from holdfast.lab.pages import runs_story
+        from holdfast.lab.store import RunStore
+
+        _refuse(options, f"{folder} contains runs")
+        return runs_story(RunStore(folder).records(), title=f"Runs in {folder.name or folder}")
+    from holdfast.reports import tell_story
     from holdfast.saving import load, read_manifest
-    from holdfast.tables.audits import read_rows_of_model, reliance_of
+    from holdfast.tables.audits import reliance_of
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.files import TableFile
 
     if "table" not in read_manifest(folder)["extra"]:
         _refuse(options, f"{folder} was not fitted on a table")
-        return story_of_estimator(folder, load(folder))
+        fitted = load(folder)
+        if not hasattr(fitted, "environments_"):
+            raise SavedModelError(
+                f"{folder} contains a {type(fitted).__name__}, which has no environments. Pass a folder that 'fit', "
+                "'demo', 'sweep' or 'reproduce' wrote."
+            )
+        return tell_story(fitted, title=f"{type(fitted).__name__} in {folder.name or folder}")
     if options["--compare"] and options["--test"] is None:
         raise ParameterError("--compare needs rows to compare on. Pass --test TABLE too.")
     folders = [*options["--compare"], folder]
@@ -108,18 +124,15 @@ def _story(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, job
     attributes = options["--attribute"]
     rows = comparison = reliance = None
     if options["--table"] is not None:
-        rows = read_rows_of_model(
-            TableFile(options["--table"]), classifiers[-1], environments=(), attributes=attributes
-        )
+        rows = classifiers[-1].read_rows(options["--table"], attributes=attributes)
     if options["--test"] is not None:
         named = dict(zip(short_names(folders, classifiers), classifiers, strict=True))
         comparison = compare_saved(named, options["--test"], attributes=attributes)
-        if len({fitted.roles.schema.columns for fitted in classifiers}) == 1:
-            test = read_rows_of_model(TableFile(options["--test"]), classifiers[-1], environments=(), attributes=())
-            reliance = reliance_of(named, test, seed=seed)
-    return story_of_table(
+        if len({fitted.roles_.schema.columns for fitted in classifiers}) == 1:
+            reliance = reliance_of(named, classifiers[-1].read_rows(options["--test"]), seed=seed)
+    return table_story(
         classifiers[-1],
-        title=f"{classifiers[-1].names.get('method', 'Classifier')} in {folder.resolve().name}",
+        title=f"{classifiers[-1].names['method']} in {folder.resolve().name}",
         rows=rows,
         comparison=comparison,
         reliance=reliance,
@@ -137,3 +150,65 @@ def _refuse(options: dict[str, Any], why: str) -> None:
     for name, value in options.items():
         if value:
             raise ParameterError(f"{why}, so {name} does not go with it. Leave it out.")
+
+
+def table_story(
+    fitted: TableClassifier,
+    *,
+    title: str,
+    rows: TableRows | None = None,
+    comparison: Dots | None = None,
+    reliance: Reliance | None = None,
+    audit: bool = True,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    jobs: int = 1,
+) -> Story:
+    """Tell a classifier that was fitted on a table; with the rows it was fitted on, also what changes in them."""
+    from holdfast.datasets import Split
+    from holdfast.reports import tell_story
+    from holdfast.tables.audits import audit_rows
+
+    told: dict[str, Any] = {**fitted.names, "label": fitted.roles_.label, **(settings or {})}
+    told["environment columns"] = ", ".join(fitted.roles_.environments)
+    training = found = None
+    if rows is not None:
+        frame = rows.attributes
+        attributes = {} if frame is None else {str(name): frame[name].to_numpy() for name in frame}
+        training = Split(rows.features, rows.y, rows.environments, attributes)
+        if audit and len(fitted.method_.environments_) > 1:
+            found = audit_rows(rows, level=0.05)
+    return tell_story(
+        fitted.method_,
+        title=title,
+        training=training,
+        comparison=comparison,
+        audit=found,
+        reliance=reliance,
+        settings=told,
+        warnings=None if fitted.warnings_ is None else (*fitted.notes_, *fitted.warnings_),
+    )
+
+
+def compare_saved(classifiers: Mapping[str, TableClassifier], table: Path, *, attributes: Sequence[str]) -> Dots:
+    """Compare saved classifiers on the same labeled rows, by environment and by attribute."""
+    from holdfast.datasets import Split
+    from holdfast.reports import compare_on_rows
+    from holdfast.tables.evaluation import predict_labeled, read_labeled
+
+    first, *others = classifiers.values()
+    for other in others:
+        first.check_same_label(other)
+    labeled = read_labeled(first, table, attributes=attributes)
+    answers = {name: predict_labeled(labeled, fitted).labels for name, fitted in classifiers.items()}
+    rows = Split(labeled.y, labeled.y, labeled.environments, labeled.attributes)
+    return compare_on_rows(answers, rows, known=sorted(labeled.known))
+
+
+def short_names(folders: Sequence[Path], classifiers: Sequence[TableClassifier]) -> list[str]:
+    """Return a name for each classifier: its method, with the folder where two have the same."""
+    methods = [fitted.names["method"] for fitted in classifiers]
+    return [
+        method if methods.count(method) == 1 else f"{method} ({folder})"
+        for method, folder in zip(methods, folders, strict=True)
+    ]

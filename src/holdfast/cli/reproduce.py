@@ -1,4 +1,4 @@
-"""`holdfast reproduce`: a table or figure of the paper, run again, beside the paper's numbers."""
+"""`holdfast reproduce`: a table or figure of the paper, run again, next to the paper's numbers."""
 
 from __future__ import annotations
 
@@ -9,26 +9,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import JsonOption, ReportOption
-from holdfast.cli.report_sources import check_page
-from holdfast.cli.runs import (
+from holdfast.cli.options import (
+    PAGES,
+    DataOption,
     FinishedOption,
+    FromRecordsOption,
+    JsonOption,
     MarkdownOption,
     RecordsOption,
-    RetoldOption,
-    end,
-    format_seconds,
-    showing_progress,
-    write_records,
-    write_tables,
+    ReportOption,
+    check_file,
 )
-from holdfast.cli.sweep import DataOption
-from holdfast.cli.terminal import note, print_json, print_table, print_text
-from holdfast.exceptions import ConfigError
+from holdfast.cli.sweep import describe, end_failed
+from holdfast.cli.terminal import (
+    command_line,
+    format_seconds,
+    note,
+    print_table,
+    print_text,
+    show,
+    showing_progress,
+)
+from holdfast.exceptions import ConfigError, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from holdfast.lab.execution import Waiting
     from holdfast.lab.reproduction import Reproduction
     from holdfast.lab.targets import Missing, Options
     from holdfast.reports.values import Story
@@ -52,7 +59,7 @@ def reproduce(
         int | None,
         typer.Option(
             "--jobs",
-            help="Processes, each with one thread (default: one for each core; quick: none but this).",
+            help="Processes, each with one thread (default: one for each core; quick: only this process).",
             min=0,
             metavar="N",
         ),
@@ -64,9 +71,9 @@ def reproduce(
         Path | None, typer.Option("--figures", help="Also write tables and figures, one file each.", metavar="DIR")
     ] = None,
     report: ReportOption = None,
-    retold: RetoldOption = None,
+    from_records: FromRecordsOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the runs to make and how long they will take.")
+        bool, typer.Option("--dry-run", help="Print the runs that are left and how long they will take.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -76,28 +83,28 @@ def reproduce(
     Files that are there but damaged are listed too, and the exit code is 1.
     """
     from holdfast.lab.reproduction import reproduce as run_target
-    from holdfast.lab.reproduction import retell
+    from holdfast.lab.reproduction import retell, write_compact, write_markdown
     from holdfast.lab.store import RunStore
     from holdfast.lab.targets import TARGETS, Options
 
     if target not in TARGETS:
-        raise ConfigError(f"There is no target {target!r}. Known are {', '.join(TARGETS)}.")
+        raise ConfigError(f"There is no target {target!r}. {suggest(target, list(TARGETS))}")
     if report is not None:
-        check_page(report, option="--report", overwrite=True)  # a second call tells more of the same
+        check_file(report, option="--report", overwrite=True, suffixes=PAGES)  # a second call shows more of the same
     options = Options(data, quick, seeds or (1 if quick else 3))
     n_processes = (0 if quick else os.cpu_count() or 1) if jobs is None else jobs
-    if dry_run and retold is None:
+    if dry_run and from_records is None:
         _show_runs(target, options, out, n_processes, as_json=as_json)
         return
-    if retold is not None:
-        result = retell(target, retold)
+    if from_records is not None:
+        result = retell(target, from_records)
     else:
         with showing_progress() as tell:
             result = run_target(target, options, RunStore(out), jobs=n_processes, finished=finished, tell=tell)
     if records is not None:
-        write_records(result.records, records)
+        write_compact(result.records, records)
     if markdown is not None:
-        write_tables(result.tables, markdown)
+        write_markdown(result.tables, markdown)
     if figures is not None and result.records:
         from holdfast.reports import write_assets
 
@@ -106,17 +113,20 @@ def reproduce(
         from holdfast.reports import write_report
 
         write_report(_story(result), report)
-    if as_json:
-        print_json(_as_json(result))
-    else:
-        _print(result)
+    seconds = sum(float(record["seconds"]) for record in result.records)
+    counts = f"{result.sweep.n_done} of {result.sweep.n_runs} runs are done"
+    answer = f"{result.title}: {counts} ({format_seconds(seconds)} in all)."
+    following = command_line("holdfast", "reproduce", target, "--out", out, "--report", f"{target}.html")
+    if report is not None and result.records:
+        following = command_line("python", "-m", "webbrowser", report)
+    show(answer, _as_json(result), following=following, as_json=as_json, body=lambda: _print(result))
     _end_damaged(result.damaged, fails=not result.sweep.failures)
-    end(result.sweep, out)
+    end_failed(result.sweep, out)
 
 
 def _show_runs(target: str, options: Options, out: Path, jobs: int, *, as_json: bool) -> None:
     """Print the runs that a target would make."""
-    from holdfast.cli.runs import find_waiting
+    from holdfast.lab.execution import find_waiting
     from holdfast.lab.reproduction import plan_target
     from holdfast.lab.targets import TARGETS
 
@@ -125,22 +135,25 @@ def _show_runs(target: str, options: Options, out: Path, jobs: int, *, as_json: 
     waiting = find_waiting(plan.runs, out, jobs)
     missing = [lack for lack in plan.missing if not lack.is_damaged]
     damaged = tuple(lack for lack in plan.missing if lack.is_damaged)
-    if as_json:
-        print_json({"target": target, **waiting.as_json(), **_lacks(missing, damaged)})
-    else:
-        print(TARGETS[target].title)
-        points: dict[str, list[tuple[int, float]]] = {}
-        for run, seconds in zip(waiting.runs, waiting.estimate.each, strict=True):
-            points.setdefault(run.name, []).append((run.config.seed, seconds))
-        rows = [
-            [name, ", ".join(str(seed) for seed, _ in found), format_seconds(sum(seconds for _, seconds in found))]
-            for name, found in points.items()
-        ]
-        if rows:
-            print_table("runs to make", ["run", "seeds", "about"], rows, n_keys=1)
-        waiting.print_total()
-        _print_missing(missing)
+    result = {"target": target, **waiting.to_dict(), **_lacks(missing, damaged)}
+    following = command_line("holdfast", "reproduce", target, "--out", out, *(("--quick",) if options.quick else ()))
+    answer = f"{TARGETS[target].title}: {describe(waiting)}"
+    show(answer, result, following=following, as_json=as_json, body=lambda: _print_runs(waiting, missing))
     _end_damaged(damaged)
+
+
+def _print_runs(waiting: Waiting, missing: Sequence[Missing]) -> None:
+    """Print the runs that are left, and the data sets that are missing."""
+    points: dict[str, list[tuple[int, float]]] = {}
+    for run, seconds in zip(waiting.runs, waiting.estimate.each, strict=True):
+        points.setdefault(run.name, []).append((run.config.seed, seconds))
+    rows = [
+        [name, ", ".join(str(seed) for seed, _ in found), format_seconds(sum(seconds for _, seconds in found))]
+        for name, found in points.items()
+    ]
+    if rows:
+        print_table("runs that are left", ["run", "seeds", "about"], rows, n_keys=1)
+    _print_missing(missing)
 
 
 def _lacks(missing: Iterable[Missing], damaged: Iterable[Missing]) -> dict[str, Any]:
@@ -191,7 +204,6 @@ def _as_json(result: Reproduction) -> dict[str, Any]:
 def _print(result: Reproduction) -> None:
     from holdfast.reports.values import format_cell
 
-    print(result.title)
     for table in result.tables:
         rows = [
             [cell if isinstance(cell, int | float | str) else format_cell(cell, table.digits) for cell in row]
@@ -200,8 +212,6 @@ def _print(result: Reproduction) -> None:
         print_table(table.title, list(table.columns), rows, digits=table.digits, n_keys=table.n_keys or 1)
         if table.note:
             print_text(table.note, indent="  ")
-    seconds = sum(float(record["seconds"]) for record in result.records)
-    print(f"\n{result.sweep.n_done} of {result.sweep.n_runs} runs are done ({format_seconds(seconds)} in all).")
     _print_missing(result.missing)
 
 

@@ -1,4 +1,4 @@
-"""`holdfast sweep`: all runs of an experiment file, each made once."""
+"""`holdfast sweep`: all runs of an experiment file, each run once."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import JsonOption
-from holdfast.cli.runs import (
+from holdfast.cli.options import (
+    DataOption,
     FinishedOption,
+    FromRecordsOption,
+    JsonOption,
     MarkdownOption,
     ProcessesOption,
     RecordsOption,
-    RetoldOption,
-    end,
-    find_waiting,
-    showing_progress,
-    write_markdown,
-    write_records,
 )
-from holdfast.cli.terminal import print_json, print_table, print_text
+from holdfast.cli.terminal import (
+    command_line,
+    format_seconds,
+    note,
+    print_table,
+    print_text,
+    say,
+    show,
+    showing_progress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from holdfast.lab.execution import SweepResult, Waiting
     from holdfast.lab.grids import Experiment, PlannedRun
 
     Reader = Callable[[str], dict[str, Any] | None]
 
 TUNED = "tuned on validation, scored on the test rows"
-
-DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Folder of the data sets' files (default: $HOLDFAST_DATA).", metavar="DIR")
-]
 
 
 def sweep(
@@ -44,71 +46,100 @@ def sweep(
     ] = Path("holdfast-sweep"),
     data: DataOption = None,
     jobs: ProcessesOption = 1,
-    ray: Annotated[bool, typer.Option("--ray", help="Make the runs on a Ray cluster.")] = False,
+    ray: Annotated[bool, typer.Option("--ray", help="Run on a Ray cluster.")] = False,
     finished: FinishedOption = False,
     records: RecordsOption = None,
     markdown: MarkdownOption = None,
-    retold: RetoldOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the grid and how long it will take.")] = False,
+    from_records: FromRecordsOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the runs that are left and how long they will take.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make all runs of an experiment file.
+    """Run all settings of an experiment file.
 
-    A run that is finished is never repeated: start again to go on. Several sweeps may share a folder. A run that fails
-    is recorded, the others go on, and the exit code is 1.
+    A finished run is never repeated: give the command again to continue. Several sweeps may share a folder. A run that
+    fails is recorded, the others continue, and the exit code is 1.
     """
-    from holdfast.lab.execution import look_up, run_all
+    from holdfast.lab.execution import find_waiting, look_up, run_all, run_on_ray
     from holdfast.lab.grids import read_experiment
+    from holdfast.lab.reproduction import read_compact, write_compact
     from holdfast.lab.store import RunStore
 
     experiment = read_experiment(file)
     if dry_run:
-        _show_grid(experiment, out, jobs, as_json=as_json)
+        waiting = find_waiting(experiment.runs, out, jobs)
+        following = command_line("holdfast", "sweep", file, "--out", out, "--jobs", jobs)
+        answer, found = f"{experiment.name}: {describe(waiting)}", {"experiment": experiment.name, **waiting.to_dict()}
+        show(answer, found, following=following, as_json=as_json, body=lambda: _print_grid(waiting.runs))
         return
-    if retold is not None:
-        _retell(experiment, retold, markdown, as_json=as_json)
+    if from_records is not None:
+        rows = _best(experiment, read_compact(from_records).get)
+        _write_markdown(experiment.name, rows, markdown)
+        following = command_line("holdfast", "sweep", file, "--out", out, "--dry-run")
+        answer = f"{experiment.name}: {len(rows)} results from the records in {from_records}."
+        result: dict[str, Any] = {"experiment": experiment.name, "best": rows}
+        show(answer, result, following=following, as_json=as_json, body=lambda: _print_best(rows))
         return
     store = RunStore(out)
     with showing_progress() as tell:
         if finished:
-            result = look_up(experiment.runs, store, data)
+            done = look_up(experiment.runs, store, data)
         elif ray:
-            from holdfast.lab.execution import run_on_ray
-
-            result = run_on_ray(experiment.runs, store, folder=data, tell=tell)
+            done = run_on_ray(experiment.runs, store, folder=data, tell=tell)
         else:
-            result = run_all(experiment.runs, store, folder=data, jobs=jobs, tell=tell)
-    read = result.reader(store)
-    rows = _best(experiment, read)
+            done = run_all(experiment.runs, store, folder=data, jobs=jobs, tell=tell)
+    read = done.reader(store)
+    best = _best(experiment, read)
     if records is not None:
-        found = [read(run.config.identity) for run in experiment.runs]
-        write_records([record for record in found if record is not None], records)
-    if markdown is not None and rows:
-        write_markdown(f"{experiment.name}: {TUNED}", rows, markdown)
-    if as_json:
-        failures = [{"identity": run.config.identity, "name": run.name, "error": text} for run, text in result.failures]
-        counts = {"n_runs": result.n_runs, "n_done": result.n_done, "n_new": result.n_new}
-        print_json({"experiment": experiment.name, **counts, "failures": failures, "best": rows})
-    else:
-        print(f"{experiment.name}: {result.n_done} of {result.n_runs} runs are done, {result.n_new} of them new.")
-        if rows:
-            _print_best(rows)
-    end(result, out)
+        kept = [read(run.config.identity) for run in experiment.runs]
+        write_compact([record for record in kept if record is not None], records)
+    if best:
+        _write_markdown(experiment.name, best, markdown)
+    failures = [{"identity": run.config.identity, "name": run.name, "error": text} for run, text in done.failures]
+    counts = {"n_runs": done.n_runs, "n_done": done.n_done, "n_new": done.n_new}
+    answer = f"{experiment.name}: {done.n_done} of {done.n_runs} runs are done, {done.n_new} of them new."
+    following = command_line("holdfast", "report", out)
+    if not done.n_done:
+        following = command_line("holdfast", "sweep", file, "--out", out, "--dry-run")
+    result = {"experiment": experiment.name, **counts, "failures": failures, "best": best}
+    show(answer, result, following=following, as_json=as_json, body=lambda: _print_best(best))
+    end_failed(done, out)
 
 
-def _show_grid(experiment: Experiment, out: Path, jobs: int, *, as_json: bool) -> None:
-    """Print the runs that a sweep would make."""
-    waiting = find_waiting(experiment.runs, out, jobs)
-    if as_json:
-        print_json({"experiment": experiment.name, **waiting.as_json()})
+def describe(waiting: Waiting) -> str:
+    """Say how many runs are left, and how long they take."""
+    left = f"{len(waiting.runs)} of {waiting.n_runs} runs are left and take about {format_seconds(waiting.seconds)}"
+    guessed = waiting.estimate.n_guessed
+    return left + (f" ({guessed} of them guessed: no similar run is finished)." if guessed else ".")
+
+
+def end_failed(result: SweepResult, folder: Path) -> None:
+    """List the runs that failed, and leave with exit code 1 if there are any."""
+    if not result.failures:
         return
-    if waiting.runs:
-        _print_grid(experiment.name, waiting.runs)
-    waiting.print_total()
+    described = any((folder / "failed" / f"{run.config.identity}.json").exists() for run, _ in result.failures)
+    where = f"; what happened is in {folder / 'failed'}" if described else ""
+    note(f"{len(result.failures)} of {result.n_runs} runs failed{where}:")
+    for run, message in result.failures:
+        note(f"  {run.config.identity}  {run.name}, seed {run.config.seed}: {message}")
+    raise typer.Exit(1)
 
 
-def _print_grid(name: str, waiting: Sequence[PlannedRun]) -> None:
-    """Print what all runs share, and a line for each grid point with what it has of its own."""
+def _write_markdown(name: str, rows: list[dict[str, Any]], path: Path | None) -> None:
+    """Write the results as a Markdown table, if asked for."""
+    from holdfast.lab.reproduction import write_markdown
+    from holdfast.reports.values import Table
+
+    if path is not None:
+        columns = tuple(rows[0]) if rows else ()
+        write_markdown([Table(f"{name}: {TUNED}", columns, tuple(tuple(row.values()) for row in rows))], path)
+
+
+def _print_grid(waiting: Sequence[PlannedRun]) -> None:
+    """Print what all runs share, and a line for each grid point with its own settings."""
+    if not waiting:
+        return
     configs = [run.config.model_dump(mode="json") for run in waiting]
     settings = [key for key in configs[0] if key not in ("method", "seed")]
     varied = [key for key in settings if any(config[key] != configs[0][key] for config in configs)]
@@ -117,18 +148,21 @@ def _print_grid(name: str, waiting: Sequence[PlannedRun]) -> None:
     for run, config in zip(waiting, configs, strict=True):
         own = ("–" if config[key] is None else str(config[key]) for key in varied)
         points.setdefault((run.name, *own), []).append(str(config["seed"]))
-    print_text(f"{name}: " + _listed({key: configs[0][key] for key in shared}))
+    say("")
+    print_text("settings of all runs: " + _listed({key: configs[0][key] for key in shared}))
     rows = [[*point, ", ".join(seeds)] for point, seeds in points.items()]
-    print_table("runs to make", ["method", *varied, "seeds"], rows, n_keys=1)
+    print_table("runs that are left", ["method", *varied, "seeds"], rows, n_keys=1)
 
 
 def _print_best(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the scores as a table and the chosen settings below, where nothing needs to be cut."""
+    if not rows:
+        return
     header = ["method", "validation", "test accuracy", "spread", "worst group", "seeds"]
     if all(math.isnan(row["worst group"]) for row in rows):
         header.remove("worst group")
     print_table(TUNED, header, [[row[key] for key in header] for row in rows], n_keys=2)
-    print("\nchosen settings")
+    say("\nchosen settings")
     for row in rows:
         settings = (row["settings"] or "defaults") + (f", the best of {row['points']}" if row["points"] > 1 else "")
         value = f"{row['selection']} {row['selection value']:.3f}"
@@ -144,19 +178,6 @@ def _listed(settings: Mapping[str, Any]) -> str:
     'dropout=0.5, estimator=cnn'
     """
     return ", ".join(f"{key}={value}" for key, value in settings.items())
-
-
-def _retell(experiment: Experiment, path: Path, markdown: Path | None, *, as_json: bool) -> None:
-    """Show what compact records of the experiment's runs tell."""
-    from holdfast.lab.reproduction import read_compact
-
-    rows = _best(experiment, read_compact(path).get)
-    if markdown is not None:
-        write_markdown(f"{experiment.name}: {TUNED}", rows, markdown)
-    if as_json:
-        print_json({"experiment": experiment.name, "best": rows})
-    elif rows:
-        _print_best(rows)
 
 
 def _best(experiment: Experiment, read: Reader) -> list[dict[str, Any]]:

@@ -6,14 +6,17 @@ import json
 import logging
 import math
 import os
+import re
+import shlex
 import shutil
 import sys
 import textwrap
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -21,14 +24,80 @@ from typer.core import TyperGroup
 from holdfast import __version__
 from holdfast.exceptions import DivergedError, HoldfastError, StorageError
 
+if TYPE_CHECKING:
+    from holdfast.lab.execution import Progress
+
 WIDEST = 100  # tables grow no further, however wide the terminal
+MOST_COLUMNS = 6  # of the accuracy matrix that fit next to each other in 80 characters
+MOST_ROWS = 12  # of a table; the rest is in --json
 SHORTEST = 8  # names are cut no further, however narrow it is
 _shown: list[str] = []  # warnings of this run, for the JSON results
+_running: list[Any] = []  # the command of this run
+
+
+# What a terminal obeys or hides: control characters (C0, DEL, C1), changes of text direction, lone surrogates
+_UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def show(
+    answer: str, result: Mapping[str, Any], *, following: str, as_json: bool, body: Callable[[], None] | None = None
+) -> None:
+    """Print what a command found: the answer in one sentence, its numbers, and a command to run next.
+
+    Parameters
+    ----------
+    answer : str
+        One sentence.
+    result : mapping
+        The numbers, for --json.
+    following : str
+        A command that can be pasted into a shell, see `command_line`.
+    as_json : bool
+        Print one JSON object with all of it.
+    body : callable, optional
+        Prints the numbers.
+    """
+    if as_json:
+        print_json({"answer": answer, **result, "next": following})
+        return
+    print_text(answer)
+    if body is not None:
+        body()
+    say("")
+    say(f"Next: {following}")
+
+
+def command_line(*parts: object) -> str:
+    """Return a command that can be pasted into a shell.
+
+    Examples
+    --------
+    >>> command_line("holdfast", "audit", "my table.csv", "--label", "y")
+    "holdfast audit 'my table.csv' --label y"
+    """
+    return shlex.join(str(part) for part in parts)
+
+
+def escape(text: str) -> str:
+    r"""Return text in which nothing makes a terminal do something; names and values from data can hold anything.
+
+    Examples
+    --------
+    >>> escape("red\x1b[31m")
+    'red\\x1b[31m'
+    """
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def say(text: str) -> None:
+    """Print a line of results to stdout."""
+    print(escape(text))
 
 
 def print_json(result: Mapping[str, Any]) -> None:
     """Print one JSON object, NaN as null, with the warnings of the run."""
-    print(json.dumps(_plain({**result, "warnings": list(_shown)}), ensure_ascii=False))
+    text = json.dumps(_plain({**result, "warnings": list(_shown)}), ensure_ascii=False)
+    print(_UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text))  # inside of strings, where JSON reads it back
 
 
 def print_table(
@@ -39,10 +108,11 @@ def print_table(
     Where it is too wide, names are cut. With `n_keys` nothing is cut: columns that do not fit follow in parts, each of
     which begins with so many columns again; a file or pipe gets all in one.
     """
-    print()
+    say("")
     if title:
         print_text(title)
-    cells = [[format_cell(value, digits) for value in row] for row in rows]
+    header = [escape(name) for name in header]
+    cells = [[escape(format_cell(value, digits)) for value in row] for row in rows]
     columns = list(zip(header, *cells, strict=True))
     is_number = [
         bool(rows) and all(isinstance(row[place], int | float) and not isinstance(row[place], bool) for row in rows)
@@ -51,11 +121,11 @@ def print_table(
     widths = [max(map(len, column)) for column in columns] if n_keys else _fitting_widths(columns)
     for number, places in enumerate(_parts(widths, n_keys) if n_keys else [range(len(header))]):
         if number:
-            print()
+            say("")
         for row in [list(header), *cells]:
             fitting = [(_cut(row[i], widths[i]), widths[i], is_number[i]) for i in places]
             line = [cell.rjust(width) if right else cell.ljust(width) for cell, width, right in fitting]
-            print("  " + "  ".join(line).rstrip())
+            say("  " + "  ".join(line).rstrip())
 
 
 def _parts(widths: Sequence[int], n_keys: int) -> list[list[int]]:
@@ -90,10 +160,67 @@ def _fitting_widths(columns: Sequence[Sequence[str]]) -> list[int]:
     return widths
 
 
+def print_stages(summary: dict[str, Any]) -> None:
+    """Print a summary of the stages."""
+    _print_environments(summary)
+    if "partitions" in summary:
+        _print_partitions(summary)
+    if "groups" in summary:
+        _print_groups(summary)
+
+
+def _print_environments(summary: dict[str, Any]) -> None:
+    environments = summary["environments"]
+    classes = list(environments[0]["shares"])
+    shown = classes[1:] if len(classes) == 2 else classes[:4]
+    header = ["environment", "rows", *(f"share of {name}" for name in shown)]
+    rows = [[e["name"], e["n_rows"], *(e["shares"][name] for name in shown)] for e in environments]
+    print_table("Environments", header, rows[:MOST_ROWS])
+    print_rest(rows)
+    if summary["unlike_prevalence"]:
+        names = ", ".join(summary["unlike_prevalence"][:5])
+        print_text(f"The class shares of {names} differ much from the others'.", indent="  ")
+
+
+def _print_partitions(summary: dict[str, Any]) -> None:
+    names = list(summary["accuracies"])
+    if 1 < len(names) <= MOST_COLUMNS:
+        rows = [[judge, *summary["accuracies"][judge].values()] for judge in names]
+        title = "Stage 1: accuracy of each judge (row) in each environment (own rows out of fold)"
+        print_table(title, ["judge", *names], rows)
+    partitions = sorted(summary["partitions"], key=lambda p: p["accuracy"])
+    rows = [[p["judge"], p["judged"], p["accuracy"], p["n_correct"], p["n_mistaken"]] for p in partitions]
+    if rows:
+        header = ["judge", "judged", "accuracy", "correct", "mistaken"]
+        kind = "soft partitions (expected rows)" if partitions[0]["soft"] else "partitions"
+        print_table(f"Stage 2: {kind}, lowest accuracy first", header, rows[:MOST_ROWS])
+        print_rest(rows)
+
+
+def _print_groups(summary: dict[str, Any]) -> None:
+    groups = sorted(summary["groups"], key=lambda g: -g["risk"])
+    rows = [[g["name"], g["n_rows"], g["risk"], g["weight"]] for g in groups]
+    weight = "step from ERM" if summary["solver"] == "invariant" else "weight"
+    title = f"Stage 3 ({summary['solver']}): worst-case risk {summary['worst_case_risk']:.4f}"
+    gap = summary["gap"]
+    if summary["solver"] == "invariant":
+        title += f", the environments' risks differ by {gap:.2f}"
+    elif gap == gap:  # NaN: no certificate
+        title += f", at most {gap:.1g} above the optimum"
+    print_table(title, ["group", "rows", "risk", weight], rows[:MOST_ROWS])
+    print_rest(rows)
+
+
+def print_rest(rows: Sequence[Any]) -> None:
+    """Say how many rows of a table were not printed."""
+    if len(rows) > MOST_ROWS:
+        say(f"  … and {len(rows) - MOST_ROWS:,} more; --json has them all")
+
+
 def print_text(text: str, *, indent: str = "") -> None:
     """Print a paragraph, wrapped to the terminal."""
     width = min(shutil.get_terminal_size().columns, WIDEST)
-    print(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False))
+    say(textwrap.fill(escape(text), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False))
 
 
 def format_cell(value: Any, digits: int = 3) -> str:
@@ -124,8 +251,31 @@ def shown_warnings() -> list[str]:
 
 
 def note(text: str) -> None:
-    """Print a remark to stderr."""
-    print(text, file=sys.stderr)
+    """Print a remark to stderr, with the options of the command in place of Python parameters."""
+    print(escape(in_options(text)), file=sys.stderr)
+
+
+_OPTIONS = {"random_state": "--seed", "n_jobs": "--jobs", "environments": "--environment", "checkpoints": "--out"}
+
+
+def in_options(text: str) -> str:
+    """Return a message of the library with options to type in place of parameters, where the command has them.
+
+    The library writes `name=value` for a parameter that the user may pass, and `name=` for the parameter alone.
+    """
+    known = {parameter.name: parameter.opts[0] for command in _running for parameter in command.params}
+
+    def option(match: re.Match[str]) -> str:
+        name, value = match["name"], match["value"] or ""
+        typed = known.get(name) or (_OPTIONS.get(name) if _OPTIONS.get(name) in known.values() else None)
+        if typed is None or not typed.startswith("--"):
+            return match[0]
+        value = value.strip("'\"")
+        if value.startswith("frame["):  # a column of a frame
+            value = "COL"
+        return f"{typed} {shlex.quote(value)}" if value else typed
+
+    return re.sub(r"\b(?P<name>[a-z_]+)=(?P<value>frame\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.]*\w)?", option, text)
 
 
 @contextmanager
@@ -134,7 +284,7 @@ def showing_warnings() -> Iterator[None]:
     _shown.clear()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        text = " ".join(str(message).split())
+        text = in_options(" ".join(str(message).split()))
         if text not in _shown:
             _shown.append(text)
             note(f"warning: {text}")
@@ -155,8 +305,9 @@ def showing_stages(what: str) -> Iterator[None]:
             yield
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(f"{what} …") as status, _listening(_Status(status, what)):
+    with Console(stderr=True).status(Text(escape(f"{what} …"))) as status, _listening(_Status(status, what)):
         yield
 
 
@@ -164,40 +315,96 @@ def showing_stages(what: str) -> Iterator[None]:
 def counting(what: str, total: int) -> Iterator[Callable[[str], None]]:
     """Show how far a known number of steps has come; the block calls the given function at the start of each."""
     if not sys.stderr.isatty():
-        n_started = 0
+        n_started, begin = 0, time.monotonic()
 
         def line(step: str) -> None:
             nonlocal n_started
+            left = (time.monotonic() - begin) / n_started * (total - n_started) if n_started else 0
             n_started += 1
-            note(f"{what} {n_started} of {total}: {step}")
+            note(f"{what} {n_started} of {total}{f' (about {format_seconds(left)} left)' if left >= 1 else ''}: {step}")
 
         yield line
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    columns = (
+        TextColumn(escape(what), markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total, completed=-1)
-        yield lambda step: bar.update(task, description=step, advance=1)
+        yield lambda step: bar.update(task, description=escape(step), advance=1)
+
+
+@contextmanager
+def showing_progress() -> Iterator[Callable[[Progress], None]]:
+    """Show how far a sweep has come: a status line on a terminal, elsewhere a line for everything that is new."""
+    if not sys.stderr.isatty():
+        shown = set()
+
+        def tell(progress: Progress) -> None:
+            news = (progress.last, progress.n_done, progress.n_failed)
+            if news not in shown:  # a sweep that waits for another one looks every second
+                shown.add(news)
+                note(progress_line(progress))
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status("sweep …") as status:
+        yield lambda progress: status.update(Text(escape(progress_line(progress))))
+
+
+def progress_line(progress: Progress) -> str:
+    """Return counts, times and what happened last, in one line."""
+    counts = f"done {progress.n_done} of {progress.n_runs}, running {progress.n_running}, left {progress.n_left}"
+    failed = f", failed {progress.n_failed}" if progress.n_failed else ""
+    times = f"{format_seconds(progress.elapsed)} gone, about {format_seconds(progress.remaining)} to go"
+    return f"{counts}{failed}; {times}; {progress.last}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration as people say it.
+
+    Examples
+    --------
+    >>> [format_seconds(value) for value in (5, 150, 7320)]
+    ['5 s', '2 min 30 s', '2 h 2 min']
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 class _Lines(logging.Handler):
     """Prints each record as a line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        note(record.getMessage())
+        if record.levelno >= logging.INFO:
+            note(record.getMessage())
 
 
 class _Status(logging.Handler):
-    """Shows the latest record behind the spinner."""
+    """Shows the latest record, epochs of a network included, and the time that has passed."""
 
     def __init__(self, status: Any, what: str) -> None:
         super().__init__()
-        self.status, self.what = status, what
+        self.status, self.what, self.begin = status, what, time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.status.update(f"{self.what} … {record.getMessage()}")
+        from rich.text import Text
+
+        passed = format_seconds(time.monotonic() - self.begin)
+        self.status.update(Text(escape(f"{self.what}, {passed} … {record.getMessage()}")))
 
 
 @contextmanager
@@ -206,7 +413,7 @@ def _listening(handler: logging.Handler) -> Iterator[None]:
     logger = logging.getLogger("holdfast")
     level = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG if isinstance(handler, _Status) else logging.INFO)
     try:
         yield
     finally:
@@ -237,14 +444,25 @@ RUN_FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 class Shell(TyperGroup):
     """Commands that turn every exception into one line on stderr and an exit code."""
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Note which command runs, so that messages can name its options."""
+        found = super().resolve_command(ctx, args)
+        _running[:] = [found[1]]
+        return found
+
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command and leave with its exit code."""
         extra["standalone_mode"] = False
+        _running.clear()
         try:
             with showing_warnings():
                 code = super().main(*args, **extra)
         except HoldfastError as problem:
             sys.exit(_fail(problem, RUN_FAILED if isinstance(problem, DivergedError | StorageError) else BAD_INPUT))
+        except MemoryError as problem:
+            reason = f" ({problem})" if str(problem) else ""
+            text = f"There is not enough memory{reason}. Leave columns out, or take a sample of the rows."
+            sys.exit(_fail(MemoryError(text), RUN_FAILED))
         except (KeyboardInterrupt, typer.Abort):
             sys.exit(_say("interrupted", INTERRUPTED))
         except Exception as problem:
@@ -252,6 +470,10 @@ class Shell(TyperGroup):
                 text = _one_line(problem.format_message())
                 stop = "" if text.endswith((".", "?")) else "."
                 sys.exit(_say(f"error: {text}{stop} {_help(problem)}".rstrip(), BAD_INPUT))
+            if isinstance(problem, OSError) and problem.strerror:  # a disk that is gone, a folder that is read-only
+                place = f"{problem.filename}: " if problem.filename else ""
+                problem = OSError(f"{place}{problem.strerror}. Check the path and whether it may be written.")
+                sys.exit(_fail(problem, RUN_FAILED))
             sys.exit(_fail(problem, RUN_FAILED, prefix=f"{type(problem).__name__}: "))
         if code == INTERRUPTED:  # typer has turned the exception into the code
             _say("interrupted", code)
@@ -268,9 +490,9 @@ def start(
     only the correlations that hold in all of them are learned.
     """
     if version:
-        print(f"holdfast {__version__}")
+        say(f"holdfast {__version__}")
     elif context.invoked_subcommand is None:
-        print(context.get_help())
+        say(context.get_help())
 
 
 def _fail(problem: Exception, code: int, *, prefix: str = "") -> int:
@@ -281,7 +503,7 @@ def _fail(problem: Exception, code: int, *, prefix: str = "") -> int:
 
 
 def _say(text: str, code: int) -> int:
-    print(text, file=sys.stderr)
+    note(text)
     return code
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import JsonOption, OverwriteOption
-from holdfast.cli.terminal import print_json, print_table, print_text
+from holdfast.cli.options import JsonOption, OverwriteOption, check_file
+from holdfast.cli.terminal import command_line, print_table, print_text, say, show
 
 if TYPE_CHECKING:
     from holdfast.theory import HalfCurves
@@ -34,10 +34,9 @@ def theory(
 ) -> None:
     """Compute how environments fall into halves, in an exact example.
 
-    x1 and x2 are bits that tell the label y; x1 is stable, x2 is not. The ideal classifier of one environment cuts
+    x1 and x2 are bits that go with the label y; x1 is stable, x2 is not. The ideal classifier of one environment cuts
     another one into a correct and a mistaken half. Exact numbers, no sampling; the picture shows them for every eta2.
     """
-    from holdfast.tables.outputs import check_file
     from holdfast.theory import half_curves
 
     if out is not None:
@@ -49,10 +48,14 @@ def theory(
 
         save_figure(out, *half_figures(curves))
     result = _result(curves, out)
-    if as_json:
-        print_json(result | {"curves": curves.rows()})
-    else:
-        _print(result)
+    soft = result["halves"]["soft"]
+    answer = (
+        f"x2 and y correlate at {result['correlation']:+.3f} in the judged environment, at {soft['correct']:+.3f} in "
+        f"the correct half and at {soft['mistaken']:+.3f} in the mistaken half (soft halves)."
+    )
+    following = command_line("holdfast", "theory", "--out", "halves.svg") if out is None else "holdfast reproduce toy"
+    curve = {"curves": curves.rows()}
+    show(answer, result | curve, following=following, as_json=as_json, body=lambda: _print(result))
 
 
 def _result(curves: HalfCurves, out: Path | None) -> dict[str, Any]:
@@ -73,10 +76,10 @@ def _result(curves: HalfCurves, out: Path | None) -> dict[str, Any]:
 
 
 def _print(result: dict[str, Any]) -> None:
+    say("")
     print_text(
         f"x2 differs from y in {result['eta1']:.4g} of the judge's environment and in {result['eta2']:.4g} of the "
-        f"judged one, x1 in {result['noise']:.4g} of both. In the judged environment x2 and y correlate at "
-        f"{result['correlation']:+.3f}."
+        f"judged one, x1 in {result['noise']:.4g} of both."
     )
     rows = [
         [kind, half["alpha"], half["correct"], half["mistaken"], half["oracle_weight"]]
@@ -86,8 +89,8 @@ def _print(result: dict[str, Any]) -> None:
     print_table("Share that the judge gets right, and the correlation of x2 and y in the halves", header, rows)
     print_text(
         "soft: every row in both halves, weighted by the judge's probability; hard: cut by its prediction; oracle's "
-        "weight: of the correct half in the mixture where x2 tells nothing (– there is none)",
+        "weight: of the correct half in the mixture where x2 says nothing about y (–: there is none)",
         indent="  ",
     )
     if result["out"] is not None:
-        print(f"\nWrote {result['out']}.")
+        say(f"\nWrote {result['out']}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,7 @@ class StableClassifier(MethodClassifier):
     """
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this
+    reads_columns: ClassVar[bool] = True  # which ones are unstable: a table's columns are worth more than a matrix
 
     def __init__(
         self,

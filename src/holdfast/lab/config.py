@@ -30,7 +30,7 @@ class RunConfig(BaseModel):
     seed: int = Field(0, ge=0)  # of the data set and of the training
     dataset_options: Mapping[str, Any] = Field(default_factory=dict)
     synthetic: bool = False  # small synthetic files instead of the real ones
-    estimator: str = "mlp"  # a network by name, or logistic, boosting, forest
+    estimator: str = "mlp"  # a name in `holdfast.estimators.named.ESTIMATORS`, or a network by name
     estimator_options: Mapping[str, Any] = Field(default_factory=dict)
     method_options: Mapping[str, Any] = Field(default_factory=dict)
     vectors: str | None = None  # texts: file of word vectors, in the data folder

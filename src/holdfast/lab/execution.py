@@ -446,3 +446,38 @@ def _kind(config: dict[str, Any]) -> tuple[Any, ...]:
     """Return what runs that take about as long have in common."""
     keys = ("dataset", "method", "estimator", "synthetic", "max_epochs", "steps_per_epoch", "batch_size", "backbone")
     return tuple(config.get(key) for key in keys)
+
+
+def _attempt(config: RunConfig, store_folder: str, folder: Path | None) -> tuple[Any, ...]:
+    """Make one run; executed on the cluster."""
+    return attempt(config, RunStore(store_folder), folder)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Runs that are not finished, and how long they will take."""
+
+    n_runs: int  # with the finished ones
+    runs: tuple[PlannedRun, ...]
+    estimate: Estimate
+    jobs: int
+
+    @property
+    def seconds(self) -> float:
+        """Seconds until all are finished."""
+        return self.estimate.seconds / max(self.jobs, 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the runs with their settings, and the seconds."""
+        runs = [
+            {"identity": run.config.identity, "name": run.name, "config": run.config.as_dict()} for run in self.runs
+        ]
+        return {"n_runs": self.n_runs, "seconds": self.seconds, "runs": runs}
+
+
+def find_waiting(runs: Sequence[PlannedRun], out: Path, jobs: int) -> Waiting:
+    """Return the runs that a folder of records does not have yet; nothing is written there."""
+    store = RunStore(out) if out.is_dir() else None
+    records = store.records(damaged="skip") if store is not None else []
+    waiting = tuple(run for run in runs if store is None or not store.has(run.config.identity))
+    return Waiting(len(runs), waiting, estimate(waiting, records), jobs)

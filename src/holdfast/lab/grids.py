@@ -27,18 +27,18 @@ def check_names(config: RunConfig, where: str) -> None:
         What errors name, for example the experiment file.
     """
     from holdfast.estimators.methods import METHODS
-    from holdfast.lab.runner import TABULAR
+    from holdfast.estimators.named import ESTIMATORS
 
     refuse_unknown(config.dataset_options, DATASETS[config.dataset].options(), f"{where}: dataset_options")
     if config.method != HALVES:
         known = [name for name in inspect.signature(METHODS[config.method]).parameters if name != "estimator"]
         refuse_unknown(config.method_options, known, f"{where}: method_options of {config.method}")
-    if config.estimator in TABULAR:
-        options = list(TABULAR[config.estimator]().get_params())
+    if config.estimator in ESTIMATORS and not ESTIMATORS[config.estimator].is_network:
+        options = list(ESTIMATORS[config.estimator].make().get_params())
     else:
         from holdfast.neural.networks import NETWORKS  # with torch, which only networks need
 
-        _refuse("estimator", config.estimator, [*TABULAR, *NETWORKS], where)
+        _refuse("estimator", config.estimator, dict.fromkeys([*ESTIMATORS, *NETWORKS]), where)
         factory = inspect.signature(NETWORKS[config.estimator]).parameters
         options = [name for name in factory if name not in ("input_shape", "n_classes", "dropout")]
     refuse_unknown(config.estimator_options, options, f"{where}: estimator_options of {config.estimator}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,10 @@ from holdfast.lab.execution import Progress, SweepResult, look_up, run_all
 from holdfast.lab.store import RunStore
 from holdfast.lab.targets import TARGETS, Missing, Options, Plan, Reader, Record
 from holdfast.lab.targets.results import warn_quick
+from holdfast.reports.tables import to_markdown
 from holdfast.reports.values import Figure, Table
+from holdfast.saving.files import write_bytes
+from holdfast.saving.json_files import canonical_json
 
 _BULKY = ("history",)  # of a setting: what compact records leave out
 
@@ -183,6 +186,26 @@ def compact(record: dict[str, Any]) -> dict[str, Any]:
         for name, setting in record.get("settings", {}).items()
     }
     return kept
+
+
+def write_compact(records: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Write compact records, one a line, NaN as null: what `read_compact` reads."""
+    lines = [canonical_json(_finite(compact(dict(record)))) for record in records]
+    write_bytes(path, b"".join(line + b"\n" for line in lines))
+
+
+def write_markdown(tables: Iterable[Table], path: Path) -> None:
+    """Write tables as Markdown, one after the other."""
+    write_bytes(path, ("\n\n".join(map(to_markdown, tables)) + "\n").encode())
+
+
+def _finite(value: Any) -> Any:
+    """Return the value with NaN as None."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _alphabetical(explained: dict[str, Any]) -> dict[str, Any]:

@@ -7,24 +7,22 @@ import dataclasses
 import inspect
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 
 from holdfast.audit.importance import word_importance
 from holdfast.datasets import Dataset, Split
 from holdfast.environments import Partition, Rows, split_environments
 from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.methods import METHODS
+from holdfast.estimators.named import ESTIMATORS
 from holdfast.exceptions import ConfigError
 from holdfast.judging.judgements import judge_environments
 from holdfast.judging.judges import JudgeSettings
@@ -42,24 +40,16 @@ from holdfast.saving.checkpoints import read_checkpoint, runtime_facts, write_ch
 from holdfast.saving.monitors import CheckpointMonitor
 from holdfast.seeding import Seeding
 
-TABULAR: Mapping[str, Callable[..., Any]] = MappingProxyType(
-    {
-        "logistic": lambda **options: LogisticRegression(**{"max_iter": 1000, **options}),
-        "boosting": lambda **options: HistGradientBoostingClassifier(**options),
-        "forest": lambda **options: RandomForestClassifier(**{"min_samples_leaf": 5, **options}),
-    }
-)
-
 
 def is_network(config: RunConfig) -> bool:
     """Return whether the run trains a network, epoch by epoch."""
-    return config.estimator not in TABULAR
+    return config.estimator not in ESTIMATORS or ESTIMATORS[config.estimator].is_network
 
 
 def make_estimator(config: RunConfig, prepared: Prepared) -> Any:
     """Return the estimator inside the method."""
     if not is_network(config):
-        return TABULAR[config.estimator](**config.estimator_options)
+        return ESTIMATORS[config.estimator].make(**config.estimator_options)
     from holdfast.neural.estimator import NeuralClassifier
 
     # Selection "last": it never stops by itself. The monitor of the run selects, once for each validation setting.

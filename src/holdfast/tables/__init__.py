@@ -1,1 +1,1 @@
-"""Tables from files: reading, preprocessing, fitting, evaluating and comparing classifiers."""
+"""Tables in files and data frames: reading, preprocessing, fitting, evaluating and comparing classifiers."""

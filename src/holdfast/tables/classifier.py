@@ -1,26 +1,39 @@
-"""A classifier with the preprocessing of its table: what `fit` saves, and what `predict` and `evaluate` load."""
+"""A classifier of a table: which columns it uses, their preprocessing, and the method; what `holdfast fit` saves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import inspect
+import logging
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
 
 from holdfast.environments import listed
-from holdfast.exceptions import ParameterError, SavedModelError, TableError
-from holdfast.tables.files import TableFile
-from holdfast.tables.inputs import TableRoles, TrainingTable
+from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
+from holdfast.exceptions import HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
+from holdfast.tables.files import CHUNK_ROWS, TableWriter, open_table
+from holdfast.tables.preprocessing import fit_pipeline, make_pipeline
+from holdfast.tables.roles import TableOptions, TableRoles, TableRows, read_environments, read_labels, read_rows
+from holdfast.tables.schema import TableSchema
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
 
-    from holdfast.tables.schema import TableSchema
+    from holdfast.tables.evaluation import Evaluation
 
-CHUNK_ROWS = 65_536
+log = logging.getLogger(__name__)
+TableLike = Any  # a path, a data frame, or an open table
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,87 +45,366 @@ class Predictions:
     probabilities: NDArray[np.float64] | None  # (n_rows, n_classes); None where the estimator has none
 
 
-@dataclass(frozen=True, eq=False)
-class TableClassifier:
-    """Turns rows of a table into predicted labels and probabilities."""
+class TableClassifier(BaseEstimator):
+    """Fit a method on a table in a file or a data frame: what `holdfast fit` does.
 
-    roles: TableRoles
-    pipeline: Any  # fitted: "features" makes a matrix of plain features, "classifier" is one of our methods
-    names: dict[str, str]  # of the estimator and the method, as the command line knows them
-    warnings: tuple[str, ...] | None = None  # of the fit; None where nobody kept them
+    Columns that are neither label, environment nor dropped are features. Numbers are scaled; missing ones become the
+    median, with a column that says so; texts are levels; dates become days, month and weekday
+    (`holdfast.tables.preprocessing`).
+
+    Parameters
+    ----------
+    label : str
+        Column with the class.
+    environment : str or sequence of str
+        Column that says where a row came from (hospital, site, year). Several columns are crossed.
+    estimator : str or scikit-learn classifier, default="logistic"
+        Inside the method: a name in `holdfast.estimators.named.ESTIMATORS`, or a classifier.
+    method : str, default="pi"
+        A name in `holdfast.estimators.methods.METHODS`.
+    method_options : dict, optional
+        Parameters of the method.
+    environment_by : {"year", "quarter", "month", "day"}, optional
+        How to cut an environment column of dates.
+    drop, text, categorical : str or sequence of str
+        Columns to leave out; whose words are used; of numbers that are levels, not amounts.
+    random_state : int, default=0
+        Makes the fit repeatable.
+    n_jobs : int, optional
+        Fits that run at the same time.
+
+    Attributes
+    ----------
+    pipeline_ : Pipeline
+        Preprocessing, then the fitted method.
+    roles_ : TableRoles
+        What each column is.
+    classes_ : ndarray
+    notes_ : tuple of str
+        What was left out or guessed when the table was read.
+    warnings_ : tuple of str or None
+        What was warned of while fitting; None for a saved model that does not say.
+    verdict_
+        The method's verdict, where it has one.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"site": ["A", "B"] * 20, "age": range(40), "ill": [0] * 20 + [1] * 20})
+    >>> model = TableClassifier(label="ill", environment="site", method="erm").fit(frame)
+    >>> model.predict(pd.DataFrame({"age": [3, 38]}))
+    array([0, 1])
+    """
+
+    def __init__(
+        self,
+        *,
+        label: str,
+        environment: str | Sequence[str],
+        estimator: Any = "logistic",
+        method: str = DEFAULT_METHOD,
+        method_options: Mapping[str, Any] | None = None,
+        environment_by: str | None = None,
+        drop: str | Sequence[str] = (),
+        text: str | Sequence[str] = (),
+        categorical: str | Sequence[str] = (),
+        random_state: int | None = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.label = label
+        self.environment = environment
+        self.estimator = estimator
+        self.method = method
+        self.method_options = method_options
+        self.environment_by = environment_by
+        self.drop = drop
+        self.text = text
+        self.categorical = categorical
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @property
+    def options(self) -> TableOptions:
+        """What the columns are, checked."""
+        return TableOptions(
+            label=self.label,
+            environment=self.environment,
+            environment_by=self.environment_by,
+            drop=self.drop,
+            text=self.text,
+            categorical=self.categorical,
+        )
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of estimator and method."""
+        name = self.estimator if isinstance(self.estimator, str) else type(self.estimator).__name__
+        return {"estimator": name, "method": self.method}
+
+    @property
+    def method_(self) -> Any:
+        """The fitted method."""
+        check_is_fitted(self, "pipeline_")
+        return self.pipeline_.named_steps["classifier"]
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels that it was fitted on."""
+        classes: NDArray[Any] = self.method_.classes_
+        return classes
+
+    @property
+    def verdict_(self) -> Any:
+        """The method's verdict; AttributeError where it has none."""
+        return self.method_.verdict_
+
+    def make_method(self) -> Any:
+        """Return the unfitted method around the estimator, with the options; refuse what does not fit."""
+        by_name = isinstance(self.estimator, str)
+        estimator = find_estimator(self.estimator).make() if by_name else clone(self.estimator)
+        settings = {"random_state": self.random_state, "n_jobs": self.n_jobs}
+        return make_method(self.method, estimator, self.method_options or {}, settings)
+
+    def fit(self, table: TableLike | TableRows, *, checkpoints: str | Path | None = None) -> Self:
+        """Fit on the rows of a table.
+
+        Parameters
+        ----------
+        table : path, data frame or TableRows
+            A .csv, .tsv or .parquet file, a frame, or rows that `read_rows` returned.
+        checkpoints : path, optional
+            Networks with `n_jobs=None`: a folder to which each epoch is written. A fit with the same rows and settings
+            continues from there. Delete the folder when you have saved the classifier.
+        """
+        method = self.make_method()
+        rows = table if isinstance(table, TableRows) else read_rows(table, self.options)
+        pipeline = make_pipeline(rows.roles.schema, method)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", HoldfastWarning)
+            with self._continued(rows, checkpoints):
+                fit_pipeline(pipeline, rows.features, rows.y, rows.environments)
+        self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, rows.notes
+        warned = {(entry.category, str(entry.message)): entry.message for entry in caught}
+        self.warnings_: tuple[str, ...] | None = tuple(text for _, text in warned)
+        for (category, text), _ in warned.items():
+            warnings.warn(text, category, stacklevel=2)
+        return self
+
+    def _continued(self, rows: TableRows, checkpoints: str | Path | None) -> Any:
+        """Return a context in which a network writes checkpoints and continues from those of the same fit."""
+        named = ESTIMATORS.get(self.estimator) if isinstance(self.estimator, str) else None
+        is_network = hasattr(self.estimator, "fit_groups") if named is None else named.is_network
+        if checkpoints is None or not is_network or self.n_jobs not in (None, 1):
+            return nullcontext()
+        from holdfast.neural.monitors import watch
+        from holdfast.saving.monitors import CheckpointMonitor
+
+        folder = Path(checkpoints) / _digest(rows, {**self.names, **(self.method_options or {})}, self.random_state)
+        if folder.is_dir():
+            log.info("continuing an interrupted fit (%s)", folder)
+        return watch(CheckpointMonitor(folder))
+
+    def predict_chunks(self, table: TableLike, keep: Sequence[str] = ()) -> Iterator[Predictions]:
+        """Predict a table a chunk at a time; columns in `keep` are handed through."""
+        source, schema = open_table(table), self.roles_.schema
+        schema.require(source.columns)
+        *before, (_, method) = self.pipeline_.steps
+        has_probabilities = hasattr(method, "predict_proba")
+        for chunk in source.chunks(list(dict.fromkeys([*schema.names(), *keep])), schema.types, CHUNK_ROWS):
+            rows = schema.features(chunk)
+            for _, step in before:  # once for labels and probabilities
+                rows = step.transform(rows)
+            probabilities = method.predict_proba(rows) if has_probabilities else None
+            yield Predictions(chunk[list(keep)], method.predict(rows), probabilities)
+
+    def predict(self, table: TableLike) -> NDArray[Any]:
+        """Return the most probable label of each row of a file or frame."""
+        parts = [part.labels for part in self.predict_chunks(table)]
+        return np.concatenate(parts) if parts else self.classes_[:0]
+
+    def predict_proba(self, table: TableLike) -> NDArray[np.float64]:
+        """Return the probability of each label, columns in the order of `classes_`."""
+        parts = [part.probabilities for part in self.predict_chunks(table)]
+        found = [part for part in parts if part is not None]
+        if len(found) < len(parts):
+            raise ParameterError(f"The estimator {self.names['estimator']} gives no probabilities. Use predict.")
+        return np.concatenate(found) if found else np.empty((0, len(self.classes_)))
+
+    def write_predictions(
+        self, table: TableLike, file: str | Path, *, keep: Sequence[str] = (), for_spreadsheets: bool = False
+    ) -> Counter[str]:
+        """Write predictions and probabilities of a table to a file, a chunk at a time.
+
+        Parameters
+        ----------
+        table : path or data frame
+        file : path
+            A .csv, .tsv or .parquet file with the columns `prediction` and `probability_<label>`; it is replaced.
+        keep : sequence of str
+            Columns of the table to copy next to them.
+        for_spreadsheets : bool
+            Put an apostrophe before texts that a spreadsheet would take for a formula.
+
+        Returns
+        -------
+        Counter
+            How many rows were given each label.
+        """
+        import pandas as pd
+
+        source, keep = open_table(table), list(dict.fromkeys(keep))
+        source.require(keep)
+        names = [f"probability_{label}" for label in self.classes_] if hasattr(self.method_, "predict_proba") else []
+        written = {"prediction", *names}
+        for name in keep:
+            if name in written:
+                raise ParameterError(f"keep={name!r} is the name of a column that is written. Rename it in the table.")
+        counts: Counter[str] = Counter()
+        with TableWriter(Path(file), for_spreadsheets=for_spreadsheets) as writer:
+            for part in self.predict_chunks(source, keep):
+                frame = pd.DataFrame({"prediction": part.labels})
+                if part.probabilities is not None:
+                    frame = pd.concat([frame, pd.DataFrame(part.probabilities, columns=names)], axis=1)
+                writer.write(pd.concat([part.kept.reset_index(drop=True), frame], axis=1))
+                counts.update(map(str, part.labels))
+            if not writer.n_rows:
+                writer.write(pd.DataFrame(columns=[*keep, "prediction", *names]))
+        return counts
+
+    def read_rows(
+        self, table: TableLike, *, environment: Sequence[str] = (), attributes: Sequence[str] = ()
+    ) -> TableRows:
+        """Read the columns that it was fitted with from another table, and attributes; the label is needed too."""
+        source, roles = open_table(table), self.roles_
+        names = list(environment) or list(roles.environments)
+        source.require([roles.label, *names, *attributes])
+        roles.schema.require(source.columns)
+        for name in attributes:
+            if name in (roles.label, *names):
+                raise TableError(f"Column {name!r} is the label or an environment; it cannot be an attribute.")
+        columns = list(dict.fromkeys([roles.label, *names, *roles.schema.names()]))
+        frame = source.read(columns, {**roles.schema.types, **roles.types(names)})
+        others = source.read(list(attributes)) if attributes else None
+        return TableRows(
+            roles,
+            roles.schema.features(frame),
+            read_labels(frame[roles.label], roles.label, self.classes_),
+            read_environments(frame, names, roles.period, roles.environment_storages),
+            None if others is None else TableSchema.infer(others).features(others),
+        )
+
+    def evaluate(
+        self,
+        table: TableLike,
+        *,
+        attributes: Sequence[str] = (),
+        environment: Sequence[str] = (),
+        positive: str | None = None,
+        baseline: TableClassifier | None = None,
+    ) -> Evaluation:
+        """Score it on a table with labels.
+
+        Parameters
+        ----------
+        table : path or data frame
+        attributes : sequence of str
+            Columns whose groups (with the label) are scored.
+        environment : sequence of str
+            Environment columns; by default those that it was fitted with.
+        positive : str, optional
+            Label that counts as positive for sensitivity and specificity; by default the second of two.
+        baseline : TableClassifier, optional
+            Another classifier of the same label to compare with.
+        """
+        from holdfast.tables.evaluation import evaluate
+
+        return evaluate(
+            self, table, attributes=attributes, environment=environment, positive=positive, baseline=baseline
+        )
+
+    def check_same_label(self, other: TableClassifier) -> None:
+        """Refuse to be compared with a classifier of another label."""
+        labels = [fitted.roles_.label for fitted in (self, other)]
+        classes = [sorted(map(str, fitted.classes_)) for fitted in (self, other)]
+        if labels[0] != labels[1] or classes[0] != classes[1]:
+            shown = [f"{label!r} ({listed(values)})" for label, values in zip(labels, classes, strict=True)]
+            raise ParameterError(
+                f"The classifiers predict different labels, {shown[0]} and {shown[1]}, so they cannot be compared. "
+                "Pass classifiers that were fitted with the same label."
+            )
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Save it as a folder that `load` reads, and `load_model` as a pipeline. Nothing in it can execute code."""
+        from holdfast.saving import save
+
+        check_is_fitted(self, "pipeline_")
+        options = self.options
+        extra = {
+            "table": self.roles_.to_dict(),
+            "names": self.names,
+            "options": {name: list(getattr(options, name)) for name in ("drop", "text", "categorical")},
+            "notes": list(self.notes_),
+            "warnings": list(self.warnings_ or ()),
+        }
+        save(self.pipeline_, folder, overwrite=overwrite, extra=extra)
 
     @classmethod
-    def fit(cls, training: TrainingTable, classifier: Any, *, dense: bool, names: dict[str, str]) -> TableClassifier:
-        """Fit the preprocessing, then the classifier, on a table."""
-        from sklearn.pipeline import Pipeline
-
-        preprocessor, matrix = fit_preprocessor(training.roles.schema, training.features, dense=dense)
-        classifier.fit(matrix, training.y, environments=training.environments)
-        pipeline = Pipeline([("features", preprocessor), ("classifier", classifier)])
-        return cls(training.roles, pipeline, names)
-
-    @classmethod
-    def load(cls, folder: str | Path) -> TableClassifier:
+    def load(cls, folder: str | os.PathLike[str]) -> TableClassifier:
         """Load what `save` wrote."""
         from holdfast.saving import load, read_manifest
 
         extra = read_manifest(folder)["extra"]
         if "table" not in extra:
             raise SavedModelError(
-                f"{folder} holds a classifier that was not fitted on a table. Pass a folder that 'holdfast fit' wrote."
+                f"{folder} is a classifier that was not fitted on a table. Pass a folder that 'holdfast fit' wrote."
             )
-        kept = extra.get("warnings")
-        told = None if kept is None else tuple(map(str, kept))
-        return cls(TableRoles.from_dict(extra["table"]), load(folder), dict(extra["names"]), told)
+        roles, names, options = TableRoles.from_dict(extra["table"]), extra.get("names", {}), extra.get("options", {})
+        pipeline = load(folder)
+        columns: dict[str, Any] = {
+            name: tuple(map(str, options.get(name, ()))) for name in ("drop", "text", "categorical")
+        }
+        fitted = cls(
+            label=roles.label,
+            environment=roles.environments,
+            estimator=names.get("estimator", "logistic"),
+            method=names.get("method", DEFAULT_METHOD),
+            environment_by=roles.period,
+            **columns,
+        )
+        fitted.pipeline_, fitted.roles_ = pipeline, roles
+        fitted.notes_ = tuple(map(str, extra.get("notes", ())))
+        fitted.warnings_ = tuple(map(str, extra["warnings"])) if "warnings" in extra else None
+        return fitted
 
-    def save(self, folder: str | Path, *, overwrite: bool) -> None:
-        """Save the pipeline, with the table's columns beside it."""
-        from holdfast.saving import save
 
-        extra = {"table": self.roles.to_dict(), "names": self.names, "warnings": list(self.warnings or ())}
-        save(self.pipeline, folder, overwrite=overwrite, extra=extra)
+def make_method(name: str, estimator: Any, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+    """Return the unfitted method of that name around an estimator.
 
-    @property
-    def classifier(self) -> Any:
-        """The fitted method."""
-        return self.pipeline.named_steps["classifier"]
+    `options` that the method does not have are refused; `settings` that it does not have are left out.
+    """
+    from holdfast.estimators.methods import METHODS
 
-    def check_same_label(self, other: TableClassifier) -> None:
-        """Refuse to be compared with a classifier of another label."""
-        labels = [fitted.roles.label for fitted in (self, other)]
-        classes = [sorted(map(str, fitted.classifier.classes_)) for fitted in (self, other)]
-        if labels[0] != labels[1] or classes[0] != classes[1]:
-            told = [f"{label!r} ({listed(values)})" for label, values in zip(labels, classes, strict=True)]
+    known = [key for key in METHODS if key != "oracle"]  # it needs the unstable attribute, which a user does not know
+    if name not in known:
+        raise ParameterError(f"There is no method {name!r}. {suggest(name, known)}")
+    parameters = inspect.signature(METHODS[name]).parameters
+    for key, value in options.items():
+        if key not in parameters:
             raise ParameterError(
-                f"The classifiers predict different labels, {told[0]} and {told[1]}, so that comparing them says "
-                "nothing. Pass classifiers that were fitted with the same --label."
+                f"method={name!r} has no setting {key}={value!r}. Leave it out, or choose another method."
             )
-
-    def predictions(self, table: TableFile, keep: Sequence[str] = ()) -> Iterator[Predictions]:
-        """Predict a table in chunks; columns in `keep` are handed through."""
-        schema = self.roles.schema
-        schema.require(table.columns)
-        columns = list(dict.fromkeys([*schema.names(), *keep]))
-        for chunk in table.chunks(columns, schema.types, CHUNK_ROWS):
-            matrix = self.pipeline.named_steps["features"].transform(schema.features(chunk))
-            has_probabilities = hasattr(self.classifier, "predict_proba")
-            yield Predictions(
-                chunk[list(keep)],
-                self.classifier.predict(matrix),
-                self.classifier.predict_proba(matrix) if has_probabilities else None,
-            )
+    return METHODS[name](estimator, **{key: value for key, value in settings.items() if key in parameters}, **options)
 
 
-def fit_preprocessor(schema: TableSchema, features: pd.DataFrame, *, dense: bool) -> tuple[Any, Any]:
-    """Return the fitted preprocessor of plain features and their matrix."""
-    from holdfast.tables.preprocessing import make_preprocessor
+def _digest(rows: TableRows, settings: Mapping[str, Any], seed: int | None) -> str:
+    """Return what the same fit has in common: settings, columns and every value."""
+    import pandas as pd
 
-    preprocessor = make_preprocessor(schema, dense=dense)
-    try:
-        return preprocessor, preprocessor.fit_transform(features)
-    except ValueError as problem:
-        if "vocabulary" in str(problem) or "no terms remain" in str(problem):
-            raise TableError(
-                "A --text column has no word that two rows share. Drop it, or leave out --text."
-            ) from problem
-        raise
+    from holdfast.saving.json_files import canonical_json
+
+    facts = {"settings": {key: str(value) for key, value in settings.items()}, "seed": seed}
+    digest = hashlib.sha256(canonical_json({**facts, "table": rows.roles.to_dict()}))
+    digest.update(pd.util.hash_pandas_object(rows.features, index=False).to_numpy().tobytes())
+    for values in (rows.y, rows.environments):
+        digest.update(pd.util.hash_pandas_object(pd.Series(values), index=False).to_numpy().tobytes())
+    return digest.hexdigest()[:20]

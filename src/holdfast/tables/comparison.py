@@ -1,29 +1,29 @@
-"""Which method for my data: every applicable method under one budget, judged on environments it has not seen.
+"""Which method for my data: every applicable method with the same estimator, scored where it was not fitted.
 
-With three or more environments each is left out in turn, and a method's score is its accuracy there. With two there is
-no third to leave out; rows are then held out inside both, and a method's score is its accuracy in the worst half that
-the environments' classifiers cut of the held-out rows. That is a proxy: methods that minimize the risk of such halves
-(PI's worst case) are at an advantage by construction, and with noisy labels the mistaken halves favor classifiers that
-know little. No test data is looked at in either case.
+With three or more environments each is left out in turn, and a method is scored there. With two there is no third to
+leave out; rows are then held out inside both, and a method's score is its accuracy in the worst half that the
+environments' classifiers cut of the held-out rows. That is a proxy: methods that minimize the risk of such halves (PI's
+worst case) have an advantage by construction, and with noisy labels the mistaken halves favor classifiers that know
+little. No test data is looked at in either case.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils.metaestimators import available_if
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from holdfast.environments import Environment, Rows, split_environments, take_rows
-from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.erm import ERMClassifier
 from holdfast.estimators.methods import METHODS
+from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import (
     EnvironmentsError,
     HoldfastError,
@@ -32,58 +32,38 @@ from holdfast.exceptions import (
     ParameterError,
     PrevalenceWarning,
     SolverWarning,
+    suggest,
 )
 from holdfast.learners import last_step
+from holdfast.metrics import auroc
 from holdfast.seeding import RandomState, Seeding
-from holdfast.tables.classifier import fit_preprocessor
+from holdfast.tables.preprocessing import fit_pipeline, make_pipeline
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from holdfast.tables.schema import TableSchema
+    from holdfast.tables.roles import TableRows
 
-
-class PreparedMethod(BaseEstimator):
-    """Does what `holdfast fit` does: one preprocessor for all rows it is given, then the method.
-
-    Parameters
-    ----------
-    method : estimator
-        One of our methods, unfitted.
-    schema : TableSchema
-        The columns.
-    dense : bool
-        Whether the estimator inside takes no sparse matrix.
-    """
-
-    def __init__(self, method: Any, schema: TableSchema, *, dense: bool = False) -> None:
-        self.method = method
-        self.schema = schema
-        self.dense = dense
-
-    def fit(self, X: pd.DataFrame, y: NDArray[Any], environments: Any = None) -> PreparedMethod:
-        """Fit on plain features, see `TableSchema.features`."""
-        self.preprocessor_, matrix = fit_preprocessor(self.schema, X, dense=self.dense)
-        self.method_ = clone(self.method).fit(matrix, y, environments=environments)
-        self.classes_ = self.method_.classes_
-        return self
-
-    def predict(self, X: pd.DataFrame) -> NDArray[Any]:
-        """Return labels."""
-        labels: NDArray[Any] = self.method_.predict(self.preprocessor_.transform(X))
-        return labels
-
-    @available_if(lambda self: hasattr(self.method_, "predict_proba"))
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[Any]:
-        """Return probabilities of shape (n_rows, n_classes)."""
-        probabilities: NDArray[Any] = self.method_.predict_proba(self.preprocessor_.transform(X))
-        return probabilities
-
-
-TOLD = (IdenticalEnvironmentsWarning, PrevalenceWarning, SolverWarning)  # what concerns the choice of a method
+METRICS: Mapping[str, str] = {  # name -> in words
+    "accuracy": "mean accuracy",
+    "worst": "lowest accuracy",
+    "balanced_accuracy": "mean balanced accuracy",
+    "auroc": "mean AUROC",
+    "log_loss": "mean log loss",
+    "brier": "mean Brier score",
+}
+LOWER_IS_BETTER = ("log_loss", "brier")
+REMARKED = (IdenticalEnvironmentsWarning, PrevalenceWarning, SolverWarning)  # what concerns the choice of a method
 NEEDS_A_NETWORK = ("irm", "vrex", "rgm")
+N_FOLDS = 2  # with two environments: how often rows are held out
+MOST_ENVIRONMENTS = 100  # each is left out once, for every method
 LEFT_OUT = "each environment left out in turn"
 HELD_OUT = "rows held out in both environments, cut into halves by the other's classifier"
+SCOPE = (
+    "Leaving environments out shows how a method does at places that differ from one another as much as these do. It "
+    "cannot show what happens at a place that differs more, for example where a correlation reverses that holds in all "
+    "of these."
+)
 CAVEAT = (
     "With two environments no unseen one can be tried. The halves are cut as inside pi, which favors methods that "
     "minimize the risk of the worst half by construction: take this ranking as a hint, and rows of a third environment "
@@ -100,11 +80,12 @@ class MethodScore:
     worst: float  # accuracy in the worst part
     parts: Mapping[str, float]  # accuracy by environment left out, or by half
     spread: float  # largest minus smallest log loss over environments; NaN without probabilities
-    gain: float  # mean accuracy above ERM's
-    gain_low: float  # 95 % interval of the gain, paired by row
+    gain: float  # how much better than ERM, in the metric that ranks
+    gain_low: float  # 95 % interval of the gain
     gain_high: float
     problem: str | None = None  # why it could not be fitted
     remarks: tuple[str, ...] = ()  # what its fits warned of, each with the number of fits
+    metrics: Mapping[str, float] = field(default_factory=dict)  # every metric in METRICS
 
 
 @dataclass(frozen=True)
@@ -112,11 +93,11 @@ class Comparison:
     """Methods, best first, and what follows from them."""
 
     protocol: str
-    ranked_by: str  # "mean" or "worst"
+    ranked_by: str  # a name in METRICS
     scores: tuple[MethodScore, ...]
     recommended: str
     recommendation: str  # one sentence with its evidence
-    caveat: str | None = None  # what the ranking cannot tell
+    caveat: str | None = None  # what the ranking cannot show
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each method."""
@@ -125,10 +106,47 @@ class Comparison:
         rows = [
             {"method": s.method, "mean": s.mean, "worst": s.worst, "gain": s.gain, "gain_low": s.gain_low}
             | {"gain_high": s.gain_high, "spread": s.spread, "problem": s.problem, "remarks": " ".join(s.remarks)}
+            | {name: value for name, value in s.metrics.items() if name not in ("accuracy", "worst")}
             | {f"in {part}": accuracy for part, accuracy in s.parts.items()}
             for s in self.scores
         ]
         return pd.DataFrame(rows)
+
+
+def compare_rows(
+    rows: TableRows,
+    *,
+    estimator: str = "logistic",
+    methods: Sequence[str] | None = None,
+    metric: str | None = None,
+    n_jobs: int | None = None,
+    random_state: RandomState = 0,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Comparison:
+    """Compare methods on the rows of a table, each with the preprocessing of `holdfast fit`; see `compare_methods`."""
+    n_environments, names = len(np.unique(rows.environments)), " × ".join(rows.roles.environments)
+    if n_environments < 2:
+        raise EnvironmentsError(
+            f"Column {names!r} has one environment only, so no method can be tried on another. "
+            "Pass rows of at least two."
+        )
+    if n_environments > MOST_ENVIRONMENTS:
+        raise EnvironmentsError(
+            f"Column {names!r} has {n_environments:,} environments, and every method would be fitted once for each; at "
+            f"most {MOST_ENVIRONMENTS} are allowed. Name a coarser column, or cut dates with environment_by='year'."
+        )
+    inner = find_estimator(estimator).make()
+    candidates = candidate_methods(methods, inner, random_state)
+    return compare_methods(
+        rows.features,
+        rows.y,
+        rows.environments,
+        methods={name: make_pipeline(rows.roles.schema, method) for name, method in candidates.items()},
+        metric=metric,
+        n_jobs=n_jobs,
+        random_state=random_state,
+        progress=progress,
+    )
 
 
 def compare_methods(
@@ -137,8 +155,9 @@ def compare_methods(
     environments: Any,
     *,
     estimator: Any = None,
-    methods: Mapping[str, MethodClassifier] | Sequence[str] | None = None,
-    n_folds: int = 2,
+    methods: Mapping[str, Any] | Sequence[str] | None = None,
+    metric: str | None = None,
+    n_folds: int = N_FOLDS,
     n_jobs: int | None = None,
     random_state: RandomState = 0,
     progress: Callable[[str], None] = lambda step: None,
@@ -153,7 +172,11 @@ def compare_methods(
     estimator : scikit-learn classifier, NeuralClassifier or None
         Inside every method, so that all have the same budget.
     methods : mapping of name to estimator, sequence of names, or None
-        None: all that the estimator allows; IRM, V-REx and RGM need a network, the oracle an attribute.
+        None: all that the estimator allows; IRM, V-REx and RGM need a network, the oracle an attribute. An estimator
+        may be a pipeline that ends in a method.
+    metric : {"accuracy", "worst", "balanced_accuracy", "auroc", "log_loss", "brier"}, optional
+        What ranks the methods: the mean over the environments left out, or the lowest accuracy among them. By default
+        the accuracy, and with two environments the accuracy in the worst half.
     n_folds : int
         With two environments: how often rows are held out.
     n_jobs : int, optional
@@ -166,6 +189,8 @@ def compare_methods(
     -------
     Comparison
     """
+    if metric is not None and metric not in METRICS:
+        raise ParameterError(f"There is no metric {metric!r}. {suggest(metric, list(METRICS))}")
     candidates = candidate_methods(methods, estimator, random_state)
     labels = np.asarray(y)
     split = split_environments(environments, len(labels))
@@ -175,52 +200,58 @@ def compare_methods(
     of_row = np.empty(len(labels), dtype=np.intp)
     for number, environment in enumerate(split):
         of_row[environment.rows] = number
-    seeding = Seeding(random_state)
     leave_out = len(split) > 2
-    held_out = _left_out(split) if leave_out else _held_out(split, labels, n_folds, seeding)
+    if leave_out:
+        held_out = [environment.rows for environment in split]
+    else:
+        held_out = _held_out(split, labels, n_folds, Seeding(random_state))
     tasks = [(name, number) for name in candidates for number in range(len(held_out))]
+
+    def announced(name: str, number: int) -> Any:
+        progress(f"{name}, {number + 1} of {len(held_out)}")
+        return clone(candidates[name])
+
     outcomes = Parallel(n_jobs=n_jobs)(
-        delayed(_fit_and_ask)(
-            _announced(clone(candidates[name]), progress, f"{name}, {number + 1} of {len(held_out)}"),
-            X,
-            labels,
-            names[of_row],
-            held_out[number],
-        )
+        delayed(_fit_and_ask)(announced(name, number), X, labels, names[of_row], held_out[number])
         for name, number in tasks
     )
-    parts = of_row if leave_out else _halves(candidates["erm"], X, labels, names, of_row, held_out)
-    part_names = list(names) if leave_out else _half_names(names)
     answers: dict[str, list[Any]] = {name: [] for name in candidates}
     for (name, _), outcome in zip(tasks, outcomes, strict=True):
         answers[name].append(outcome)
-    table = {name: _collect(outcome, held_out, len(labels)) for name, outcome in answers.items()}
-    scores = [_score(name, table, parts, part_names, of_row) for name in candidates]
-    ranked_by = "mean" if leave_out else "worst"
-    scores.sort(key=lambda score: (-np.nan_to_num(getattr(score, ranked_by), nan=-1.0), score.spread))
+    classes, codes = np.unique(labels, return_inverse=True)
+    table = {name: _collect(found, held_out, classes, labels) for name, found in answers.items()}
+    if leave_out:
+        parts = _Parts(codes, of_row, of_row, tuple(names))
+    else:
+        halves = _halves(candidates["erm"], X, labels, names, of_row, held_out)
+        parts = _Parts(
+            codes, of_row, halves, tuple(f"{name}, {half}" for name in names for half in ("mistaken", "correct"))
+        )
+    ranked_by = metric or ("accuracy" if leave_out else "worst")
+    scores = [_score(name, table, parts, ranked_by) for name in candidates]
+    sign = 1.0 if ranked_by in LOWER_IS_BETTER else -1.0
+    scores.sort(
+        key=lambda score: (np.nan_to_num(sign * score.metrics.get(ranked_by, np.nan), nan=np.inf), score.spread)
+    )
     recommended, sentence = _recommend(scores, ranked_by, len(split))
-    protocol, caveat = (LEFT_OUT, None) if leave_out else (HELD_OUT, CAVEAT)
+    protocol, caveat = (LEFT_OUT, SCOPE) if leave_out else (HELD_OUT, CAVEAT)
     return Comparison(protocol, ranked_by, tuple(scores), recommended, sentence, caveat)
 
 
-def candidate_methods(methods: Any, estimator: Any, random_state: RandomState) -> dict[str, MethodClassifier]:
+def candidate_methods(methods: Any, estimator: Any, random_state: RandomState) -> dict[str, Any]:
     """Return the methods to compare, ERM among them; parameters as in `compare_methods`."""
     if isinstance(methods, Mapping):
         return {"erm": ERMClassifier(estimator, random_state=random_state)} | dict(methods)
     network = estimator is not None and hasattr(last_step(estimator), "fit_groups")
-    applicable = [name for name in METHODS if name != "oracle" and (network or name not in NEEDS_A_NETWORK)]
-    chosen = applicable if methods is None else list(dict.fromkeys(["erm", *methods]))
-    unknown = [name for name in chosen if name not in applicable]
-    if unknown:
-        raise ParameterError(
-            f"methods {', '.join(unknown)} cannot be compared here. Choose among {', '.join(applicable)}; IRM, V-REx "
-            "and RGM need estimator=NeuralClassifier(…), and the oracle needs an attribute."
-        )
+    known = [name for name in METHODS if name != "oracle"]  # the oracle needs an attribute
+    chosen = known if methods is None else list(dict.fromkeys(["erm", *methods]))
+    for name in chosen:
+        if name not in known:
+            raise ParameterError(f"There is no method {name!r} to compare. {suggest(name, known)}")
+        if methods is not None and name in NEEDS_A_NETWORK and not network:
+            raise ParameterError(f"The method {name!r} needs a network. Pass estimator='mlp', or a NeuralClassifier.")
+    chosen = [name for name in chosen if network or name not in NEEDS_A_NETWORK]
     return {name: METHODS[name](estimator, random_state=random_state) for name in chosen}
-
-
-def _left_out(split: Sequence[Environment]) -> list[Rows]:
-    return [environment.rows for environment in split]
 
 
 def _held_out(split: Sequence[Environment], y: NDArray[Any], n_folds: int, seeding: Seeding) -> list[Rows]:
@@ -234,41 +265,39 @@ def _held_out(split: Sequence[Environment], y: NDArray[Any], n_folds: int, seedi
     return [np.sort(np.concatenate(parts)) for parts in folds]
 
 
-def _announced(estimator: Any, progress: Callable[[str], None], line: str) -> Any:
-    progress(line)
-    return estimator
-
-
 def _fit_and_ask(
     estimator: Any, X: Any, y: NDArray[Any], environments: NDArray[Any], held_out: Rows
-) -> tuple[NDArray[np.bool_], NDArray[np.float64], list[str]] | str:
-    """Return which held-out rows are right, their log losses and what was warned of, or why nothing could be fitted."""
+) -> tuple[NDArray[np.bool_], NDArray[np.float64] | None, NDArray[Any], list[tuple[str, str]]] | str:
+    """Return which held-out rows are right, their probabilities with the classes, and warnings; or what went wrong."""
     kept = np.setdiff1d(np.arange(len(y)), held_out, assume_unique=True)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", HoldfastWarning)
-            estimator.fit(take_rows(X, kept), y[kept], environments=environments[kept])
-        remarks = _remarks(caught)
+            _fit(estimator, take_rows(X, kept), y[kept], environments[kept])
+        remarks = _remarks(caught, getattr(last_step(estimator), "verdict_", None))
         rows = take_rows(X, held_out)
         right = np.asarray(estimator.predict(rows)) == y[held_out]
-        if not hasattr(estimator, "predict_proba"):
-            return right, np.full(len(right), np.nan), remarks
-        probabilities = estimator.predict_proba(rows)
-        columns = np.searchsorted(estimator.classes_, y[held_out]).clip(max=len(estimator.classes_) - 1)
-        known = estimator.classes_[columns] == y[held_out]
-        truth = np.where(known, probabilities[np.arange(len(rows)), columns], 0.0)
-        return right, -np.log(np.maximum(truth, 1e-6)), remarks
+        probabilities = estimator.predict_proba(rows) if hasattr(estimator, "predict_proba") else None
+        return right, probabilities, estimator.classes_, remarks
     except HoldfastError as problem:
         return str(problem)
 
 
-def _remarks(caught: Sequence[warnings.WarningMessage]) -> list[str]:
-    """Return our own warnings as texts, and pass the others on."""
+def _fit(estimator: Any, X: Any, y: NDArray[Any], environments: Any) -> Any:
+    """Fit a method, or a pipeline that ends in one."""
+    if isinstance(estimator, Pipeline):
+        return fit_pipeline(estimator, X, y, environments)
+    return estimator.fit(X, y, environments=environments)
+
+
+def _remarks(caught: Sequence[warnings.WarningMessage], verdict: Any) -> list[tuple[str, str]]:
+    """Return kind and text of a verdict and of our own warnings, and pass the others on."""
     ours = [entry for entry in caught if issubclass(entry.category, HoldfastWarning)]
     for entry in caught:
         if entry not in ours:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
-    return list(dict.fromkeys(str(entry.message) for entry in ours if issubclass(entry.category, TOLD)))
+    found = {entry.category.__name__: str(entry.message) for entry in ours if issubclass(entry.category, REMARKED)}
+    return [*([] if verdict is None else [(verdict.fitted, verdict.answer)]), *found.items()]
 
 
 def _halves(
@@ -280,73 +309,160 @@ def _halves(
         kept = np.setdiff1d(np.arange(len(y)), rows, assume_unique=True)
         for judge in range(len(names)):
             own, judged = kept[of_row[kept] == judge], rows[of_row[rows] != judge]
-            classifier = clone(erm).fit(take_rows(X, own), y[own])
+            classifier = _fit(clone(erm), take_rows(X, own), y[own], None)
             right = np.asarray(classifier.predict(take_rows(X, judged))) == y[judged]
             parts[judged] = 2 * of_row[judged] + right
     return parts
 
 
-def _half_names(names: NDArray[Any]) -> list[str]:
-    return [f"{name}, {half}" for name in names for half in ("mistaken", "correct")]
+@dataclass(frozen=True, eq=False)
+class _Answers:
+    """What all fits of one method said about the rows that they had not seen."""
+
+    right: NDArray[np.bool_]  # (n_rows,)
+    probabilities: NDArray[np.float64] | None  # (n_rows, n_classes)
+    remarks: tuple[str, ...]
 
 
-def _collect(outcomes: list[Any], held_out: Sequence[Rows], n_rows: int) -> tuple[Any, Any, tuple[str, ...]] | str:
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Class and environment of every row, and the part in which its accuracy counts: environment, or half."""
+
+    codes: NDArray[np.intp]  # (n_rows,)
+    environments: NDArray[np.intp]  # (n_rows,)
+    parts: NDArray[np.intp]  # (n_rows,)
+    names: tuple[str, ...]  # of the parts
+
+    def rows(self, metric: str) -> list[Rows]:
+        """Return the rows over which a metric is computed, a list for each part."""
+        of_row = self.parts if metric in ("accuracy", "worst") else self.environments
+        return [np.flatnonzero(of_row == number) for number in np.unique(of_row)]
+
+
+def _collect(
+    outcomes: list[Any], held_out: Sequence[Rows], classes: NDArray[Any], labels: NDArray[Any]
+) -> _Answers | str:
     """Join the held-out rows of all fits and what they warned of first, or return the first problem."""
-    right, loss = np.zeros(n_rows, dtype=bool), np.zeros(n_rows)
-    remarks: list[str] = []
+    right = np.zeros(len(labels), dtype=bool)
+    probabilities: NDArray[np.float64] | None = np.zeros((len(labels), len(classes)))
+    remarks: dict[str, list[str]] = {}
     for outcome, rows in zip(outcomes, held_out, strict=True):
         if isinstance(outcome, str):
             return outcome
-        right[rows], loss[rows], warned = outcome
-        remarks += warned[:1]
-    n_fits = f"in {len(remarks)} of {len(held_out)} fits: "
-    return right, loss, (n_fits + remarks[0],) if remarks else ()
+        right[rows], answers, known, warned = outcome
+        if answers is None or probabilities is None:
+            probabilities = None
+        else:
+            probabilities[np.ix_(rows, np.searchsorted(classes, known))] = answers
+        for kind, text in warned:
+            remarks.setdefault(kind, []).append(text)
+    lines = (f"in {len(texts)} of {len(held_out)} fits: {texts[0]}" for texts in remarks.values())
+    return _Answers(right, probabilities, tuple(lines))
 
 
-def _score(
-    name: str, table: dict[str, Any], parts: NDArray[np.intp], part_names: Sequence[str], of_row: Rows
-) -> MethodScore:
-    """Score one method, with its gain over ERM paired by row."""
-    if isinstance(table[name], str):
-        nan = float("nan")
-        return MethodScore(name, nan, nan, {}, nan, nan, nan, nan, problem=table[name])
-    right, loss, remarks = table[name]
-    present = [part for part in range(len(part_names)) if (parts == part).any()]
-    accuracies = {part_names[part]: float(right[parts == part].mean()) for part in present}
-    losses = [loss[of_row == number].mean() for number in np.unique(of_row)]
-    gain = error = float("nan")
-    if not isinstance(table["erm"], str):
-        difference = right.astype(float) - table["erm"][0]
-        cells = [difference[parts == part] for part in present]
-        gain = float(np.mean([cell.mean() for cell in cells]))
-        # A cell of n equal differences still is uncertain: one more row of the other kind is added to each side.
-        error = float(np.sqrt(sum((cell.var() + 1.0 / (len(cell) + 1)) / len(cell) for cell in cells)) / len(cells))
+def _row_values(metric: str, answers: _Answers, codes: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return what each row adds to a metric that is a mean over rows; NaN without probabilities."""
+    if metric in ("accuracy", "worst", "balanced_accuracy"):
+        return answers.right.astype(np.float64)
+    if answers.probabilities is None:
+        return np.full(len(codes), np.nan)
+    if metric == "log_loss":
+        return np.asarray(-np.log(np.maximum(answers.probabilities[np.arange(len(codes)), codes], 1e-6)))
+    truth = np.eye(answers.probabilities.shape[1])[codes]
+    squares = ((answers.probabilities - truth) ** 2).sum(axis=1)
+    return np.asarray(squares / 2 if truth.shape[1] == 2 else squares)
+
+
+def _mean(metric: str, values: NDArray[np.float64], codes: NDArray[np.intp]) -> tuple[float, float]:
+    """Return the mean over the rows of one part and its variance; classes count alike for balanced accuracy."""
+    balanced = metric == "balanced_accuracy"
+    by_class = [values[codes == code] for code in np.unique(codes)] if balanced else [values]
+    # n equal values still are uncertain: one more row of the other kind is added to each side.
+    variances = [(part.var() + 1.0 / (len(part) + 1)) / len(part) for part in by_class]
+    return float(np.mean([part.mean() for part in by_class])), float(np.sum(variances)) / len(by_class) ** 2
+
+
+def _score(name: str, table: Mapping[str, _Answers | str], parts: _Parts, ranked_by: str) -> MethodScore:
+    """Score one method, with its gain over ERM in the metric that ranks, paired by row."""
+    answers, nan = table[name], float("nan")
+    if isinstance(answers, str):
+        return MethodScore(name, nan, nan, {}, nan, nan, nan, nan, problem=answers)
+    accuracies = [float(answers.right[rows].mean()) for rows in parts.rows("accuracy")]
+    found = np.unique(parts.parts)
+    metrics = {"accuracy": float(np.mean(accuracies)), "worst": min(accuracies)}
+    losses: list[float] = []
+    for metric in ("balanced_accuracy", "log_loss", "brier"):
+        values = _row_values(metric, answers, parts.codes)
+        means = [_mean(metric, values[rows], parts.codes[rows])[0] for rows in parts.rows(metric)]
+        metrics[metric] = float(np.mean(means))
+        losses = means if metric == "log_loss" else losses
+    areas = _areas(answers, parts)
+    metrics["auroc"] = float(np.nanmean(areas)) if not np.isnan(areas).all() else nan
+    gain, error = _gain(answers, table["erm"], parts, ranked_by)
     return MethodScore(
         name,
-        float(np.mean(list(accuracies.values()))),
-        min(accuracies.values()),
-        accuracies,
+        metrics["accuracy"],
+        metrics["worst"],
+        {parts.names[part]: accuracy for part, accuracy in zip(found, accuracies, strict=True)},
         float(max(losses) - min(losses)),
         gain,
         gain - 1.96 * error,
         gain + 1.96 * error,
-        remarks=remarks,
+        remarks=answers.remarks,
+        metrics={metric: metrics[metric] for metric in METRICS},
     )
+
+
+def _areas(answers: _Answers, parts: _Parts) -> NDArray[np.float64]:
+    """Return the AUROC in each environment; NaN without probabilities or with one class only."""
+    probabilities = answers.probabilities
+    return np.array(
+        [
+            float("nan") if probabilities is None else auroc(parts.codes[rows], probabilities[rows])
+            for rows in parts.rows("auroc")
+        ]
+    )
+
+
+def _gain(answers: _Answers, erm: _Answers | str, parts: _Parts, metric: str) -> tuple[float, float]:
+    """Return how much better than ERM a method is, and the standard error."""
+    nan = float("nan")
+    if isinstance(erm, str):
+        return nan, nan
+    if metric == "auroc":  # not a mean over rows: the environments' differences show how sure it is
+        differences = _areas(answers, parts) - _areas(erm, parts)
+        present = differences[~np.isnan(differences)]
+        if len(present) < 2:
+            return float(present.mean()) if len(present) else nan, nan
+        return float(present.mean()), float(present.std(ddof=1) / np.sqrt(len(present)))
+    sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
+    difference = sign * (_row_values(metric, answers, parts.codes) - _row_values(metric, erm, parts.codes))
+    pairs = [_mean(metric, difference[rows], parts.codes[rows]) for rows in parts.rows(metric)]
+    means, variances = np.array(pairs).T
+    return float(means.mean()), float(np.sqrt(variances.sum())) / len(pairs)
 
 
 def _recommend(scores: Sequence[MethodScore], ranked_by: str, n_environments: int) -> tuple[str, str]:
     """Return the recommended method and one sentence that says why."""
-    best, where = scores[0], "unseen environments" if ranked_by == "mean" else "the worst held-out half"
-    by_name = {score.method: score for score in scores}
-    erm = by_name["erm"]
-    if best.method == "erm" or (ranked_by == "mean" and not best.gain_low > 0):
+    best = scores[0]
+    erm = next(score for score in scores if score.method == "erm")
+    by_half = n_environments == 2 and ranked_by == "worst"
+    if best.method == "erm" or (not by_half and not best.gain_low > 0):
         others = [score for score in scores if score.method != "erm" and score.problem is None]
-        rival = f"; the best other method, {others[0].method}, gains {others[0].gain:+.3f} " if others else ""
-        interval = f"(95 % interval {others[0].gain_low:+.3f} to {others[0].gain_high:+.3f})" if others else ""
-        reason = f"no method is better beyond its interval over {n_environments} environments"
-        return "erm", f"Stay with erm: {reason}{rival}{interval}."
+        reason = f"no method is better beyond its 95 % interval over {n_environments} environments"
+        rival = f"; the best other method, {others[0].method}, gains {_in_words(others[0])}" if others else ""
+        return "erm", f"Stay with erm: {reason}{rival}."
+    where = "the worst held-out half" if by_half else "unseen environments"
+    what = "accuracy" if by_half else METRICS[ranked_by]
+    values = [score.metrics[ranked_by] for score in (best, erm)]
     return best.method, (
-        f"Use {best.method}: its accuracy in {where} is {getattr(best, ranked_by):.3f} where erm has "
-        f"{getattr(erm, ranked_by):.3f} (mean gain {best.gain:+.3f}, 95 % interval {best.gain_low:+.3f} to "
-        f"{best.gain_high:+.3f}, {n_environments} environments)."
+        f"Use {best.method}: its {what} in {where} is {values[0]:.3f} where erm has {values[1]:.3f} "
+        f"(gain {_in_words(best)}, {n_environments} environments)."
     )
+
+
+def _in_words(score: MethodScore) -> str:
+    """Return a gain with its interval, where there is one."""
+    if np.isnan(score.gain_low):
+        return f"{score.gain:+.3f}"
+    return f"{score.gain:+.3f}, 95 % interval {score.gain_low:+.3f} to {score.gain_high:+.3f}"

@@ -1,15 +1,16 @@
-"""The numbers behind `holdfast evaluate`, as plain values."""
+"""How good a classifier of a table is: by environment, by attribute, and against another classifier."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.environments import Group, split_environments
-from holdfast.exceptions import LabelsError, TableError
+from holdfast.environments import Group, listed, split_environments
+from holdfast.exceptions import LabelsError, PrevalenceWarning, TableError, suggest
 from holdfast.metrics import (
     Score,
     auroc,
@@ -20,23 +21,178 @@ from holdfast.metrics import (
     log_loss,
     prevalence,
     score_groups,
-    sensitivity_specificity,
 )
-from holdfast.tables.files import suggest
-from holdfast.tables.inputs import read_environments, read_labels
+from holdfast.tables.files import open_table
+from holdfast.tables.roles import read_environments, read_labels
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.files import TableFile
+    from holdfast.tables.files import TableSource
+
+ALL_ROWS = "all rows"
+_PROBABILITY_SCORES = {
+    "auroc": auroc,
+    "log_loss": log_loss,
+    "brier": brier_score,
+    "calibration_error": calibration_error,
+}
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """Scores of some rows; NaN where they do not apply."""
+
+    name: str  # of the environment, or "all rows"
+    known: bool  # whether the classifier was fitted on rows of this environment
+    accuracy: Score
+    sensitivity: float
+    specificity: float
+    shares: Mapping[str, float]  # of each class
+    auroc: float
+    log_loss: float
+    brier: float
+    calibration_error: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**asdict(self), "n_rows": self.accuracy.n_rows, "accuracy": _interval(self.accuracy)}
+
+
+@dataclass(frozen=True)
+class AttributeScores:
+    """Accuracy over the groups label × attribute."""
+
+    name: str
+    groups: tuple[Score, ...]
+    worst: Score
+    average: Score
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "name": self.name,
+            "worst": {**_interval(self.worst), "group": self.worst.name, "n_rows": self.worst.n_rows},
+            "average": _interval(self.average),
+            "groups": [{"name": s.name, "n_rows": s.n_rows, **_interval(s)} for s in self.groups],
+        }
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Accuracy minus the baseline's in one environment."""
+
+    name: str
+    known: bool
+    accuracy: float
+    baseline_accuracy: float
+    difference: Score
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**asdict(self), "difference": _interval(self.difference)}
+
+
+@dataclass(frozen=True)
+class BaselineComparison:
+    """Accuracy minus the baseline's: by environment, at the known ones together and at the new ones together."""
+
+    baseline: Mapping[str, str]  # names of its estimator and method
+    environments: tuple[Difference, ...]
+    known: Score | None  # the price; None without known environments
+    new: Score | None  # the gain; None without new environments
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "baseline": dict(self.baseline),
+            "environments": [difference.to_dict() for difference in self.environments],
+            "known": None if self.known is None else _interval(self.known),
+            "new": None if self.new is None else _interval(self.new),
+        }
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `TableClassifier.evaluate` found; `str()` is the answer in one sentence."""
+
+    names: Mapping[str, str]  # of estimator and method
+    classes: tuple[str, ...]
+    positive: str | None
+    labels_never_fitted: tuple[str, ...]
+    overall: RowScores
+    environments: tuple[RowScores, ...]
+    unlike_prevalence: tuple[str, ...]  # environments whose class shares are far from the others'
+    attributes: tuple[AttributeScores, ...]
+    comparison: BaselineComparison | None = None
+    notes: tuple[str, ...] = ()
+
+    def mean_over_attributes(self) -> dict[str, float]:
+        """Return worst and average group accuracy, averaged over the attributes; the paper scores natural data so."""
+        return {
+            "worst": float(np.mean([a.worst.value for a in self.attributes])) if self.attributes else float("nan"),
+            "average": float(np.mean([a.average.value for a in self.attributes])) if self.attributes else float("nan"),
+        }
+
+    def __str__(self) -> str:
+        accuracy, n_rows = self.overall.accuracy, self.overall.accuracy.n_rows
+        answer = f"The classifier is right for {accuracy.value:.1%} of {n_rows:,} rows"
+        if len(self.environments) > 1:
+            worst = min(self.environments, key=lambda scores: scores.accuracy.value)
+            place = f"{worst.name} ({'known' if worst.known else 'new'})"
+            answer += f"; the lowest accuracy is {worst.accuracy.value:.1%}, in {place}"
+        if self.comparison is not None:
+            answer += f". Compared with {self.comparison.baseline['method']} it "
+            parts = [
+                f"{_more(score.value)} at {kind} environments"
+                for kind, score in (("known", self.comparison.known), ("new", self.comparison.new))
+                if score is not None
+            ]
+            answer += " and ".join(parts)
+        return answer + "."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        comparison = {} if self.comparison is None else {"comparison": self.comparison.to_dict()}
+        return {
+            **self.names,
+            "classes": list(self.classes),
+            "positive": self.positive,
+            "labels_never_fitted": list(self.labels_never_fitted),
+            "overall": self.overall.to_dict(),
+            "environments": [scores.to_dict() for scores in self.environments],
+            "unlike_prevalence": list(self.unlike_prevalence),
+            "attributes": [attribute.to_dict() for attribute in self.attributes],
+            "mean_over_attributes": self.mean_over_attributes(),
+            **comparison,
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each environment, and one for all rows."""
+        import pandas as pd
+
+        rows = []
+        for scores in (*self.environments, self.overall):
+            row = asdict(scores)
+            accuracy, shares = row.pop("accuracy"), row.pop("shares")
+            row |= {"n_rows": accuracy["n_rows"], "accuracy": accuracy["value"]}
+            row |= {"accuracy_low": accuracy["low"], "accuracy_high": accuracy["high"]}
+            rows.append(row | {f"share of {name}": share for name, share in shares.items()})
+        return pd.DataFrame(rows)
+
+
+def _more(value: float) -> str:
+    points = f"{abs(value) * 100:.1f} points"
+    return f"gains {points}" if value > 0 else f"loses {points}" if value < 0 else "is equal"
 
 
 @dataclass(frozen=True, eq=False)
-class Labeled:
-    """What is known about the rows of a table."""
+class LabeledRows:
+    """Labels, environments and attributes of the rows of a table; the features are read a chunk at a time."""
 
+    source: TableSource
     y: NDArray[Any]  # (n_rows,)
     environments: NDArray[Any]  # (n_rows,) text
     known: frozenset[str]  # environments the classifier was fitted on
@@ -50,31 +206,77 @@ class Answers:
 
     labels: NDArray[Any]  # (n_rows,)
     probabilities: NDArray[np.float64] | None  # (n_rows, n_classes)
-    classes: list[Any] = field(default_factory=list)
+    classes: list[Any]
+
+
+def evaluate(
+    fitted: TableClassifier,
+    table: Any,
+    *,
+    attributes: Sequence[str] = (),
+    environment: Sequence[str] = (),
+    positive: str | None = None,
+    baseline: TableClassifier | None = None,
+) -> Evaluation:
+    """Score a classifier on a table; parameters as in `TableClassifier.evaluate`."""
+    if baseline is not None:
+        fitted.check_same_label(baseline)
+    rows = read_labeled(fitted, table, environment=environment, attributes=attributes)
+    answers = predict_labeled(rows, fitted)
+    chosen = _positive(answers.classes, positive)
+    shares = prevalence(rows.y, rows.environments)
+    pooled = (shares.counts.sum(axis=0) / shares.counts.sum()).tolist()
+    of_all = dict(zip(shares.classes, pooled, strict=True))
+    unseen = sorted({str(label) for label in rows.y} - {str(label) for label in answers.classes})
+    unlike = shares.unlike()
+    if unlike:
+        warnings.warn(
+            f"The class shares of {listed(unlike)} differ much from the others', so the accuracies of these "
+            "environments cannot be compared with one another.",
+            PrevalenceWarning,
+            stacklevel=3,
+        )
+    return Evaluation(
+        fitted.names,
+        tuple(str(label) for label in answers.classes),
+        None if chosen is None else str(chosen),
+        tuple(unseen),
+        _score(rows, answers, Group(ALL_ROWS, np.arange(len(rows.y))), chosen, of_all),
+        tuple(
+            _score(rows, answers, Group(e.name, e.rows), chosen, dict(zip(shares.classes, row, strict=True)))
+            for e, row in zip(split_environments(rows.environments, len(rows.y)), shares.shares.tolist(), strict=True)
+        ),
+        unlike,
+        tuple(_attribute(rows, answers, name, column) for name, column in rows.attributes.items()),
+        None if baseline is None else compare(rows, answers, baseline),
+        (
+            *rows.notes,
+            *(f"the classifier was not fitted on the label {label!r}: its rows count as mistaken" for label in unseen),
+        ),
+    )
 
 
 def read_labeled(
-    table: TableFile, fitted: TableClassifier, *, environments: Sequence[str], attributes: Sequence[str]
-) -> Labeled:
+    fitted: TableClassifier, table: Any, *, environment: Sequence[str] = (), attributes: Sequence[str] = ()
+) -> LabeledRows:
     """Read label, environment and attribute columns."""
-    roles = fitted.roles
-    notes = []
-    names = list(environments) or [name for name in roles.environments if name in table.columns]
-    table.require([roles.label, *names, *attributes])
-    if not environments and len(names) < len(roles.environments):
+    source, roles, notes = open_table(table), fitted.roles_, []
+    names = list(environment) or [name for name in roles.environments if name in source]
+    source.require([roles.label, *names, *attributes])
+    if not environment and len(names) < len(roles.environments):
         missing = [name for name in roles.environments if name not in names]
         names = []
         notes.append(f"there is no environment column {missing[0]!r}: all rows count as one environment")
-    columns = list(dict.fromkeys([roles.label, *names, *attributes]))
-    frame = table.read(columns, roles.types(names))
-    where = np.full(len(frame), "all rows", dtype=object)
+    frame = source.read(list(dict.fromkeys([roles.label, *names, *attributes])), roles.types(names))
+    where = np.full(len(frame), ALL_ROWS, dtype=object)
     if names:
         labels = read_environments(frame, names, roles.period, roles.environment_storages)
         where = np.array([str(label) for label in labels], dtype=object)
-    return Labeled(
-        read_labels(frame[roles.label], roles.label, fitted.classifier.classes_),
+    return LabeledRows(
+        source,
+        read_labels(frame[roles.label], roles.label, fitted.classes_),
         where,
-        frozenset(roles.known or map(str, fitted.classifier.environments_)),
+        frozenset(roles.known or map(str, fitted.method_.environments_)),
         {name: _written(frame[name]) for name in attributes},
         tuple(notes),
     )
@@ -85,118 +287,95 @@ def _written(series: pd.Series[Any]) -> NDArray[Any]:
     return series.astype(object).where(series.notna(), "missing").astype(str).to_numpy(dtype=object)
 
 
-def predict_labeled(table: TableFile, fitted: TableClassifier) -> Answers:
+def predict_labeled(rows: LabeledRows, fitted: TableClassifier) -> Answers:
     """Predict all rows of a table, chunk by chunk."""
-    parts = list(fitted.predictions(table))
+    parts = list(fitted.predict_chunks(rows.source))
     if not parts:
-        raise TableError(f"{table.path} has a header but no rows. Pass a file with rows.")
+        raise TableError(f"{rows.source.name} has a header but no rows. Pass a file with rows.")
     probabilities = [part.probabilities for part in parts if part.probabilities is not None]
     return Answers(
         np.concatenate([part.labels for part in parts]),
         np.concatenate(probabilities) if probabilities else None,
-        list(fitted.classifier.classes_),
+        list(fitted.classes_),
     )
 
 
-def score(labeled: Labeled, answers: Answers, fitted: TableClassifier, *, positive: str | None) -> dict[str, Any]:
-    """Return all scores of one classifier."""
-    classes = answers.classes
-    chosen = _positive(classes, positive)
-    everything = Group("all rows", np.arange(len(labeled.y)))
-    shares = prevalence(labeled.y, labeled.environments)
-    environments = split_environments(labeled.environments, len(labeled.y))
-    attributes = [_attribute(labeled, answers, name, column) for name, column in labeled.attributes.items()]
-    unseen = sorted({str(label) for label in labeled.y} - {str(label) for label in classes})
-    return {
-        **fitted.names,
-        "classes": [str(label) for label in classes],
-        "positive": None if chosen is None else str(chosen),
-        "labels_never_fitted": unseen,
-        "overall": _rows(labeled, answers, everything, chosen),
-        "environments": [
-            {
-                "name": environment.name,
-                "known": environment.name in labeled.known,
-                **_rows(labeled, answers, Group(environment.name, environment.rows), chosen),
-                "shares": dict(zip(shares.classes, row, strict=True)),
-            }
-            for environment, row in zip(environments, shares.shares.tolist(), strict=True)
-        ],
-        "unlike_prevalence": list(shares.unlike()),
-        "attributes": attributes,
-        "mean_over_attributes": {
-            key: float(np.mean([a[key]["value"] for a in attributes])) if attributes else float("nan")
-            for key in ("worst", "average")
-        },
+def compare(rows: LabeledRows, answers: Answers, baseline: TableClassifier) -> BaselineComparison:
+    """Compare a classifier's answers with another one's."""
+    others = predict_labeled(rows, baseline)
+    rows_of = {e.name: e.rows for e in split_environments(rows.environments, len(rows.y))}
+
+    def difference(name: str, chosen: NDArray[np.intp]) -> Score:
+        value, low, high = difference_interval(rows.y[chosen], answers.labels[chosen], others.labels[chosen])
+        return Score(name, value, low, high, len(chosen))
+
+    together = {
+        kind: [part for name, part in rows_of.items() if (name in rows.known) == (kind == "known")]
+        for kind in ("known", "new")
     }
+    return BaselineComparison(
+        baseline.names,
+        tuple(
+            Difference(
+                name,
+                name in rows.known,
+                float(np.mean(rows.y[part] == answers.labels[part])),
+                float(np.mean(rows.y[part] == others.labels[part])),
+                difference(name, part),
+            )
+            for name, part in rows_of.items()
+        ),
+        *(difference(kind, np.concatenate(parts)) if parts else None for kind, parts in together.items()),
+    )
 
 
-def compare(labeled: Labeled, answers: Answers, baseline: Answers) -> dict[str, Any]:
-    """Return accuracy minus the baseline's: by environment, at the known ones together and at the new ones together."""
-    rows_of = {e.name: e.rows for e in split_environments(labeled.environments, len(labeled.y))}
-    known = [rows for name, rows in rows_of.items() if name in labeled.known]
-    new = [rows for name, rows in rows_of.items() if name not in labeled.known]
-
-    def difference(rows: NDArray[np.intp]) -> dict[str, float]:
-        value, low, high = difference_interval(labeled.y[rows], answers.labels[rows], baseline.labels[rows])
-        return {"value": value, "low": low, "high": high}
-
-    return {
-        "environments": [
-            {
-                "name": name,
-                "known": name in labeled.known,
-                "accuracy": float(np.mean(labeled.y[rows] == answers.labels[rows])),
-                "baseline_accuracy": float(np.mean(labeled.y[rows] == baseline.labels[rows])),
-                "difference": difference(rows),
-            }
-            for name, rows in rows_of.items()
-        ],
-        "known": difference(np.concatenate(known)) if known else None,
-        "new": difference(np.concatenate(new)) if new else None,
-    }
-
-
-def _rows(labeled: Labeled, answers: Answers, group: Group, positive: Any) -> dict[str, Any]:
+def _score(rows: LabeledRows, answers: Answers, group: Group, positive: Any, shares: Mapping[str, float]) -> RowScores:
     """Return the scores of some rows."""
-    y, predicted = labeled.y[group.rows], answers.labels[group.rows]
-    accuracy = score_groups(labeled.y, answers.labels, [group]).groups[0]
-    targets = [positive] if positive is not None else answers.classes
-    pairs = np.array([sensitivity_specificity(y, predicted, target) for target in targets])
-    with np.errstate(all="ignore"):
-        sensitivity, specificity = (
-            float(np.mean(column[~np.isnan(column)])) if not np.isnan(column).all() else float("nan")
-            for column in pairs.T
-        )
-    return {
-        "n_rows": len(group),
-        "accuracy": _interval(accuracy),
-        "sensitivity": sensitivity,
-        "specificity": specificity,
-        **_probability_scores(y, answers, group),
-    }
+    y, predicted = rows.y[group.rows], answers.labels[group.rows]
+    accuracy = score_groups(rows.y, answers.labels, [group]).groups[0]
+    pair = _sensitivity_specificity(_codes(y, answers), _codes(predicted, answers), len(answers.classes))
+    chosen = slice(None) if positive is None else [answers.classes.index(positive)]
+    sensitivity, specificity = (_mean_of_known(column[chosen]) for column in pair)
+    known = group.name in rows.known or (group.name == ALL_ROWS and set(rows.environments) <= rows.known)
+    probabilities = _score_probabilities(y, answers, group)
+    return RowScores(group.name, known, accuracy, sensitivity, specificity, shares, **probabilities)
 
 
-def _probability_scores(y: NDArray[Any], answers: Answers, group: Group) -> dict[str, float]:
-    """Return scores of probabilities, over rows whose label was fitted; NaN where there are none."""
+def _codes(labels: NDArray[Any], answers: Answers) -> NDArray[np.intp]:
+    """Return the place of each label among the classes, -1 for labels that were not fitted."""
     place = {str(label): code for code, label in enumerate(answers.classes)}
-    codes = np.array([place.get(str(label), -1) for label in y])
-    names = {"auroc": auroc, "log_loss": log_loss, "brier": brier_score, "calibration_error": calibration_error}
+    return np.array([place.get(str(label), -1) for label in labels], dtype=np.intp)
+
+
+def _sensitivity_specificity(
+    y: NDArray[np.intp], predicted: NDArray[np.intp], n_classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the share of each class's rows, and of all other rows, that are told right; NaN without such rows."""
+    n_rows = np.bincount(y[y >= 0], minlength=n_classes)
+    n_predicted = np.bincount(predicted, minlength=n_classes)
+    hits = np.bincount(y[(y == predicted) & (y >= 0)], minlength=n_classes)
+    with np.errstate(invalid="ignore"):
+        return hits / n_rows, (len(y) - n_rows - n_predicted + hits) / (len(y) - n_rows)
+
+
+def _mean_of_known(values: NDArray[np.float64]) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _score_probabilities(y: NDArray[Any], answers: Answers, group: Group) -> dict[str, float]:
+    """Return scores of probabilities, over rows whose label was fitted; NaN where there are none."""
+    codes = _codes(y, answers)
     if answers.probabilities is None or not (codes >= 0).any():
-        return dict.fromkeys(names, float("nan"))
+        return dict.fromkeys(_PROBABILITY_SCORES, float("nan"))
     probabilities = answers.probabilities[group.rows][codes >= 0]
-    return {name: function(codes[codes >= 0], probabilities) for name, function in names.items()}
+    return {name: function(codes[codes >= 0], probabilities) for name, function in _PROBABILITY_SCORES.items()}
 
 
-def _attribute(labeled: Labeled, answers: Answers, name: str, column: NDArray[Any]) -> dict[str, Any]:
+def _attribute(rows: LabeledRows, answers: Answers, name: str, column: NDArray[Any]) -> AttributeScores:
     """Return worst and average accuracy over the label × attribute groups."""
-    scores = score_groups(labeled.y, answers.labels, label_attribute_groups(labeled.y, column, name))
-    return {
-        "name": name,
-        "worst": {**_interval(scores.worst), "group": scores.worst.name, "n_rows": scores.worst.n_rows},
-        "average": _interval(scores.average),
-        "groups": [{"name": s.name, "n_rows": s.n_rows, **_interval(s)} for s in scores.groups],
-    }
+    scores = score_groups(rows.y, answers.labels, label_attribute_groups(rows.y, column, name))
+    return AttributeScores(name, scores.groups, scores.worst, scores.average)
 
 
 def _interval(score: Score) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""CSV and Parquet files as frames, with every way a file can be broken named.
+"""Tables in CSV and Parquet files and in data frames, with every way a file can be broken named.
 
 CSV files are UTF-8 with a header line; `.csv` is separated by commas, `.tsv` by tabs. Empty cells and the words in
 `MISSING` count as missing. Types are inferred over the whole file: whole numbers, decimals, true/false, ISO dates,
@@ -9,18 +9,387 @@ from __future__ import annotations
 
 import codecs
 import csv
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.exceptions import TableError
+import numpy as np
+
+from holdfast.exceptions import TableError, suggest
+from holdfast.saving.files import new_file
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
+SEPARATORS: Mapping[str, str] = {".csv": ",", ".tsv": "\t"}
+PARQUET = (".parquet", ".pq")
+TABLES = (*SEPARATORS, *PARQUET)
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
+BUFFER = 1 << 20  # bytes that are read at a time: of a CSV file, or of each Parquet column
+CHUNK_ROWS = 65_536
+SMALLER = "Leave columns out with drop=, or take a sample of the rows."
+
+
+class TableSource:
+    """Named columns whose rows are read on demand: a file, or a frame that is in memory already.
+
+    Attributes
+    ----------
+    name : str
+        What error messages call the table.
+    columns : tuple of str
+        Column names in the table's order.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+
+    def _name_columns(self, names: Sequence[str]) -> None:
+        """Set `columns`; a column without a name is called `unnamed_<position>`."""
+        self.columns = tuple(name or f"unnamed_{place}" for place, name in enumerate(names, start=1))
+        self._places = {name: place for place, name in enumerate(self.columns)}
+        cut = [name for name in self.columns if "\0" in name]
+        if cut:
+            raise TableError(f"{self.name} has a column {cut[0]!r}, whose name contains a NUL character. Rename it.")
+        if len(self._places) < len(self.columns):
+            repeated = next(name for name, count in Counter(self.columns).items() if count > 1)
+            raise TableError(f"{self.name} has more than one column {repeated!r}. Give each column a name of its own.")
+
+    def __contains__(self, column: str) -> bool:
+        return column in self._places
+
+    def require(self, columns: Sequence[str]) -> None:
+        """Refuse names that are not columns of the table."""
+        for column in columns:
+            if column not in self._places:
+                raise TableError(f"{self.name} has no column {column!r}. {suggest(column, self.columns)}")
+
+    def read(self, columns: Sequence[str] | None = None, types: Mapping[str, str] | None = None) -> pd.DataFrame:
+        """Read whole columns, in the order of `columns` (None: all of them).
+
+        `types` maps columns of a CSV file to "number", "boolean", "string" or "time"; the types of others are inferred.
+        Parquet files and frames know their own types.
+        """
+        raise NotImplementedError
+
+    def chunks(
+        self, columns: Sequence[str], types: Mapping[str, str] | None = None, n_rows: int = CHUNK_ROWS
+    ) -> Iterator[pd.DataFrame]:
+        """Read at most `n_rows` rows at a time; columns of a CSV file without a type in `types` are read as text."""
+        raise NotImplementedError
+
+    def _refuse_empty(self, empty: bool) -> None:
+        if empty:
+            raise TableError(f"{self.name} has a header but no rows. Pass a file with rows.")
+
+
+class TableFrame(TableSource):
+    """A data frame: pandas, polars, pyarrow, or any other that gives its columns to Arrow.
+
+    Parameters
+    ----------
+    frame : data frame
+        Column names that are not text are turned into text.
+    """
+
+    name = "the table"
+
+    def __init__(self, frame: Any) -> None:
+        import pandas as pd
+
+        if isinstance(frame, pd.DataFrame):
+            self._frame = frame.reset_index(drop=True)
+            self._name_columns([str(name) for name in frame.columns])
+        else:
+            import pyarrow as pa
+
+            table = pa.table(frame)
+            self._name_columns(table.column_names)
+            parts = {
+                name: plain_series(column, f"column {name!r}")
+                for name, column in zip(self.columns, table.columns, strict=True)
+            }
+            self._frame = pd.DataFrame(parts)
+        self._frame.columns = pd.Index(self.columns, dtype=object)
+
+    def read(self, columns: Sequence[str] | None = None, types: Mapping[str, str] | None = None) -> pd.DataFrame:
+        """Return whole columns; `types` are those of the frame."""
+        names = list(self.columns if columns is None else columns)
+        self.require(names)
+        self._refuse_empty(not len(self._frame))
+        return self._frame[names]
+
+    def chunks(
+        self, columns: Sequence[str], types: Mapping[str, str] | None = None, n_rows: int = CHUNK_ROWS
+    ) -> Iterator[pd.DataFrame]:
+        """Return at most `n_rows` rows at a time."""
+        self.require(columns)
+        for start in range(0, len(self._frame), n_rows):
+            yield self._frame[list(columns)].iloc[start : start + n_rows]
+
+
+class TableFile(TableSource):
+    """A CSV or Parquet file.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file ending in .csv, .tsv, .parquet or .pq.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.name = str(self.path)
+        self._check_file()
+        self._name_columns(self._parquet_columns() if self.is_parquet else self._csv_columns())
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the file's name says Parquet."""
+        return self.path.suffix.lower() in PARQUET
+
+    def read(self, columns: Sequence[str] | None = None, types: Mapping[str, str] | None = None) -> pd.DataFrame:
+        """Read whole columns into memory."""
+        names = list(self.columns if columns is None else columns)
+        self.require(names)
+        if self.is_parquet:
+            with self._reading():
+                import pyarrow.parquet
+
+                self._refuse_beyond_memory(pyarrow.parquet.read_metadata(self.path).num_rows, len(names))
+                frame = self._frame(pyarrow.parquet.read_table(self.path, columns=names), names)
+        else:
+            self._refuse_empty(self._is_header_alone)
+            frame = self._read_csv(names, dict(types or {}))
+        self._refuse_empty(not len(frame))
+        return frame
+
+    def chunks(
+        self, columns: Sequence[str], types: Mapping[str, str] | None = None, n_rows: int = CHUNK_ROWS
+    ) -> Iterator[pd.DataFrame]:
+        """Read at most `n_rows` rows at a time, so that the file may be larger than the memory."""
+        import pyarrow as pa
+
+        names = list(columns)
+        self.require(names)
+        if self.is_parquet:
+            import pyarrow.parquet
+
+            # Buffered column by column: read ahead, row groups would stay in memory until the end of the file.
+            options = {"pre_buffer": False, "buffer_size": BUFFER}
+            with self._reading(), pyarrow.parquet.ParquetFile(self.path, **options) as file:
+                for batch in file.iter_batches(batch_size=n_rows, columns=names, use_threads=False):
+                    yield self._frame(pa.table(batch), names)
+            return
+        import pyarrow.csv
+
+        if self._is_header_alone:
+            return
+        known = {name: (types or {}).get(name, "string") for name in names}
+        with self._reading():
+            reader = pyarrow.csv.open_csv(self.path, **self._csv_options(names, known))
+            for batch in reader:
+                for start in range(0, len(batch), n_rows):
+                    yield self._frame(pa.table(batch.slice(start, n_rows)), names)
+
+    def _check_file(self) -> None:
+        """Refuse what is not a file of a type we read."""
+        suffix = self.path.suffix.lower()
+        if not self.path.exists():
+            folder = self.path.parent
+            names = [p.name for p in folder.iterdir() if p.suffix.lower() in TABLES] if folder.is_dir() else []
+            near = get_close_matches(self.path.name, names, n=1, cutoff=0.75)
+            raise TableError(
+                f"{self.path} does not exist. " + (f"Did you mean {near[0]}?" if near else "Check the path.")
+            )
+        if self.path.is_dir():
+            raise TableError(f"{self.path} is a folder. Pass one {', '.join(TABLES)} file.")
+        if suffix not in TABLES:
+            raise TableError(f"{self.path} is of the unknown type {suffix!r}. Save it as one of {', '.join(TABLES)}.")
+        if self.path.stat().st_size == 0:
+            raise TableError(f"{self.path} is empty. Pass a file with a header and rows.")
+
+    def _parquet_columns(self) -> list[str]:
+        with self._reading():
+            import pyarrow.parquet
+
+            return list(pyarrow.parquet.read_schema(self.path).names)
+
+    def _refuse_beyond_memory(self, n_rows: int, n_columns: int) -> None:
+        """Refuse what cannot be held, before reading: a small Parquet file can hold a column of any length."""
+        needed, present = 16 * n_rows * n_columns, memory_bytes()  # a number is 8 bytes, here and as a feature
+        if needed > present:
+            raise TableError(
+                f"{self.path} has {n_rows:,} rows; {n_columns} columns of them need at least {needed / 2**30:.1f} GiB "
+                f"of memory, and {present / 2**30:.1f} GiB are there. {SMALLER}"
+            )
+
+    def _csv_columns(self) -> list[str]:
+        """Check the text of the whole file and return its header; note where the rows begin, if there are any."""
+        with self._reading():
+            self._check_text()
+            with self._csv_reader() as reader:
+                header: list[str] = next((row for row in reader if row), [])
+                self._n_header_lines = reader.line_num  # blank lines before the header included
+                # pyarrow takes a file without rows for a broken one
+                self._is_header_alone = next((row for row in reader if row), None) is None
+        if len(header) == 1 and ";" in header[0] and self._separator == ",":
+            raise TableError(f"{self.path} is separated by semicolons. Save it with commas (and decimal points).")
+        if not any(header):
+            raise TableError(f"{self.path} is empty. Pass a file with a header and rows.")
+        return header
+
+    @property
+    def _separator(self) -> str:
+        return SEPARATORS[self.path.suffix.lower()]
+
+    @contextmanager
+    def _csv_reader(self, *, strict: bool = False) -> Iterator[Any]:
+        """Give Python's reader of the file, for cells of any length: its own limit is 131,072 characters."""
+        limit = csv.field_size_limit(1 << 30)
+        try:
+            with self.path.open(encoding="utf-8-sig", newline="") as file:
+                yield csv.reader(file, delimiter=self._separator, strict=strict)
+        finally:
+            csv.field_size_limit(limit)
+
+    def _check_text(self) -> None:
+        """Refuse bytes that are not UTF-8, with their position, and a quote that is never closed."""
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        position, line, n_quotes, line_start, self._longest_line = 0, 1, 0, 0, 0
+        with self.path.open("rb") as file:
+            while True:
+                block = file.read(BUFFER)
+                pending = len(decoder.getstate()[0])
+                try:
+                    decoder.decode(block, final=not block)
+                except UnicodeDecodeError as problem:
+                    line += block[: max(problem.start - pending, 0)].count(b"\n")
+                    raise TableError(
+                        f"{self.path} is not UTF-8: byte 0x{problem.object[problem.start]:02x} at position "
+                        f"{position - pending + problem.start} (line {line}). Save it as UTF-8."
+                    ) from None
+                if not block:
+                    break
+                first, last = block.find(b"\n"), block.rfind(b"\n")
+                if first >= 0:  # lines inside one block are never longer than a block
+                    self._longest_line = max(self._longest_line, position + first - line_start)
+                    line_start = position + last + 1
+                position += len(block)
+                line += block.count(b"\n")
+                n_quotes += block.count(b'"')
+        self._longest_line = max(self._longest_line, position - line_start)
+        if n_quotes % 2:
+            self._find_ragged_line()
+
+    def _find_ragged_line(self) -> None:
+        """Raise for the first line with another number of fields than the header, or for a quote left open."""
+        with self._csv_reader(strict=True) as reader:
+            width, start = 0, 1
+            try:
+                for row in reader:
+                    width = width or len(row)
+                    if row and len(row) != width:
+                        raise TableError(
+                            f"{self.path} is ragged: line {start} has {len(row)} field{'s' * (len(row) != 1)}, "
+                            f"the header has {width}. "
+                            "Correct that line (a separator inside a value needs quotes)."
+                        )
+                    start = reader.line_num + 1
+            except csv.Error as problem:
+                hint = "A quote is opened and never closed." if "end of data" in str(problem) else f"{problem}."
+                raise TableError(f"{self.path} is broken at line {start}. {hint}") from None
+
+    def _read_csv(self, names: list[str], types: dict[str, str]) -> pd.DataFrame:
+        """Read columns of a CSV file; whole numbers beyond 64 bits are read again as text."""
+        import pyarrow.csv
+
+        with self._reading():
+            table = pyarrow.csv.read_csv(self.path, **self._csv_options(names, types))
+            long = [name for name in names if name not in types and maybe_long_integers(table[name])]
+            if long:
+                again = pyarrow.csv.read_csv(self.path, **self._csv_options(long, dict.fromkeys(long, "string")))
+                for name in long:
+                    if all(re.fullmatch(r"[+-]?\d+", text) for text in again[name].drop_null().unique().to_pylist()):
+                        table = table.set_column(table.schema.get_field_index(name), name, again[name])
+            return self._frame(table, names)
+
+    def _csv_options(self, names: list[str], types: Mapping[str, str]) -> dict[str, Any]:
+        """Return pyarrow's options for reading columns `names`."""
+        import pyarrow as pa
+        import pyarrow.csv
+
+        wanted = set(names)
+        plain = {"number": pa.float64(), "boolean": pa.bool_(), "string": pa.string(), "time": pa.time64("us")}
+        return {
+            "read_options": pyarrow.csv.ReadOptions(
+                column_names=self.columns,
+                skip_rows=self._n_header_lines,
+                block_size=max(BUFFER, 2 * self._longest_line),  # a row must lie within two blocks
+            ),
+            "parse_options": pyarrow.csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
+            "convert_options": pyarrow.csv.ConvertOptions(
+                column_types={name: plain[kind] for name, kind in types.items() if name in wanted},
+                include_columns=names,
+                null_values=list(MISSING),
+                strings_can_be_null=True,
+            ),
+        }
+
+    def _frame(self, table: Any, names: list[str]) -> pd.DataFrame:
+        """Turn an Arrow table into a frame of plain columns."""
+        import pandas as pd
+
+        return pd.DataFrame({name: plain_series(table[name], f"{self.path}: column {name!r}") for name in names})
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn what pyarrow and the file system raise into our error; ours pass."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except TableError:
+            raise
+        except MemoryError as problem:
+            raise TableError(f"{self.path} does not fit in memory. {SMALLER}") from problem
+        except PermissionError as problem:
+            raise TableError(f"{self.path} cannot be read: permission denied.") from problem
+        except (pa.ArrowException, OSError, ValueError) as problem:
+            reason = " ".join(str(problem).split())[:200].rstrip(".")
+            if "CSV parse error: Expected" in reason:
+                self._find_ragged_line()  # raises with the line's number, which pyarrow does not know
+            value = re.search(
+                r"CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid value '(.*)'", reason
+            )
+            if value:
+                column, line, kind, text = value.groups()
+                wanted = {"double": "a number", "bool": "true or false"}.get(kind, kind)
+                raise TableError(
+                    f"{self.path}: column {self.columns[int(column)]!r} contains {text!r}"
+                    f"{f' (line {line})' if line else ''}, which is not {wanted}. "
+                    "Correct the value, or leave its cell empty."
+                ) from problem
+            raise TableError(f"{self.path} cannot be read ({reason}). Write the file again.") from problem
+
+
+def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Read a CSV or Parquet file.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file ending in .csv, .tsv, .parquet or .pq.
+    columns : sequence of str, optional
+        Columns to read. None: all of them.
+    """
+    return TableFile(path).read(columns)
 
 
 def maybe_long_integers(column: Any) -> bool:
@@ -59,304 +428,146 @@ def plain_series(column: Any, where: str) -> pd.Series[Any]:
         or pa.types.is_timestamp(kind)
         or kind in (pa.string(), pa.large_string(), pa.string_view())
     ):
-        raise TableError(f"{where} holds {kind} values. Flatten it into plain columns, or leave it out.")
+        raise TableError(f"{where} contains {kind} values. Flatten it into plain columns, or leave it out.")
     else:
         column.validate(full=True)  # bytes that are not UTF-8
     return column.to_pandas()  # type: ignore[no-any-return]
 
 
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
-SEPARATORS: Mapping[str, str] = {".csv": ",", ".tsv": "\t"}
-PARQUET = (".parquet", ".pq")
-BUFFER = 1 << 20  # bytes of each column that are read at a time
+def open_table(table: Any) -> TableSource:
+    """Return a table to read from: a file by its path, or a data frame."""
+    if isinstance(table, TableSource):
+        return table
+    if isinstance(table, str | os.PathLike):
+        return TableFile(os.fspath(table))
+    if hasattr(table, "columns") and (hasattr(table, "__arrow_c_stream__") or hasattr(table, "iloc")):
+        return TableFrame(table)
+    raise TableError(
+        f"A table must be the path of a {', '.join(TABLES)} file or a data frame (pandas, polars, pyarrow). "
+        f"Got {type(table).__name__} instead."
+    )
 
 
-class TableFile:
-    """A CSV or Parquet file whose columns are known and whose rows are read on demand.
+def memory_bytes() -> int:
+    """Return the memory of this machine, or less where this process may not use all of it."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ImportError, ValueError, OSError):  # Windows
+        return 1 << 62
+    return physical if limit == resource.RLIM_INFINITY else min(physical, limit)
+
+
+class TableWriter:
+    """Writes frames one after the other to a CSV or Parquet file, which appears under its name when all are written.
 
     Parameters
     ----------
-    path : str or Path
-        A file ending in .csv, .tsv, .parquet or .pq.
-
-    Attributes
-    ----------
-    columns : tuple of str
-        Column names in the file's order. A CSV column without a name is called `unnamed_<position>`.
+    file : Path
+        Its suffix says the format.
+    for_spreadsheets : bool
+        Put an apostrophe before texts, column names included, that a spreadsheet would take for a formula.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self._check_file()
-        self._header = self._parquet_columns() if self.is_parquet else self._csv_columns()
-        self.columns = tuple(name or f"unnamed_{place}" for place, name in enumerate(self._header, start=1))
-        cut = [name for name in self.columns if "\0" in name]
-        if cut:
-            raise TableError(f"{self.path} has a column {cut[0]!r}, whose name holds a NUL character. Rename it.")
-        repeated = [name for name, count in Counter(self.columns).items() if count > 1]
-        if repeated:
-            raise TableError(
-                f"{self.path} has more than one column {repeated[0]!r}. Give each column a name of its own."
-            )
+    def __init__(self, file: Path, *, for_spreadsheets: bool = False) -> None:
+        self.file = file
+        self.for_spreadsheets = for_spreadsheets
+        self.n_rows = 0
+        self._stack = ExitStack()
+        self._parquet: Any = None
 
-    @property
-    def is_parquet(self) -> bool:
-        """Whether the file's name says Parquet."""
-        return self.path.suffix.lower() in PARQUET
+    def __enter__(self) -> TableWriter:
+        self._stream = self._stack.enter_context(new_file(self.file))
+        return self
 
-    def require(self, columns: Sequence[str]) -> None:
-        """Refuse names that are no columns of the file."""
-        for column in columns:
-            if column not in self.columns:
-                raise TableError(f"{self.path} has no column {column!r}. {suggest(column, self.columns)}")
-
-    def read(self, columns: Sequence[str] | None = None, types: Mapping[str, str] | None = None) -> pd.DataFrame:
-        """Read whole columns.
-
-        Parameters
-        ----------
-        columns : sequence of str, optional
-            Columns to read, in this order. None: all of them.
-        types : mapping of str to {"number", "boolean", "string"}, optional
-            How to read columns of a CSV file whose type is known; others are inferred. Parquet files know their own.
-        """
-        names = list(self.columns if columns is None else columns)
-        self.require(names)
-        if self.is_parquet:
-            with self._reading():
-                import pyarrow.parquet
-
-                frame = self._frame(pyarrow.parquet.read_table(self.path, columns=names), names)
+    def write(self, frame: pd.DataFrame) -> None:
+        """Append rows; every frame has the same columns."""
+        if self.for_spreadsheets:
+            frame = without_formulas(frame)
+        if self.file.suffix.lower() in PARQUET:
+            self._write_parquet(frame)
         else:
-            self._refuse_empty(self._is_header_alone())
-            frame = self._read_csv(names, dict(types or {}))
-        self._refuse_empty(not len(frame))
-        return frame
+            separator = SEPARATORS[self.file.suffix.lower()]
+            frame.to_csv(self._stream, mode="wb", header=not self.n_rows, index=False, sep=separator)
+        self.n_rows += len(frame)
 
-    def chunks(
-        self, columns: Sequence[str], types: Mapping[str, str] | None = None, n_rows: int = 65_536
-    ) -> Iterator[pd.DataFrame]:
-        """Read at most `n_rows` rows at a time; columns of a CSV file without a type in `types` are read as text."""
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, traceback: Any) -> None:
+        self._stack.__exit__(kind, problem, traceback)
+
+    def _write_parquet(self, frame: pd.DataFrame) -> None:
         import pyarrow as pa
+        import pyarrow.parquet
 
-        names = list(columns)
-        self.require(names)
-        if self.is_parquet:
-            import pyarrow.parquet
-
-            # Buffered column by column: read ahead, row groups would stay in memory until the end of the file.
-            options = {"pre_buffer": False, "buffer_size": BUFFER}
-            with self._reading(), pyarrow.parquet.ParquetFile(self.path, **options) as file:
-                for batch in file.iter_batches(batch_size=n_rows, columns=names, use_threads=False):
-                    yield self._frame(pa.table(batch), names)
-            return
-        import pyarrow.csv
-
-        if self._is_header_alone():
-            return
-        known = {name: (types or {}).get(name, "string") for name in names}
-        with self._reading():
-            reader = pyarrow.csv.open_csv(self.path, **self._csv_options(names, known))
-            for batch in reader:
-                for start in range(0, len(batch), n_rows):
-                    yield self._frame(pa.table(batch.slice(start, n_rows)), names)
-
-    def _check_file(self) -> None:
-        """Refuse what is not a file of a type we read."""
-        suffix = self.path.suffix.lower()
-        known = (*SEPARATORS, *PARQUET)
-        if not self.path.exists():
-            folder = self.path.parent
-            names = [p.name for p in folder.iterdir() if p.suffix.lower() in known] if folder.is_dir() else []
-            near = get_close_matches(self.path.name, names, n=1, cutoff=0.75)
-            raise TableError(
-                f"{self.path} does not exist. " + (f"Did you mean {near[0]}?" if near else "Check the path.")
-            )
-        if self.path.is_dir():
-            raise TableError(f"{self.path} is a folder. Pass one {', '.join(known)} file.")
-        if suffix not in known:
-            raise TableError(f"{self.path} is of the unknown type {suffix!r}. Save it as one of {', '.join(known)}.")
-        if self.path.stat().st_size == 0:
-            raise TableError(f"{self.path} is empty. Pass a file with a header and rows.")
-
-    def _parquet_columns(self) -> list[str]:
-        with self._reading():
-            import pyarrow.parquet
-
-            return list(pyarrow.parquet.read_schema(self.path).names)
-
-    def _csv_columns(self) -> list[str]:
-        """Check the encoding of the whole file and return its header."""
-        with self._reading():
-            self._check_text()
-            with self.path.open(encoding="utf-8-sig", newline="") as file:
-                header = next((row for row in csv.reader(file, delimiter=self._separator) if row), [])
-        if len(header) == 1 and ";" in header[0] and self._separator == ",":
-            raise TableError(f"{self.path} is separated by semicolons. Save it with commas (and decimal points).")
-        if not any(header):
-            raise TableError(f"{self.path} is empty. Pass a file with a header and rows.")
-        return header
-
-    @property
-    def _separator(self) -> str:
-        return SEPARATORS[self.path.suffix.lower()]
-
-    def _check_text(self) -> None:
-        """Refuse bytes that are not UTF-8, with their position, and a quote that is never closed."""
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        position, line, n_quotes = 0, 1, 0
-        with self.path.open("rb") as file:
-            while True:
-                block = file.read(1 << 20)
-                pending = len(decoder.getstate()[0])
-                try:
-                    decoder.decode(block, final=not block)
-                except UnicodeDecodeError as problem:
-                    line += block[: max(problem.start - pending, 0)].count(b"\n")
-                    raise TableError(
-                        f"{self.path} is not UTF-8: byte 0x{problem.object[problem.start]:02x} at position "
-                        f"{position - pending + problem.start} (line {line}). Save it as UTF-8."
-                    ) from None
-                if not block:
-                    break
-                position, line, n_quotes = (
-                    position + len(block),
-                    line + block.count(b"\n"),
-                    n_quotes + block.count(b'"'),
-                )
-        if n_quotes % 2:
-            self._find_ragged_line()
-
-    def _find_ragged_line(self) -> None:
-        """Raise for the first line with another number of fields than the header, or for a quote left open."""
-        csv.field_size_limit(1 << 30)
-        with self.path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=self._separator, strict=True)
-            width, start = 0, 1
-            try:
-                for row in reader:
-                    width = width or len(row)
-                    if row and len(row) != width:
-                        raise TableError(
-                            f"{self.path} is ragged: line {start} has {len(row)} field{'s' * (len(row) != 1)}, "
-                            f"the header has {width}. "
-                            "Correct that line (a separator inside a value needs quotes)."
-                        )
-                    start = reader.line_num + 1
-            except csv.Error as problem:
-                hint = "A quote is opened and never closed." if "end of data" in str(problem) else f"{problem}."
-                raise TableError(f"{self.path} is broken at line {start}. {hint}") from None
-
-    def _read_csv(self, names: list[str], types: dict[str, str]) -> pd.DataFrame:
-        """Read columns of a CSV file; whole numbers beyond 64 bits are read again as text."""
-        import pyarrow.csv
-
-        with self._reading():
-            table = pyarrow.csv.read_csv(self.path, **self._csv_options(names, types))
-            long = [name for name in names if name not in types and maybe_long_integers(table[name])]
-            if long:
-                again = pyarrow.csv.read_csv(self.path, **self._csv_options(long, dict.fromkeys(long, "string")))
-                for name in long:
-                    if all(re.fullmatch(r"[+-]?\d+", text) for text in again[name].drop_null().unique().to_pylist()):
-                        table = table.set_column(table.schema.get_field_index(name), name, again[name])
-            return self._frame(table, names)
-
-    def _csv_options(self, names: list[str], types: Mapping[str, str]) -> dict[str, Any]:
-        """Return pyarrow's options for reading columns `names`."""
-        import pyarrow as pa
-        import pyarrow.csv
-
-        plain = {"number": pa.float64(), "boolean": pa.bool_(), "string": pa.string(), "time": pa.time64("us")}
-
-        return {
-            "read_options": pyarrow.csv.ReadOptions(column_names=self.columns, skip_rows=self._header_lines()),
-            "parse_options": pyarrow.csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
-            "convert_options": pyarrow.csv.ConvertOptions(
-                column_types={name: plain[kind] for name, kind in types.items() if name in names},
-                include_columns=names,
-                null_values=list(MISSING),
-                strings_can_be_null=True,
-            ),
-        }
-
-    def _refuse_empty(self, empty: bool) -> None:
-        if empty:
-            raise TableError(f"{self.path} has a header but no rows. Pass a file with rows.")
-
-    def _is_header_alone(self) -> bool:
-        """Return whether nothing follows the header, which pyarrow takes for a broken file."""
-        with self.path.open(encoding="utf-8-sig", newline="") as file:
-            rows = (row for row in csv.reader(file, delimiter=self._separator) if row)
-            return next(rows, None) is not None and next(rows, None) is None
-
-    def _header_lines(self) -> int:
-        """Return how many lines the header takes, blank ones before it included."""
-        with self.path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=self._separator)
-            next(row for row in reader if row)
-            return reader.line_num
-
-    def _frame(self, table: Any, names: list[str]) -> pd.DataFrame:
-        """Turn an Arrow table into a frame of plain columns."""
-        import pandas as pd
-
-        return pd.DataFrame({name: plain_series(table[name], f"{self.path}: column {name!r}") for name in names})
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turn what pyarrow and the file system raise into our error; ours pass."""
-        import pyarrow as pa
-
-        try:
-            yield
-        except TableError:
-            raise
-        except PermissionError as problem:
-            raise TableError(f"{self.path} cannot be read: permission denied.") from problem
-        except (pa.ArrowException, OSError, ValueError) as problem:
-            reason = " ".join(str(problem).split())[:200].rstrip(".")
-            if "CSV parse error: Expected" in reason:
-                self._find_ragged_line()  # raises with the line's number, which pyarrow does not know
-            value = re.search(
-                r"CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid value '(.*)'", reason
-            )
-            if value:
-                column, line, kind, text = value.groups()
-                wanted = {"double": "a number", "bool": "true or false"}.get(kind, kind)
-                raise TableError(
-                    f"{self.path}: column {self.columns[int(column)]!r} holds {text!r}"
-                    f"{f' (line {line})' if line else ''}, which is not {wanted}. "
-                    "Correct the value, or leave its cell empty."
-                ) from problem
-            raise TableError(f"{self.path} cannot be read ({reason}). Write the file again.") from problem
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if self._parquet is None:
+            self._parquet = self._stack.enter_context(pyarrow.parquet.ParquetWriter(self._stream, table.schema))
+        self._parquet.write_table(table.cast(self._parquet.schema))
 
 
-def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read a CSV or Parquet file.
-
-    Parameters
-    ----------
-    path : str or Path
-        A file ending in .csv, .tsv, .parquet or .pq.
-    columns : sequence of str, optional
-        Columns to read. None: all of them.
-    """
-    return TableFile(path).read(columns)
-
-
-def suggest(name: str, known: Sequence[str]) -> str:
-    """Return the sentence that helps after an unknown name.
+def without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame in which no text or column name begins like a formula.
 
     Examples
     --------
-    >>> suggest("logistc", ["logistic", "forest"])
-    "Did you mean 'logistic'?"
-    >>> suggest("x", ["logistic", "forest"])
-    "It may be 'logistic' or 'forest'."
+    >>> import pandas as pd
+    >>> without_formulas(pd.DataFrame({"=1": ["=cmd|x", "plain", None], "n": [-1, 2, 3]})).to_dict("list")
+    {"'=1": ["'=cmd|x", 'plain', None], 'n': [-1, 2, 3]}
     """
-    near = get_close_matches(name, known, n=1) or get_close_matches(name.lower(), known, n=1)
-    if near:
-        return f"Did you mean {near[0]!r}?"
-    shown = [repr(k) for k in known[:10]]
-    more = f" … ({len(known)} in all)" if len(known) > 10 else ""
-    return f"It may be {', '.join(shown[:-1])}{' or ' if len(shown) > 1 else ''}{shown[-1]}{more}."
+
+    def safe(value: Any) -> Any:
+        return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+    texts = {name: frame[name].map(safe) for name in frame if frame[name].dtype.kind not in "biufcmM"}
+    return frame.assign(**{str(name): column for name, column in texts.items()}).rename(columns=safe)
+
+
+def map_columns(
+    table: str | Path, columns: Sequence[str], to: str | Path, *, dtype: Any = np.float64, rows_at_once: int = 100_000
+) -> np.memmap[Any, Any]:
+    r"""Copy number columns of a CSV or Parquet file to an ``.npy`` file, part by part, and return it as a memory map.
+
+    Estimators with the convex or the gradient solver read such rows block by block: they are never all in memory.
+
+    Parameters
+    ----------
+    table : path
+        A .csv, .tsv or .parquet file.
+    columns : sequence of str
+        Columns of numbers, in the order wanted.
+    to : path
+        The file to write; an older one is replaced.
+    dtype : numpy type, default=float64
+        Networks compute in float32, which takes half the space.
+    rows_at_once : int, default=100_000
+        Rows of the table that are in memory at once.
+
+    Returns
+    -------
+    memmap of shape (n_rows, n_columns), read-only
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "rows.csv"
+    ...     _ = file.write_text("a,b,name\n1,2,x\n3,4,y\n")
+    ...     map_columns(file, ["b", "a"], Path(folder) / "rows.npy").tolist()
+    [[2.0, 1.0], [4.0, 3.0]]
+    """
+    source, types = TableFile(table), dict.fromkeys(columns, "number")
+    n_rows = sum(len(part) for part in source.chunks(columns[:1], types, rows_at_once))
+    if n_rows == 0:
+        raise TableError(f"{table} has no rows, so there is nothing to map.")
+    written = np.lib.format.open_memmap(to, mode="w+", dtype=dtype, shape=(n_rows, len(columns)))
+    start = 0
+    for part in source.chunks(columns, types, rows_at_once):
+        texts = [name for name in columns if part[name].dtype.kind not in "biuf"]
+        if texts:
+            raise TableError(f"Column {texts[0]!r} of {table} does not contain numbers. Name columns of numbers only.")
+        written[start : start + len(part)] = part[list(columns)].to_numpy(dtype=dtype)
+        start += len(part)
+    written.flush()
+    mapped: np.memmap[Any, Any] = np.lib.format.open_memmap(to, mode="r")
+    return mapped

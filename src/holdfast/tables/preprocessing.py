@@ -12,15 +12,24 @@ Parts of scikit-learn only, with nothing of our own inside, so that a fitted tra
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import sklearn
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline
+from sklearn.pipeline import make_pipeline as chain
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils import get_tags
 
+from holdfast.exceptions import TableError
+from holdfast.learners import last_step
 from holdfast.tables.schema import DATE_PARTS, TableSchema
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MIN_FREQUENCY = 5
 MAX_LEVELS = 100
@@ -44,11 +53,11 @@ def make_preprocessor(schema: TableSchema, *, dense: bool = False) -> ColumnTran
     words = schema.names("text")
     parts: list[tuple[str, Any, Any]] = []
     if numbers:
-        scale = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
+        scale = chain(SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True), StandardScaler())
         parts.append(("numeric", scale, numbers))
     if levels:
-        encode = make_pipeline(
-            SimpleImputer(strategy="constant", fill_value="missing"),
+        encode = chain(
+            SimpleImputer(strategy="constant", fill_value="missing", keep_empty_features=True),
             OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=MIN_FREQUENCY, max_categories=MAX_LEVELS),
         )
         parts.append(("categorical", encode, levels))
@@ -57,3 +66,37 @@ def make_preprocessor(schema: TableSchema, *, dense: bool = False) -> ColumnTran
         count = TfidfVectorizer(ngram_range=(1, 2), min_df=2, max_features=n_words, sublinear_tf=True)
         parts.append((f"text {place}", count, name))
     return ColumnTransformer(parts, sparse_threshold=0.0 if dense or not words else 1.0)
+
+
+def needs_dense(estimator: Any) -> bool:
+    """Return whether a classifier takes no sparse matrix; networks get few columns, and so dense ones."""
+    inner = last_step(estimator)
+    return hasattr(inner, "fit_groups") or (inner is not None and not get_tags(inner).input_tags.sparse)
+
+
+def make_pipeline(schema: TableSchema, method: Any) -> Pipeline:
+    """Return the preprocessing of a table's columns and a method, both unfitted.
+
+    The matrix of all columns is computed once, before the method. A method that `reads_columns`, to tell which are
+    unstable, gets the columns themselves, and its estimator the preprocessing; texts are columns of words for it.
+    """
+    preprocessor = make_preprocessor(schema, dense=needs_dense(method.estimator))
+    if getattr(method, "reads_columns", False) and not schema.names("text"):
+        inside = Pipeline([("features", preprocessor), ("classifier", method.estimator)])
+        return Pipeline([("classifier", clone(method).set_params(estimator=inside))])
+    return Pipeline([("features", preprocessor), ("classifier", method)])
+
+
+def fit_pipeline(pipeline: Pipeline, X: Any, y: NDArray[Any], environments: Any = None) -> Pipeline:
+    """Fit a pipeline whose last step is a method, which alone sees the environments."""
+    try:
+        # Outside of metadata routing a keyword goes straight to the step it names, whatever the global setting is.
+        with sklearn.config_context(enable_metadata_routing=False):
+            return pipeline.fit(X, y, **{f"{pipeline.steps[-1][0]}__environments": environments})
+    except ValueError as problem:
+        if "vocabulary" in str(problem) or "no terms remain" in str(problem):
+            raise TableError(
+                "A text column has no word that two rows share. Leave it out with drop=, or take it for levels: "
+                "do not name it in text=."
+            ) from problem
+        raise

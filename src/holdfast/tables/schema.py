@@ -12,14 +12,13 @@ A column that is missing in every row, or has no name, is left out, with the rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from holdfast.exceptions import SavedModelError, TableError
-from holdfast.tables.files import suggest
+from holdfast.exceptions import SavedModelError, TableError, suggest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +58,7 @@ class TableSchema:
         categorical : sequence of str
             Columns whose values are levels even if they are numbers.
         """
+        texts, levels = set(text), set(categorical)
         for name in (*text, *categorical):
             if name not in frame.columns:
                 raise TableError(f"There is no feature column {name!r}. {suggest(name, list(frame.columns))}")
@@ -66,13 +66,13 @@ class TableSchema:
         for name in map(str, frame.columns):
             series = frame[name]
             if series.isna().all():
-                if name in text:
+                if name in texts:
                     raise TableError(f"Text column {name!r} is missing in every row. Name another one.")
                 left_out[name] = "missing in every row"
-            elif name.startswith("unnamed_") and name not in (*text, *categorical):
+            elif name.startswith("unnamed_") and name not in texts | levels:
                 left_out[name] = "has no name (a saved row index?)"
             else:
-                columns.append(_column(series, name, text=text, categorical=categorical))
+                columns.append(_column(series, name, text=texts, categorical=levels))
         if not columns:
             raise TableError("No feature column is left. Keep at least one column besides label and environment.")
         _refuse_equal_names(columns)
@@ -89,7 +89,8 @@ class TableSchema:
 
     def require(self, present: Sequence[str]) -> None:
         """Refuse a table without one of the columns."""
-        missing = [column.name for column in self.columns if column.name not in present]
+        there = set(present)
+        missing = [column.name for column in self.columns if column.name not in there]
         if missing:
             raise TableError(
                 f"Column {missing[0]!r} is missing{f' (and {len(missing) - 1} more)' if missing[1:] else ''}: "
@@ -158,7 +159,7 @@ def storage_of(series: pd.Series[Any], name: str) -> Storage:
     if types <= {"bool", "bool_"}:
         return "boolean"
     raise TableError(
-        f"Column {name!r} holds values of types {', '.join(sorted(types))}. Convert it to numbers, text or dates."
+        f"Column {name!r} contains values of types {', '.join(sorted(types))}. Convert it to numbers, text or dates."
     )
 
 
@@ -169,12 +170,12 @@ def looks_like_text(series: pd.Series[Any]) -> bool:
     return bool(n_words >= 4 and present.nunique() > 0.5 * len(present))
 
 
-def _column(series: pd.Series[Any], name: str, *, text: Iterable[str], categorical: Iterable[str]) -> Column:
+def _column(series: pd.Series[Any], name: str, *, text: Container[str], categorical: Container[str]) -> Column:
     """Decide how one column is used."""
     storage = storage_of(series, name)
     if name in text:
         if storage != "string":
-            raise TableError(f"Text column {name!r} holds {storage} values, no text. Name another one.")
+            raise TableError(f"Text column {name!r} contains {storage} values, expected text. Name another one.")
         return Column(name, "text", storage)
     if name in categorical or storage == "string":
         return Column(name, "categorical", storage)
@@ -187,7 +188,7 @@ def _refuse_equal_names(columns: Sequence[Column]) -> None:
     for column in columns:
         if column.name in parts:
             raise TableError(
-                f"Column {column.name!r} is called like a part of the date column {parts[column.name]!r}. Rename it."
+                f"Column {column.name!r} has the name of a part of the date column {parts[column.name]!r}. Rename it."
             )
 
 
@@ -206,8 +207,8 @@ def _features(series: pd.Series[Any], column: Column) -> dict[str, Any]:
             series, found = series.dt.total_seconds(), column.storage if column.storage == "number" else found
         if found != column.storage and {found, column.storage} not in ({"number", "boolean"}, {"number", "time"}):
             raise TableError(
-                f"Column {name!r} holds {found} values such as {str(series.dropna().iloc[0])!r}, but {column.storage} "
-                f"values when the classifier was fitted. Convert the column to {column.storage} values."
+                f"Column {name!r} contains {found} values such as {str(series.dropna().iloc[0])!r}, but it contained "
+                f"{column.storage} values when the classifier was fitted. Convert it to {column.storage} values."
             )
     if column.kind == "numeric":
         return {name: _finite(series.astype("float64"), name)}
@@ -234,12 +235,12 @@ def _as_dates(series: pd.Series[Any], column: Column) -> pd.Series[Any]:
             series = pd.to_datetime(series.astype(object), format="ISO8601", utc=True)
         except ValueError as problem:
             raise TableError(
-                f"Column {column.name!r} held dates when the classifier was fitted, but now a text that is no ISO date "
-                f"({' '.join(str(problem).split())[:80]}). Write dates as 2026-11-15."
+                f"Column {column.name!r} contained dates when the classifier was fitted, but now a text that is not an "
+                f"ISO date ({' '.join(str(problem).split())[:80]}). Write dates as 2026-11-15."
             ) from problem
     elif found != "date":
         raise TableError(
-            f"Column {column.name!r} holds {found} values, but dates when the classifier was fitted. "
+            f"Column {column.name!r} contains {found} values, but it contained dates when the classifier was fitted. "
             "Convert the column to dates."
         )
     return series.dt.tz_convert("UTC").dt.tz_localize(None) if series.dt.tz is not None else series

@@ -17,7 +17,7 @@ def experiment(**settings):
             {"method_options": {"halfs": "soft"}},
             r"method_options of pi has an unknown key 'halfs'; did you mean 'halves'",
         ),
-        ({"estimator": "cnnn"}, r"has estimator = 'cnnn'. Known are logistic, boosting, forest, cnn"),
+        ({"estimator": "cnnn"}, r"has estimator = 'cnnn'. Known are logistic, boosting, forest, extra_trees,"),
         ({"backbone": "resnet", "weights": "w.pth"}, r"has backbone = 'resnet'. Known are cnn"),
         ({"estimator": "forest", "estimator_options": {"depth": 2}}, r"estimator_options of forest has an unknown key"),
         ({"estimator": "cnn", "estimator_options": {"shft": 2}}, r"estimator_options of cnn has an unknown key 'shft'"),

@@ -1,5 +1,7 @@
 import datetime
 import decimal
+import errno
+import os
 import re
 
 import numpy as np
@@ -8,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.exceptions import TableError
-from holdfast.tables.files import TableFile, read_table, suggest
+from holdfast.exceptions import StorageError, TableError
+from holdfast.saving.files import TEMPORARY, inject_faults, remove_leftovers
+from holdfast.tables.files import TableFile, TableWriter, map_columns, read_table
 
 
 @pytest.fixture
@@ -107,7 +110,7 @@ def test_missing_column_suggests_a_near_one(write):
     path = write("t.csv", "label,site\n1,2\n")
     with pytest.raises(TableError, match=r"has no column 'lable'\. Did you mean 'label'\?"):
         read_table(path, ["lable"])
-    with pytest.raises(TableError, match=r"has no column 'q'\. It may be 'label' or 'site'\."):
+    with pytest.raises(TableError, match=r"has no column 'q'\. Choose from 'label', 'site'\."):
         read_table(path, ["q"])
 
 
@@ -139,9 +142,9 @@ def test_nested_parquet_columns_are_refused_only_when_read(tmp_path):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [1], "deep": [[1, 2]], "raw": [b"x"]}), path)
     assert read_table(path, ["a"])["a"].tolist() == [1]
-    with pytest.raises(TableError, match=r"column 'deep' holds list<element: int64> values\. Flatten it"):
+    with pytest.raises(TableError, match=r"column 'deep' contains list<element: int64> values\. Flatten it"):
         read_table(path, ["deep"])
-    with pytest.raises(TableError, match="column 'raw' holds binary values"):
+    with pytest.raises(TableError, match="column 'raw' contains binary values"):
         read_table(path, ["raw"])
 
 
@@ -176,15 +179,8 @@ def test_chunks_hold_the_same_rows(tmp_path, suffix):
 def test_chunks_of_csv_name_the_column_of_a_wrong_value(write):
     """A value that is not of the known type is named with its column."""
     table = TableFile(write("t.csv", "a,b,c\n" + "1,x,true\n" * 9 + "1,x,maybe\n"))
-    with pytest.raises(TableError, match=r"column 'c' holds 'maybe' \(line 11\), which is not true or false\."):
+    with pytest.raises(TableError, match=r"column 'c' contains 'maybe' \(line 11\), which is not true or false\."):
         list(table.chunks(["c", "a"], {"c": "boolean"}))
-
-
-def test_suggest_shortens_long_lists():
-    """Ten names are enough to see what is meant."""
-    names = [f"column{i:02d}" for i in range(12)]
-    assert suggest("zzz", names).endswith("'column08' or 'column09' … (12 in all).")
-    assert suggest("COLUMN01", names) == "Did you mean 'column01'?"
 
 
 @pytest.mark.parametrize("group_rows", [20_000, 400_000], ids=["many row groups", "one row group"])
@@ -205,9 +201,120 @@ def test_chunks_do_not_pile_up(tmp_path, group_rows):
 
 def test_a_name_with_a_null_character_is_refused(write, tmp_path):
     """Arrow and pandas cut such names at different places."""
-    message = r"has a column '\\x00x', whose name holds a NUL character\. Rename it"
+    message = r"has a column '\\x00x', whose name contains a NUL character\. Rename it"
     with pytest.raises(TableError, match=message):
         TableFile(write("a.csv", "y,\x00x\n1,2\n"))
     pq.write_table(pa.table({"\x00x": [1]}), tmp_path / "a.parquet")
     with pytest.raises(TableError, match="NUL|cannot be read"):
         TableFile(tmp_path / "a.parquet")
+
+
+FRAMES = [pd.DataFrame({"x": np.arange(n, dtype=float), "name": [f"ä{n}"] * n}) for n in (3, 2, 4)]
+READERS = {
+    ".csv": pd.read_csv,
+    ".tsv": lambda file: pd.read_csv(file, sep="\t"),
+    ".parquet": pd.read_parquet,
+}
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_frames_come_back_in_their_order(tmp_path, suffix):
+    """All rows are there, once, under one header; the temporary file is gone."""
+    file = tmp_path / f"table{suffix}"
+    with TableWriter(file) as writer:
+        for frame in FRAMES:
+            writer.write(frame)
+    assert writer.n_rows == 9
+    pd.testing.assert_frame_equal(READERS[suffix](file), pd.concat(FRAMES, ignore_index=True))
+    assert os.listdir(tmp_path) == [file.name]
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_a_writer_that_pauses_keeps_its_file(tmp_path, suffix):
+    """Another process that sweeps leftovers leaves the file of a living writer alone, however old it looks."""
+    file = tmp_path / f"table{suffix}"
+    with TableWriter(file) as writer:
+        writer.write(FRAMES[0])
+        for name in os.listdir(tmp_path):
+            os.utime(tmp_path / name, (0, 0))
+        assert remove_leftovers(tmp_path) == 0
+        writer.write(FRAMES[1])
+    assert len(READERS[suffix](file)) == 5
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_a_vanished_file_is_an_error(tmp_path, suffix):
+    """A table whose temporary file was deleted is not reported as written, and the older one stays."""
+    file = tmp_path / f"table{suffix}"
+    file.write_bytes(b"old")
+    with pytest.raises(StorageError, match="deleted or replaced while it was written"), TableWriter(file) as writer:
+        writer.write(FRAMES[0])
+        for name in os.listdir(tmp_path):
+            if name.startswith(TEMPORARY):
+                os.unlink(tmp_path / name)
+        writer.write(FRAMES[1])
+    assert file.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == [file.name]
+
+
+@pytest.mark.parametrize("suffix", READERS)
+@pytest.mark.parametrize("step", ["create", "write", "fsync", "rename"])
+def test_a_full_disk_leaves_the_older_table(tmp_path, suffix, step):
+    """Whichever step fails, the older file is as it was, nothing else is left, and the error is ours."""
+    file = tmp_path / f"table{suffix}"
+    file.write_bytes(b"old")
+
+    def fault(name, path):
+        if name == step:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    message = f"^Could not write '{file}': the disk is full"
+    with inject_faults(fault), pytest.raises(StorageError, match=message), TableWriter(file) as writer:
+        writer.write(FRAMES[0])
+    assert file.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == [file.name]
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_an_error_of_the_caller_keeps_its_type(tmp_path, suffix):
+    """An error while rows are computed is not called an error of writing, and leaves no file."""
+    with pytest.raises(OSError, match="^the input"), TableWriter(tmp_path / f"table{suffix}") as writer:
+        writer.write(FRAMES[0])
+        raise OSError("the input is gone")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_a_table_is_flushed_before_it_gets_its_name(tmp_path, suffix, monkeypatch):
+    """The whole file, then its folder."""
+    file, flushed, fsync = tmp_path / f"table{suffix}", [], os.fsync
+
+    def spy(descriptor):
+        flushed.append((os.fstat(descriptor).st_ino, os.fstat(descriptor).st_size, file.exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    with TableWriter(file) as writer:
+        writer.write(FRAMES[0])
+    status = file.stat()
+    assert flushed[0] == (status.st_ino, status.st_size, False)
+    assert [entry[0] for entry in flushed[1:]] == [tmp_path.stat().st_ino]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_number_columns_are_mapped_in_parts(tmp_path, kind):
+    """Columns come in the order asked for, missing numbers as NaN, whatever the size of the parts."""
+    frame = pd.DataFrame({"a": np.arange(7), "name": list("abcdefg"), "b": [0.5, None, 2.0, 3.0, 4.0, 5.0, 6.0]})
+    file = tmp_path / f"rows.{kind}"
+    frame.to_csv(file, index=False) if kind == "csv" else frame.to_parquet(file)
+    mapped = map_columns(file, ["b", "a"], tmp_path / "rows.npy", dtype=np.float32, rows_at_once=3)
+    assert isinstance(mapped, np.memmap)
+    assert mapped.dtype == np.float32
+    np.testing.assert_array_equal(mapped, frame[["b", "a"]].to_numpy(dtype=np.float32))
+
+
+def test_texts_are_refused(tmp_path):
+    """A column of texts cannot be mapped, and is named."""
+    pd.DataFrame({"a": [1, 2], "name": ["x", "y"]}).to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(TableError, match="Column 'name' of .* does not contain numbers"):
+        map_columns(tmp_path / "rows.parquet", ["a", "name"], tmp_path / "rows.npy")

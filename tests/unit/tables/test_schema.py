@@ -97,10 +97,10 @@ def test_reordered_and_extra_columns_are_fine():
     ("column", "values", "message"),
     [
         ("agee", [1], r"Column 'age' is missing: the classifier was fitted with it\. Did you mean 'agee'\?"),
-        ("age", ["old"], "Column 'age' holds string values such as 'old', but number values when the classifier was"),
+        ("age", ["old"], "Column 'age' contains string values such as 'old', but it contained number values when"),
         ("age", [np.inf], r"Column 'age' is infinite or beyond 1e\+100 in 1 rows \(first in data row 1\)"),
         ("age", [-1e200], "is infinite or beyond"),
-        ("age", [[1]], "Column 'age' holds values of types list"),
+        ("age", [[1]], "Column 'age' contains values of types list"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(column, values, message):
@@ -115,9 +115,9 @@ def test_dates_must_stay_dates():
     schema = TableSchema.infer(pd.DataFrame({"visit": pd.to_datetime(["2026-01-01"])}))
     for text in ("1970-01-03", "1970-01-03T02:00:00+02:00"):
         assert schema.features(pd.DataFrame({"visit": [text]}))["visit (days)"].tolist() == [2.0]
-    with pytest.raises(TableError, match="now a text that is no ISO date"):
+    with pytest.raises(TableError, match="now a text that is not an ISO date"):
         schema.features(pd.DataFrame({"visit": ["3 January"]}))
-    with pytest.raises(TableError, match="Column 'visit' holds number values, but dates when"):
+    with pytest.raises(TableError, match="Column 'visit' contains number values, but it contained dates when"):
         schema.features(pd.DataFrame({"visit": [7]}))
 
 
@@ -134,7 +134,7 @@ def test_a_wholly_missing_column_at_predict_time_is_missing_values():
     ("options", "message"),
     [
         ({"text": ["nota"]}, r"There is no feature column 'nota'\. Did you mean 'note'\?"),
-        ({"text": ["age"]}, "Text column 'age' holds number values, no text. Name another one."),
+        ({"text": ["age"]}, "Text column 'age' contains number values, expected text. Name another one."),
     ],
 )
 def test_columns_named_by_the_user_are_checked(options, message):
@@ -153,7 +153,7 @@ def test_names_of_date_parts_are_taken():
     """A column may not be called like what a date column becomes."""
     frame = pd.DataFrame({"d": pd.to_datetime(["2026-01-01"]), "d (month)": [1]})
     with pytest.raises(
-        TableError, match=r"Column 'd \(month\)' is called like a part of the date column 'd'\. Rename it"
+        TableError, match=r"Column 'd \(month\)' has the name of a part of the date column 'd'\. Rename it"
     ):
         TableSchema.infer(frame)
 

@@ -15,9 +15,9 @@ from holdfast.datasets.folders import data_folder, note_file
 from holdfast.datasets.splits import deal_rows
 from holdfast.datasets.values import Dataset, DatasetEntry, Split
 from holdfast.environments import Rows
-from holdfast.exceptions import DatasetError
+from holdfast.exceptions import DatasetError, suggest
 from holdfast.seeding import Seeding
-from holdfast.tables.files import read_table, suggest
+from holdfast.tables.files import read_table
 
 if TYPE_CHECKING:
     import pandas as pd
