@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -39,10 +40,11 @@ from holdfast.neural.evaluation import HeldOut, minus_squared_error, outputs_on,
 from holdfast.neural.monitors import Monitor
 from holdfast.neural.networks import NETWORKS, Factory, Network, build_network, reads_text
 from holdfast.neural.objectives import Objective, make_objective
+from holdfast.neural.randomness import RandomStream
 from holdfast.neural.risks import Loss, make_loss
 from holdfast.neural.selection import EpochScores, Selected
 from holdfast.neural.settings import Precision, Schedule, TrainingSettings, autocast, resolve_device
-from holdfast.neural.training import train
+from holdfast.neural.training import TrainingTask, train
 from holdfast.rows import as_ours, is_text, read_column, read_weights
 from holdfast.seeding import RandomState, Seeding
 
@@ -123,7 +125,8 @@ def set_state(estimator: Any, state: Mapping[str, Any], tensors: Mapping[str, An
     _check_sizes(name, arguments, vectors, weights)
     if vectors is not None:
         arguments["vectors"] = torch.zeros(vectors)
-    network = build_network(name, **arguments)
+    with RandomStream().borrowing():  # what is drawn here is overwritten
+        network = build_network(name, **arguments)
     try:
         network.load_state_dict(weights)
     except RuntimeError as problem:
@@ -331,23 +334,20 @@ class NeuralEstimator(BaseEstimator):
     ) -> Self:
         """Run the loop and keep what it learned."""
         self.input_shape_ = source.row_shape
-        seeding = Seeding(self.random_state)
-        trained = train(
-            lambda: build_network(self.network, **self._network_arguments()),
-            source,
-            targets,
-            groups,
+        task = TrainingTask(
+            source=source,
+            targets=targets,
+            groups=groups,
             objective=make_objective(objective),
             loss=make_loss(self.loss),
             score=self._score,
-            settings=self._settings(),
-            seeding=seeding,
             selection=self.selection if selection is None else selection,
             validation=self._read_validation(validation),
             others=_other_environments(source, targets, groups, environments),
             stage=stage,
-            monitor=monitor,
         )
+        build = functools.partial(build_network, self.network, **self._network_arguments())
+        trained = train(build, task, self._settings(), Seeding(self.random_state), monitor)
         self.network_ = trained.network
         self.selected_ = trained.selected
         self.history_ = trained.history
@@ -542,7 +542,9 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
     device : str, default="auto"
         CUDA where there is one, else the CPU.
     random_state : int, RandomState, Generator or None
-        Seed of initialization, dropout and batches.
+        Seed of initialization, dropout and batches. They come from generators of the fit's own, so that fits in threads
+        give the answers of fits in sequence. A network of your own that calls random functions itself, such as
+        `torch.nn.functional.dropout`, is trained by one thread at a time.
 
     Attributes
     ----------

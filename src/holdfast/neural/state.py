@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from holdfast.exceptions import SavedModelError
 from holdfast.neural.batches import GroupBatches
 from holdfast.neural.objectives import ObjectiveRun
+from holdfast.neural.randomness import RandomStream
 from holdfast.neural.selection import EpochScores, Selected
 
 # Plain values for JSON, and the tensors they refer to by name.
@@ -28,6 +29,7 @@ class TrainingState:
     run: ObjectiveRun
     batches: GroupBatches
     device: torch.device
+    stream: RandomStream
     fingerprint: dict[str, Any]  # of the run; a saved state of another run is refused
     step: int = 0
     epoch: int = 0
@@ -55,7 +57,7 @@ class TrainingState:
             "optimizer": self.optimizer.state_dict(),
             "objective": self.run.state_dict(),
             "batches": self.batches.state_dict(),
-            "random": _random_state(self.device),
+            "random": self.stream.state_dict(),
             "best": None if self.best is None else _best_tree(self.best),
         }
         return flatten(tree)
@@ -77,7 +79,7 @@ class TrainingState:
         self.optimizer.load_state_dict(tree["optimizer"])
         self.run.load_state_dict(tree["objective"])
         self.batches.load_state_dict(tree["batches"])
-        _set_random_state(tree["random"], self.device)
+        self.stream.load_state_dict(tree["random"])
         best = tree["best"]
         if best is not None:
             self.best = Selected(best["rule"], best["value"], EpochScores(**best["scores"]), best["weights"])
@@ -86,20 +88,6 @@ class TrainingState:
 def _best_tree(best: Selected) -> dict[str, Any]:
     scores = best.scores.as_dict()
     return {"rule": best.rule, "value": best.value, "scores": scores, "weights": dict(best.weights)}
-
-
-def _random_state(device: torch.device) -> dict[str, Tensor]:
-    """Return torch's generators as they stand (dropout draws from them)."""
-    state = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    return state
-
-
-def _set_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
-    torch.set_rng_state(state["cpu"])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state["cuda"], device)
 
 
 def flatten(tree: Any) -> SavedState:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ from holdfast.neural.batches import GroupBatches, RowSource
 from holdfast.neural.evaluation import Examiner, HeldOut, Score, evenly, union_of
 from holdfast.neural.monitors import EpochReport, Monitor, current_monitor
 from holdfast.neural.objectives import Objective, ObjectiveRun, Problem, StepReport
+from holdfast.neural.randomness import RandomStream, draw_from_stream
 from holdfast.neural.risks import Loss
 from holdfast.neural.selection import EpochScores, Selected, choose_rule
 from holdfast.neural.settings import TrainingSettings, autocast, resolve_device, resolve_precision, without_denormals
@@ -46,21 +46,27 @@ class Trained:
     precision: str  # "fp32" or "bf16"
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingTask:
+    """What a network is trained on, for what, and by what its epochs are judged."""
+
+    source: RowSource
+    targets: NDArray[Any]  # (n_rows,) class codes or numbers
+    groups: Sequence[Group]  # environments for ERM, IRM, V-REx and RGM, halves or label groups for the others
+    objective: Objective
+    loss: Loss  # of each row
+    score: Score  # of each row, for selection
+    selection: str | None = None  # name of the rule; None: validation_accuracy where there is validation, else last
+    validation: HeldOut | None = None
+    others: HeldOut | None = None  # the training environments that are not trained on
+    stage: str = "training"  # what monitors call it
+
+
 def train(
     build: Callable[[], nn.Module],
-    source: RowSource,
-    targets: NDArray[Any],
-    groups: Sequence[Group],
-    *,
-    objective: Objective,
-    loss: Loss,
-    score: Score,
+    task: TrainingTask,
     settings: TrainingSettings,
     seeding: Seeding,
-    selection: str | None = None,
-    validation: HeldOut | None = None,
-    others: HeldOut | None = None,
-    stage: str = "training",
     monitor: Monitor | None = None,
 ) -> Trained:
     """Train a network on groups of rows.
@@ -69,24 +75,10 @@ def train(
     ----------
     build : callable
         Makes the network; called with torch's random state seeded.
-    source, targets : rows and their targets, (n_rows,) class codes or numbers
-    groups : sequence of Group
-        What the objective is about: environments for ERM, IRM, V-REx and RGM, halves or label groups for the others.
-    objective : Objective
-    loss : callable
-        Loss of each row.
-    score : callable
-        Accuracy of each row, for selection.
+    task : TrainingTask
     settings : TrainingSettings
     seeding : Seeding
         Streams for initialization, dropout and batches.
-    selection : str or None
-        Name of the rule; None: validation_accuracy where there is validation, else last.
-    validation : HeldOut, optional
-    others : HeldOut, optional
-        The training environments that are not trained on, for the rule other_environments.
-    stage : str
-        What monitors call this training.
     monitor : Monitor, optional
         Sees every epoch; by default the one of ``with watch(…)``.
 
@@ -95,70 +87,79 @@ def train(
     DivergedError
         A risk became NaN or infinite.
     """
-    if not groups:
+    if not task.groups:
         raise ParameterError("There are no groups to train on. Pass at least one group of rows.")
+    monitor = current_monitor() if monitor is None else monitor
+    device = resolve_device(settings.device)
+    stream = RandomStream(device)
+    with without_denormals(all_threads=True), stream.active():
+        stream.seed(seeding.integer("initialization"))
+        with stream.borrowing():
+            network = draw_from_stream(build()).to(device)
+        if len(task.source.row_shape) == 3:
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        stream.seed(seeding.integer("dropout"))
+        with stream.guarding(network) as after_step:
+            return _run(network, task, settings, seeding, monitor, stream, after_step)
+
+
+def _run(
+    network: nn.Module,
+    task: TrainingTask,
+    settings: TrainingSettings,
+    seeding: Seeding,
+    monitor: Monitor,
+    stream: RandomStream,
+    after_step: Callable[[], None],
+) -> Trained:
+    """Train a network that is built, epoch by epoch."""
+    validation, others, objective = task.validation, task.others, task.objective
     rule = choose_rule(
-        selection,
+        task.selection,
         validation=validation is not None,
         validation_groups=validation is not None and len(validation.groups) > 0,
         other_environments=others is not None and len(others.groups) > 0,
     )
-    monitor = current_monitor() if monitor is None else monitor
     device = resolve_device(settings.device)
     precision = resolve_precision(settings.precision, device)
     context = autocast(precision, device)
-    examiner = Examiner(device, context, score, validation, others if rule.needs == "other_environments" else None)
-    with without_denormals(all_threads=True), seeded_torch(seeding.integer("initialization"), device):
-        network = build().to(device)
-        if len(source.row_shape) == 3:
-            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        _seed_torch(seeding.integer("dropout"), device)
-        batches = GroupBatches(source, targets, groups, batch_size=settings.batch_size, seeding=seeding, device=device)
-        problem = Problem(
-            network, batches, loss, seeding, score, context, settings.learning_rate, settings.weight_decay
-        )
-        state = TrainingState(
-            network,
-            None if settings.weight_averaging is None else copy.deepcopy(network),
-            _adam(network, settings),
-            objective.start(problem),
-            batches,
-            device,
-            _fingerprint(settings, objective, rule.name, groups, seeding, precision),
-        )
-        saved = monitor.start(stage)
-        if saved is not None:
-            state.restore(saved)
-        while not state.finished:
-            network.train()
-            reports = [_step(state, settings) for _ in range(settings.steps_per_epoch)]
-            state.epoch += 1
-            scores = _evaluate(state, reports, objective, examiner)
-            improved = rule.improves(scores, state.best)
-            if improved:
-                state.best = Selected(rule.name, rule.value(scores), scores, _copied(state.evaluated))
-            state.n_stale = 0 if improved else state.n_stale + 1
-            state.history.append(scores.as_dict())
-            state.finished = state.epoch >= settings.max_epochs or state.n_stale == settings.patience
-            monitor.epoch(EpochReport(stage, state.epoch, settings.max_epochs, scores, improved, state))
-            log.debug("%s: epoch %d, risk %.4f, worst group %s", stage, state.epoch, scores.risk, scores.worst_group)
-        return _finish(state, examiner, source, targets, precision, stage)
-
-
-@contextlib.contextmanager
-def seeded_torch(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch inside the block and put its random state back afterwards."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        _seed_torch(seed, device)
-        yield
-
-
-def _seed_torch(seed: int, device: torch.device) -> None:
-    """Seed the generators that initialization and dropout draw from, and no other device's."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        with torch.cuda.device(device):
-            torch.cuda.manual_seed(seed)
+    examiner = Examiner(device, context, task.score, validation, others if rule.needs == "other_environments" else None)
+    batches = GroupBatches(
+        task.source, task.targets, task.groups, batch_size=settings.batch_size, seeding=seeding, device=device
+    )
+    problem = Problem(
+        network, batches, task.loss, seeding, task.score, context, settings.learning_rate, settings.weight_decay
+    )
+    state = TrainingState(
+        network,
+        None if settings.weight_averaging is None else copy.deepcopy(network),
+        _adam(network, settings),
+        objective.start(problem),
+        batches,
+        device,
+        stream,
+        _fingerprint(task, settings, rule.name, seeding, precision),
+    )
+    saved = monitor.start(task.stage)
+    if saved is not None:
+        state.restore(saved)
+    while not state.finished:
+        network.train()
+        reports = []
+        for _ in range(settings.steps_per_epoch):
+            reports.append(_step(state, settings))
+            after_step()
+        state.epoch += 1
+        scores = _evaluate(state, reports, objective, examiner)
+        improved = rule.improves(scores, state.best)
+        if improved:
+            state.best = Selected(rule.name, rule.value(scores), scores, _copied(state.evaluated))
+        state.n_stale = 0 if improved else state.n_stale + 1
+        state.history.append(scores.as_dict())
+        state.finished = state.epoch >= settings.max_epochs or state.n_stale == settings.patience
+        monitor.epoch(EpochReport(task.stage, state.epoch, settings.max_epochs, scores, improved, state))
+        log.debug("%s: epoch %d, risk %.4f, worst group %s", task.stage, state.epoch, scores.risk, scores.worst_group)
+    return _finish(state, examiner, task, precision)
 
 
 def _adam(network: nn.Module, settings: TrainingSettings) -> torch.optim.Adam:
@@ -258,44 +259,34 @@ def _copied(network: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _fingerprint(
-    settings: TrainingSettings,
-    objective: Objective,
-    selection: str,
-    groups: Sequence[Group],
-    seeding: Seeding,
-    precision: str,
+    task: TrainingTask, settings: TrainingSettings, selection: str, seeding: Seeding, precision: str
 ) -> dict[str, Any]:
     """Return what must agree for a saved state to be of this run (checkpoints compare versions and threads)."""
     return {
         "settings": dataclasses.asdict(settings),
-        "objective": repr(objective),
+        "objective": repr(task.objective),
         "selection": selection,
-        "group sizes": [len(group) for group in groups],
+        "group sizes": [len(group) for group in task.groups],
         "seed": seeding.seed,
         "precision": precision,
     }
 
 
-def _finish(
-    state: TrainingState,
-    examiner: Examiner,
-    source: RowSource,
-    targets: NDArray[Any],
-    precision: str,
-    stage: str,
-) -> Trained:
+def _finish(state: TrainingState, examiner: Examiner, task: TrainingTask, precision: str) -> Trained:
     """Put the selected weights into the network, and say when it has collapsed."""
     best, run = state.best, state.run
     if best is None:
-        raise DivergedError(f"No epoch of {stage} could be selected: the selection rule's score was never a number.")
+        raise DivergedError(
+            f"No epoch of {task.stage} could be selected: the selection rule's score was never a number."
+        )
     state.network.load_state_dict(best.weights)
     state.network.eval()
     one_class = best.scores.predicts_one_class
     if one_class is None:
         rows = evenly(union_of(state.batches.groups), 1000)
-        one_class = examiner.sees_one_class(state.network, source, targets, rows)
+        one_class = examiner.sees_one_class(state.network, task.source, task.targets, rows)
     if one_class:
-        _warn_of_collapse(run, stage)
+        _warn_of_collapse(run, task.stage)
     return Trained(state.network, best, state.history, run.mixture(), state.device, precision)
 
 

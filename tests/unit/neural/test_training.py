@@ -14,7 +14,7 @@ from holdfast.neural.objectives import make_objective
 from holdfast.neural.risks import cross_entropy
 from holdfast.neural.settings import TrainingSettings, autocast
 from holdfast.neural.sources import make_source
-from holdfast.neural.training import train
+from holdfast.neural.training import TrainingTask, train
 from holdfast.seeding import Seeding
 
 CPU = torch.device("cpu")
@@ -37,20 +37,19 @@ VALIDATION = HeldOut(make_source(noisy_rows(seed=1)[0]), noisy_rows(seed=1)[1])
 def run(objective="erm", *, build=None, X=X, y=Y, groups=GROUPS, seed=0, **options):
     """Train a small network for a few steps."""
     keywords = {"max_epochs": 3, "steps_per_epoch": 5, "batch_size": 20, "learning_rate": 0.01}
-    passed_on = ("selection", "validation", "others", "monitor", "stage")
-    arguments = {name: options.pop(name) for name in passed_on if name in options}
-    return train(
-        build or (lambda: build_network("mlp", input_shape=(4,), n_classes=2, dropout=0.3, hidden=(8,))),
-        make_source(X),
-        y,
-        groups,
+    passed_on = ("selection", "validation", "others", "stage")
+    monitor = options.pop("monitor", None)
+    task = TrainingTask(
+        source=make_source(X),
+        targets=y,
+        groups=groups,
         objective=make_objective(objective),
         loss=cross_entropy,
         score=right_class,
-        settings=TrainingSettings(**(keywords | options)),
-        seeding=Seeding(seed),
-        **arguments,
+        **{name: options.pop(name) for name in passed_on if name in options},
     )
+    build = build or (lambda: build_network("mlp", input_shape=(4,), n_classes=2, dropout=0.3, hidden=(8,)))
+    return train(build, task, TrainingSettings(**(keywords | options)), Seeding(seed), monitor)
 
 
 def weights_of(trained):

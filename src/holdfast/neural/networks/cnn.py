@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from holdfast.exceptions import FeaturesError, ParameterError
 from holdfast.neural.networks.registry import Network, register_network
+from holdfast.neural.randomness import active_generator
 
 _SMALLEST_SIDE = 6  # two 3x3 convolutions and one halving leave one pixel
 
@@ -75,7 +76,8 @@ class CNN(Network):
 def _shifted(images: Tensor, most: int) -> Tensor:
     """Move each image by its own random number of pixels, at most `most` in each direction."""
     n_images, _, height, width = images.shape
-    corners = torch.randint(2 * most + 1, (2, n_images, 1, 1), device=images.device)
+    generator = active_generator(images.device)
+    corners = torch.randint(2 * most + 1, (2, n_images, 1, 1), device=images.device, generator=generator)
     rows = corners[0] + torch.arange(height, device=images.device).unsqueeze(1)  # (n_images, height, 1)
     columns = corners[1] + torch.arange(width, device=images.device)  # (n_images, 1, width)
     padded = F.pad(images, (most, most, most, most)).permute(0, 2, 3, 1)

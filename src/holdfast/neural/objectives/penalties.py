@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from holdfast.exceptions import ParameterError
 from holdfast.neural.networks.layers import MLP
 from holdfast.neural.objectives.base import ObjectiveRun, Outcome, PenalizedObjective, Problem, StepReport
+from holdfast.neural.randomness import borrowing
 from holdfast.neural.risks import group_risk, irm_penalty, regret, risk_variance
 
 
@@ -155,7 +156,8 @@ class _RGMRun(ObjectiveRun):
                 heads = (MLP(input_shape=(width,), n_classes=n_outputs, hidden=hidden) for _ in range(count))
                 return nn.ModuleList(heads).to(device)
 
-            self._own, self._others = build(n), build(n if n > 2 else 0)
+            with borrowing():
+                self._own, self._others = build(n), build(n if n > 2 else 0)
             self._optimizer = torch.optim.Adam(
                 [*self._own.parameters(), *self._others.parameters()],
                 lr=self.problem.learning_rate,
