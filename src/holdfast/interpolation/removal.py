@@ -7,6 +7,8 @@ label vanishes, or exchanged between labels, for when it reverses.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +44,8 @@ class Removal:
             kept[list(self.columns)] = 0.0
             return sp.csr_array(X @ sp.diags_array(kept))
         if hasattr(X, "columns"):
-            return _with_columns(X, self.columns, [np.array([value] * len(X), object) for value in self.stand_ins])
+            pairs = zip(self.columns, self.stand_ins, strict=True)
+            return _with_columns(X, [_constant(X, X.columns[column], value) for column, value in pairs])
         result = np.array(X, copy=True)
         result[:, list(self.columns)] = self.stand_ins
         return result
@@ -64,7 +67,7 @@ class Removal:
             chosen[columns] = 1.0
             return sp.csr_array(own @ sp.diags_array(1.0 - chosen) + other @ sp.diags_array(chosen))
         if hasattr(own, "columns"):
-            return _with_columns(own, self.columns, [np.asarray(other[other.columns[c]]) for c in columns])
+            return _with_columns(own, [other[other.columns[column]] for column in columns])
         result = np.array(own, copy=True)
         result[:, columns] = other[:, columns]
         return result
@@ -81,8 +84,12 @@ def plan_removal(X: Any, columns: list[int], names: list[str]) -> Removal:
         )
     if is_sparse(X):
         return Removal(tuple(columns), (0.0,) * len(columns))
-    values = [np.asarray(X[X.columns[c]]) if hasattr(X, "columns") else np.asarray(X[:, c]) for c in columns]
-    return Removal(tuple(columns), tuple(_typical(value) for value in values))
+    if hasattr(X, "columns"):
+        found = [nw.from_native(X[X.columns[c]], series_only=True).drop_nulls() for c in columns]
+        values = [_typical(column.to_numpy(), whole=column.dtype.is_integer()) for column in found]
+    else:
+        values = [_typical(X[:, c], whole=X.dtype.kind in "iu") for c in columns]
+    return Removal(tuple(columns), tuple(values))
 
 
 def join_removals(removals: list[Removal]) -> Removal:
@@ -111,29 +118,34 @@ def shuffled_partners(training: TrainingRows, *, other_label: bool, draw: int = 
     return partners
 
 
-def _typical(values: NDArray[Any]) -> Any:
-    """Return the median of numbers, else the most frequent value."""
+def _typical(values: NDArray[Any], *, whole: bool) -> Any:
+    """Return the median of numbers, rounded down where they are whole, else the most frequent value."""
     if values.dtype.kind in "fiu":
-        known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-        return type(values.flat[0].item())(np.median(known)) if len(known) else 0.0
-    known = [value for value in values.tolist() if value is not None and value == value]
-    return max(sorted(set(known), key=str), key=known.count) if known else None
+        known = values[~np.isnan(values)]
+        median = float(np.median(known)) if len(known) else 0.0
+        return math.floor(median) if whole else median
+    counts = Counter(value for value in values.tolist() if value is not None)
+    return max(sorted(counts, key=str), key=counts.__getitem__) if counts else None
 
 
-def _with_columns(X: Any, columns: tuple[int, ...], values: list[NDArray[Any]]) -> Any:
-    """Return a frame with other values in some columns, of the same types."""
+def _constant(X: Any, name: Any, value: Any) -> Any:
+    """Return a column of a frame with the same value in every row, of the type that it has."""
+    column = X[name]
+    if nw.dependencies.is_pandas_dataframe(X):
+        return type(column)([value] * len(X), index=X.index, dtype=column.dtype, name=name)
+    known = nw.from_native(column, series_only=True)
+    return nw.new_series(name, [value] * len(X), known.dtype, backend=known.implementation).to_native()
+
+
+def _with_columns(X: Any, columns: list[Any]) -> Any:
+    """Return a frame with other columns in the place of those of the same names."""
+    if nw.dependencies.is_pandas_dataframe(X):
+        changed = X.copy()
+        for column in columns:
+            changed[column.name] = column.set_axis(X.index)
+        return changed
     frame = nw.from_native(X, eager_only=True)
-    names = frame.columns
-    if nw.get_native_namespace(frame).__name__ == "pandas":
-        native = X.copy()
-        for column, new in zip(columns, values, strict=True):
-            native[names[column]] = type(native[names[column]])(new, index=native.index, dtype=X[names[column]].dtype)
-        return native
-    series = [
-        nw.new_series(names[column], new.tolist(), frame[names[column]].dtype, backend=nw.get_native_namespace(frame))
-        for column, new in zip(columns, values, strict=True)
-    ]
-    return frame.with_columns(*series).to_native()
+    return frame.with_columns(*(nw.from_native(column, series_only=True) for column in columns)).to_native()
 
 
 def _without_words(text: str, words: tuple[str, ...]) -> str:

@@ -35,11 +35,11 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class StressTest:
-    """Scores of every row by every part, out of fold: (n_parts, n_rows, n_classes) for each question."""
+    """Scores of every row by every part, out of fold, (n_parts, n_rows, n_classes): as it is, and for each draw."""
 
     known: Array
-    vanished: Array
-    reversed: Array
+    vanished: tuple[Array, ...]
+    reversed: tuple[Array, ...]
     training: TrainingRows
 
     def accuracies(self, question: str, weights: Sequence[float]) -> Array:
@@ -53,10 +53,11 @@ class StressTest:
             ]
         )
 
-    def right(self, question: str, weights: Sequence[float]) -> NDArray[np.bool_]:
-        """Return for each row whether a mixture predicts its label."""
-        mixed = mix_scores(getattr(self, question), weights)
-        return np.asarray(mixed.argmax(axis=1) == self.training.y)
+    def right(self, question: str, weights: Sequence[float]) -> Array:
+        """Return for each row in which share of the draws a mixture predicts its label."""
+        draws = {"known": (self.known,), "vanished": self.vanished, "reversed": self.reversed}[question]
+        predicted = [mix_scores(scores, weights).argmax(axis=1) for scores in draws]
+        return np.asarray(np.mean([labels == self.training.y for labels in predicted], axis=0))
 
     def compare(self, question: str, weights: Sequence[float]) -> Accuracy:
         """Return the accuracy of the ordinary classifier, which is the first part, and of the mixture."""
@@ -66,7 +67,7 @@ class StressTest:
     def price(self, weights: Sequence[float]) -> Interval:
         """Return the accuracy that a mixture loses at the known environments."""
         ordinary = [1.0] + [0.0] * (len(self.known) - 1)
-        lost = self.right("known", ordinary).astype(float) - self.right("known", weights)
+        lost = self.right("known", ordinary) - self.right("known", weights)
         shares, means, variances = self.training.weights, [], []
         for environment in self.training.environments:
             share = shares[environment.rows] / max(shares[environment.rows].sum(), 1e-12)
@@ -99,7 +100,7 @@ def stress_test(parts: Sequence[Part], training: TrainingRows, n_classes: int, *
         for draw in range(n_draws if len(everything) else 0):
             partners = shuffled_partners(training, other_label=other_label, draw=draw)
             draws.append(np.stack([_ask(part, everything, partners, training, n_classes) for part in parts]))
-        scores[question] = np.mean(draws, axis=0) if draws else known
+        scores[question] = tuple(draws) or (known,)
     return StressTest(known, scores["vanished"], scores["reversed"], training)
 
 

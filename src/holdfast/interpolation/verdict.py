@@ -158,13 +158,13 @@ class Verdict:
                 f"environment than in another (smallest adjusted p {format_p(self.p_value)})."
             )
         names = listed([f"`{finding.feature}`" for finding in self.columns], most=3)
-        verb, them = ("does", "it") if len(self.columns) == 1 else ("do", "them")
+        verb, they = ("does", "it is") if len(self.columns) == 1 else ("do", "they are")
         why = f"{names} {verb} not mean the same in every environment (p {format_p(self.columns[0].p_value)})"
         if self.fitted == "ordinary":
             reason = "the change is too small to act on" if self.strength > 0 else "strength is 0"
             return f"Ordinary classifier: {why}, but {reason}."
         if self.fitted == "stable":
-            return f"Stable classifier: {why}, so {them} {'is' if them == 'it' else 'are'} not used."
+            return f"Stable classifier: {why}, so {they} not used."
         used = f"{min(self.kept.values()):.0%} of its effect" if len(self.kept) == 1 else "only a part of their effects"
         return f"Partly stable classifier: {why}, so {used} is used."
 

@@ -1,0 +1,319 @@
+"""How much of an unstable column is used, and what the verdict says."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.audit.effects import Effect
+from holdfast.audit.results import Finding
+from holdfast.interpolation import verdict as module
+from holdfast.interpolation.verdict import Accuracy, Interval, Verdict, kept_share, removal_levels
+
+SURE_P, LARGE, CLEARLY = module.SURE / 10, 5 * module.HALF_SIZE, 2.0 + module.CLEAR
+
+
+def effect(p_value=SURE_P, size=LARGE, statistic=50.0, rival=50.0 / CLEARLY, n_environments=3):
+    """Return the effect of a column for two classes: certain, large and its own where nothing else is said."""
+    spread = math.sqrt(size)
+    by_environment = np.linspace(-1, 1, n_environments)[None] * spread + spread
+    return Effect(
+        0,
+        statistic,
+        p_value,
+        rival,
+        by_environment,
+        np.full_like(by_environment, 0.1),
+        np.array([spread]),
+        np.array([spread]),
+    )
+
+
+# -- how much is kept ------------------------------------------------------------------------------------------------
+
+
+def test_a_large_change_that_is_certain_is_given_up():
+    """Next to nothing is kept where evidence, size and the column's own part are beyond doubt."""
+    assert kept_share(effect()) < 0.05
+    assert effect().size == pytest.approx(LARGE)
+
+
+@pytest.mark.parametrize(
+    "doubtful",
+    [{"p_value": module.LEVEL}, {"statistic": 50.0, "rival": 50.0}, {"statistic": 40.0, "rival": 50.0}, {"size": 0.0}],
+    ids=["no evidence", "noisier labels explain as much", "noisier labels explain more", "no change"],
+)
+def test_each_of_three_doubts_keeps_a_column_whole(doubtful):
+    """A p value at the level, a rival that explains as much, a change of no size: the column is used as it is."""
+    assert kept_share(effect(**doubtful)) == 1.0
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        {"p_value": math.sqrt(module.LEVEL * module.SURE)},
+        {"statistic": (1 + module.CLEAR / 2) * 10, "rival": 10.0},
+        {"size": module.HALF_SIZE},
+    ],
+    ids=["evidence", "own", "size"],
+)
+def test_in_the_middle_of_each_scale_half_is_kept(half):
+    """Evidence counts by the logarithm of p, the own part by the ratio of statistics, size around its half."""
+    assert kept_share(effect(**half)) == pytest.approx(0.5, abs=0.06)
+
+
+def test_a_negligible_change_is_not_acted_on_however_certain():
+    """With very many rows every difference is significant; its size decides."""
+    negligible = module.HALF_SIZE * (module.NEGLIGIBLE / (1 - module.NEGLIGIBLE)) ** (1 / module.STEEPNESS)
+    assert kept_share(effect(p_value=1e-200, size=0.99 * negligible)) == 1.0
+    assert kept_share(effect(p_value=1e-200, size=1.1 * negligible)) < 1.0
+
+
+def test_full_evidence_is_reached():
+    """Beyond the sure p value, and beyond a clear lead over noisier labels, more makes no difference."""
+    sure = kept_share(effect(p_value=module.SURE))
+    assert kept_share(effect(p_value=0.0)) == pytest.approx(sure)
+    assert kept_share(effect(p_value=1.1 * module.SURE)) > sure
+    clear = kept_share(effect(statistic=(1 + module.CLEAR) * 10, rival=10.0))
+    assert kept_share(effect(statistic=1000.0, rival=0.0)) == pytest.approx(clear)
+    assert kept_share(effect(statistic=(0.9 * module.CLEAR + 1) * 10, rival=10.0)) > clear + 0.05
+
+
+def test_more_rows_do_not_change_who_is_blamed():
+    """Ten times the rows make every statistic ten times as large, the rival's too."""
+    few = kept_share(effect(statistic=12.0, rival=10.0))
+    many = kept_share(effect(statistic=120.0, rival=100.0))
+    assert 0 < few < 1
+    assert few == pytest.approx(many)
+
+
+chances = st.floats(1e-12, 1.0)
+sizes = st.floats(0.0, 5.0)
+statistics = st.floats(0.1, 500.0)
+
+
+@given(chances, sizes, statistics, statistics)
+def test_a_share_is_a_share(p_value, size, statistic, rival):
+    """Between nothing and all."""
+    assert 0.0 <= kept_share(effect(p_value, size, statistic, rival)) <= 1.0
+
+
+@given(chances, chances, sizes, statistics, statistics)
+def test_less_evidence_never_gives_up_more(first, second, size, statistic, rival):
+    """A larger p value keeps at least as much."""
+    surer, less_sure = sorted([first, second])
+    kept = [kept_share(effect(p, size, statistic, rival)) for p in (surer, less_sure)]
+    assert kept[0] <= kept[1] + 1e-12
+
+
+@given(sizes, sizes, chances, statistics, statistics)
+def test_a_smaller_change_never_gives_up_more(first, second, p_value, statistic, rival):
+    """The size of the change counts in one direction."""
+    small, large = sorted([first, second])
+    kept = [kept_share(effect(p_value, size, statistic, rival)) for size in (large, small)]
+    assert kept[0] <= kept[1] + 1e-12
+
+
+@given(statistics, statistics, statistics, chances, sizes)
+def test_a_stronger_rival_never_gives_up_more(first, second, statistic, p_value, size):
+    """What noisier labels explain better is blamed on the column less; a stronger statistic more."""
+    weak, strong = sorted([first, second])
+    kept = [kept_share(effect(p_value, size, statistic, rival)) for rival in (weak, strong)]
+    assert kept[0] <= kept[1] + 1e-12
+    kept = [kept_share(effect(p_value, size, value, statistic)) for value in (strong, weak)]
+    assert kept[0] <= kept[1] + 1e-12
+
+
+@given(chances, sizes, st.floats(1.0, 100.0), st.floats(1.0, 100.0))
+def test_a_little_noise_changes_little(p_value, size, statistic, rival):
+    """There is no threshold whose crossing changes the classifier: 1 % more of anything moves a share by some percent."""
+    before = kept_share(effect(p_value, size, statistic, rival))
+    for changed in (
+        effect(1.01 * p_value, size, statistic, rival),
+        effect(p_value, 1.01 * size, statistic, rival),
+        effect(p_value, size, 1.01 * statistic, rival),
+        effect(p_value, size, statistic, 1.01 * rival),
+    ):
+        assert abs(kept_share(changed) - before) < 0.05
+
+
+# -- levels ----------------------------------------------------------------------------------------------------------
+
+
+def seen(levels, n_columns):
+    """Return the weight of the parts that see each column."""
+    return [sum(weight for weight, removed in levels if column not in removed) for column in range(n_columns)]
+
+
+def test_nothing_to_remove_is_one_part():
+    """The ordinary classifier alone."""
+    assert removal_levels([]) == [(1.0, ())]
+    assert removal_levels([1.0, 1.0]) == [(1.0, ())]
+
+
+def test_one_column_is_seen_with_its_share():
+    """Two parts: one with it, one without."""
+    assert removal_levels([0.3]) == [(0.3, ()), (0.7, (0,))]
+    assert removal_levels([1.0, 0.0]) == [(0.0, ()), (1.0, (1,))]
+
+
+def test_columns_far_apart_have_levels_of_their_own():
+    """Each is seen with its own share, and those that are used as they are by all parts."""
+    kept = [0.1, 1.0, 0.1 + 3 * module.APART, 0.1 + 6 * module.APART][: module.MOST_LEVELS + 1]
+    levels = removal_levels(kept)
+    assert seen(levels, len(kept)) == pytest.approx(kept)
+
+
+shares = st.lists(st.floats(0.0, 1.0), max_size=8)
+
+
+@given(shares)
+def test_levels_are_a_mixture(kept):
+    """Weights sum to one, sets are nested, nothing that is used as it is is removed, and fits are few."""
+    levels = removal_levels(kept)
+    assert sum(weight for weight, _ in levels) == pytest.approx(1.0)
+    assert all(weight >= -1e-12 for weight, _ in levels)
+    assert levels[0][1] == ()
+    for (_, inner), (_, outer) in zip(levels, levels[1:], strict=False):
+        assert set(inner) < set(outer)
+    assert set(levels[-1][1]) == {column for column, share in enumerate(kept) if share < 1.0}
+    assert len(levels) <= 1 + module.MOST_LEVELS
+
+
+@given(shares)
+def test_a_smaller_share_is_never_seen_more(kept):
+    """The order of the kept shares is that of what the mixture sees."""
+    weights = seen(removal_levels(kept), len(kept))
+    for one in range(len(kept)):
+        for other in range(len(kept)):
+            if kept[one] < kept[other]:
+                assert weights[one] <= weights[other] + 1e-9
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=2))
+def test_columns_are_seen_about_as_much_as_they_are_kept(kept):
+    """Columns that are close share a level, which differs from each by less than `APART`."""
+    for share, weight in zip(kept, seen(removal_levels(kept), len(kept)), strict=True):
+        assert abs(share - weight) <= module.APART + 1e-9
+
+
+# -- what it says ----------------------------------------------------------------------------------------------------
+
+FOUND = Finding(
+    "scanner",
+    0.0004,
+    named=True,
+    label="ill",
+    effects={"Boston": 1.5, "Lyon": 0.1},
+    errors={"Boston": 0.1, "Lyon": 0.1},
+    mean=0.8,
+    spread=0.9,
+    low=-3.0,
+    high=4.6,
+)
+HERE = Accuracy(0.9, 0.8)
+
+
+def make(fitted="stable", columns=(FOUND,), kept=None, **changes):
+    """Return a verdict about one column."""
+    values = {
+        "price": Interval(0.1, 0.08, 0.12),
+        "known": HERE,
+        "vanished": Accuracy(0.6, 0.79),
+        "reversed": Accuracy(0.3, 0.78),
+        "forecast": Interval(0.8, 0.71, 0.86),
+        "by_environment": {"Boston": HERE, "Lyon": HERE},
+        "chance": 0.5,
+        "p_value": 0.0004,
+        "n_tests": 5,
+        **changes,
+    }
+    return Verdict(fitted, columns, kept if kept is not None else {f.feature: 0.02 for f in columns}, **values)
+
+
+def test_the_answer_names_column_and_evidence():
+    """What was fitted stands first, then why."""
+    assert make().answer == (
+        "Stable classifier: `scanner` does not mean the same in every environment (p < 0.001), so it is not used."
+    )
+    partly = make("partly", kept={"scanner": 0.4})
+    assert partly.answer.startswith("Partly stable classifier: `scanner` does not mean the same")
+    assert partly.answer.endswith("so 40% of its effect is used.")
+
+
+def test_several_columns_are_named_together():
+    """With the plural that belongs to them."""
+    other = Finding("ward", 0.01, named=True)
+    assert "`scanner`, `ward` do not mean the same" in make(columns=(FOUND, other)).answer
+    assert make(columns=(FOUND, other)).answer.endswith("so they are not used.")
+    assert "only a part of their effects" in make("partly", (FOUND, other), {"scanner": 0.4, "ward": 0.6}).answer
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"columns": (), "p_value": 0.31}, r"no evidence that any of 5 columns .* \(smallest adjusted p = 0.310\)"),
+        ({"kept": {"scanner": 1.0}}, "but the change is too small to act on"),
+        ({"kept": {"scanner": 1.0}, "strength": 0.0}, "but strength is 0"),
+    ],
+)
+def test_the_ordinary_classifier_says_why(changes, reason):
+    """Nothing found, too small, or not asked for."""
+    made = make("ordinary", **changes)
+    assert made.answer.startswith("Ordinary classifier: ")
+    assert re.search(reason, made.answer)
+    assert made.remarks == ("Expect an accuracy of 0.71 to 0.86 at a new environment.",)
+
+
+def test_price_and_gain_stand_in_the_remarks():
+    """Accuracy now, if the relation vanishes and if it reverses, for both classifiers; gains are their differences."""
+    made = make()
+    assert made.remarks[0] == "Accuracy at known environments: 0.800 instead of 0.900."
+    assert made.remarks[1] == (
+        "If the relation vanishes: 0.790 instead of 0.600; if it reverses: 0.780 instead of 0.300."
+    )
+    assert made.remarks[-1] == "Expect an accuracy of 0.71 to 0.86 at a new environment."
+    assert made.gain == pytest.approx((0.19, 0.48))
+    assert str(made) == " ".join([made.answer, *made.remarks])
+
+
+@pytest.mark.parametrize(
+    ("fitted", "said"),
+    [
+        (0.85, None),
+        (0.71, None),
+        (0.69, "More than half of the skill at known environments came from these columns."),
+        (0.55, "More than half of the skill"),
+        (0.53, "Almost nothing stable is left: without these columns the classifier is hardly better than always"),
+        (0.45, "Almost nothing stable is left"),
+    ],
+)
+def test_lost_skill_is_said(fitted, said):
+    """Skill is what is better than the most frequent label: half of it gone, or almost all."""
+    lines = make(known=Accuracy(0.9, fitted)).remarks
+    assert len(lines) == (3 if said is None else 4)
+    assert said is None or lines[2].startswith(said)
+
+
+def test_without_skill_nothing_is_lost():
+    """A classifier that was no better than chance before has lost no skill."""
+    assert len(make(known=Accuracy(0.5, 0.45)).remarks) == 3
+
+
+def test_it_is_plain_values():
+    """JSON in and out, with the text, the columns' kept shares and effects by environment."""
+    stored = json.loads(json.dumps(make().to_dict()))
+    assert stored["text"] == str(make())
+    assert stored["fitted"] == "stable"
+    assert stored["columns"][0]["kept"] == 0.02
+    assert stored["columns"][0]["effects"] == {"Boston": 1.5, "Lyon": 0.1}
+    assert stored["price"] == {"value": 0.1, "low": 0.08, "high": 0.12}
+    assert stored["reversed"] == {"ordinary": 0.3, "fitted": 0.78}
+    assert stored["by_environment"]["Lyon"] == {"ordinary": 0.9, "fitted": 0.8}
+    assert {"known", "vanished", "forecast", "chance", "p_value", "n_tests", "noisier", "expect", "strength"} <= set(
+        stored
+    )
