@@ -80,12 +80,13 @@ def compare(n_rows: int, repetitions: int) -> list[dict[str, Any]]:
     from holdfast.environments import Group
     from holdfast.interpolation.convex.linear import LinearSettings, minimize_worst_case_log_loss
     from holdfast.interpolation.convex.solver import solve_convex
+    from holdfast.rows import TrainingRows
 
     X, y, environment = table(n_rows, 4)
     groups = {name: halves(X, y, environment, soft=name == "soft") for name in ("hard", "soft")}
 
     def worst_case(name: str) -> Callable[[], Any]:
-        return lambda: solve_convex(LogisticRegression(), X, y, groups[name], n_classes=2)
+        return lambda: solve_convex(LogisticRegression(), TrainingRows(X, y, ()), groups[name], n_classes=2)
 
     def own_fit(solver: str) -> Callable[[], Any]:
         return lambda: LogisticRegression(solver=solver, tol=1e-4, max_iter=1_000).fit(X, y)

@@ -96,7 +96,7 @@ def fit(n_rows: int, scratch: Path, estimator: str) -> dict[str, object]:
         if estimator == "mlp"
         else LogisticRegression(max_iter=100)
     )
-    model = PIClassifier(inner, halves="hard", interpolation="worst_case", n_folds=0, random_state=0)
+    model = PIClassifier(inner, n_folds=0, random_state=0)
     model.fit(rows[: 200 * ENVIRONMENTS], y[: 200 * ENVIRONMENTS], environments=environments[: 200 * ENVIRONMENTS])
     with PeakMemory() as memory:
         model.fit(rows, y, environments=environments)

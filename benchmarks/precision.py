@@ -56,7 +56,7 @@ def fit(seed: int, precision: str, budget: dict[str, Any]) -> dict[str, Any]:
     """Return the accuracies of one fit."""
     data = load_dataset("colored_digits", seed=seed, representation="channels")
     network = NeuralClassifier("cnn", precision=precision, selection="validation_accuracy", **budget)
-    model = PIClassifier(network, halves="hard", interpolation="worst_case", n_folds=0, random_state=seed)
+    model = PIClassifier(network, n_folds=0, random_state=seed)
     begin = time.process_time()
     model.fit(
         data.train.X,

@@ -116,9 +116,7 @@ class Clock(Monitor):
 def fit_holdfast(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) -> tuple[float, np.ndarray]:
     """Fit `PIClassifier`; return the validation accuracy of the epoch that it selects, and stage 3's times."""
     network = NeuralClassifier("cnn", max_epochs=n_epochs, steps_per_epoch=n_steps, batch_size=BATCH, **SETTINGS)
-    model = PIClassifier(
-        network, halves="hard", interpolation="worst_case", n_folds=0, min_group_size=1, random_state=seed
-    )
+    model = PIClassifier(network, n_folds=0, min_group_size=1, random_state=seed)
     with watch(Clock()) as clock:
         model.fit(data["X"], data["y"], environments=data["environments"], validation=data["validation"])
     return model.validation_score_, np.diff(clock.times)

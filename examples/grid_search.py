@@ -10,7 +10,7 @@ from holdfast.datasets import load_dataset
 data = load_dataset("colored_digits", etas=(0.9, 0.8, 0.7), seed=0)
 train = data.train
 search = GridSearchCV(
-    PIClassifier(LogisticRegression(max_iter=1000), interpolation="worst_case", random_state=0),
+    PIClassifier(LogisticRegression(max_iter=1000), random_state=0),
     {"estimator__C": [0.01, 0.03, 0.1]},
     cv=LeaveOneEnvironmentOut(train.environments),
 )

@@ -85,6 +85,12 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             raise self._error(f"There is no {self.kind} {name!r}. {suggest(name, self)}")
         return self[name]
 
+    def paths(self) -> dict[str, str]:
+        """Return where entries are that load when asked for: name -> "module:attribute"."""
+        own = {name: entry for name, entry in self._entries.items() if isinstance(entry, str)}
+        others = {name: points[0].value for name, points in self._plugins.items() if name not in self._entries}
+        return own | others
+
     def __getitem__(self, name: str) -> Entry:
         if name in self._loaded:
             return self._loaded[name]

@@ -22,6 +22,7 @@ case "$1 $2" in
         *torch-cpu*|*torch==*) echo "pip $*" >>"$LOG"; echo "${{TORCH_SAYS:-}}" >&2; exit "${{TORCH_STATUS:-0}}" ;;
         *install*|*check*) echo "pip $*" >>"$LOG"; exit "${{PIP_STATUS:-0}}" ;; esac ;;
     "-c import importlib.metadata"*) exit "${{CUDA_STATUS:-1}}" ;;
+    "-m compileall") [[ "${{@: -1}}" == .venv*/lib ]] ;;
     "-c "*) exec {sys.executable!r} "$@" ;;
     "--version "*) echo "Python 3.11" ;;
     *) echo "python $*" ;;
@@ -81,8 +82,8 @@ def test_demo_installs_once(checkout):
     assert first.returncode == 0, first.stderr
     assert first.stdout == "holdfast demo --json\n"
     assert checkout.installed() == [
-        "pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements.lock",
-        "pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation -e .",
+        "pip --disable-pip-version-check install --no-compile --quiet --no-deps --require-hashes -r requirements.lock",
+        "pip --disable-pip-version-check install --no-compile --quiet --no-deps --no-build-isolation -e .",
         "pip --disable-pip-version-check check",
     ]
     second = checkout.run("scripts/demo", "--json")

@@ -83,3 +83,40 @@ def test_asking_which_networks_read_texts_survives_a_broken_one(network, text):
     """Messages list the networks for texts; a broken one cannot be asked and is left out."""
     code = f"from holdfast.neural.networks import reads_text; print(reads_text({network!r}))"
     assert run("-c", code).stdout == f"{text}\n"
+
+
+EXPERIMENT = """
+name = "plugins"
+[run]
+dataset = "example_data"
+estimator = "example_network"
+max_epochs = 1
+steps_per_epoch = 1
+validations = ["train"]
+[[methods]]
+method = "{method}"
+"""
+
+
+def test_a_sweep_uses_all_three(tmp_path):
+    """An experiment names a method, a network and a data set of another package; worker processes find them too."""
+    (tmp_path / "small.toml").write_text(EXPERIMENT.format(method="example_method"))
+    command = ("-m", "holdfast", "sweep", tmp_path / "small.toml", "--out", tmp_path / "out", "--jobs", 1, "--json")
+    found = json.loads(run(*command).stdout)
+    assert (found["n_new"], found["failures"]) == (1, [])
+    (tmp_path / "small.toml").write_text(EXPERIMENT.format(method="broken_method"))
+    assert "error: The method 'broken_method', which holdfast-example registers as" in run(*command, expected=2).stderr
+
+
+def test_a_method_can_be_saved(tmp_path):
+    """A model of a registered method is loaded by its class's name, as long as the package is installed."""
+    code = (
+        "import numpy as np, holdfast, holdfast_example as h\n"
+        "X, y = np.arange(40.0)[:, None] % 7, np.arange(40) % 2\n"
+        f"holdfast.save_model(h.ExampleClassifier().fit(X, y, environments=y), {str(tmp_path / 'model')!r})"
+    )
+    run("-c", code)
+    code = f"import holdfast; print(type(holdfast.load_model({str(tmp_path / 'model')!r})).__name__)"
+    assert run("-c", code).stdout == "ExampleClassifier\n"
+    alone = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "asks for the class 'ExampleClassifier', which is not on the list" in alone.stderr

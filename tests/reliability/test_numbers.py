@@ -10,12 +10,14 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 
-from holdfast import NeuralClassifier, PIClassifier
+from holdfast import NeuralClassifier, PIClassifier, StableClassifier
 from holdfast.environments import Group
 from holdfast.interpolation.convex.minimax import maximize_on_simplex
 from holdfast.interpolation.convex.solver import solve_convex
 from holdfast.interpolation.gradient import solve_gradient
 from holdfast.interpolation.reweight import solve_reweight
+from holdfast.rows import TrainingRows
+from holdfast.seeding import Seeding
 
 
 def cases(n_short, n_long, n_parts=1):
@@ -124,7 +126,7 @@ def test_convex_log_loss(n_cases, part):
         n_classes = int(rng.choice([2, 2, 2, 3]))
         X, y, groups = small_problem(rng, n_classes)
         C = float(rng.choice([0.1, 1.0, 10.0]))
-        found = solve_convex(LogisticRegression(C=C), X, y, groups, n_classes=n_classes)
+        found = solve_convex(LogisticRegression(C=C), TrainingRows(X, y, ()), groups, n_classes=n_classes)
         problem = log_loss_problem(X, y, groups, n_classes, C)
         coefficients = np.hstack([found.estimator.coef_, found.estimator.intercept_[:, None]]).ravel()
         risks, _, penalty, _, _ = problem
@@ -141,7 +143,7 @@ def test_convex_squared_error(n_cases, part):
     for _ in range(n_cases):
         X, _, groups = small_problem(rng)
         y, alpha = rng.normal(size=len(X)), float(rng.choice([0.1, 1.0]))
-        found = solve_convex(Ridge(alpha=alpha), X, y, groups, n_classes=None)
+        found = solve_convex(Ridge(alpha=alpha), TrainingRows(X, y, ()), groups, n_classes=None)
         design = np.hstack([X, np.ones((len(X), 1))])
         masses = np.array([np.bincount(g.rows, g.probabilities(), len(X)) for g in groups])
         weights = np.append(np.ones(X.shape[1]), 0.0)
@@ -178,9 +180,8 @@ def test_reweight(n_cases, part):
             rows = np.append(rng.choice(np.arange(2, n_rows), size=rng.integers(3, n_rows - 2), replace=False), [0, 1])
             groups.append(Group(str(number), np.sort(np.append(rows, rows + n_rows))))
         folds = np.repeat([0, 1], n_rows)
-        found = solve_reweight(
-            DummyClassifier(), np.zeros((2 * n_rows, 1)), y, groups, n_classes=2, rounds=30, folds=folds
-        )
+        training = TrainingRows(np.zeros((2 * n_rows, 1)), y, (), folds=folds)
+        found = solve_reweight(DummyClassifier(), training, groups, Seeding(0), n_classes=2, rounds=30)
         shares = np.array([y[g.rows].mean() for g in groups])
 
         def worst(p, shares=shares):
@@ -195,8 +196,6 @@ def test_reweight(n_cases, part):
 @cases(1, 8, 2)
 def test_gradient(n_cases, part):
     """A linear network that is trained on the worst group ends near the exact optimum."""
-    from holdfast.seeding import Seeding
-
     for seed in range(n_cases):
         rng = np.random.default_rng((100, part, seed))
         X = rng.normal(size=(80, 2)).astype(np.float32)
@@ -211,8 +210,8 @@ def test_gradient(n_cases, part):
             dropout=0.0,
             precision="fp32",
         )
-        found = solve_gradient(network, X, y, groups, objective="max", seeding=Seeding(seed))
-        exact = solve_convex(LogisticRegression(C=np.inf), X.astype(float), y, groups, n_classes=2)
+        found = solve_gradient(network, TrainingRows(X, y, ()), groups, Seeding(seed))
+        exact = solve_convex(LogisticRegression(C=np.inf), TrainingRows(X.astype(float), y, ()), groups, n_classes=2)
         assert exact.worst_case_risk - 1e-3 <= found.worst_case_risk <= exact.worst_case_risk + 0.02
 
 
@@ -246,7 +245,7 @@ def training_rows(rng):
 
 def fitted(X, y, environments, estimator=EXACT, **options):
     """Fit PI as the paper states it."""
-    settings = {"halves": "hard", "interpolation": "worst_case", "n_folds": 0, "random_state": 0, **options}
+    settings = {"n_folds": 0, "random_state": 0, **options}
     return PIClassifier(estimator, **settings).fit(X, y, environments=environments)
 
 
@@ -333,11 +332,13 @@ def test_swapping_classes(n_cases, part):
 
 @cases(1, 20, 4)
 def test_environments_that_are_alike_whatever_their_names(n_cases, part):
-    """The invariant interpolation and reweighting also do not care about names that keep their order."""
+    """Soft halves, reweighting and the stable classifier also do not care about names that keep their order."""
     rng = np.random.default_rng((11, part))
     for _ in range(n_cases):
         X, y, environments = training_rows(rng)
         renamed = np.array([f"site {name[1:]}" for name in environments])
-        for estimator, options in ((EXACT, {"interpolation": "invariant"}), (GaussianNB(), {"reweight_rounds": 3})):
+        for estimator, options in ((EXACT, {"halves": "soft", "n_folds": 2}), (GaussianNB(), {"reweight_rounds": 3})):
             models = [fitted(X, y, names, estimator, **options) for names in (environments, renamed)]
             np.testing.assert_array_equal(models[0].predict_proba(X), models[1].predict_proba(X))
+        stable = [StableClassifier(EXACT).fit(X, y, environments=names) for names in (environments, renamed)]
+        np.testing.assert_array_equal(stable[0].predict_proba(X), stable[1].predict_proba(X))

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
-from holdfast.interpolation.invariant import find_step
+import scipy.sparse as sp
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -14,15 +15,15 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import (
     ERMClassifier,
-    ExtrapolationClassifier,
     GroupDROClassifier,
     NeuralClassifier,
     PIClassifier,
     PIRegressor,
+    StableClassifier,
 )
+from holdfast.environments import split_environments
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
-from holdfast.interpolation import invariant as steps
-from holdfast.judging.judgements import Evidence
+from holdfast.rows import MappedRows, TrainingRows, is_sparse, row_keys
 
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")
 
@@ -60,25 +61,9 @@ def test_only_judges_are_limited_in_number():
     many = np.arange(4000) % 400
     assert len(ERMClassifier().fit(X, y, environments=many).environments_) == 400
     assert len(GroupDROClassifier().fit(X, y, environments=many).environments_) == 400
-    for classifier in (PIClassifier(), ExtrapolationClassifier(min_group_size=1)):
+    for classifier in (PIClassifier(), PIClassifier(min_group_size=1)):
         with pytest.raises(EnvironmentsError, match="environments has 400 different labels; every pair of them is"):
             classifier.fit(X, y, environments=many)
-
-
-def test_rare_environments_are_looked_at_whole(monkeypatch):
-    """However few of very many rows an environment has, the search for equal risks sees them, at their own weight."""
-    monkeypatch.setattr(steps, "MOST_ROWS", 2_000)
-    monkeypatch.setattr(steps, "LEAST_ROWS", 100)
-    rng = np.random.default_rng(0)
-    codes = np.repeat([0, 1, 2], [9_000, 6_000, 5])
-    kept, weights = steps._drawn(np.arange(15_005), codes, np.ones(15_005), rng)
-    assert np.bincount(codes[kept])[2] == 5
-    shares = np.bincount(codes[kept], weights[kept]) / weights[kept].sum()
-    np.testing.assert_allclose(shares, np.bincount(codes) / 15_005, atol=0.02)
-    y = rng.integers(2, size=15_005)
-    judges = rng.normal(size=(3, 15_005, 2))
-    step = find_step(Evidence(judges.mean(0), judges, joint=False, are_probabilities=False), y, codes)
-    assert np.isfinite(step.risks).all()
 
 
 def test_settings_by_column_are_those_of_the_users_columns():
@@ -88,8 +73,9 @@ def test_settings_by_column_are_those_of_the_users_columns():
         DecisionTreeClassifier(monotonic_cst=[1, 0], max_depth=2),
         HistGradientBoostingClassifier(categorical_features=[False, True], max_iter=5),
     ):
-        model = PIClassifier(estimator, random_state=0).fit(X, y, environments=site)
-        assert model.score(X, y) > 0.6
+        for method in (PIClassifier(estimator, random_state=0), StableClassifier(estimator, random_state=0)):
+            method.fit(X, y, environments=site)
+        assert method.score(X, y) > 0.6
 
 
 def test_frames_reach_estimators_that_choose_columns_by_name_or_type():
@@ -97,8 +83,10 @@ def test_frames_reach_estimators_that_choose_columns_by_name_or_type():
     X, y, site = made()
     frame = pd.DataFrame(X, columns=["stable", "unstable"])
     by_name = HistGradientBoostingClassifier(categorical_features=["unstable"], max_iter=5)
-    model = PIClassifier(by_name, random_state=0).fit(frame, y, environments=site)
-    assert model.estimator_.is_categorical_.tolist() == [False, True]
+    model = StableClassifier(by_name, random_state=0).fit(frame, y, environments=site)
+    assert model.ordinary_.is_categorical_.tolist() == [False, True]
+    judges = PIClassifier(by_name, random_state=0).fit(frame, y, environments=site).environment_classifiers_
+    assert judges["a"].is_categorical_.tolist() == [False, True]
     typed = frame.assign(unstable=frame["unstable"].astype("category"))
     model = ERMClassifier(HistGradientBoostingClassifier(max_iter=5)).fit(typed, y, environments=site)
     assert model.estimator_.is_categorical_.tolist() == [False, True]
@@ -112,7 +100,7 @@ def test_rows_without_weight_change_nothing():
     X, y, site = made()
     far = np.vstack([X, np.full((50, 2), 1e3)])
     longer = {"environments": np.append(site, ["a"] * 50), "sample_weight": np.append(np.ones(400), np.zeros(50))}
-    for method in (PIClassifier(interpolation="worst_case", random_state=0), GroupDROClassifier(random_state=0)):
+    for method in (PIClassifier(random_state=0), GroupDROClassifier(random_state=0)):
         plain = method.fit(X, y, environments=site, sample_weight=np.ones(400)).predict_proba(X)
         weighted = method.fit(far, np.append(y, [0, 1] * 25), **longer).predict_proba(X)
         np.testing.assert_allclose(weighted, plain, atol=2e-3)
@@ -121,18 +109,14 @@ def test_rows_without_weight_change_nothing():
 def test_folds_that_hold_a_whole_environment_are_refused():
     """Its classifier could not be calibrated out of fold."""
     X, y, site = made()
-    for classifier in (ExtrapolationClassifier(), PIClassifier()):
+    for classifier in (StableClassifier(), PIClassifier(halves="soft")):
         with pytest.raises(EnvironmentsError, match="folds puts all rows of environment 'a' into one fold"):
             classifier.fit(X, y, environments=site, folds=site)
 
 
-def test_what_the_invariant_interpolation_would_ignore_is_refused():
-    """Groups that are known, and a solver."""
-    X, y, site = made()
-    with pytest.raises(ParameterError, match="so that group_labels would have no effect"):
-        PIClassifier(interpolation="invariant").fit(X, y, environments=site, group_labels=y)
-    with pytest.raises(ParameterError, match="so that solver='reweight' would have no effect"):
-        PIClassifier(interpolation="invariant", solver="reweight").fit(X, y, environments=site)
+def test_an_objective_that_does_not_exist_is_refused():
+    """Before anything is fitted."""
+    X, _, site = made()
     with pytest.raises(ParameterError, match="'objective' parameter of PIRegressor must be one of"):
         PIRegressor(objective="mean").fit(X, X[:, 0], environments=site)
 
@@ -155,7 +139,7 @@ def test_validation_labels_are_counted_before_the_fit():
 def test_nothing_of_an_earlier_fit_stays():
     """A score of other rows, and weights of groups that are gone."""
     X, y, site = made()
-    model = PIClassifier(interpolation="worst_case").fit(X, y, environments=site, validation=(X, y))
+    model = PIClassifier().fit(X, y, environments=site, validation=(X, y))
     assert model.validation_score_ > 0.5
     model.fit(X, y)
     assert not hasattr(model, "validation_score_")
@@ -169,3 +153,121 @@ def test_merged_environments_keep_the_labels_of_the_others():
     model = PIClassifier(random_state=0).fit(X, y, environments=sites)
     assert list(model.environments_) == [0, 1, "(3 small environments)"]
     assert set(model.environment_classifiers_) == set(model.environments_)
+
+
+# -- keys: numbers that depend on what a row contains ----------------------------------------------------------------
+
+
+def kinds_of(X):
+    """Return the same numbers as arrays of several types, frames and sparse matrices."""
+    names = [f"column {number}" for number in range(X.shape[1])]
+    return {
+        "array": X,
+        "fortran": np.asfortranarray(X),
+        "float32": X.astype(np.float32),
+        "whole numbers": X.astype(np.int64),
+        "pandas": pd.DataFrame(X, columns=names, index=np.arange(len(X))[::-1]),
+        "polars": pl.DataFrame(X, schema=names),
+        "csr": sp.csr_array(X),
+        "csc": sp.csc_matrix(X),
+        "coo": sp.coo_array(X),
+    }
+
+
+NUMBERS = np.random.default_rng(0).integers(-3, 4, size=(60, 5)).astype(float)
+
+
+@pytest.mark.parametrize("kind", kinds_of(NUMBERS))
+def test_keys_do_not_depend_on_how_rows_are_stored(kind):
+    """Dense, sparse, of any type and in frames: equal numbers have equal keys."""
+    np.testing.assert_array_equal(row_keys(kinds_of(NUMBERS)[kind]), row_keys(NUMBERS))
+
+
+@pytest.mark.parametrize("kind", ["array", "pandas", "polars", "csr", "texts"])
+def test_keys_follow_the_rows(kind):
+    """In another order, and in a part of the table, a row keeps its key."""
+    order = np.random.default_rng(1).permutation(60)[:40]
+    texts = [f"row {' '.join(map(str, row))}" for row in NUMBERS]
+    X = texts if kind == "texts" else kinds_of(NUMBERS)[kind]
+    part = [texts[row] for row in order] if kind == "texts" else kinds_of(NUMBERS[order])[kind]
+    np.testing.assert_array_equal(row_keys(part), row_keys(X)[order])
+
+
+def test_keys_tell_rows_apart():
+    """Rows that differ anywhere have other keys: exchanged columns, one bit, a zero more."""
+    rows = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, np.nextafter(2.0, 3.0)], [1.0, 0.0], [0.0, 1.0], [1.0, -2.0]])
+    assert len(np.unique(row_keys(rows))) == len(rows)
+    many = np.random.default_rng(0).normal(size=(20_000, 3))
+    assert len(np.unique(row_keys(many))) == 20_000
+
+
+def test_keys_of_equal_rows_are_equal():
+    """Also 0 and -0, which are the same number, and missing values."""
+    rows = np.array([[0.0, 1.0], [-0.0, 1.0], [np.nan, 1.0], [np.nan, 1.0]])
+    first, second, *missing = row_keys(rows)
+    assert first == second
+    assert missing[0] == missing[1] != first
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_keys_of_frames_read_texts_and_categories(frame):
+    """A text is a part of the row's key; missing ones are values too."""
+    table = frame({"age": [1.0, 1.0, 1.0, 2.0], "ward": ["a", "b", None, "a"]})
+    assert len(np.unique(row_keys(table))) == 4
+    if frame is pd.DataFrame:
+        typed = table.assign(ward=table["ward"].astype("category"))
+        assert row_keys(typed)[:2].tolist() == row_keys(table)[:2].tolist()
+
+
+def test_keys_of_texts():
+    """Texts of the same words have the same keys, as a list, a tuple, an array and a column."""
+    texts = ["good beer", "bad beer", "good beer"]
+    keys = row_keys(texts)
+    assert keys[0] == keys[2] != keys[1]
+    for same in (tuple(texts), np.array(texts), pd.Series(texts), pl.Series(texts)):
+        np.testing.assert_array_equal(row_keys(same), keys)
+
+
+def test_rows_on_disk_keep_their_place_as_key(tmp_path):
+    """They are not read for it."""
+    np.save(tmp_path / "rows.npy", NUMBERS)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    assert row_keys(mapped).tolist() == list(range(60))
+    assert row_keys(MappedRows(mapped, np.arange(3))).tolist() == [0, 1, 2]
+
+
+def test_images_have_a_key_for_each_picture():
+    """All numbers of a row count, whatever its shape."""
+    images = NUMBERS[:, :4].reshape(60, 2, 2)
+    np.testing.assert_array_equal(row_keys(images), row_keys(NUMBERS[:, :4]))
+
+
+# -- what the stages share -------------------------------------------------------------------------------------------
+
+
+def test_training_rows_know_their_environments_and_weights():
+    """The number of each row's environment, and weights of one where none are given."""
+    environments = split_environments(["b", "a", "b", "c"], 4)
+    rows = TrainingRows(np.zeros((4, 1)), np.array([0, 1, 0, 1]), environments)
+    assert rows.environment_codes.tolist() == [1, 0, 1, 2]
+    assert rows.weights.tolist() == [1.0, 1.0, 1.0, 1.0]
+    weights = np.array([1.0, 2.0, 3.0, 0.0])
+    assert TrainingRows(rows.X, rows.y, environments, weights).weights is weights
+
+
+def test_sparse_rows_are_told_from_others():
+    """Arrays and frames are not sparse; matrices of every format are."""
+    assert [is_sparse(X) for X in kinds_of(NUMBERS).values()] == [False] * 6 + [True] * 3
+
+
+def test_what_the_stable_classifier_cannot_use_is_refused_before_any_fit(tmp_path, monkeypatch):
+    """A memory map, whose columns cannot be changed, and pictures, which have none."""
+    X, y, site = made(40)
+    monkeypatch.setattr(LogisticRegression, "fit", lambda *_, **__: pytest.fail("fitted"))
+    np.save(tmp_path / "rows.npy", X)
+    with pytest.raises(FeaturesError, match="which a memory map does not allow. Pass an array in memory, or use PI"):
+        StableClassifier(LogisticRegression()).fit(np.load(tmp_path / "rows.npy", mmap_mode="r"), y, environments=site)
+    network = NeuralClassifier("linear", max_epochs=1)
+    monkeypatch.setattr(NeuralClassifier, "fit_groups", lambda *_, **__: pytest.fail("fitted"))
+    with pytest.raises(FeaturesError, match=r"looks at columns, but X has shape \(40, 2, 2\). Pass a table"):
+        StableClassifier(network).fit(np.zeros((40, 2, 2)), y, environments=site)

@@ -1,9 +1,10 @@
 """Effects of columns by environment: which of them change between environments, and by how much.
 
-The model is a logistic regression with an intercept for each environment and a small penalty, one for each class. Score
-tests ask of each column whether its effect differs between environments; the column with the strongest evidence gets an
-effect for each environment, and the others are tested again, until no test passes. All rows are used; nothing is drawn,
-so neither a seed nor the order of the rows plays a part.
+The model is a logistic regression with an intercept for each environment and a small penalty; with more than two
+classes there is one for each pair of classes, on the rows of the two, so that other frequencies of the rest do not
+matter. Score tests ask of each column whether its effect differs between environments; the column with the strongest
+evidence gets an effect for each environment, and the others are tested again, until no test passes. All rows are used;
+nothing is drawn, so neither a seed nor the order of the rows plays a part.
 
 Three things must not be taken for a change of a column's effect:
 
@@ -16,9 +17,10 @@ Three things must not be taken for a change of a column's effect:
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,6 +33,8 @@ from holdfast.audit.columns import Block
 from holdfast.rows import is_sparse
 
 Array = NDArray[np.float64]
+MOST_PAIRS = 6  # pairs of classes that are all compared
+LOOSE = 4.0  # a scale for each environment is a looser story than noisier labels: it must win by this much
 MOST_NAMED = 12  # columns that get an effect for each environment
 MOST_EXACT = 150  # columns that are tested exactly; wider tables are screened first
 SCREENED = 60  # columns of a wide table that are kept for their evidence, and as many for their weight
@@ -42,23 +46,29 @@ TAILS = 0.005  # share of the smallest and of the largest values that is pulled 
 class Effect:
     """A column whose effect on the label changes between environments.
 
-    Effects are log-odds for one standard deviation of the column, for each class against the others (the second class
-    alone where there are two).
+    Effects are log-odds for one standard deviation of the column, of the second class of each pair against the first.
     """
 
     column: int
     statistic: float
     p_value: float  # adjusted for the number of columns
     rival: float  # the statistic of "labels are noisier there", which the column had to beat
-    by_environment: Array  # (n_labels, n_environments)
-    errors: Array  # (n_labels, n_environments) standard errors
-    means: Array  # (n_labels,) mean over environments
-    spreads: Array  # (n_labels,) standard deviation between environments, noise taken out
+    by_environment: Array  # (n_pairs, n_environments)
+    errors: Array  # (n_pairs, n_environments) standard errors
+    means: Array  # (n_pairs,) mean over environments
+    spreads: Array  # (n_pairs,) standard deviation between environments, noise taken out
 
     @property
-    def main_label(self) -> int:
-        """The label for which the change matters most."""
+    def main_pair(self) -> int:
+        """The pair of classes for which the change matters most."""
         return int(np.argmax(np.abs(self.means) * self.spreads))
+
+    @property
+    def size(self) -> float:
+        """How much the column's part in the log-odds varies: |mean effect| × spread, summed over the classes."""
+        n_pairs = len(self.means)
+        n_classes = round((1 + math.sqrt(1 + 8 * n_pairs)) / 2) if n_pairs <= MOST_PAIRS else n_pairs + 1
+        return float((np.abs(self.means) * self.spreads).mean() * (n_classes - 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,17 +79,20 @@ class Search:
     p_values: Array  # (n_columns,) adjusted, of every column when it was last tested
     noisier: bool  # whether all effects change together, as noisier labels would make them
     n_tests: int
+    pairs: tuple[tuple[int, int], ...]  # codes of the classes that are compared
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
-    """Rows of a search: one target for each class (the second alone where there are two)."""
+class _Pair:
+    """Rows of two classes: which of the two each is, its environment and its weight."""
 
-    targets: list[Array]
+    rows: NDArray[np.intp]
+    target: Array  # (n_rows,) 1 for the second class
     codes: NDArray[np.intp]  # (n_rows,) environment of each row
-    weights: Array  # (n_rows,) mean one
+    weights: Array  # (n_rows,)
     indicators: Array  # (n_rows, n_environments)
     ridge: float
+    agreed: Array | None  # (n_rows,) log-odds that hold everywhere
 
     @property
     def n_environments(self) -> int:
@@ -88,15 +101,18 @@ class _Problem:
 
 @dataclass(eq=False)
 class _Coding:
-    """The columns in one coding, and what already has an effect for each environment."""
+    """The columns in one coding, and what has an effect for each environment already."""
 
     columns: Array  # (n_rows, n_columns) tested
-    common: list[Array]  # one effect for all environments: columns, squares, and for each target offsets
-    offsets: list[list[Array]]  # for each target: the columns that were screened out, and what the judges agree on
-    scales: list[list[Array]] = field(default_factory=list)  # for each target: the whole score, and label noise
+    common: Array  # (n_rows, …) one effect for all environments: the columns and their squares
+    offsets: list[list[Array]]  # for each pair: the columns that were screened out, and what the judges agree on
+    scales: list[list[Array]]  # for each pair: the whole score, and label noise
 
-    def design(self, target: int) -> Array:
-        return np.hstack([*self.common, *(offset[:, None] for offset in self.offsets[target])])
+    def design(self, number: int, pair: _Pair, *, agreed: bool = True) -> Array:
+        """Return what has one effect for all environments; what the judges agree on holds parts of every effect."""
+        without = not agreed and pair.agreed is not None
+        offsets = self.offsets[number][:-1] if without else self.offsets[number]
+        return np.hstack([self.common[pair.rows], *(offset[:, None] for offset in offsets)])
 
 
 def find_unstable(
@@ -127,20 +143,34 @@ def find_unstable(
     """
     n_rows, n_columns = values.shape
     weights = np.ones(n_rows) if sample_weight is None else sample_weight * (n_rows / sample_weight.sum())
-    targets = [(y == code).astype(float) for code in (range(n_classes) if n_classes > 2 else (1,))]
-    problem = _Problem(targets, codes, weights, np.eye(int(codes.max()) + 1)[codes], n_columns / 2)
-    tested, back, offsets = _dense_columns(values, problem)
-    if agreed is not None:
-        scores = agreed if n_classes > 2 else agreed[:, 1:]
-        offsets = [[*others, _unit(scores[:, number])] for number, others in enumerate(offsets)]
+    pairs = _class_pairs(y, n_classes)
+    indicators = np.eye(int(codes.max()) + 1)[codes]
+    parts = []
+    for first, second in pairs:
+        rows = np.flatnonzero((y == first) | (y == second))
+        shared = None if agreed is None else _unit((agreed[:, second] - agreed[:, first])[rows])
+        target = (y[rows] == second).astype(float)
+        parts.append(_Pair(rows, target, codes[rows], weights[rows], indicators[rows], n_columns / 2, shared))
+    tested, back, offsets = _dense_columns(values, parts)
+    for offset, part in zip(offsets, parts, strict=True):
+        offset += [] if part.agreed is None else [part.agreed]
     tested, varies = _standardized(tested, weights)
     back = back[varies]
     quantities = np.array([j for j in range(tested.shape[1]) if len(np.unique(tested[:, j])) >= QUANTITY], dtype=int)
     codings = []
-    for columns in (tested, _standardized_within(tested, problem, quantities)):
+    for columns in (tested, _standardized_within(tested, codes, quantities)):
         squares = [_squares(columns, quantities)] if n_columns <= MOST_EXACT else []
-        codings.append(_Coding(columns, [columns, *squares], offsets, [[] for _ in targets]))
-    return _forward_search(problem, codings, back, n_columns, level)
+        codings.append(_Coding(columns, np.hstack([columns, *squares]), offsets, [[] for _ in parts]))
+    return _forward_search(parts, codings, back, n_columns, level, pairs)
+
+
+def _class_pairs(y: NDArray[np.intp], n_classes: int) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of classes to compare: all while they are few, else each class with the most frequent one."""
+    pairs = tuple(itertools.combinations(range(n_classes), 2))
+    if len(pairs) <= MOST_PAIRS:
+        return pairs
+    most = int(np.bincount(y, minlength=n_classes).argmax())
+    return tuple((most, code) for code in range(n_classes) if code != most)
 
 
 def random_effects(effects: Array, errors: Array) -> tuple[float, float, float]:
@@ -191,39 +221,52 @@ def prediction_interval(mean: float, spread: float, n_environments: int, level: 
 
 
 def _forward_search(
-    problem: _Problem, codings: list[_Coding], back: NDArray[np.intp], n_columns: int, level: float
+    parts: list[_Pair],
+    codings: list[_Coding],
+    back: NDArray[np.intp],
+    n_columns: int,
+    level: float,
+    pairs: tuple[tuple[int, int], ...],
 ) -> Search:
     """Give the column with the strongest evidence an effect for each environment, and test the others again."""
-    n_tested, n_classes = codings[0].columns.shape[1], max(len(problem.targets), 2)
-    degrees = (problem.n_environments - 1) * (n_classes - 1)
+    n_tested, n_classes = codings[0].columns.shape[1], 1 + max(itertools.chain(*pairs))
+    degrees = (parts[0].n_environments - 1) * (n_classes - 1)
     own: list[int] = []
     found: list[tuple[int, float, float, float]] = []
     p_values, noisier = np.ones(n_columns), False
+
+    def tests(own: Sequence[int]) -> tuple[list[_Tests], Array]:
+        both = [_test_columns(parts, coding, own, n_classes) for coding in codings]
+        statistic = np.minimum(both[0].statistics, both[1].statistics)
+        statistic[list(own)] = 0.0
+        return both, statistic
+
     while len(own) < min(MOST_NAMED, n_tested):
-        tests = [_test_columns(problem, coding, own) for coding in codings]
-        statistic = np.minimum(tests[0].statistics, tests[1].statistics)
-        p = _adjusted(statistic, degrees, tests[0].importance, own, n_columns)
-        last = np.setdiff1d(np.arange(n_tested), own)
-        p_values[back[last]] = p[last]
+        both, statistic = tests(own)
+        p = _adjusted(statistic, degrees, both[0].importance, own, n_columns)
+        free = np.setdiff1d(np.arange(n_tested), own)
+        p_values[back[free]] = p[free]
         strongest = int(np.argmin(p))
         if p[strongest] >= level:
             break
-        least = int(np.argmin([test.statistics[strongest] for test in tests]))
-        rival = 0.0 if noisier else tests[least].rival
-        if rival > statistic[strongest]:
+        least = int(np.argmin([test.statistics[strongest] for test in both]))
+        rival = 0.0 if noisier else both[least].rival
+        together, path = float(statistic[strongest]), [strongest]
+        while rival > together and len(path) < min(n_classes - 1, n_tested - len(own)):
+            more = tests([*own, *path])[1]  # a class code may be spread over K - 1 columns
+            path.append(int(np.argmax(more)))
+            together += float(more[path[-1]]) - 2 * degrees
+        reached = max(float(statistic[strongest]), together)
+        if rival > reached:
             noisier = True  # all effects change together: each environment gets a scale, and the columns their chance
-            for coding, test in zip(codings, tests, strict=True):
+            for coding, test in zip(codings, both, strict=True):
                 coding.scales = test.scales
             continue
         own.append(strongest)
-        found.append((strongest, float(statistic[strongest]), float(p[strongest]), rival))
-    effects = _measure(problem, codings, found, own, noisier)
-    named = tuple(_with_column(effect, int(back[effect.column])) for effect in effects)
-    return Search(named, p_values, noisier, n_columns)
-
-
-def _with_column(effect: Effect, column: int) -> Effect:
-    return Effect(column, *(getattr(effect, name) for name in list(Effect.__dataclass_fields__)[1:]))
+        found.append((strongest, reached, float(p[strongest]), rival))
+    effects = _measure(parts, codings, found, own, noisier)
+    named = tuple(replace(effect, column=int(back[effect.column])) for effect in effects)
+    return Search(named, p_values, noisier, n_columns, pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,26 +279,25 @@ class _Tests:
     scales: list[list[Array]]
 
 
-def _test_columns(problem: _Problem, coding: _Coding, own: Sequence[int]) -> _Tests:
-    n_columns, n_targets = coding.columns.shape[1], len(problem.targets)
+def _test_columns(parts: list[_Pair], coding: _Coding, own: Sequence[int], n_classes: int) -> _Tests:
+    n_columns = coding.columns.shape[1]
     statistics, importance, rival, scales = np.zeros(n_columns), np.zeros(n_columns), 0.0, []
-    for number, target in enumerate(problem.targets):
-        common = coding.design(number)
-        fit = _fit(problem, common, target, [coding.columns[:, j] for j in own], own, coding.scales[number])
+    for number, part in enumerate(parts):
+        columns, common = coding.columns[part.rows], coding.design(number, part)
+        fit = _fit(part, common, own, coding.scales[number])
         shared = fit.common.copy()
         shared[list(own)] = 0
-        score = common @ shared + sum(coding.columns[:, j] * fit.own[i][problem.codes] for i, j in enumerate(own))
+        score = common @ shared + sum(columns[:, j] * fit.own[i][part.codes] for i, j in enumerate(own))
         chance = special.expit(fit.log_odds)
         noise = (2 * chance - 1) / np.maximum(chance * (1 - chance), 0.02)  # what flipped labels do to the log-odds
         pair = [_unit(score), _unit(noise)]
         scales.append(pair)
-        given = [coding.columns[:, j] for j in own] + coding.scales[number]
-        tested = np.column_stack([coding.columns, *pair])
-        values = _score_tests(problem, common, target, fit.log_odds, given, tested)
+        given = [columns[:, j] for j in own] + coding.scales[number]
+        values = _score_tests(part, common, fit.log_odds, given, np.column_stack([columns, *pair]))
         statistics += values[:n_columns]
-        rival += float(values[n_columns:].max())
+        rival += float(max(values[n_columns] - LOOSE, values[n_columns + 1]))
         importance += shared[:n_columns] ** 2
-    share = (n_targets - 1) / n_targets if n_targets > 1 else 1.0  # the targets of K classes are not independent
+    share = (n_classes - 1) / len(parts)  # pairs share rows: together they are worth K - 1 comparisons
     return _Tests(statistics * share, rival * share, importance, scales)
 
 
@@ -271,7 +313,7 @@ def _adjusted(statistic: Array, degrees: int, importance: Array, own: Sequence[i
 
 
 def _measure(
-    problem: _Problem,
+    parts: list[_Pair],
     codings: list[_Coding],
     found: list[tuple[int, float, float, float]],
     own: list[int],
@@ -280,22 +322,25 @@ def _measure(
     """Return the named columns with their effects in each environment, in the coding in which they vary less."""
     if not own:
         return []
-    measured: list[list[list[tuple[Array, Array, float, float]]]] = []  # coding, column, target
+    measured: list[list[list[tuple[Array, Array, float, float]]]] = []  # coding, column, pair
     for coding in codings:
         by_column: list[list[tuple[Array, Array, float, float]]] = [[] for _ in own]
-        for number, target in enumerate(problem.targets):
-            fit = _fit(problem, coding.design(number), target, [coding.columns[:, j] for j in own], own, [])
-            relative = _relative_scales(problem, coding.scales[number][0], target) if noisier else 1.0
+        for number, part in enumerate(parts):
+            fit = _fit(part, coding.design(number, part, agreed=False), own, [])
+            scales = [np.ones(part.n_environments)]
+            scales += [_relative_scales(part, coding.scales[number][0])] if noisier else []
             for i in range(len(own)):
-                effects, errors = fit.own[i] / relative, fit.errors[i] / relative
-                mean, spread, _ = random_effects(effects, errors)
-                by_column[i].append((effects, errors, mean, spread))
+                choices = []
+                for scale in scales:
+                    effects, errors = fit.own[i] / scale, fit.errors[i] / scale
+                    choices.append((effects, errors, *random_effects(effects, errors)[:2]))
+                by_column[i].append(min(choices, key=lambda choice: abs(choice[2]) * choice[3]))
         measured.append(by_column)
     result = []
     for i, (column, statistic, p_value, rival) in enumerate(found):
         sizes = [max(abs(mean) * spread for _, _, mean, spread in by_column[i]) for by_column in measured]
-        parts = measured[int(np.argmin(sizes))][i]
-        effects, errors, means, spreads = (np.array([part[k] for part in parts]) for k in range(4))
+        best = measured[int(np.argmin(sizes))][i]
+        effects, errors, means, spreads = (np.array([part[k] for part in best]) for k in range(4))
         result.append(Effect(column, statistic, p_value, rival, effects, errors, means, spreads))
     return result
 
@@ -310,21 +355,19 @@ class _Fit:
     log_odds: Array
 
 
-def _fit(
-    problem: _Problem, common: Array, target: Array, columns: list[Array], own: Sequence[int], scales: list[Array]
-) -> _Fit:
-    """Fit common effects, an intercept for each environment, and deviations by environment of some columns.
+def _fit(part: _Pair, common: Array, own: Sequence[int], scales: list[Array]) -> _Fit:
+    """Fit common effects, an intercept for each environment, and deviations by environment of the columns `own`.
 
     Deviations have a prior standard deviation of one, so that few or collinear rows say little.
     """
-    n_common, n_environments = common.shape[1], problem.n_environments
-    by_environment = [column[:, None] * problem.indicators for column in [*columns, *scales]]
-    design = np.hstack([common, problem.indicators, *by_environment])
+    n_common, n_environments = common.shape[1], part.n_environments
+    varying = [*(common[:, j] for j in own), *scales]
+    design = np.hstack([common, part.indicators, *(column[:, None] * part.indicators for column in varying)])
     penalty = np.ones(design.shape[1])
-    penalty[:n_common] = problem.ridge
-    penalty[n_common : n_common + n_environments] = 0.0
+    penalty[:n_common] = part.ridge
+    penalty[n_common : n_common + n_environments] = 1e-4
     penalty[list(own)] = 1e-2
-    coefficients, curvature, log_odds = _ridge_logistic(design, target, problem.weights, penalty)
+    coefficients, curvature, log_odds = _ridge_logistic(design, part.target, part.weights, penalty)
     effects, errors = np.zeros((len(own), n_environments)), np.zeros((len(own), n_environments))
     if own:
         covariance = linalg.inv(curvature)
@@ -370,18 +413,18 @@ def _ridge_logistic(
     return at, curvature(log_odds)[1], log_odds
 
 
-def _score_tests(
-    problem: _Problem, common: Array, target: Array, log_odds: Array, given: list[Array], tested: Array
-) -> Array:
+def _score_tests(part: _Pair, common: Array, log_odds: Array, given: list[Array], tested: Array) -> Array:
     """Return for each tested column the score statistic of its interaction with the environments."""
     chance = special.expit(log_odds)
-    curvature, residuals = problem.weights * chance * (1 - chance), problem.weights * (target - chance)
-    n_environments, n_tested, n_common = problem.n_environments, tested.shape[1], common.shape[1]
+    curvature, residuals = part.weights * chance * (1 - chance), part.weights * (part.target - chance)
+    n_environments, n_tested, n_common = part.n_environments, tested.shape[1], common.shape[1]
     cross = np.zeros((n_environments, n_tested, n_common))
     own, scores = np.zeros((n_environments, n_tested)), np.zeros((n_environments, n_tested))
     total = np.zeros((n_common, n_common))
     for code in range(n_environments):
-        rows = problem.codes == code
+        rows = part.codes == code
+        if not rows.any():  # this environment has neither of the two classes
+            continue
         share = curvature[rows][:, None]
         basis = np.column_stack([np.ones(int(rows.sum())), *(column[rows] for column in given)])
         gram = (basis * share).T @ basis
@@ -393,13 +436,13 @@ def _score_tests(
         cross[code] = (left_tested * share).T @ left_common
         own[code] = (left_tested**2 * share).sum(axis=0)
         scores[code] = left_tested.T @ residuals[rows]
-    total[np.diag_indices_from(total)] += problem.ridge
+    total[np.diag_indices_from(total)] += part.ridge
     factor = linalg.cho_factor(total)
     contrasts = linalg.null_space(np.ones((1, n_environments)))
     statistics = np.zeros(n_tested)
     for column in range(n_tested):
-        part = cross[:, column, :]
-        variance = contrasts.T @ (np.diag(own[:, column]) - part @ linalg.cho_solve(factor, part.T)) @ contrasts
+        shared = cross[:, column, :]
+        variance = contrasts.T @ (np.diag(own[:, column]) - shared @ linalg.cho_solve(factor, shared.T)) @ contrasts
         score = contrasts.T @ scores[:, column]
         size = float(np.trace(variance)) / (n_environments - 1)
         if size > 1e-9:
@@ -408,23 +451,24 @@ def _score_tests(
     return statistics
 
 
-def _relative_scales(problem: _Problem, score: Array, target: Array) -> Array:
+def _relative_scales(part: _Pair, score: Array) -> Array:
     """Return the slope of the whole score in each environment, relative to their mean."""
-    design = np.hstack([problem.indicators, score[:, None] * problem.indicators])
-    penalty = np.repeat([0.0, 1e-2], problem.n_environments)
-    slopes = np.maximum(_ridge_logistic(design, target, problem.weights, penalty)[0][problem.n_environments :], 1e-3)
+    design = np.hstack([part.indicators, score[:, None] * part.indicators])
+    penalty = np.repeat([1e-4, 1e-2], part.n_environments)
+    coefficients, _, _ = _ridge_logistic(design, part.target, part.weights, penalty)
+    slopes = np.maximum(coefficients[part.n_environments :], 1e-3)
     return np.asarray(slopes / slopes.mean())
 
 
-def _dense_columns(values: Block, problem: _Problem) -> tuple[Array, NDArray[np.intp], list[list[Array]]]:
-    """Return the columns to test as an array, their numbers, and for each target an offset of the others."""
+def _dense_columns(values: Block, parts: list[_Pair]) -> tuple[Array, NDArray[np.intp], list[list[Array]]]:
+    """Return the columns to test as an array, their numbers, and for each pair an offset of the others."""
     if values.shape[1] > MOST_EXACT:
-        return _screened(values, problem)
+        return _screened(values, parts)
     dense = values.toarray() if is_sparse(values) else np.asarray(values, dtype=np.float64)
-    return dense, np.arange(values.shape[1]), [[] for _ in problem.targets]
+    return dense, np.arange(values.shape[1]), [[] for _ in parts]
 
 
-def _screened(values: Block, problem: _Problem) -> tuple[Array, NDArray[np.intp], list[list[Array]]]:
+def _screened(values: Block, parts: list[_Pair]) -> tuple[Array, NDArray[np.intp], list[list[Array]]]:
     """Fit all columns of a wide table, and keep those with most evidence or most weight; the rest is an offset."""
     from sklearn.linear_model import LogisticRegression
 
@@ -434,27 +478,33 @@ def _screened(values: Block, problem: _Problem) -> tuple[Array, NDArray[np.intp]
     deviation = np.sqrt(np.maximum(np.asarray(matrix.multiply(matrix).mean(axis=0)).ravel() - mean**2, 0))
     scaled = sp.csr_array(matrix @ sp.diags_array(1 / np.where(deviation > 1e-9, deviation, np.inf)))
     rank, coefficients = np.zeros(n_columns), []
-    # Intercepts of environments are hardly penalized: their columns are long.
-    design = sp.hstack([scaled, 3 * np.sqrt(n_columns) * problem.indicators], format="csr")
-    for target in problem.targets:
-        fitted = LogisticRegression(C=2 / n_columns, max_iter=300).fit(design, target, sample_weight=problem.weights)
+    for part in parts:
+        rows = sp.csr_array(scaled[part.rows])
+        # Intercepts of environments are hardly penalized: their columns are long.
+        design = sp.hstack([rows, 3 * np.sqrt(n_columns) * part.indicators], format="csr")
+        fitted = LogisticRegression(C=2 / n_columns, max_iter=300).fit(design, part.target, sample_weight=part.weights)
         chance = special.expit(fitted.decision_function(design))
-        curvature, residuals = problem.weights * chance * (1 - chance), problem.weights * (target - chance)
-        scores, information = [], []
-        for code in range(problem.n_environments):
-            rows = np.flatnonzero(problem.codes == code)
-            part, share = scaled[rows], curvature[rows]
-            center = np.asarray(part.T @ share).ravel() / share.sum()
-            scores.append(np.asarray(part.T @ residuals[rows]).ravel() - center * residuals[rows].sum())
-            information.append(np.asarray(part.multiply(part).T @ share).ravel() - center**2 * share.sum())
-        U, V = np.array(scores), np.maximum(np.array(information), 1e-3)  # (n_environments, n_columns)
-        rank = np.maximum(rank, (U**2 / V).sum(axis=0) - U.sum(axis=0) ** 2 / V.sum(axis=0))
+        curvature, residuals = part.weights * chance * (1 - chance), part.weights * (part.target - chance)
+        scores = np.zeros((part.n_environments, n_columns))
+        information = np.full((part.n_environments, n_columns), 1e-3)
+        for code in np.unique(part.codes):
+            there = np.flatnonzero(part.codes == code)
+            block, share = rows[there], curvature[there]
+            center = np.asarray(block.T @ share).ravel() / share.sum()
+            scores[code] = np.asarray(block.T @ residuals[there]).ravel() - center * residuals[there].sum()
+            known = np.asarray(block.multiply(block).T @ share).ravel() - center**2 * share.sum()
+            information[code] = np.maximum(known, 1e-3)
+        pooled = scores.sum(axis=0) ** 2 / information.sum(axis=0)
+        rank = np.maximum(rank, (scores**2 / information).sum(axis=0) - pooled)
         coefficients.append(fitted.coef_.ravel()[:n_columns])
     size = sum(coefficient**2 for coefficient in coefficients)
     chosen = np.union1d(np.argsort(-rank, kind="stable")[:SCREENED], np.argsort(-size, kind="stable")[:SCREENED])
     rest = np.setdiff1d(np.arange(n_columns), chosen)
-    offsets = [np.asarray(scaled[:, rest] @ coefficient[rest]).ravel() for coefficient in coefficients]
-    return matrix[:, chosen].toarray(), chosen, [[_unit(offset)] for offset in offsets]
+    offsets = [
+        [_unit(np.asarray(scaled[part.rows][:, rest] @ coefficient[rest]).ravel())]
+        for part, coefficient in zip(parts, coefficients, strict=True)
+    ]
+    return matrix[:, chosen].toarray(), chosen, offsets
 
 
 def _standardized(columns: Array, weights: Array) -> tuple[Array, NDArray[np.intp]]:
@@ -470,11 +520,11 @@ def _standardized(columns: Array, weights: Array) -> tuple[Array, NDArray[np.int
     return centered[:, varies] / deviation[varies], np.flatnonzero(varies)
 
 
-def _standardized_within(columns: Array, problem: _Problem, quantities: NDArray[np.intp]) -> Array:
+def _standardized_within(columns: Array, codes: NDArray[np.intp], quantities: NDArray[np.intp]) -> Array:
     """Return the columns with quantities in standard deviations of each environment, where they vary in it at all."""
     result = columns.copy()
-    for code in range(problem.n_environments):
-        rows = np.flatnonzero(problem.codes == code)
+    for code in np.unique(codes):
+        rows = np.flatnonzero(codes == code)
         part = columns[np.ix_(rows, quantities)]
         deviation = part.std(axis=0)
         result[np.ix_(rows, quantities)] = (part - part.mean(axis=0)) / np.where(deviation > 0.1, deviation, 1.0)

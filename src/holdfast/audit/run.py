@@ -103,18 +103,21 @@ def audit_columns(
     return Audit(_findings(columns, search, classes, names), names, settings.level, search.n_tests, search.noisier)
 
 
-def finding_of(effect: Effect, feature: str, classes: NDArray[Any], environments: Sequence[str]) -> Finding:
+def finding_of(
+    effect: Effect, feature: str, pairs: Sequence[tuple[int, int]], classes: NDArray[Any], environments: Sequence[str]
+) -> Finding:
     """Return a named column's effects as a finding."""
-    label = effect.main_label
-    mean, spread = float(effect.means[label]), float(effect.spreads[label])
+    pair = effect.main_pair
+    first, second = (classes[code] for code in pairs[pair])
+    mean, spread = float(effect.means[pair]), float(effect.spreads[pair])
     low, high = prediction_interval(mean, spread, len(environments))
     return Finding(
         feature,
         effect.p_value,
         named=True,
-        label=str(classes[1] if len(classes) == 2 else classes[label]),
-        effects=dict(zip(environments, effect.by_environment[label].tolist(), strict=True)),
-        errors=dict(zip(environments, effect.errors[label].tolist(), strict=True)),
+        label=str(second) if len(classes) == 2 else f"{second} rather than {first}",
+        effects=dict(zip(environments, effect.by_environment[pair].tolist(), strict=True)),
+        errors=dict(zip(environments, effect.errors[pair].tolist(), strict=True)),
         mean=mean,
         spread=spread,
         low=low,
@@ -131,7 +134,7 @@ def _findings(
     for effect in search.effects:
         name = features[effect.column]
         if name not in named:
-            named[name] = finding_of(effect, name, classes, environments)
+            named[name] = finding_of(effect, name, search.pairs, classes, environments)
     smallest: dict[str, float] = {}
     inputs: dict[str, bool] = {}
     for column, name in enumerate(features):

@@ -1,19 +1,22 @@
-"""scikit-learn's 1,797 real 8x8 digits, colored: the embedded data set of the demo, with nothing to download."""
+"""Colored digits: scikit-learn's 1,797 real 8x8 ones, with nothing to download, and what MNIST shares with them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.coloring import N_COLORS, Codes, Digits, color_digits, color_images
+from holdfast.datasets.drawing import Codes, agreeing_codes, deal_rows
 from holdfast.datasets.options import check_choice, check_count, check_probabilities, check_probability
-from holdfast.datasets.splits import deal_rows
-from holdfast.datasets.values import Dataset, DatasetEntry
+from holdfast.datasets.values import Dataset, DatasetEntry, LazyRows, Split, join_splits
+from holdfast.exceptions import ParameterError
 from holdfast.seeding import Seeding
+
+N_COLORS = 10  # one for each digit
 
 
 def load_colored_digits(
@@ -65,8 +68,8 @@ def load_colored_digits(
     label_noise = check_probability("label_noise", label_noise)
     test_colorings = check_count("test_colorings", test_colorings)
     represent = _representation(representation, color_weight)
-    images, digits = load_digits(return_X_y=True)
-    images = images.reshape(-1, 8, 8) / 16
+    pixels, digits = load_digits(return_X_y=True)
+    everything = Digits(pixels.reshape(-1, 8, 8) / 16, digits.astype(np.intp))
     streams = Seeding(seed)
     deal = deal_rows(
         digits,
@@ -75,10 +78,7 @@ def load_colored_digits(
         test_share=test_share,
         generator=streams.generator("deal"),
     )
-
-    parts = [
-        Digits(images[rows], digits[rows].astype(np.intp)) for rows in (*deal.environments, deal.validation, deal.test)
-    ]
+    parts = [everything.take(rows) for rows in (*deal.environments, deal.validation, deal.test)]
     return color_digits(
         "colored_digits",
         parts[:-2],
@@ -110,6 +110,128 @@ def _representation(name: str, color_weight: float) -> Callable[[NDArray[Any], C
         "flat": flat,
     }
     return known[check_choice("representation", name, known)]
+
+
+@dataclass(frozen=True, eq=False)
+class Digits:
+    """Gray digits, before labels and colors are drawn for them."""
+
+    images: NDArray[Any]  # (n_rows, height, width)
+    digits: Codes  # (n_rows,)
+
+    def take(self, rows: Any) -> Digits:
+        """Return the digits of these rows."""
+        return Digits(self.images[rows], self.digits[rows])
+
+
+def color_digits(
+    name: str,
+    environments: Sequence[Digits],
+    validation: Digits,
+    test: Digits,
+    *,
+    represent: Callable[[NDArray[Any], Codes], Any],
+    etas: Sequence[float],
+    test_eta: float,
+    label_noise: float,
+    test_colorings: int,
+    streams: Seeding,
+    notes: tuple[str, ...] = (),
+) -> Dataset:
+    """Draw labels and colors for digits: color predicts the label in training and misleads in the test environment.
+
+    Both validation settings hold the same digits with the same labels; only the colors differ. The first one agrees as
+    the last training environment does.
+    """
+
+    def split(part: Digits, eta: float, environment: str, *stream: object) -> Split:
+        y = agreeing_codes(part.digits, 1 - label_noise, N_COLORS, streams.generator("labels", *stream))
+        colors = agreeing_codes(y, eta, N_COLORS, streams.generator("colors", environment, *stream))
+        attributes = {"color": colors, "digit": part.digits, "coloring": np.full(len(y), stream[-1])}
+        return Split(represent(part.images, colors), y, np.full(len(y), environment), attributes)
+
+    names = [f"E{i}" for i in range(1, len(etas) + 1)]
+    train = [split(part, eta, label, label, 0) for part, eta, label in zip(environments, etas, names, strict=True)]
+    validations = {
+        "train": split(validation, etas[-1], names[-1], "validation", 0),
+        "test": split(validation, test_eta, "test", "validation", 0),
+    }
+    tests = [split(test, test_eta, "test", "test", coloring) for coloring in range(test_colorings)]
+    classes = tuple(str(digit) for digit in range(N_COLORS))
+    return Dataset(name, join_splits(train), validations, join_splits(tests), classes, ("color",), "color", notes)
+
+
+def color_images(images: NDArray[Any], colors: Codes, n_colors: int) -> NDArray[np.float32]:
+    """Put each image into the channel of its color.
+
+    Parameters
+    ----------
+    images : array of shape (n_rows, height, width)
+        Bytes are scaled to [0, 1]; floats are taken as they are.
+    colors : array of shape (n_rows,)
+        Channel of each image.
+    n_colors : int
+        Number of channels.
+
+    Returns
+    -------
+    array of shape (n_rows, n_colors, height, width)
+        All channels but one are zero.
+    """
+    colored = np.zeros((len(images), n_colors, *images.shape[1:]), dtype=np.float32)
+    rows = np.arange(len(images))
+    if images.dtype == np.uint8:
+        colored[rows, colors] = images.astype(np.float32) / 255
+    else:
+        colored[rows, colors] = images
+    return colored
+
+
+class ColoredImages(LazyRows):
+    """Gray images and a color code each: dense, one channel for each color, (n_rows, n_colors, height, width) float32.
+
+    14,995 MNIST digits are 12 MB like this and 470 MB as a dense array.
+
+    Parameters
+    ----------
+    images : array of shape (n_rows, height, width)
+        Bytes or floats.
+    colors : array of shape (n_rows,)
+        Codes from 0 to n_colors - 1.
+    n_colors : int
+        Number of channels.
+    """
+
+    def __init__(self, images: NDArray[Any], colors: Codes, n_colors: int) -> None:
+        if images.ndim != 3 or colors.shape != (len(images),):
+            raise ParameterError(
+                f"ColoredImages needs images (n_rows, height, width) and one color for each. "
+                f"Got shapes {images.shape} and {colors.shape}."
+            )
+        self.images = images
+        self.colors = colors
+        self.n_colors = n_colors
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n_rows, n_colors, height, width)."""
+        return (len(self.images), self.n_colors, *self.images.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def dense(self, rows: Any) -> NDArray[np.float32]:
+        """Return these rows (numbers, a slice or a mask) as one array, (n_rows, n_colors, height, width)."""
+        return color_images(self.images[rows], self.colors[rows], self.n_colors)
+
+    def _take(self, rows: Any) -> ColoredImages:
+        return ColoredImages(self.images[rows], self.colors[rows], self.n_colors)
+
+    @staticmethod
+    def concatenate(parts: Sequence[ColoredImages]) -> ColoredImages:
+        """Return the images of several, one after the other."""
+        images = np.concatenate([part.images for part in parts])
+        return ColoredImages(images, np.concatenate([part.colors for part in parts]), parts[0].n_colors)
 
 
 COLORED_DIGITS = DatasetEntry(

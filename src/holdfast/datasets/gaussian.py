@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.coloring import agreeing_codes
+from holdfast.datasets.drawing import agreeing_codes
 from holdfast.datasets.options import check_choice, check_count, check_probabilities
 from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits
 from holdfast.environments import Rows

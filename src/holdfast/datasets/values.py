@@ -84,6 +84,66 @@ def join_splits(splits: list[Split]) -> Split:
     )
 
 
+def split_sizes(train: Split, validation: Split, test: Split) -> dict[str, int]:
+    """Return the number of rows of each training environment, "validation" and "test"."""
+    names, counts = np.unique(train.environments, return_counts=True)
+    environments = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
+    return environments | {"validation": len(validation), "test": len(test)}
+
+
+def size_notes(found: Mapping[str, int], expected: Mapping[str, int], what: str = "rows") -> list[str]:
+    """Return how sizes differ from the paper's.
+
+    Examples
+    --------
+    >>> size_notes({"E1": 1000, "test": 7}, {"E1": 1200, "test": 7})
+    ['E1: 1,000 rows, the paper has 1,200']
+    """
+    return [
+        f"{name}: {n:,} {what}, the paper has {expected[name]:,}"
+        for name, n in found.items()
+        if name in expected and n != expected[name]
+    ]
+
+
+class LazyRows:
+    """Rows that become an array when asked for: `X[rows]` and `X[a:b]` stay compact, `X[3]` and `np.asarray(X)` do not.
+
+    A subclass defines `shape`, `dense`, which makes an array of some rows, and `_take`, which keeps them compact.
+    """
+
+    dtype = np.dtype(np.float32)  # of the dense form
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the dense form: (n_rows, …)."""
+        raise NotImplementedError
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes of the dense form."""
+        return len(self.shape)
+
+    def dense(self, rows: Any) -> NDArray[np.float32]:
+        """Return these rows (numbers, a slice or a mask) as one array."""
+        raise NotImplementedError
+
+    def _take(self, rows: Any) -> LazyRows:
+        raise NotImplementedError
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, tuple):  # scikit-learn takes rows as X[rows, ...]
+            if len(key) != 2 or key[1] is not Ellipsis:
+                return np.asarray(self)[key]
+            key = key[0]
+        return self.dense([int(key)])[0] if isinstance(key, int | np.integer) else self._take(key)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError(f"{type(self).__name__} has no dense array to share; it has to make one.")
+        return self.dense(slice(None)).astype(self.dtype if dtype is None else dtype, copy=False)
+
+
 NOTHING_NEEDED = "No files are needed: the data are synthetic, or come with scikit-learn."
 
 

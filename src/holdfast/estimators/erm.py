@@ -99,21 +99,18 @@ def fit_erm(
         groups = [Group(environment.name, environment.rows) for environment in training.environments]
         return solve_gradient(
             estimator,
-            training.X,
-            training.y,
+            training,
             [group.weighted(training.sample_weight) for group in groups],
+            seeding,
             objective="pooled" if weighting == "pooled" else "erm",
-            environments=training.environments,
             validation=validation,
             selection=selection,
-            seeding=seeding,
             stage="training",
         ).estimator
     weights = training.sample_weight
     if weighting == "environments":
-        weights = np.ones(training.n_rows) if weights is None else weights.copy()
+        weights = training.weights.copy()
+        share = weights.sum() / len(training.environments)
         for environment in training.environments:
-            weights[environment.rows] *= training.n_rows / (
-                len(training.environments) * weights[environment.rows].sum()
-            )
+            weights[environment.rows] *= share / weights[environment.rows].sum()
     return fit_rows(estimator, training.X, training.y, rows, weights)

@@ -1,28 +1,27 @@
-"""The methods by name: what experiments, comparisons and the command line can ask for."""
+"""The methods by name: what experiments, comparisons and the command line can ask for.
+
+Another package adds one with an entry point of the group ``holdfast.methods`` that names its class.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
-from holdfast.estimators.balanced import BalancedClassifier
 from holdfast.estimators.base import MethodClassifier
-from holdfast.estimators.erm import ERMClassifier
-from holdfast.estimators.group_dro import GroupDROClassifier, OracleClassifier
-from holdfast.estimators.penalties import IRMClassifier, RGMClassifier, VRExClassifier
-from holdfast.estimators.pi import PIClassifier
-from holdfast.estimators.stable import StableClassifier
+from holdfast.registry import Registry
 
-METHODS: Mapping[str, type[MethodClassifier]] = MappingProxyType(
+METHODS: Registry[type[MethodClassifier]] = Registry(
+    "method",
     {
-        "stable": StableClassifier,
-        "pi": PIClassifier,
-        "erm": ERMClassifier,
-        "balanced": BalancedClassifier,
-        "irm": IRMClassifier,
-        "vrex": VRExClassifier,
-        "rgm": RGMClassifier,
-        "group_dro": GroupDROClassifier,
-        "oracle": OracleClassifier,
-    }
+        "stable": "holdfast.estimators.stable:StableClassifier",
+        "pi": "holdfast.estimators.pi:PIClassifier",
+        "erm": "holdfast.estimators.erm:ERMClassifier",
+        "balanced": "holdfast.estimators.balanced:BalancedClassifier",
+        "irm": "holdfast.estimators.penalties:IRMClassifier",
+        "vrex": "holdfast.estimators.penalties:VRExClassifier",
+        "rgm": "holdfast.estimators.penalties:RGMClassifier",
+        "group_dro": "holdfast.estimators.group_dro:GroupDROClassifier",
+        "oracle": "holdfast.estimators.group_dro:OracleClassifier",
+    },
+    group="holdfast.methods",
+    accepts=lambda value: isinstance(value, type) and issubclass(value, MethodClassifier),
+    expected="a subclass of holdfast.estimators.base.MethodClassifier",
 )

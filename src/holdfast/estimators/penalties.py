@@ -75,14 +75,12 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
         )
         solution = solve_gradient(
             seeded_clone(estimator, seeding, "environments"),
-            training.X,
-            training.y,
+            training,
             self.groups_,
+            seeding,
             objective=self._objective(),
-            environments=training.environments,
             validation=validation,
             selection=self.selection,
-            seeding=seeding,
             stage="training",
         )
         self._keep(solution)

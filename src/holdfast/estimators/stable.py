@@ -7,10 +7,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 
 from holdfast.audit.columns import Columns
 from holdfast.audit.effects import Search, find_unstable
 from holdfast.audit.run import AuditSettings, finding_of, read_columns
+from holdfast.environments import take_rows
 from holdfast.estimators.base import MethodClassifier, check_choice, warn_single_environment
 from holdfast.estimators.erm import fit_erm
 from holdfast.exceptions import FeaturesError, ParameterError
@@ -18,15 +20,18 @@ from holdfast.interpolation.mixture import MixedClassifier, mix_scores
 from holdfast.interpolation.removal import Removal, join_removals, plan_removal
 from holdfast.interpolation.stress import Part, StressTest, stress_test
 from holdfast.interpolation.verdict import Accuracy, Interval, Verdict, kept_share, removal_levels
-from holdfast.judging.calibration import calibrate
+from holdfast.judging.calibration import calibrate, class_scores
 from holdfast.judging.judgements import Judgements, judge_environments
 from holdfast.judging.judges import JudgeSettings, fit_folds
-from holdfast.rows import TrainingRows
+from holdfast.learners import fit_rows, seeded_clone
+from holdfast.rows import TrainingRows, is_mapped
 from holdfast.seeding import RandomState, Seeding
 
 Array = NDArray[np.float64]
 N_FOLDS = 2  # for the judges, and for price and gain
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of `path_`
+FINE = np.linspace(0.0, 1.0, 11)  # strengths that are tried for "as_seen"
+MOST_LEFT_OUT = 5  # rounds of leaving environments out
 USED_UP = 0.1  # kept shares below this are "stable", above "partly"
 ROWS_FOR_ONE_DRAW = 4000  # with fewer rows, the stress test is made several times
 
@@ -128,8 +133,12 @@ class StableClassifier(MethodClassifier):
         training = self._read_training(X, y, environments, sample_weight=sample_weight, folds=folds)
         seeding = Seeding(self.random_state)
         estimator = self._base_estimator(training.X)
+        alone = warn_single_environment(len(training.environments), type(self).__name__)
+        if not alone:  # what cannot be used is refused before any work
+            columns = _read_table(training.X)
+            training.check_folds()
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
-        if warn_single_environment(len(training.environments), type(self).__name__):
+        if alone:
             unknown = Accuracy(float("nan"), float("nan"))
             nothing = Interval(0.0, 0.0, 0.0)
             self.path_: tuple[PathPoint, ...] = ()
@@ -143,7 +152,6 @@ class StableClassifier(MethodClassifier):
         )
 
         # Stage 2: beyond what the judges agree on, which columns mean something else in some environments?
-        columns = _read_table(training.X)
         search = find_unstable(
             columns.values,
             training.y,
@@ -192,7 +200,7 @@ class StableClassifier(MethodClassifier):
             self.estimator_ = MixedClassifier(models, removals, weights, calibration)
         self.path_ = tuple(_point(test, s, _at_strength(full, s)) for s in STRENGTHS)
         findings = tuple(
-            finding_of(effect, name, self.classes_, [e.name for e in training.environments])
+            finding_of(effect, name, search.pairs, self.classes_, [e.name for e in training.environments])
             for name, effect in _strongest(columns, search).items()
         )
         used = {name: 1.0 - strength * (1.0 - share) for name, share in kept.items()}
@@ -238,6 +246,11 @@ def _read_table(X: Any) -> Columns:
     if getattr(X, "ndim", 2) > 2:
         raise FeaturesError(
             f"StableClassifier looks at columns, but X has shape {X.shape}. Pass a table, or use PIClassifier."
+        )
+    if is_mapped(X):
+        raise FeaturesError(
+            "StableClassifier has to change columns, which a memory map does not allow. Pass an array in memory, or "
+            "use PIClassifier."
         )
     return read_columns(X, None, AuditSettings(min_count=1, n_words=(1, 1)))
 
@@ -290,5 +303,27 @@ def _point(test: StressTest, strength: float, weights: list[float]) -> PathPoint
 def _strength_as_seen(
     estimator: Any, training: TrainingRows, removals: list[Removal], weights: list[float], seeding: Seeding
 ) -> float:
-    """Return the strength that leaving environments out supports, shrunk by how uncertain its advantage is."""
-    raise NotImplementedError
+    """Return the strength with the least log loss in environments left out, shrunk by how uncertain its advantage is.
+
+    With many environments several are left out at a time, so that no more than `MOST_LEFT_OUT` rounds are needed.
+    """
+    n_classes, losses = int(training.y.max()) + 1, np.empty((len(FINE), training.n_rows))
+    for held_out in range(min(len(training.environments), MOST_LEFT_OUT)):
+        out = np.concatenate([e.rows for e in training.environments[held_out::MOST_LEFT_OUT]])
+        rest = np.setdiff1d(np.arange(training.n_rows), out)
+        scores = []
+        for removal in removals:
+            X = removal.apply(training.X)
+            fit_weights = None if training.sample_weight is None else training.sample_weight[rest]
+            model = fit_rows(seeded_clone(estimator, seeding, "erm"), X, training.y, rest, fit_weights)
+            scores.append(class_scores(model, take_rows(X, out), n_classes))
+        for number, strength in enumerate(FINE):
+            logs = log_softmax(mix_scores(scores, _at_strength(weights, strength)), axis=1)
+            losses[number, out] = -logs[np.arange(len(out)), training.y[out]]
+    saved = np.array([[(losses[0] - row)[e.rows].mean() for e in training.environments] for row in losses])
+    best = int(saved.mean(axis=1).argmax())
+    gain, n = float(saved[best].mean()), len(training.environments)
+    if best == 0 or gain <= 0:
+        return 0.0
+    error = float(saved[best].std(ddof=1)) / np.sqrt(n)
+    return float(FINE[best] * max(0.0, 1.0 - (error / gain) ** 2))

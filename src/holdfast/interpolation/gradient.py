@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_regressor
 
-from holdfast.environments import Environment, Group, take_rows
+from holdfast.environments import Group, take_rows
 from holdfast.exceptions import ParameterError
 from holdfast.interpolation import Solution
 from holdfast.learners import last_step
@@ -17,22 +18,19 @@ from holdfast.neural.evaluation import union_of
 from holdfast.neural.objectives import Objective
 from holdfast.neural.risks import make_loss
 from holdfast.neural.selection import LEAVE_ONE_OUT
-from holdfast.rows import MappedRows, fit_transformers, is_mapped
+from holdfast.rows import MappedRows, TrainingRows, fit_transformers, is_mapped
 from holdfast.seeding import Seeding
 
 
 def solve_gradient(
     estimator: Any,
-    X: Any,
-    y_codes: NDArray[Any],
+    training: TrainingRows,
     groups: Sequence[Group],
+    seeding: Seeding,
     *,
     objective: str | Objective = "max",
-    environments: Sequence[Environment] | None = None,
     validation: Any = None,
     selection: str | None = None,
-    seeding: Seeding,
-    holdout: float = 0.0,
     stage: str = "stage 3",
 ) -> Solution:
     """Minimize the largest group risk of a network.
@@ -41,58 +39,50 @@ def solve_gradient(
     ----------
     estimator : NeuralClassifier, NeuralRegressor, or a Pipeline that ends in one
         Unfitted; it is fitted itself. A pipeline's transformers are fitted on all rows.
-    X, y_codes : rows and class codes (or targets) of shape (n_rows,)
+    training : TrainingRows
+        Rows with class codes or targets. Its environments are those of the selection rules "other_environments" and
+        "leave_one_environment_out".
     groups : sequence of Group
         They may overlap.
+    seeding : Seeding
+        For the estimator where its `random_state` is not set.
     objective : {"max", "online"} or Objective
-    environments : sequence of Environment, optional
-        All training environments, for the selection rules "other_environments" and "leave_one_environment_out".
     validation : (X, y_codes) or (X, y_codes, group_labels), optional
         Rows that select the epoch.
     selection : str, optional
         Selection rule; None: the estimator's.
-    seeding : Seeding
-        Used for the held-out rows, and for the estimator where its `random_state` is not set.
-    holdout : float, default=0.0
-        Share of the rows that is kept out of the training, by which the group risks are then judged. At 0, as in the
-        paper, they are judged on the training rows, which a network that memorizes flatters.
     stage : str
         What monitors call the training.
 
     Returns
     -------
     Solution
-        Without a certificate: `gap` is NaN.
+        Without a certificate: `gap` is NaN. As in the paper the group risks are those of the training rows, which a
+        network that memorizes them makes look better than they are.
     """
-    if not 0 <= holdout < 1:
-        raise ParameterError(f"The 'holdout' must be in [0, 1). Got {holdout!r} instead.")
     network = last_step(estimator)
-    rows, transform = fit_transformers(estimator, X, y_codes)
+    X, transform = fit_transformers(estimator, training.X, training.y, training.sample_weight)
+    rows = replace(training, X=X)
     if validation is not None:
         validation = (transform(validation[0]), *validation[1:])
     if getattr(network, "random_state", 0) is None:
         network.set_params(random_state=seeding.integer("random_state", stage) % 2**31)
-    kept_out = seeding.generator("holdout").random(len(y_codes)) < holdout
-    training = [_part(group, ~kept_out) for group in groups]
     if (selection or network.selection) == LEAVE_ONE_OUT:
         selection = "last"
-        network.set_params(
-            max_epochs=_epochs_left_out(network, rows, y_codes, training, objective, environments or (), stage)
-        )
+        network.set_params(max_epochs=_epochs_left_out(network, rows, groups, objective, stage))
     network.fit_groups(
-        rows,
-        y_codes,
-        training,
+        X,
+        rows.y,
+        groups,
         objective=objective,
-        environments=environments,
+        environments=rows.environments,
         validation=validation,
         selection=selection,
         stage=stage,
     )
-    judged = [_part(group, kept_out) for group in groups] if holdout else training
     return Solution(
         estimator=estimator,
-        group_risks=_group_risks(network, rows, y_codes, judged),
+        group_risks=_group_risks(network, X, rows.y, groups),
         gap=float("nan"),
         group_weights=network.group_weights_,
         solver="gradient",
@@ -101,22 +91,17 @@ def solve_gradient(
 
 
 def _epochs_left_out(
-    network: Any,
-    X: Any,
-    y: NDArray[Any],
-    groups: Sequence[Group],
-    objective: str | Objective,
-    environments: Sequence[Environment],
-    stage: str,
+    network: Any, training: TrainingRows, groups: Sequence[Group], objective: str | Objective, stage: str
 ) -> int:
     """Return for how many epochs to train: the median of trainings that each leave one environment out to select by."""
-    if len(environments) < 2:
+    if len(training.environments) < 2:
         raise ParameterError(
             f"selection={LEAVE_ONE_OUT!r} trains without each environment in turn and so needs at least 2. "
-            f"Got {len(environments)}."
+            f"Got {len(training.environments)}."
         )
+    X, y = training.X, training.y
     epochs = []
-    for environment in environments:
+    for environment in training.environments:
         kept = np.ones(len(y), dtype=bool)
         kept[environment.rows] = False
         inside = [_part(group, kept) for group in groups if kept[group.rows].any()]

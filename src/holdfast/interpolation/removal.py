@@ -18,8 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from holdfast.environments import Rows, take_rows
-from holdfast.exceptions import FeaturesError
-from holdfast.rows import TrainingRows, is_mapped, is_sparse, is_text, row_keys
+from holdfast.rows import TrainingRows, is_sparse, is_text, row_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +76,6 @@ def plan_removal(X: Any, columns: list[int], names: list[str]) -> Removal:
     """Return the removal of columns of X, by their numbers; `names` are the words where X is texts."""
     if is_text(X):
         return Removal(words=tuple(names))
-    if is_mapped(X):
-        raise FeaturesError(
-            "StableClassifier has to change columns, which a memory map does not allow. Pass an array in memory, or "
-            "use PIClassifier."
-        )
     if is_sparse(X):
         return Removal(tuple(columns), (0.0,) * len(columns))
     if hasattr(X, "columns"):

@@ -18,6 +18,7 @@ number of rounds, and is the larger the less the groups differ.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from holdfast.environments import Group, Rows, take_rows
 from holdfast.exceptions import DivergedError, ParameterError
 from holdfast.interpolation import Solution
 from holdfast.learners import code_probabilities, fit_rows, has_probabilities, require_sample_weight, seeded_clone
+from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
 
 MOST_ROWS = 200_000  # with more, scikit-learn draws a sample by weight and places the bins without
@@ -150,15 +152,14 @@ class WeightedMean(RegressorMixin, BaseEstimator):
 
 def solve_reweight(
     estimator: Any,
-    X: Any,
-    y_codes: NDArray[Any],
+    training: TrainingRows,
     groups: Sequence[Group],
+    seeding: Seeding,
     *,
     n_classes: int | None,
     rounds: int = 20,
-    folds: int | Rows = 3,
+    n_folds: int = 3,
     tolerance: float = 1e-3,
-    seeding: Seeding | None = None,
     n_jobs: int | None = None,
 ) -> Solution:
     """Find the mixture of groups that is hardest for the estimator, and the ensemble that answers it.
@@ -167,22 +168,21 @@ def solve_reweight(
     ----------
     estimator : estimator whose fit takes sample_weight, or a Pipeline that ends in one
         A clone is fitted `rounds` × number of folds times. Unset random states come from `seeding`.
-    X : array, sparse matrix, frame or list of texts
-        One row for each of `y_codes`.
-    y_codes : array of shape (n_rows,)
-        Codes 0..n_classes-1; numbers for a regressor.
+    training : TrainingRows
+        Rows with codes 0..n_classes-1, or targets for a regressor. Its folds are used where it has some. The sum of its
+        sample weights is that of every fit, so that the estimator's own penalty keeps its strength.
     groups : sequence of Group
-        Groups may overlap and carry weights. Rows in no group are not used.
+        Groups may overlap; their weights include the sample weights. Rows in no group are not used.
+    seeding : Seeding
+        Streams for the folds and the estimators.
     n_classes : int or None
         Number of codes; None for a regressor.
     rounds : int
         Largest number of rounds.
-    folds : int or array of shape (n_rows,)
-        Number of folds, stratified by group and label, or the fold of each row (rows of one patient in one fold).
+    n_folds : int
+        Number of folds, stratified by group and label, where the training rows have none of their own.
     tolerance : float
         Stop once the gap is below this.
-    seeding : Seeding, optional
-        Streams for the folds and the estimators.
     n_jobs : int, optional
         Folds fitted at the same time.
 
@@ -193,20 +193,20 @@ def solve_reweight(
         far as the estimator answers best; `group_weights` the mean of q_t.
     """
     require_sample_weight(estimator, asked_by="solver='reweight'")
-    seeding = Seeding(0) if seeding is None else seeding
     if rounds < 1:
         raise ParameterError(f"The number of reweighting rounds must be at least 1. Got {rounds!r} instead.")
-    masses = group_masses(groups, len(y_codes))  # (n_rows, n_groups), columns sum to one
+    y = training.y
+    masses = group_masses(groups, len(y))  # (n_rows, n_groups), columns sum to one
     used = np.flatnonzero(masses.sum(axis=1) > 0)
-    fold_of_row = assign_folds(folds, y_codes, masses, seeding)
+    fold_of_row = assign_folds(n_folds if training.folds is None else training.folds, y, masses, seeding)
     n_outputs = None if is_regressor(estimator) else n_classes
+    fits = _Fits(training, binned_for(estimator, training.X), used, fold_of_row, n_outputs)
 
-    fitted_on = binned_for(estimator, X)
     n_groups = masses.shape[1]
     q = np.full(n_groups, 1.0 / n_groups)
     cumulative, spread = np.zeros(n_groups), 0.0  # sum_t R_g(f_t); sum_t range_t²
     bound = 0.0  # max_t <q_t, R(f_t)>; no risk is below 0
-    answers = np.zeros(len(y_codes) if n_outputs is None else (len(y_codes), n_outputs))  # sum of the rounds'
+    answers = np.zeros(len(y) if n_outputs is None else (len(y), n_outputs))  # sum of the rounds'
     parts: list[Any] = []
     mixtures: list[NDArray[np.float64]] = []
     history: list[dict[str, Any]] = []
@@ -214,17 +214,8 @@ def solve_reweight(
         for t in range(1, rounds + 1):
             row_weights = np.asarray(masses @ q)
             fitted = parallel(
-                delayed(_fit_fold)(
-                    seeded_clone(estimator, seeding, t, fold),
-                    fitted_on,
-                    X,
-                    y_codes,
-                    used,
-                    row_weights,
-                    fold_of_row == fold,
-                    n_outputs,
-                )
-                for fold in np.unique(fold_of_row[used])
+                delayed(_fit_fold)(seeded_clone(estimator, seeding, t, fold), fold, fits, row_weights)
+                for fold in np.unique(fits.fold_of_row[fits.used])
             )
             parts += [model for model, _, _ in fitted]
             outcome = np.zeros_like(answers)
@@ -232,7 +223,7 @@ def solve_reweight(
                 outcome[rows] = answer
             answers += outcome
             votes = n_outputs is not None and not all(has_probabilities(model) for model in parts)
-            risks = _group_risks(masses, outcome, y_codes, used, votes=votes)
+            risks = _group_risks(masses, outcome, y, used, votes=votes)
             if not np.isfinite(risks).all():
                 raise DivergedError(
                     f"round {t}: the risk of a group is not finite ({risks.tolist()}); {type(estimator).__name__} "
@@ -240,7 +231,7 @@ def solve_reweight(
                 )
             bound = max(bound, float(q @ risks))
             mixtures.append(q)
-            ensemble_risks = _group_risks(masses, answers / t, y_codes, used, votes=votes)
+            ensemble_risks = _group_risks(masses, answers / t, y, used, votes=votes)
             gap = max(float(ensemble_risks.max()) - bound, 0.0)
             history.append({"round": t, "group_weights": q.tolist(), "group_risks": risks.tolist(), "gap": gap})
             if gap < tolerance:
@@ -293,24 +284,30 @@ def assign_folds(folds: int | Rows, y_codes: NDArray[Any], masses: csc_array, se
     return result
 
 
+@dataclass(frozen=True, eq=False)
+class _Fits:
+    """What the fits of all rounds share."""
+
+    training: TrainingRows
+    binned: Any  # the rows to fit on
+    used: Rows  # rows of some group
+    fold_of_row: Rows  # (n_rows,)
+    n_outputs: int | None  # None for regression
+
+
 def _fit_fold(
-    estimator: Any,
-    fitted_on: Any,
-    X: Any,
-    y: NDArray[Any],
-    used: Rows,
-    row_weights: NDArray[np.float64],
-    held_out: NDArray[np.bool_],
-    n_classes: int | None,
+    estimator: Any, fold: int, fits: _Fits, row_weights: NDArray[np.float64]
 ) -> tuple[Any, Rows, NDArray[np.float64]]:
     """Fit on the used rows outside of a fold; return the model, the fold's used rows and the answers there."""
-    inside, outside = used[~held_out[used]], used[held_out[used]]
-    # Mean one: the estimator's own penalty keeps its strength.
-    model = fit_rows(estimator, fitted_on, y, inside, row_weights[inside] / row_weights[inside].mean())
-    features = take_rows(X, outside)
-    if n_classes is None:
+    is_held_out = fits.fold_of_row[fits.used] == fold
+    inside, outside = fits.used[~is_held_out], fits.used[is_held_out]
+    # The mean is that of the sample weights: the estimator's own penalty keeps its strength.
+    weights = row_weights[inside] / row_weights[inside].mean() * fits.training.weights[inside].mean()
+    model = fit_rows(estimator, fits.binned, fits.training.y, inside, weights)
+    features = take_rows(fits.training.X, outside)
+    if fits.n_outputs is None:
         return model, outside, np.asarray(model.predict(features), dtype=np.float64)
-    return model, outside, code_probabilities(model, features, n_classes)
+    return model, outside, code_probabilities(model, features, fits.n_outputs)
 
 
 def _group_risks(

@@ -8,16 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.audit.effects import Effect, prediction_interval
+from holdfast.audit.effects import Effect
 from holdfast.audit.results import Finding, format_p
 from holdfast.environments import listed
 
 # How much of a named effect is given up rises smoothly with three things, each between 0 and 1:
 LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to count, and at which it counts in full
-CLEAR = 2.0  # by how much the column must beat "labels are noisier there", as a statistic, to be blamed in full
-HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.4, 4, 0.05  # |mean effect| × spread at which half is given up; how fast it rises
-SUPPORT = 0.25  # share that is kept of what the prediction interval for the next environment supports
-MOST_LEVELS = 2  # classifiers that do without some columns
+CLEAR = 0.3  # share by which the column must beat "labels are noisier there", as a statistic, to be blamed in full
+HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.3, 4, 0.05  # |mean effect| × spread at which half is given up; how fast it rises
+MOST_LEVELS = 3  # classifiers that do without some columns
 APART = 0.1  # kept shares that differ by less belong to one level
 
 
@@ -26,22 +25,11 @@ def kept_share(effect: Effect) -> float:
 
     One minus evidence × not merely noisier labels × size of the change, each rising smoothly from 0 to 1.
     """
-    label = effect.main_label
-    mean, spread = float(effect.means[label]), float(effect.spreads[label])
     evidence = float(np.clip(np.log(LEVEL / max(effect.p_value, 1e-300)) / np.log(LEVEL / SURE), 0.0, 1.0))
-    own = float(np.clip((effect.statistic - effect.rival) / CLEAR, 0.0, 1.0))
-    power = (abs(mean) * spread) ** STEEPNESS
+    own = float(np.clip((effect.statistic / max(effect.rival, 1e-9) - 1.0) / CLEAR, 0.0, 1.0))
+    power = effect.size**STEEPNESS
     size = max(0.0, (power / (power + HALF_SIZE**STEEPNESS) - NEGLIGIBLE) / (1 - NEGLIGIBLE))
-    supported = _supported(mean, spread, effect.by_environment.shape[1])
-    return 1.0 - evidence * own * size * (1.0 - SUPPORT * supported)
-
-
-def _supported(mean: float, spread: float, n_environments: int) -> float:
-    """Return the share of the mean effect that the prediction interval for the next environment excludes to lose."""
-    if n_environments < 3:
-        return 0.0
-    low, high = prediction_interval(mean, spread, n_environments)
-    return 0.0 if low <= 0.0 <= high else min(abs(low), abs(high)) / abs(mean)
+    return 1.0 - evidence * own * size
 
 
 def removal_levels(kept: Sequence[float]) -> list[tuple[float, tuple[int, ...]]]:

@@ -97,37 +97,33 @@ def minimize_worst_case_risk(
     """
     chosen = choose_solver(estimator, settings.solver)
     estimator = seeded_clone(estimator, seeding, "stage 3")
-    X, y = training.X, training.y
     if chosen == "convex":
         from holdfast.interpolation.convex.solver import solve_convex
 
-        solution = solve_convex(estimator, *_weighing(X, y, groups), n_classes=n_classes)
+        solution = solve_convex(estimator, *_weighing(training, groups), n_classes=n_classes)
     elif chosen == "gradient":
         from holdfast.interpolation.gradient import solve_gradient
 
         solution = solve_gradient(
             estimator,
-            X,
-            y,
+            training,
             groups,
+            seeding,
             objective=settings.objective,
-            environments=training.environments,
             validation=validation,
             selection=settings.selection,
-            seeding=seeding,
         )
     else:
         from holdfast.interpolation.reweight import solve_reweight
 
         solution = solve_reweight(
             estimator,
-            X,
-            y,
+            training,
             groups,
+            seeding,
             n_classes=n_classes,
             rounds=settings.reweight_rounds,
-            folds=max(settings.n_folds, 2) if training.folds is None else training.folds,
-            seeding=seeding,
+            n_folds=max(settings.n_folds, 2),
             n_jobs=settings.n_jobs,
         )
     worst = groups[int(np.argmax(solution.group_risks))].name
@@ -150,38 +146,36 @@ def minimize_mixture_risk(
     `mixture` are the weights q_g on the simplex; networks take equal ones.
     """
     estimator = seeded_clone(estimator, seeding, "mixture")
-    X, y = training.X, training.y
     if hasattr(last_step(estimator), "fit_groups"):
         from holdfast.interpolation.gradient import solve_gradient
 
         return solve_gradient(
             estimator,
-            X,
-            y,
+            training,
             groups,
+            seeding,
             objective="balanced",
-            environments=training.environments,
             validation=validation,
             selection=selection,
-            seeding=seeding,
             stage="training",
         ).estimator
-    weights = np.zeros(len(y))
+    weights = np.zeros(training.n_rows)
     for group, share in zip(groups, mixture, strict=True):
         np.add.at(weights, group.rows, share * group.probabilities())
     used = np.flatnonzero(weights > 0)
-    # Mean one: the strength of the estimator's own penalty stays what it is without weights.
-    return fit_rows(estimator, X, y, used, weights[used] * len(used))
+    # Their sum is that of the sample weights: the estimator's own penalty keeps its strength.
+    return fit_rows(estimator, training.X, training.y, used, weights[used] * training.weights[used].sum())
 
 
-def _weighing(X: Any, y: NDArray[Any], groups: Sequence[Group]) -> tuple[Any, NDArray[Any], Sequence[Group]]:
+def _weighing(training: TrainingRows, groups: Sequence[Group]) -> tuple[TrainingRows, Sequence[Group]]:
     """Leave out rows that weigh nothing in any group, so that they do not affect scaling or the penalty."""
     heavy = [_without_zeros(group) for group in groups]
-    used = np.unique(np.concatenate([group.rows for group in heavy])) if heavy else np.arange(len(y))
-    if len(used) == len(y) or is_mapped(X):
-        return X, y, groups
+    used = np.unique(np.concatenate([group.rows for group in heavy])) if heavy else np.arange(training.n_rows)
+    if len(used) == training.n_rows or is_mapped(training.X):
+        return training, groups
     renumbered = [Group(group.name, np.searchsorted(used, group.rows), group.weights) for group in heavy]
-    return take_rows(X, used), y[used], renumbered
+    weights = None if training.sample_weight is None else training.sample_weight[used]
+    return TrainingRows(take_rows(training.X, used), training.y[used], (), weights), renumbered
 
 
 def _without_zeros(group: Group) -> Group:

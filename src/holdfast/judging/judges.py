@@ -131,13 +131,15 @@ def _fit_judge(estimator: Any, training: TrainingRows, own: Group, selection: st
         if supports_convex(estimator):  # one group of all rows is the estimator's own problem
             n_classes = int(labels.max()) + 1 if labels.dtype.kind == "i" else None
             everything = [Group(own.name, np.arange(len(own)))]
-            return solve_convex(estimator, MappedRows(X, own.rows), labels, everything, n_classes=n_classes).estimator
+            rows = TrainingRows(MappedRows(X, own.rows), labels, ())
+            return solve_convex(estimator, rows, everything, n_classes=n_classes).estimator
     if not hasattr(last_step(estimator), "fit_groups") or (labels == labels[0]).all():
         return fit_rows(estimator, X, y, own.rows, own.weights)
     from holdfast.interpolation.gradient import solve_gradient
 
-    options: dict[str, Any] = {"objective": "erm", "environments": training.environments, "selection": selection}
-    return solve_gradient(estimator, X, y, [own], seeding=seeding, stage=f"stage 1: {own.name}", **options).estimator
+    return solve_gradient(
+        estimator, training, [own], seeding, objective="erm", selection=selection, stage=f"stage 1: {own.name}"
+    ).estimator
 
 
 def _has_all_codes(labels: NDArray[Any]) -> bool:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.estimators.methods import METHODS
 from holdfast.exceptions import CorruptFileError, HoldfastError, ParameterError, UntrustedFileError
 from holdfast.extras import require
 
@@ -31,33 +32,24 @@ if TYPE_CHECKING:
 
 AnyClass = TypeVar("AnyClass", bound=type)
 
-# Name in the file -> module. A class that fitted estimators hold gets its line here.
+# Name in the file -> module. A class that fitted estimators hold gets its line here; methods are in `METHODS`.
 _OURS = {
     "Accuracy": "holdfast.interpolation.verdict",
-    "BalancedClassifier": "holdfast.estimators.balanced",
-    "ERMClassifier": "holdfast.estimators.erm",
     "Calibration": "holdfast.judging.calibration",
     "Environment": "holdfast.environments",
     "Finding": "holdfast.audit.results",
     "Group": "holdfast.environments",
-    "GroupDROClassifier": "holdfast.estimators.group_dro",
     "Interval": "holdfast.interpolation.verdict",
-    "IRMClassifier": "holdfast.estimators.penalties",
     "MixedClassifier": "holdfast.interpolation.mixture",
     "NeuralClassifier": "holdfast.neural.estimator",
     "NeuralRegressor": "holdfast.neural.estimator",
-    "OracleClassifier": "holdfast.estimators.group_dro",
-    "PIClassifier": "holdfast.estimators.pi",
     "PIRegressor": "holdfast.estimators.regression",
     "Partition": "holdfast.environments",
     "PathPoint": "holdfast.estimators.stable",
-    "RGMClassifier": "holdfast.estimators.penalties",
     "Removal": "holdfast.interpolation.removal",
     "Seeding": "holdfast.seeding",
     "Solution": "holdfast.interpolation",
-    "StableClassifier": "holdfast.estimators.stable",
     "TableClassifier": "holdfast.tables.classifier",
-    "VRExClassifier": "holdfast.estimators.penalties",
     "Verdict": "holdfast.interpolation.verdict",
     "Vocabulary": "holdfast.neural.sources",
     "WeightedEnsemble": "holdfast.interpolation.reweight",
@@ -78,7 +70,7 @@ def allow(cls: AnyClass) -> AnyClass:
         Your class. Its name must not be taken.
     """
     name = cls.__name__
-    if name in _OURS or _allowed.get(name, cls) is not cls:
+    if _module_of(name) is not None or _allowed.get(name, cls) is not cls:
         raise ParameterError(f"The name {name!r} is taken by another class that can be saved. Rename your class.")
     _allowed[name] = cls
     return cls
@@ -89,20 +81,29 @@ def saved_name(cls: type) -> str | None:
     name = cls.__name__
     if _allowed.get(name) is cls:
         return name
-    return name if _OURS.get(name) == cls.__module__ else None
+    return name if _module_of(name) == cls.__module__ else None
 
 
 def saved_class(name: object) -> type:
     """Return the class of that name; refuse all but those on the list."""
     if isinstance(name, str) and name in _allowed:
         return _allowed[name]
-    if not isinstance(name, str) or name not in _OURS:
+    module = _module_of(name)
+    if not isinstance(name, str) or module is None:
         raise UntrustedFileError(
             f"The file asks for the class {name!r}, which is not on the list of classes that may be loaded. "
             "If it is your own, pass it to holdfast.saving.allow first."
         )
-    loaded: type = getattr(import_module(_OURS[name]), name)
+    loaded: type = getattr(import_module(module), name)
     return loaded
+
+
+def _module_of(name: object) -> str | None:
+    """Return the module of a class that may be loaded: ours, or a method that an installed package has registered."""
+    if name in _OURS:
+        return _OURS[str(name)]
+    paths = (path.partition(":") for path in METHODS.paths().values())
+    return next((module for module, _, attribute in paths if attribute == name), None)
 
 
 ARRAYS, TENSORS = "arrays.safetensors", "tensors.safetensors"

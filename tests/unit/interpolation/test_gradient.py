@@ -8,10 +8,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from holdfast.environments import Group
-from holdfast.exceptions import ParameterError
 from holdfast.interpolation.gradient import solve_gradient
 from holdfast.neural.estimator import NeuralClassifier, NeuralRegressor
+from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
+
+
+def solve(estimator, X, y, groups, seeding, **options):
+    """Solve on plain arrays."""
+    return solve_gradient(estimator, TrainingRows(X, y, ()), groups, seeding, **options)
 
 
 def stable_and_unstable(n=400):
@@ -32,9 +37,7 @@ def test_the_unstable_column_is_ignored(objective):
     network = NeuralClassifier(
         "linear", max_epochs=8, learning_rate=0.02, dropout=0.0, schedule="cosine", weight_averaging=0.98
     )
-    solution = solve_gradient(
-        make_pipeline(StandardScaler(), network), X, y, groups, objective=objective, seeding=Seeding(0)
-    )
+    solution = solve(make_pipeline(StandardScaler(), network), X, y, groups, objective=objective, seeding=Seeding(0))
     entropy = -0.8 * math.log(0.8) - 0.2 * math.log(0.2)
     assert solution.group_risks == pytest.approx([entropy, entropy], abs=0.05)
     assert solution.worst_case_risk == max(solution.group_risks)
@@ -50,7 +53,7 @@ def test_validation_rows_go_through_the_pipeline():
     """The transformers see validation rows too, so the selected score is the pipeline's own."""
     X, y, groups = stable_and_unstable()
     pipeline = make_pipeline(StandardScaler(), NeuralClassifier("linear", max_epochs=2, steps_per_epoch=20))
-    solve_gradient(pipeline, X, y, groups, objective="max", validation=(X, y), seeding=Seeding(0))
+    solve(pipeline, X, y, groups, objective="max", validation=(X, y), seeding=Seeding(0))
     scores = pipeline[-1].selected_.scores
     assert scores.validation_score == pytest.approx(np.mean(pipeline.predict(X) == y))
 
@@ -62,28 +65,11 @@ def test_seeding_decides_where_the_estimator_does_not():
 
     def risks(seed, **more):
         network = NeuralClassifier("linear", **settings, **more)
-        return solve_gradient(network, X / 100, y, groups, seeding=Seeding(seed)).group_risks
+        return solve(network, X / 100, y, groups, seeding=Seeding(seed)).group_risks
 
     assert np.array_equal(risks(0), risks(0))
     assert not np.array_equal(risks(0), risks(1))
     assert np.array_equal(risks(0, random_state=5), risks(1, random_state=5))
-
-
-def test_a_holdout_judges_by_rows_that_were_not_trained_on():
-    """A network that learns random labels by heart shows it: tiny risks on its rows, large ones on held-out rows."""
-    generator = np.random.default_rng(0)
-    X, y = generator.normal(size=(80, 10)), generator.integers(2, size=80)
-    groups = [Group("a", np.arange(40)), Group("b", np.arange(40, 80), generator.random(40))]
-    settings = {"max_epochs": 3, "learning_rate": 0.02, "dropout": 0.0, "random_state": 0}
-
-    def worst(holdout):
-        network = NeuralClassifier("mlp", **settings)
-        return solve_gradient(network, X, y, groups, seeding=Seeding(0), holdout=holdout).worst_case_risk
-
-    assert worst(0.0) < 0.05
-    assert worst(0.3) > 0.7
-    with pytest.raises(ParameterError, match=r"'holdout' must be in \[0, 1\). Got 1.0 instead"):
-        worst(1.0)
 
 
 def test_regression_risks_are_squared_errors():
@@ -92,6 +78,6 @@ def test_regression_risks_are_squared_errors():
     y = X[:, 0].copy()
     groups = [Group("a", np.arange(50)), Group("b", np.arange(50, 100))]
     network = NeuralRegressor("linear", max_epochs=1, steps_per_epoch=10, random_state=0)
-    solution = solve_gradient(network, X, y, groups, seeding=Seeding(0))
+    solution = solve(network, X, y, groups, seeding=Seeding(0))
     expected = [np.mean((network.predict(X[group.rows]) - y[group.rows]) ** 2) for group in groups]
     assert solution.group_risks == pytest.approx(expected, rel=1e-5)

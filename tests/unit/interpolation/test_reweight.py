@@ -18,6 +18,7 @@ from holdfast.environments import Group
 from holdfast.exceptions import DivergedError, ParameterError
 from holdfast.interpolation.convex.linear import minimize_worst_case_log_loss
 from holdfast.interpolation.reweight import WeightedEnsemble, WeightedMean, assign_folds, group_masses, solve_reweight
+from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
 
 
@@ -35,15 +36,16 @@ def rows():
 def solve(estimator, rows, **settings):
     """Solve with few rounds and two classes unless told otherwise."""
     X, y, groups = rows
-    settings = {"n_classes": 2, "rounds": 8, "folds": 2, "seeding": Seeding(0), **settings}
-    return solve_reweight(estimator, X, y, groups, **settings)
+    settings = {"n_classes": 2, "rounds": 8, "n_folds": 2, **settings}
+    seeding, folds = settings.pop("seeding", Seeding(0)), settings.pop("folds", None)
+    return solve_reweight(estimator, TrainingRows(X, y, (), folds=folds), groups, seeding, **settings)
 
 
 def test_a_constant_classifier_meets_the_min_max_of_label_groups():
     """Over the two label groups with useless features the value is log 2, at equal weights, from the first round on."""
     y = np.repeat([0, 1], [90, 30])
     groups = [Group("0", np.flatnonzero(y == 0)), Group("1", np.flatnonzero(y == 1))]
-    solution = solve_reweight(LogisticRegression(), np.zeros((120, 1)), y, groups, n_classes=2, folds=2)
+    solution = solve(LogisticRegression(), (np.zeros((120, 1)), y, groups), rounds=20)
     np.testing.assert_allclose(solution.group_risks, np.log(2), atol=1e-3)
     np.testing.assert_allclose(solution.group_weights, 0.5)
     assert len(solution.history) == 1
@@ -190,9 +192,7 @@ def test_regressors_are_judged_by_squared_error():
     x = np.linspace(-1, 1, 200)
     y = np.where(np.arange(200) % 2, x, -x)
     groups = [Group("up", np.arange(1, 200, 2)), Group("down", np.arange(0, 200, 2))]
-    solution = solve_reweight(
-        LinearRegression(), x[:, None], y, groups, n_classes=None, rounds=5, folds=2, seeding=Seeding(0)
-    )
+    solution = solve(LinearRegression(), (x[:, None], y, groups), n_classes=None, rounds=5)
     assert isinstance(solution.estimator, WeightedMean)
     np.testing.assert_allclose(solution.estimator.predict(np.array([[1.0]])), 0.0, atol=0.05)
     np.testing.assert_allclose(solution.group_risks, 1 / 3, atol=0.05)
@@ -215,7 +215,7 @@ def test_class_missing_from_a_fold_has_probability_zero():
     y = np.array([0, 1, 0, 1, 0, 1, 0, 2])
     groups = [Group("all", np.arange(8))]
     folds = np.array([0, 0, 0, 0, 1, 1, 1, 1])
-    solution = solve_reweight(DecisionTreeClassifier(), X, y, groups, n_classes=3, rounds=1, folds=folds)
+    solution = solve(DecisionTreeClassifier(), (X, y, groups), n_classes=3, rounds=1, folds=folds)
     assert solution.estimator.predict_proba(X).shape == (8, 3)
     assert solution.group_risks[0] > 0
 

@@ -130,7 +130,7 @@ def test_a_stronger_rival_never_gives_up_more(first, second, statistic, p_value,
 
 @given(chances, sizes, st.floats(1.0, 100.0), st.floats(1.0, 100.0))
 def test_a_little_noise_changes_little(p_value, size, statistic, rival):
-    """There is no threshold whose crossing changes the classifier: 1 % more of anything moves a share by some percent."""
+    """No threshold changes the classifier when it is crossed: 1 % more of anything moves a share by some percent."""
     before = kept_share(effect(p_value, size, statistic, rival))
     for changed in (
         effect(1.01 * p_value, size, statistic, rival),

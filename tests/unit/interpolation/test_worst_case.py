@@ -13,7 +13,13 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast import NeuralClassifier
 from holdfast.environments import Group, split_environments
 from holdfast.exceptions import ParameterError
-from holdfast.interpolation.worst_case import choose_solver, minimize_mixture_risk, minimize_worst_case_risk
+from holdfast.interpolation.worst_case import (
+    SolverSettings,
+    choose_solver,
+    minimize_mixture_risk,
+    minimize_worst_case_risk,
+)
+from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
 
 NETWORK = NeuralClassifier("linear", max_epochs=2, steps_per_epoch=2, batch_size=4, precision="fp32")
@@ -26,6 +32,24 @@ def rows():
     X = rng.normal(size=(40, 2)).astype(np.float32)
     y = (X[:, 0] + rng.normal(size=40) > 0).astype(int)
     return X, y, [Group("a", np.arange(25)), Group("b", np.arange(15, 40))]
+
+
+def training(X, y, folds=None):
+    """Return rows of one environment."""
+    return TrainingRows(X, y, split_environments(["e"] * len(y), len(y)), folds=folds)
+
+
+def solve(estimator, X, y, groups, *, seed=0, folds=None, validation=None, **settings):
+    """Minimize the worst-case risk of two classes."""
+    return minimize_worst_case_risk(
+        estimator,
+        training(X, y, folds),
+        groups,
+        SolverSettings(**settings),
+        Seeding(seed),
+        n_classes=2,
+        validation=validation,
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +108,7 @@ def test_the_exact_solver_sees_the_groups(rows, caplog):
     """The worst case is the same for both groups, the estimator's own settings hold, and the worst group is logged."""
     X, y, groups = rows
     with caplog.at_level(logging.INFO, logger="holdfast"):
-        found = minimize_worst_case_risk(LogisticRegression(C=0.5), X, y, groups, n_classes=2, seeding=Seeding(0))
+        found = solve(LogisticRegression(C=0.5), X, y, groups)
     assert (found.solver, found.estimator.C) == ("convex", 0.5)
     assert found.worst_case_risk == max(found.group_risks)
     worst = "ab"[int(np.argmax(found.group_risks))]
@@ -97,34 +121,43 @@ def test_reweighting_gets_rounds_and_folds(rows):
     X, y, groups = rows
     folds = np.arange(40) % 2
 
-    def solve(rounds, folds, seed=0):
+    def reweighted(rounds, seed=0, **options):
         tree = DecisionTreeClassifier(max_depth=2, max_features=1)
-        return minimize_worst_case_risk(
-            tree, X, y, groups, n_classes=2, seeding=Seeding(seed), reweight_rounds=rounds, folds=folds
-        )
+        return solve(tree, X, y, groups, seed=seed, reweight_rounds=rounds, **options)
 
-    found = solve(1, folds)
+    found = reweighted(1, folds=folds)
     assert found.solver == "reweight"
     assert len(found.estimator.estimators) == 2  # one round of two folds
-    assert len(solve(2, 3).estimator.estimators) == 6
-    assert np.array_equal(found.group_risks, solve(1, folds).group_risks)
-    assert not np.array_equal(found.group_risks, solve(1, folds, seed=1).group_risks)
+    assert len(reweighted(2, n_folds=3).estimator.estimators) == 6
+    assert len(reweighted(1, n_folds=0).estimator.estimators) == 2  # fewer folds cannot judge
+    assert np.array_equal(found.group_risks, reweighted(1, folds=folds).group_risks)
+    assert not np.array_equal(found.group_risks, reweighted(1, folds=folds, seed=1).group_risks)
+
+
+def test_a_solver_that_is_named_is_used(rows):
+    """The settings' solver reaches the choice."""
+    X, y, groups = rows
+    assert solve(LogisticRegression(), X, y, groups, solver="reweight", reweight_rounds=1).solver == "reweight"
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_networks_get_objective_selection_and_validation(rows):
     """What the gradient solver takes reaches it."""
     X, y, groups = rows
-    environments = split_environments(["e"] * 40, 40)
-    found = minimize_worst_case_risk(
-        NETWORK, X, y, groups, n_classes=2, seeding=Seeding(0), objective="online", environments=environments,
-        validation=(X[:10], y[:10], None), selection="validation_accuracy",
-    )  # fmt: skip
+    found = solve(
+        NETWORK,
+        X,
+        y,
+        groups,
+        objective="online",
+        validation=(X[:10], y[:10], None),
+        selection="validation_accuracy",
+    )
     assert found.solver == "gradient"
     assert [entry["validation_score"] is not None for entry in found.history] == [True, True]
     assert found.group_weights.sum() == pytest.approx(1)
     with pytest.raises(ParameterError, match="objective"):
-        minimize_worst_case_risk(NETWORK, X, y, groups, n_classes=2, seeding=Seeding(0), objective="none")
+        solve(NETWORK, X, y, groups, objective="none")
 
 
 def test_a_mixture_weights_rows_by_group(rows):
@@ -139,7 +172,7 @@ def test_a_mixture_weights_rows_by_group(rows):
             return super().fit(X, y, sample_weight=sample_weight)
 
     groups = [groups[0], Group("b", np.arange(15, 30))]
-    minimize_mixture_risk(Recorder(), X, y, groups, np.array([0.75, 0.25]), seeding=Seeding(0))
+    minimize_mixture_risk(Recorder(), training(X, y), groups, np.array([0.75, 0.25]), Seeding(0))
     expected = np.zeros(30)
     expected[:25] += 0.75 / 25
     expected[15:30] += 0.25 / 15
@@ -151,8 +184,8 @@ def test_a_mixture_weights_rows_by_group(rows):
 def test_a_mixture_of_a_network_takes_groups_alike(rows):
     """Networks are trained on the mean of the groups' risks."""
     X, y, groups = rows
-    fitted = minimize_mixture_risk(NETWORK, X, y, groups, np.array([0.5, 0.5]), seeding=Seeding(0))
-    again = minimize_mixture_risk(NETWORK, X, y, groups, np.array([0.5, 0.5]), seeding=Seeding(0))
+    fitted = minimize_mixture_risk(NETWORK, training(X, y), groups, np.array([0.5, 0.5]), Seeding(0))
+    again = minimize_mixture_risk(NETWORK, training(X, y), groups, np.array([0.5, 0.5]), Seeding(0))
     assert len(fitted.history_) == 2
     np.testing.assert_array_equal(fitted.predict_proba(X), again.predict_proba(X))
 
@@ -161,7 +194,5 @@ def test_a_mixture_of_a_network_takes_groups_alike(rows):
 def test_three_folds_by_default(rows):
     """Each round fits one estimator for each of three folds."""
     X, y, groups = rows
-    found = minimize_worst_case_risk(
-        DecisionTreeClassifier(max_depth=1), X, y, groups, n_classes=2, seeding=Seeding(0), reweight_rounds=1
-    )
+    found = solve(DecisionTreeClassifier(max_depth=1), X, y, groups, reweight_rounds=1)
     assert len(found.estimator.estimators) == 3

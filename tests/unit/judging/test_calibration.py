@@ -2,16 +2,11 @@
 
 import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.neighbors import NearestCentroid
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast.exceptions import ParameterError
-from holdfast.judging.calibration import calibrate, class_scores, fit_calibrated, out_of_fold_probabilities
-from holdfast.seeding import Seeding
+from holdfast.judging.calibration import PROBABILITY_FLOOR, calibrate, class_scores
 
 
 @pytest.fixture(scope="module")
@@ -20,11 +15,6 @@ def rows():
     generator = np.random.default_rng(0)
     y = generator.integers(3, size=600)
     return np.column_stack([np.cos(2 * y) * 1.2, np.sin(2 * y) * 1.2]) + generator.normal(size=(600, 2)), y
-
-
-def log_loss(probabilities, y):
-    """Return the mean log loss."""
-    return -np.log(probabilities[np.arange(len(y)), y]).mean()
 
 
 @pytest.mark.parametrize("factor", [0.25, 1.0, 3.0])
@@ -53,34 +43,44 @@ def test_weights_count_rows():
     assert weighted.scale == pytest.approx(twice.scale, rel=0.1)
 
 
-def test_forest_is_calibrated_out_of_fold(rows):
-    """On its own rows a forest has next to no loss; what is returned has the loss of fresh rows."""
+def test_a_map_undoes_certainty_that_is_not_earned():
+    """Answers of 0 and 1 that are right seven times in ten become probabilities of 0.7."""
+    y = np.repeat([0, 1], 500)
+    said = np.where(np.arange(1000) % 10 < 7, y, 1 - y)
+    scores = np.log(np.maximum(np.eye(2)[said], PROBABILITY_FLOOR))
+    probabilities = calibrate(scores, y).probabilities(scores)
+    np.testing.assert_allclose(probabilities[np.arange(1000), said], 0.7, atol=0.01)
+
+
+def test_log_probabilities_are_those_of_the_probabilities():
+    """The two answers of a map belong together, and probabilities sum to one."""
+    scores = np.random.default_rng(0).normal(size=(50, 3))
+    found = calibrate(scores, np.arange(50) % 3, offsets=True)
+    np.testing.assert_allclose(np.exp(found.log_probabilities(scores)), found.probabilities(scores))
+    np.testing.assert_allclose(found.probabilities(scores).sum(axis=1), 1.0)
+
+
+def test_answers_that_are_all_the_same_leave_the_scale_alone():
+    """What the rows leave open is decided by the faint pull: scale 1, no offsets."""
+    found = calibrate(np.zeros((20, 2)), np.arange(20) % 2, offsets=True)
+    assert found.scale == pytest.approx(1.0)
+    np.testing.assert_allclose(found.offsets, 0.0, atol=1e-9)
+
+
+def test_impossible_answers_have_the_floor(rows):
+    """A tree's 0 is one in a thousand, and a classifier that only predicts has votes."""
     X, y = rows
-    forest = RandomForestClassifier(50)
-    _, probabilities = fit_calibrated(forest, X[:400], y[:400], np.arange(400), n_classes=3, seeding=Seeding(1))
-    own = log_loss(np.maximum(clone(forest).set_params(random_state=0).fit(X, y).predict_proba(X), 1e-3), y)
-    assert own < 0.3 < 0.6 < log_loss(probabilities, y[:400]) < 0.95
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    scores = class_scores(DecisionTreeClassifier().fit(X, y), X, 3)
+    np.testing.assert_allclose(np.exp(scores[np.arange(600), y]), 1.0)
+    assert np.exp(scores).min() == pytest.approx(PROBABILITY_FLOOR)
 
+    class Votes(NearestCentroid):
+        """Only predicts."""
 
-def test_classifier_answers_rows_that_it_has_not_seen(rows):
-    """The classifier for other environments is the folds' mean, calibrated as its own rows are."""
-    X, y = rows
-    classifier, _ = fit_calibrated(DecisionTreeClassifier(), X, y, np.arange(400), n_classes=3, seeding=Seeding(0))
-    assert classifier.scale < 0.5  # full trees answer 0 and 1
-    assert log_loss(classifier.predict_proba(X[400:]), y[400:]) < np.log(3)
-    assert classifier.classes_.tolist() == [0, 1, 2]
-    assert (clone(classifier).predict(X[400:]) == y[400:]).mean() > 0.5
+        decision_function = predict_proba = property()
 
-
-@pytest.mark.parametrize("estimator", [LinearSVC(), Perceptron(), NearestCentroid()])
-def test_estimators_without_probabilities_are_calibrated(rows, estimator):
-    """Scores, or plain predictions, become probabilities that beat guessing, near those of logistic regression."""
-    X, y = rows
-    probabilities = out_of_fold_probabilities(estimator, X, y, np.arange(600), 3)
-    logistic = out_of_fold_probabilities(LogisticRegression(), X, y, np.arange(600), 3)
-    assert log_loss(logistic, y) - 0.01 < log_loss(probabilities, y) < log_loss(logistic, y) + 0.2
-    assert log_loss(probabilities, y) < np.log(3)
+    votes = Votes().fit(X, y)
+    np.testing.assert_array_equal(class_scores(votes, X, 3).argmax(axis=1), votes.predict(X))
 
 
 def test_two_classes_with_one_score(rows):
@@ -89,7 +89,7 @@ def test_two_classes_with_one_score(rows):
     machine = LinearSVC().fit(X, y > 0)
     scores = class_scores(machine, X, 2)
     np.testing.assert_allclose(scores[:, 1] - scores[:, 0], machine.decision_function(X))
-    assert out_of_fold_probabilities(LinearSVC(), X, (y > 0).astype(int), np.arange(600), 2).shape == (600, 2)
+    assert scores.shape == (600, 2)
 
 
 def test_scores_of_unseen_classes_are_the_lowest(rows):
@@ -98,31 +98,3 @@ def test_scores_of_unseen_classes_are_the_lowest(rows):
     machine = LinearSVC().fit(X, np.where(y == 0, 0, y + 1))
     scores = class_scores(machine, X, 4)
     assert (scores[:, 1] == machine.decision_function(X).min()).all()
-
-
-def test_given_folds_and_weights(rows):
-    """Rows of one fold are never fitted on together with being asked; weights reach the fits."""
-    X, y = rows
-    folds = np.arange(600) % 2
-
-    weights = np.where(y == 0, 5.0, 1.0)
-    _, probabilities = fit_calibrated(
-        LogisticRegression(), X, y, np.arange(600), n_classes=3, folds=folds, sample_weight=weights, seeding=Seeding(0)
-    )
-    part = LogisticRegression().fit(
-        X[folds == 1], y[folds == 1], sample_weight=weights[folds == 1] / weights[folds == 1].mean()
-    )
-    raw = part.predict_proba(X[folds == 0])
-    np.testing.assert_allclose(probabilities[folds == 0].argmax(1), raw.argmax(1))
-    assert probabilities[:, 0].mean() > 0.45
-
-
-@pytest.mark.parametrize(
-    ("folds", "message"),
-    [(1, "need at least 2 folds and 2 rows. Got folds=1 and 600 rows"), (np.zeros(600), "are in one fold")],
-)
-def test_too_few_folds_are_refused(rows, folds, message):
-    """Without a second fold no row is out of fold."""
-    X, y = rows
-    with pytest.raises(ParameterError, match=message):
-        fit_calibrated(LogisticRegression(), X, y, np.arange(600), n_classes=3, folds=folds)

@@ -1,27 +1,38 @@
-"""Stage 1."""
+"""Stage 1: one judge for each environment."""
 
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.svm import LinearSVC
-from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import NeuralClassifier
 from holdfast.environments import split_environments
 from holdfast.exceptions import FeaturesError, ParameterError, SingleClassEnvironmentWarning, UnseenLabelWarning
-from holdfast.judging.judges import cross_predict, cross_probabilities, deal_folds, fit_environment_classifiers
+from holdfast.judging.folds import deal_folds
+from holdfast.judging.judgements import ask_for_predictions
+from holdfast.judging.judges import JudgeSettings, fit_folds, fit_judges
 from holdfast.learners import fit_rows
+from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
 
 
-def fit(estimator, X, y, labels, **options):
+def rows_of(X, y, labels, sample_weight=None, folds=None):
+    """Return what the judges are fitted on."""
+    return TrainingRows(X, y, split_environments(labels, len(y)), sample_weight, folds=folds)
+
+
+def fit(estimator, X, y, labels, *, sample_weight=None, n_folds=0, **settings):
     """Fit with the settings that most tests share."""
-    environments = split_environments(labels, len(y))
-    return fit_environment_classifiers(
-        estimator, X, y, environments, classes=np.unique(y), seeding=Seeding(0), **options
-    )
+    training = rows_of(X, y, labels, sample_weight)
+    settings = JudgeSettings(n_folds=n_folds, **settings)
+    folds = deal_folds(training, n_folds)
+    return fit_judges(estimator, training, settings, Seeding(0), classes=np.unique(y), folds=folds)
+
+
+def predictions(judges, X, y, labels):
+    """Return what the judges predict for the rows."""
+    return ask_for_predictions(judges, rows_of(X, y, labels))
 
 
 @pytest.fixture
@@ -36,82 +47,31 @@ def two_sites():
 def test_each_environment_gets_its_own_classifier(two_sites):
     """A classifier knows its own environment's rule and applies it to the other one."""
     X, y, labels = two_sites
-    predictions = cross_predict(fit(LogisticRegression(C=100), X, y, labels), X, y)
-    assert (predictions[0, 20:] == X[20:, 0]).all()
-    assert (predictions[1, :20] == 1 - X[:20, 0]).all()
+    asked = predictions(fit(LogisticRegression(C=100), X, y, labels), X, y, labels)
+    assert (asked[0, 20:] == X[20:, 0]).all()
+    assert (asked[1, :20] == 1 - X[:20, 0]).all()
 
 
-def test_own_rows_are_unknown_without_folds(two_sites):
-    """A judge never predicts rows that it was fitted on."""
+def test_a_judge_may_speak_about_rows_it_was_not_fitted_on(two_sites):
+    """Its own estimator about the others' rows, the fits of its folds about its own, each row once."""
     X, y, labels = two_sites
-    classifiers = fit(LogisticRegression(), X, y, labels)
-    assert (cross_predict(classifiers, X, y)[0, :20] == -1).all()
-    assert np.isnan(cross_probabilities(classifiers, X, y, 2)[0][0, :20]).all()
-
-
-def test_own_rows_are_predicted_out_of_fold():
-    """A forest that memorizes noise is at chance on its own environment, because its folds are held out."""
-    generator = np.random.default_rng(0)
-    X, y = generator.normal(size=(400, 5)), generator.integers(2, size=400)
-    classifiers = fit(RandomForestClassifier(20), X, y, np.repeat([0, 1], 200), n_folds=2)
-    own = (cross_predict(classifiers, X, y)[0, :200] == y[:200]).mean()
-    assert 0.35 < own < 0.65
-    assert (classifiers[0].estimator.predict(X[:200]) == y[:200]).mean() > 0.95
-
-
-def test_given_folds_are_kept():
-    """Rows with one fold number are held out together."""
-    folds = np.array([0, 0, 1, 1, 0, 1])
-    parts = deal_folds(np.array([0, 1, 2, 3]), np.zeros(6, dtype=int), 2, folds, np.random.default_rng(0))
-    assert [part.tolist() for part in parts] == [[0, 1], [2, 3]]
-
-
-def test_dealt_folds_cover_every_row_once_with_labels_spread():
-    """Folds are disjoint, cover the environment and hold each label equally."""
-    y = np.array([0] * 6 + [1] * 4)
-    parts = deal_folds(np.arange(10), y, 2, None, np.random.default_rng(0))
-    assert sorted(np.concatenate(parts).tolist()) == list(range(10))
-    assert [y[part].sum() for part in parts] == [2, 2]
-
-
-def test_probabilities_cover_labels_that_an_environment_lacks():
-    """A label unseen at a judge's site has probability zero, and the site is named."""
-    X = np.arange(12.0).reshape(-1, 1)
-    y = np.array([0, 1, 0, 1, 0, 1, 0, 1, 2, 0, 1, 2])
-    with pytest.warns(UnseenLabelWarning, match=r"a \(never 2\): some labels are unseen there"):
-        classifiers = fit(LogisticRegression(), X, y, np.repeat(["a", "b"], 6))
-    probabilities, _ = cross_probabilities(classifiers, X, y, 3)
-    assert (probabilities[0, 6:, 2] < 2e-3).all()
-    np.testing.assert_allclose(probabilities[0, 6:].sum(axis=1), 1.0)
-
-
-def test_probabilities_are_calibrated_out_of_fold():
-    """A forest that memorizes noise is sure of itself; its calibrated probabilities are near one half."""
-    generator = np.random.default_rng(0)
-    X, y = generator.normal(size=(600, 3)), generator.integers(2, size=600)
-    classifiers = fit(DecisionTreeClassifier(random_state=0), X, y, np.repeat([0, 1], 300), n_folds=2)
-    probabilities, _ = cross_probabilities(classifiers, X, y, 2)
-    assert np.isfinite(probabilities).all()
-    assert np.abs(probabilities - 0.5).max() < 0.15
-
-
-def test_scores_of_a_linear_svm_become_probabilities():
-    """An estimator without predict_proba is calibrated from its decision scores."""
-    generator = np.random.default_rng(0)
-    y = generator.integers(2, size=600)
-    X = generator.normal(size=(600, 2)) + y[:, None]
-    classifiers = fit(LinearSVC(), X, y, np.repeat([0, 1], 300), n_folds=3)
-    p = cross_probabilities(classifiers, X, y, 2)[0][0, 300:, 1]
-    assert abs(p.mean() - y[300:].mean()) < 0.06
-    assert abs(p[p > 0.8].mean() - y[300:][p > 0.8].mean()) < 0.1
+    judge, _ = fit(LogisticRegression(), X, y, labels, n_folds=2)
+    (whole, others), *own = judge.unseen_rows(40)
+    assert whole is judge.estimator
+    assert others.tolist() == list(range(20, 40))
+    assert [model for model, _ in own] == list(judge.fold_estimators)
+    assert sorted(np.concatenate([rows for _, rows in own]).tolist()) == list(range(20))
+    without, _ = fit(LogisticRegression(), X, y, labels)
+    assert [rows.tolist() for _, rows in without.unseen_rows(40)] == [list(range(20, 40))]
 
 
 def test_single_class_environment_becomes_a_constant():
     """One class needs no fit; the judge says that class."""
     X, y = np.arange(8.0).reshape(-1, 1), np.array([1, 1, 1, 1, 0, 1, 0, 1])
+    labels = np.repeat(["a", "b"], 4)
     with pytest.warns(SingleClassEnvironmentWarning, match=r"a \(only 1\): one class only"):
-        classifiers = fit(LogisticRegression(), X, y, np.repeat(["a", "b"], 4))
-    assert (cross_predict(classifiers, X, y)[0, 4:] == 1).all()
+        judges = fit(LogisticRegression(), X, y, labels)
+    assert (predictions(judges, X, y, labels)[0, 4:] == 1).all()
 
 
 def test_sample_weight_reaches_the_fit(two_sites):
@@ -119,8 +79,8 @@ def test_sample_weight_reaches_the_fit(two_sites):
     X, y, labels = two_sites
     wrong = np.concatenate([X, X]), np.concatenate([y, 1 - y]), np.concatenate([labels, labels])
     weights = np.repeat([1.0, 0.0], len(y))
-    classifiers = fit(LogisticRegression(C=100), *wrong, sample_weight=weights)
-    assert (classifiers[0].estimator.predict([[0.0], [1.0]]) == [0, 1]).all()
+    judges = fit(LogisticRegression(C=100), *wrong, sample_weight=weights)
+    assert (judges[0].estimator.predict([[0.0], [1.0]]) == [0, 1]).all()
 
 
 def test_weights_need_an_estimator_that_takes_them(two_sites):
@@ -146,6 +106,20 @@ def test_an_environment_without_weight_is_refused():
         FeaturesError, match=r"^All 2 rows that LogisticRegression is to be fitted on .* have weight zero"
     ):
         fit_rows(LogisticRegression(), np.zeros((3, 1)), np.array([0, 1, 0]), np.array([0, 1]), np.zeros(2))
+
+
+def test_the_pooled_classifier_is_fitted_without_each_fold():
+    """It sees all environments but the rows of the fold, their weights where the estimator takes them."""
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(80, 2)), np.arange(80) % 2
+    weights, folds = generator.uniform(1, 2, 80), np.arange(80) // 2 % 2
+    training = rows_of(X, y, np.arange(80) // 4 % 2, weights)
+    models, parts = fit_folds(LogisticRegression(), training, folds, JudgeSettings(), Seeding(0))
+    assert [part.tolist() for part in parts] == [np.flatnonzero(folds == fold).tolist() for fold in (0, 1)]
+    expected = LogisticRegression().fit(X[folds == 1], y[folds == 1], sample_weight=weights[folds == 1])
+    np.testing.assert_allclose(models[0].coef_, expected.coef_)
+    neighbors, _ = fit_folds(KNeighborsClassifier(), training, folds, JudgeSettings(), Seeding(0))
+    assert neighbors[0].n_samples_fit_ == 40
 
 
 @pytest.fixture
@@ -186,9 +160,7 @@ def test_a_site_of_a_memory_map_that_lacks_a_label(mapped):
 def test_numbers_of_a_memory_map(mapped):
     """Targets are no codes: a ridge regression is fitted as one."""
     X, y, labels = mapped
-    judges = fit_environment_classifiers(
-        Ridge(), X, y + 0.5, split_environments(labels, 180), classes=None, seeding=Seeding(0)
-    )
+    judges = fit_judges(Ridge(), rows_of(X, y + 0.5, labels), JudgeSettings(), Seeding(0), classes=None)
     expected = Ridge().fit(X[:60], y[:60] + 0.5)
     np.testing.assert_allclose(judges[0].estimator.coef_, expected.coef_, atol=0.01)
 
@@ -212,10 +184,3 @@ def test_a_network_judges(two_sites):
     judges = fit(network, X.astype(np.float32), y, labels, selection="other_environments")
     assert [len(judge.estimator.history_) for judge in judges] == [2, 2]
     assert all(entry["other_environments_score"] is not None for entry in judges[0].estimator.history_)
-
-
-@pytest.mark.parametrize(("n_rows", "n_folds", "n_parts"), [(1, 2, 0), (2, 2, 2), (4, 1, 0), (4, 3, 3)])
-def test_folds_need_two_of_each(n_rows, n_folds, n_parts):
-    """Fewer than two folds or rows are not dealt."""
-    parts = deal_folds(np.arange(n_rows), np.zeros(n_rows, dtype=int), n_folds, None, np.random.default_rng(0))
-    assert len(parts) == n_parts

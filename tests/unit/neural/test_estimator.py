@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
-from holdfast.datasets.coloring import ColoredImages
+from holdfast.datasets.colored_digits import ColoredImages
 from holdfast.environments import Environment, Group
 from holdfast.estimators.pi import PIClassifier
 from holdfast.exceptions import (

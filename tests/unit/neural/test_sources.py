@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from holdfast.datasets.coloring import ColoredImages
+from holdfast.datasets.colored_digits import ColoredImages
 from holdfast.environments import Group
 from holdfast.exceptions import FeaturesError, InputTypeError
 from holdfast.neural.batches import Batch, GroupBatches

@@ -17,13 +17,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import validate_data
 
-from holdfast.environments import Group, Weights
+from holdfast.environments import Group
 from holdfast.exceptions import InputTypeError, LabelsError
 from holdfast.interpolation import Solution
 from holdfast.interpolation.convex.linear import (
@@ -33,7 +32,7 @@ from holdfast.interpolation.convex.linear import (
     minimize_worst_case_squared_loss,
 )
 from holdfast.learners import last_step
-from holdfast.rows import TransformedRows, fit_transformers, is_mapped
+from holdfast.rows import TrainingRows, TransformedRows, fit_transformers, is_mapped
 
 
 def supports_convex(estimator: Any) -> bool:
@@ -55,12 +54,10 @@ def supports_convex(estimator: Any) -> bool:
 
 def solve_convex(
     estimator: Any,
-    X: Any,
-    y_codes: ArrayLike,
+    training: TrainingRows,
     groups: Sequence[Group],
     *,
     n_classes: int | None,
-    sample_weight: Weights | None = None,
     settings: LinearSettings | None = None,
 ) -> Solution:
     """Fit a linear model, or a pipeline that ends in one, to the least worst-case risk over groups.
@@ -69,17 +66,14 @@ def solve_convex(
     ----------
     estimator : LogisticRegression, Ridge, LinearRegression or Pipeline
         See `supports_convex`. Its own solver, `tol` and `max_iter` are not used.
-    X : array, memory map, sparse matrix, frame, or whatever the pipeline's first step takes
-        Rows. Transformers are fitted once on all rows; a memory map is then read and transformed block by block.
-    y_codes : array of shape (n_rows,)
-        Codes 0..n_classes-1, or targets for a regressor.
+    training : TrainingRows
+        Rows with codes 0..n_classes-1, or targets for a regressor. Transformers are fitted once on all rows; a memory
+        map is then read and transformed block by block. Transformers and the penalty see the sample weights: a row of
+        weight 2 counts like two rows.
     groups : sequence of Group
-        Groups, which may overlap.
+        Groups, which may overlap; their weights include the sample weights.
     n_classes : int or None
         Number of classes; None for a regressor.
-    sample_weight : array of shape (n_rows,), optional
-        Weights of the rows, which the transformers and the penalty see: a row of weight 2 counts like two rows. Groups
-        carry their own weights, these included.
     settings : LinearSettings, optional
         Tolerance, iterations and first coefficients. The intercept and the total weight are set here.
 
@@ -100,21 +94,22 @@ def solve_convex(
             f"pipeline that ends in one. Got {estimator!r} instead. Use solver='reweight', which takes any estimator."
         )
     fitted = clone(estimator)
-    rows, _ = fit_transformers(fitted, X, np.asarray(y_codes), sample_weight)
+    rows, _ = fit_transformers(fitted, training.X, training.y, training.sample_weight)
     last = last_step(fitted)
     is_classifier = isinstance(last, LogisticRegression)
     if is_classifier and (n_classes is None or n_classes < 2):
         raise LabelsError(f"A classifier needs at least two classes. Got n_classes={n_classes!r}; check the labels.")
-    total_weight = None if sample_weight is None else float(sample_weight.sum())
-    settings = replace(settings or LinearSettings(), fit_intercept=last.fit_intercept, total_weight=total_weight)
+    settings = replace(
+        settings or LinearSettings(), fit_intercept=last.fit_intercept, total_weight=float(training.weights.sum())
+    )
     if is_classifier:
         C = np.inf if getattr(last, "penalty", "deprecated") is None else last.C
         linear = minimize_worst_case_log_loss(
-            rows, y_codes, groups, n_classes=int(n_classes or 0), C=C, settings=settings
+            rows, training.y, groups, n_classes=int(n_classes or 0), C=C, settings=settings
         )
     else:
         alpha = getattr(last, "alpha", 0.0)
-        linear = minimize_worst_case_squared_loss(rows, y_codes, groups, alpha=alpha, settings=settings)
+        linear = minimize_worst_case_squared_loss(rows, training.y, groups, alpha=alpha, settings=settings)
     is_plain = not isinstance(rows, TransformedRows) and not is_mapped(rows)
     _write_back(last, rows if is_plain else rows[:1], linear, n_classes)
     return Solution(

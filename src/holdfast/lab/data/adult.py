@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from holdfast.datasets.drawing import deal_rows
 from holdfast.datasets.folders import candidate_folders, existing_folders, find_file, missing_file
 from holdfast.datasets.options import check_choice, check_probability
-from holdfast.datasets.splits import deal_rows
 from holdfast.datasets.values import Dataset, DatasetEntry
 from holdfast.exceptions import DatasetError
 from holdfast.lab.data.downloads import Progress, check_sha256, fetch, make_folder
-from holdfast.lab.data.files import read_plain
+from holdfast.lab.data.files import read_plain, read_text
 from holdfast.lab.data.own_table import TableDescription, make_dataset
 from holdfast.seeding import Seeding
 
@@ -94,12 +94,8 @@ def _read(path: Path) -> pd.DataFrame:
     """Read one file; blank lines and the test file's remark are left out, as is the full stop behind its labels."""
     import pandas as pd
 
-    try:
-        text = read_plain(path).decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise DatasetError(f"{path} cannot be read ({problem}). Get the file again.") from problem
     rows = []
-    reader = csv.reader(io.StringIO(text), skipinitialspace=True)
+    reader = csv.reader(io.StringIO(read_text(path)), skipinitialspace=True)
     try:
         for number, cells in enumerate(reader, start=1):
             if cells and not cells[0].startswith("|"):

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.datasets.folders import candidate_folders, find_file, missing_file
 from holdfast.datasets.options import check_count, check_probability
-from holdfast.datasets.values import Dataset, DatasetEntry, Split
+from holdfast.datasets.values import Dataset, DatasetEntry, Split, size_notes, split_sizes
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.beer import count_words
-from holdfast.lab.data.files import read_json_lines, text_of, zero_or_one
+from holdfast.lab.data.files import is_flag, read_json_lines, text_of, word_notes, zero_or_one
 from holdfast.seeding import Seeding
 
 FILE = "pubmed.json"
@@ -98,17 +96,22 @@ def load_ask2me(
         return Split([texts[row] for row in rows], columns[label][rows], environments, attributes)
 
     train, validation, test = (split(rows) for rows in np.split(order, [n_train, n_train + n_validation]))
-    notes = (*dropped, *_compare(train, validation, test, attribute_names, int((~kept).sum()), max_tokens))
-    return Dataset("ask2me", train, {"train": validation}, test, ("0", "1"), attribute_names, None, notes)
+    notes = [*dropped, *size_notes(split_sizes(train, validation, test), PAPER_ROWS)]
+    if len(attribute_names) != len(ATTRIBUTES):
+        notes.append(f"{len(attribute_names)} attributes, the paper has {len(ATTRIBUTES)}")
+    if not kept.all():
+        notes.append(f"{(~kept).sum()} texts of more than {max_tokens} tokens are left out")
+    notes += word_notes([*train.X, *validation.X, *test.X], PAPER_WORDS)
+    return Dataset("ask2me", train, {"train": validation}, test, ("0", "1"), attribute_names, None, tuple(notes))
 
 
 def read_abstracts(
     path: Path, required: tuple[str, ...]
 ) -> tuple[list[str], dict[str, NDArray[np.intp]], tuple[str, ...]]:
-    """Read texts, lower-cased, and the 0/1 columns; the last value says which keys are left out, and why.
+    """Return lower-case texts, the 0/1 columns, and which keys are left out, and why.
 
     Columns are the keys that are 0 or 1 in the first line. The required ones and the paper's attributes must be so in
-    every line; any other key that is not, such as a running number, is no attribute.
+    every line; any other key that is not, such as a running number, is not an attribute.
     """
     texts: list[str] = []
     values: dict[str, list[int]] = {}
@@ -116,7 +119,7 @@ def read_abstracts(
     strict = {*required, *ATTRIBUTES}
     for line, row in read_json_lines(path, ("text", *required)):
         if not texts:
-            values = {key: [] for key in row if key != "text" and _is_flag(row[key])}
+            values = {key: [] for key in row if key != "text" and is_flag(row[key])}
             missing = [key for key in required if key not in values]
             if missing:
                 raise DatasetError(
@@ -125,41 +128,15 @@ def read_abstracts(
                 )
         texts.append(text_of(row["text"], path, line).lower())
         for key, column in list(values.items()):
-            if key not in strict and not (key in row and _is_flag(row[key])):
+            if key not in strict and not (key in row and is_flag(row[key])):
                 why = "is not 0 or 1" if key in row else "is missing"
-                dropped[key] = f"the key {key!r} is no attribute: it {why} in line {line}"
+                dropped[key] = f"the key {key!r} is not an attribute: it {why} in line {line}"
                 del values[key]
                 continue
             if key not in row:
                 raise DatasetError(f"{path}, line {line}: the key {key!r} is missing, which line 1 has. Add the key.")
             column.append(zero_or_one(row[key], key, path, line))
     return texts, {key: np.array(column, dtype=np.intp) for key, column in values.items()}, tuple(dropped.values())
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool | int | float) and value in (0, 1)
-
-
-def _compare(
-    train: Split, validation: Split, test: Split, attributes: tuple[str, ...], n_long: int, max_tokens: int
-) -> tuple[str, ...]:
-    """Say where sizes, attributes and vocabulary differ from the paper's."""
-    names, counts = np.unique(train.environments, return_counts=True)
-    found = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
-    found |= {"validation": len(validation), "test": len(test)}
-    notes = [
-        f"{name}: {n:,} rows, the paper has {PAPER_ROWS[name]:,}"
-        for name, n in found.items()
-        if name in PAPER_ROWS and n != PAPER_ROWS[name]
-    ]
-    if len(attributes) != len(ATTRIBUTES):
-        notes.append(f"{len(attributes)} attributes, the paper has {len(ATTRIBUTES)}")
-    if n_long:
-        notes.append(f"{n_long} texts of more than {max_tokens} tokens are left out")
-    n_words = count_words([*train.X, *validation.X, *test.X])
-    if n_words != PAPER_WORDS:
-        notes.append(f"{n_words:,} words occur at least 5 times, the paper has {PAPER_WORDS:,}")
-    return tuple(notes)
 
 
 ASK2ME = DatasetEntry(

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import csv
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from holdfast.datasets.coloring import Codes, agreeing_codes
+from holdfast.datasets.drawing import Codes, agreeing_codes, deal_rows
 from holdfast.datasets.folders import candidate_folders, find_file, missing_file
 from holdfast.datasets.options import check_choice, check_count, check_probabilities, check_probability
-from holdfast.datasets.splits import deal_rows
-from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits
+from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits, size_notes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.files import read_json_lines, text_of, zero_or_one
+from holdfast.lab.data.files import read_json_lines, text_of, word_notes, zero_or_one
 from holdfast.seeding import Seeding
 
 TOKENS = ("<art_negative>", "<art_positive>")  # by label code
@@ -40,17 +38,7 @@ class Reviews:
 def read_authors(
     number: int, folders: list[Path], folder: Path | str | None
 ) -> tuple[list[Reviews], dict[str, Reviews], Reviews]:
-    """Read the five files of an aspect: the two environments, the two validation settings, test.
-
-    Parameters
-    ----------
-    number : int
-        The aspect: 0 look, 1 aroma, 2 palate.
-    folders : list of Path
-        Where to look.
-    folder : path or None
-        What the user said, for the error message.
-    """
+    """Read the five files of an aspect: the two environments, the two validation settings, test."""
     stem = f"art_aspect_{number}_env_"
     read = {}
     for part in ("0", "1", "1_val", "2_val", "2"):
@@ -120,7 +108,6 @@ ASPECTS = ("look", "aroma", "palate")  # numbered 0, 1, 2 in the authors' file n
 PAPER_ROWS = {"E1": 4_998, "E2": 4_998, "validation": 4_998, "test": 5_000}
 PAPER_WORDS = {"look": 10_218, "aroma": 10_154, "palate": 10_086}
 PAPER_LENGTHS = (10, 300)
-MIN_COUNT = 5  # words that occur less often are not in the paper's vocabulary
 PAPER_ETAS, PAPER_TEST_ETA = (0.9, 0.8), 0.1
 
 
@@ -184,12 +171,12 @@ def load_beer(
     if find_file(f"art_aspect_{number}_env_0.json", folders) is not None:
         environments, validations, test = read_authors(number, folders, folder)
     else:
-        environments, validation, test = _read_tsv(
-            aspect, folders, folder, (min_tokens, max_tokens), balance, len(etas or PAPER_ETAS), streams, notes
+        (train_reviews, validation, test), notes = _read_tables(
+            aspect, folders, folder, (min_tokens, max_tokens), streams if balance else None
         )
-        validations = {"train": validation, "test": validation}
+        environments, validations = [train_reviews], {"train": validation, "test": validation}
         etas = PAPER_ETAS if etas is None else etas
-    if etas is not None and len(etas) != len(environments):
+    if etas is not None and (len(etas) != len(environments) or environments[0].tokens is None):
         environments = _deal_again(environments, len(etas), streams)
     if test_eta is None and (etas is not None or test_injections > 1):
         test_eta = PAPER_TEST_ETA
@@ -210,9 +197,8 @@ def load_beer(
         "test": split(validations["test"], "test", test_eta, "validation", 0),
     }
     tests = [split(test, "test", test_eta, "test", i) for i in range(test_injections)]
-    notes += _compare(
-        aspect, [*environments, *validations.values(), test], [*names, "validation", "validation", "test"]
-    )
+    held_out = [*(("validation", part) for part in validations.values()), ("test", test)]
+    notes += _compare(aspect, [*zip(names, environments, strict=True), *held_out])
     return Dataset(
         "beer",
         join_splits(train),
@@ -232,30 +218,12 @@ def _tokens(reviews: Reviews, eta: float | None, generator: np.random.Generator)
     return agreeing_codes(reviews.y, PAPER_TEST_ETA if eta is None else eta, 2, generator)
 
 
-def count_words(texts: Iterable[str], min_count: int = MIN_COUNT) -> int:
-    """Return how many different words occur at least `min_count` times.
-
-    Examples
-    --------
-    >>> count_words(["dark dark beer", "dark beer"], min_count=2)
-    2
-    """
-    counts = Counter(token for text in texts for token in text.split())
-    return sum(count >= min_count for count in counts.values())
-
-
-def _read_tsv(
-    aspect: str,
-    folders: list[Path],
-    folder: Path | str | None,
-    lengths: tuple[int, int],
-    balance: bool,
-    n_environments: int,
-    streams: Seeding,
-    notes: list[str],
-) -> tuple[list[Reviews], Reviews, Reviews]:
-    """Read train, dev and test; filter, balance, and deal the training reviews."""
-    splits, own = {}, _tsv_folder(aspect, folders)
+def _read_tables(
+    aspect: str, folders: list[Path], folder: Path | str | None, lengths: tuple[int, int], streams: Seeding | None
+) -> tuple[list[Reviews], list[str]]:
+    """Return the reviews of the right length in train, dev and test, and notes; with `streams`, labels are balanced."""
+    splits, notes, own = [], [], _tsv_folder(aspect, folders)
+    low, high = lengths
     for name in ("train", "dev", "test"):
         path = None if own is None else find_file(f"{name}.tsv", [own])
         if path is None:
@@ -263,34 +231,28 @@ def _read_tsv(
             raise missing_file(
                 "beer", f"art_aspect_{ASPECTS.index(aspect)}_env_0.json and its four companions, or {table}", folder
             )
-        everything = read_tsv(path)
-        n_tokens = np.array([len(text.split()) for text in everything.texts])
-        rows = np.flatnonzero((n_tokens >= lengths[0]) & (n_tokens <= lengths[1]))
-        n_odd = len(n_tokens) - len(rows)
-        _refuse_none(path, everything.y[rows], len(n_tokens), lengths, balance)
-        if balance:
-            rows = _balanced(rows, everything.y, streams.generator("balance", name))
+        reviews = read_tsv(path)
+        rows = np.flatnonzero([low <= len(text.split()) <= high for text in reviews.texts])
+        n_reviews, n_odd = len(reviews.texts), len(reviews.texts) - len(rows)
+        labels = reviews.y[rows]
+        if not len(rows):
+            raise DatasetError(
+                f"{path}: none of its {n_reviews:,} reviews has {low} to {high} tokens. "
+                "Pass other min_tokens and max_tokens, or get the file again."
+            )
+        if streams is not None:
+            if labels.min() == labels.max():
+                raise DatasetError(
+                    f"{path}: all {len(rows):,} reviews of {low} to {high} tokens have the label {labels[0]}, so that "
+                    "balancing the labels leaves none. Add reviews of the other label, or pass balance=False."
+                )
+            rows = _balanced(rows, reviews.y, streams.generator("balance", name))
         notes.append(
-            f"{path.name}: {len(rows):,} of {len(n_tokens):,} reviews used; {n_odd} are shorter than {lengths[0]} or "
-            f"longer than {lengths[1]} tokens, {len(n_tokens) - n_odd - len(rows)} left out to balance the labels"
+            f"{path.name}: {len(rows):,} of {n_reviews:,} reviews used; {n_odd} are shorter than {low} or "
+            f"longer than {high} tokens, {n_reviews - n_odd - len(rows)} left out to balance the labels"
         )
-        splits[name] = everything.take(rows)
-    environments = _deal_again([splits["train"]], n_environments, streams)
-    return environments, splits["dev"], splits["test"]
-
-
-def _refuse_none(path: Path, y: Codes, n_reviews: int, lengths: tuple[int, int], balance: bool) -> None:
-    """Refuse a table of which no review would be left."""
-    if not len(y):
-        raise DatasetError(
-            f"{path}: none of its {n_reviews:,} reviews has {lengths[0]} to {lengths[1]} tokens. "
-            "Pass other min_tokens and max_tokens, or get the file again."
-        )
-    if balance and len(set(y.tolist())) == 1:
-        raise DatasetError(
-            f"{path}: all {len(y):,} reviews of {lengths[0]} to {lengths[1]} tokens have the label {y[0]}, so that "
-            "balancing the labels leaves none. Add reviews of the other label, or pass balance=False."
-        )
+        splits.append(reviews.take(rows))
+    return splits, notes
 
 
 def _tsv_folder(aspect: str, folders: list[Path]) -> Path | None:
@@ -320,21 +282,15 @@ def _deal_again(environments: list[Reviews], n_environments: int, streams: Seedi
     return [pooled.take(rows) for rows in deal.environments]
 
 
-def _compare(aspect: str, parts: list[Reviews], names: list[str]) -> list[str]:
-    """Say where sizes, lengths and vocabulary differ from the paper's."""
-    notes = [
-        f"{name}: {len(part.texts):,} reviews, the paper has {PAPER_ROWS[name]:,}"
-        for part, name in zip(parts, names, strict=True)
-        if name in PAPER_ROWS and len(part.texts) != PAPER_ROWS[name]
-    ]
-    different = list(dict.fromkeys(text for part in parts for text in part.texts))
+def _compare(aspect: str, parts: Sequence[tuple[str, Reviews]]) -> list[str]:
+    """Return how sizes, lengths and vocabulary differ from the paper's."""
+    notes = [note for name, part in parts for note in size_notes({name: len(part.texts)}, PAPER_ROWS, "reviews")]
+    different = dict.fromkeys(text for _, part in parts for text in part.texts)
     n_odd = sum(not PAPER_LENGTHS[0] <= len(text.split()) <= PAPER_LENGTHS[1] for text in different)
     if n_odd:
         notes.append(f"{n_odd} reviews are shorter than 10 or longer than 300 tokens, which the paper leaves out")
-    n_words = count_words(text for part in dict.fromkeys(parts) for text in part.texts)
-    if n_words != PAPER_WORDS[aspect]:
-        notes.append(f"{n_words:,} words occur at least {MIN_COUNT} times, the paper has {PAPER_WORDS[aspect]:,}")
-    return notes
+    distinct = {id(part): part for _, part in parts}  # both validation settings may be the same reviews
+    return notes + word_notes((text for part in distinct.values() for text in part.texts), PAPER_WORDS[aspect])
 
 
 BEER = DatasetEntry(

@@ -12,19 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.datasets.drawing import deal_rows
 from holdfast.datasets.folders import DAMAGED, candidate_folders, find_file, missing_file, note_file
 from holdfast.datasets.options import check_choice, check_probability
-from holdfast.datasets.splits import deal_rows
-from holdfast.datasets.values import Dataset, DatasetEntry, Split
+from holdfast.datasets.values import Dataset, DatasetEntry, LazyRows, Split, size_notes, split_sizes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, ParameterError
+from holdfast.lab.data.files import read_arrays, read_text
 from holdfast.seeding import Seeding
 
 
-class ImageFiles:
-    """Image files as rows: `np.asarray(X[rows])` decodes to (n_rows, 3, height, width) float32 in [0, 1].
-
-    `X[rows]` and `X[a:b]` stay undecoded, `X[3]` is one decoded image.
+class ImageFiles(LazyRows):
+    """Image files as rows: dense, they are decoded to (n_rows, 3, height, width) float32 in [0, 1].
 
     Parameters
     ----------
@@ -60,38 +59,16 @@ class ImageFiles:
         """(n_rows, 3, height, width)."""
         return (len(self.names), *self.row_shape)
 
-    @property
-    def ndim(self) -> int:
-        """4."""
-        return 4
-
-    @property
-    def dtype(self) -> np.dtype[np.float32]:
-        """Type of the decoded form."""
-        return np.dtype(np.float32)
-
     def __len__(self) -> int:
         return len(self.names)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_archive": None}  # an open file belongs to its process
 
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, tuple):  # scikit-learn takes rows as X[rows, ...]
-            if len(key) != 2 or key[1] is not Ellipsis:
-                return np.asarray(self)[key]
-            key = key[0]
-        if isinstance(key, int | np.integer):
-            return self.dense([int(key)])[0]
-        part = ImageFiles(self.location, self.names[key], self.size)
+    def _take(self, rows: Any) -> ImageFiles:
+        part = ImageFiles(self.location, self.names[rows], self.size)
         part._row_shape = self._row_shape
         return part
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        if copy is False:
-            raise ValueError("ImageFiles has no decoded array to share; it has to make one.")
-        decoded = self.dense(slice(None))
-        return decoded if dtype is None else decoded.astype(dtype, copy=False)
 
     def dense(self, rows: Any) -> NDArray[np.float32]:
         """Decode these rows (numbers, a slice or a mask) into one array, (n_rows, 3, height, width)."""
@@ -232,7 +209,7 @@ def load_celeba(
         parts = [np.flatnonzero(faces.splits == code) for code in range(3)]
         notes = []
     train, validation, test = map(split, parts)
-    notes += _compare(train, validation, test)
+    notes += size_notes(split_sizes(train, validation, test), PAPER_ROWS)
     return Dataset("celeba", train, {"train": validation}, test, ("0", "1"), names, None, tuple(notes))
 
 
@@ -296,15 +273,7 @@ def _read_archive(path: Path, size: tuple[int, int] | None) -> Faces:
         raise DatasetError(
             f"{path.parent} has {len(archives)} zip archives beside {path.name}; one with the images is needed."
         )
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            names, values = arrays["attr_names"], arrays["attrs"]
-    except KeyError as problem:
-        raise DatasetError(f"{path} must hold the arrays 'attr_names' and 'attrs': {problem.args[0]}.") from problem
-    except DAMAGED as problem:
-        raise DatasetError(
-            f"{path} is not a readable .npz archive of plain arrays ({problem}). Get it again."
-        ) from problem
+    names, values = read_arrays(path, "attr_names", "attrs")
     if values.ndim != 2 or names.shape != (values.shape[1],) or not np.isin(values, (-1, 0, 1)).all():
         raise DatasetError(f"{path}: 'attrs' must be a table of 0/1 or -1/1 with a column for each of 'attr_names'.")
     try:
@@ -325,22 +294,7 @@ def _read_archive(path: Path, size: tuple[int, int] | None) -> Faces:
 
 def _lines(path: Path) -> list[str]:
     """Return the non-empty lines of a text file."""
-    try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as problem:
-        raise DatasetError(f"{path} cannot be read as text ({problem}). Get the file again.") from problem
-
-
-def _compare(train: Split, validation: Split, test: Split) -> list[str]:
-    """Say where sizes differ from the paper's."""
-    names, counts = np.unique(train.environments, return_counts=True)
-    found: dict[str, Any] = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
-    found |= {"validation": len(validation), "test": len(test)}
-    return [
-        f"{name}: {n:,} rows, the paper has {PAPER_ROWS[name]:,}"
-        for name, n in found.items()
-        if name in PAPER_ROWS and n != PAPER_ROWS[name]
-    ]
+    return [line for line in read_text(path).splitlines() if line.strip()]
 
 
 CELEBA = DatasetEntry(

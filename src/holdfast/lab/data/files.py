@@ -1,23 +1,29 @@
-"""Files that may be gzip files, whatever their names: their plain bytes."""
+"""Reading the files of data sets: plain or gzip, text, JSON lines and arrays, with errors that name the file."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.datasets.folders import DAMAGED
 from holdfast.exceptions import DatasetError
 
 _GZIP = b"\x1f\x8b"
+MIN_COUNT = 5  # words that occur less often are not in the paper's vocabulary
 
 
 @contextmanager
 def open_plain(path: Path, *, remedy: str = "Get the file again.") -> Iterator[BinaryIO]:
-    """Open a file for reading, uncompressed; what goes wrong while it is read is told with the remedy."""
+    """Open a file for reading, uncompressed; errors while it is read say the remedy."""
     try:
         with path.open("rb") as file:
             is_gzip = file.read(len(_GZIP)) == _GZIP
@@ -35,16 +41,30 @@ def read_plain(path: Path, *, remedy: str = "Get the file again.") -> bytes:
         return file.read()
 
 
-def read_json_lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) for each line of a file; empty lines are skipped.
+def read_text(path: Path) -> str:
+    """Return a file of UTF-8 text, plain or gzip, without its byte order mark."""
+    try:
+        return read_plain(path).decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise DatasetError(f"{path} is not UTF-8 text ({problem.reason}). Save the file as UTF-8.") from problem
 
-    Parameters
-    ----------
-    path : Path
-        UTF-8, one JSON object a line.
-    keys : sequence of str
-        Keys that every object must have.
-    """
+
+def read_arrays(path: Path, *names: str) -> list[NDArray[Any]]:
+    """Return these arrays of an ``.npz`` archive, which may hold no Python objects."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return [arrays[name] for name in names]
+    except KeyError as problem:
+        wanted = " and ".join(map(repr, names))
+        raise DatasetError(f"{path} must hold the arrays {wanted}: {problem.args[0]}.") from problem
+    except DAMAGED as problem:
+        raise DatasetError(
+            f"{path} is not a readable .npz archive of plain arrays ({problem}). Get it again."
+        ) from problem
+
+
+def read_json_lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) for each line that is not empty; every object must have the keys."""
     number, n_objects = 0, 0
     try:
         with path.open(encoding="utf-8-sig") as file:  # a byte order mark is no part of the first object
@@ -62,9 +82,14 @@ def read_json_lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[int, dict
         raise DatasetError(f"{path} is empty. Get the file again.")
 
 
+def is_flag(value: Any) -> bool:
+    """Return whether a value is 0 or 1, as a number or a truth value."""
+    return isinstance(value, bool | int | float) and value in (0, 1)
+
+
 def zero_or_one(value: Any, key: str, path: Path, line: int) -> int:
-    """Return a 0/1 value, whatever number or truth value it was written as."""
-    if isinstance(value, bool | int | float) and value in (0, 1):
+    """Return a 0/1 value as an integer."""
+    if is_flag(value):
         return int(value)
     raise DatasetError(f"{path}, line {line}: {key!r} must be 0 or 1. Got {value!r}. Correct the line.")
 
@@ -78,6 +103,25 @@ def text_of(value: Any, path: Path, line: int) -> str:
     raise DatasetError(
         f"{path}, line {line}: 'text' must be a text or a list of tokens. Got {type(value).__name__}. Correct the line."
     )
+
+
+def count_words(texts: Iterable[str], min_count: int = MIN_COUNT) -> int:
+    """Return how many different words occur at least `min_count` times.
+
+    Examples
+    --------
+    >>> count_words(["dark dark beer", "dark beer"], min_count=2)
+    2
+    """
+    counts = Counter(token for text in texts for token in text.split())
+    return sum(count >= min_count for count in counts.values())
+
+
+def word_notes(texts: Iterable[str], expected: int) -> list[str]:
+    """Return how the number of words differs from the paper's."""
+    found = count_words(texts)
+    text = f"{found:,} words occur at least {MIN_COUNT} times, the paper has {expected:,}"
+    return [] if found == expected else [text]
 
 
 def _object(line: str, keys: Sequence[str], path: Path, number: int) -> dict[str, Any]:

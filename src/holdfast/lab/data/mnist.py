@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.coloring import N_COLORS, Codes, ColoredImages, Digits, color_digits
+from holdfast.datasets.colored_digits import N_COLORS, ColoredImages, Digits, color_digits
+from holdfast.datasets.drawing import Codes
 from holdfast.datasets.folders import (
     candidate_folders,
     data_command,
@@ -21,7 +22,7 @@ from holdfast.datasets.folders import (
     missing_file,
 )
 from holdfast.datasets.options import check_count, check_probabilities, check_probability
-from holdfast.datasets.values import Dataset, DatasetEntry
+from holdfast.datasets.values import Dataset, DatasetEntry, size_notes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError
 from holdfast.lab.data.downloads import Progress, fetch, make_folder
@@ -165,9 +166,9 @@ def load_colored_mnist(
     quarters = class_parts(testing.digits, N_QUARTERS)
     return color_digits(
         "colored_mnist",
-        [_take(training, rows) for rows in parts],
-        _take(testing, quarters[2]),
-        _take(testing, quarters[3]),
+        [training.take(rows) for rows in parts],
+        testing.take(quarters[2]),
+        testing.take(quarters[3]),
         represent=lambda images, colors: ColoredImages(images, colors, N_COLORS),
         etas=etas,
         test_eta=test_eta,
@@ -222,16 +223,10 @@ def _digits(images: tuple[Path, NDArray[np.uint8]], labels: tuple[Path, NDArray[
     return Digits(pixels, codes.astype(np.intp))
 
 
-def _take(part: Digits, rows: Rows) -> Digits:
-    return Digits(part.images[rows], part.digits[rows])
-
-
 def _notes(n_environment: int, n_validation: int, n_test: int, n_environments: int, verify: bool) -> tuple[str, ...]:
     """Compare the sizes with the paper's."""
     found = {"environment": n_environment, "validation": n_validation, "test": n_test}
-    notes = [
-        f"{name}: {n:,} rows, the paper has {PAPER_ROWS[name]:,}" for name, n in found.items() if n != PAPER_ROWS[name]
-    ]
+    notes = size_notes(found, PAPER_ROWS)
     if n_environments != 2:
         notes.append(f"{n_environments} training environments, the paper has 2")
     return (*notes, *(() if verify else ("the files' checksums were not compared with MNIST's",)))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.datasets.drawing import deal_rows
 from holdfast.datasets.folders import data_folder, note_file
-from holdfast.datasets.splits import deal_rows
 from holdfast.datasets.values import Dataset, DatasetEntry, Split
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, suggest

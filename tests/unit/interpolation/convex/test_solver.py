@@ -17,6 +17,12 @@ from holdfast.environments import Group
 from holdfast.exceptions import InputTypeError, LabelsError, SolverWarning
 from holdfast.interpolation.convex.linear import LinearSettings
 from holdfast.interpolation.convex.solver import solve_convex, supports_convex
+from holdfast.rows import TrainingRows
+
+
+def solve(estimator, X, y, groups, **options):
+    """Solve on plain arrays."""
+    return solve_convex(estimator, TrainingRows(X, y, ()), groups, **options)
 
 
 @pytest.fixture
@@ -64,7 +70,7 @@ def test_the_estimator_is_fitted_like_scikit_learns_own(rows):
     """A copy comes back with the attributes of fit; the given one is untouched."""
     X, y, groups = rows
     given = LogisticRegression(C=2.0)
-    solution = solve_convex(given, X, y, groups, n_classes=2)
+    solution = solve(given, X, y, groups, n_classes=2)
     fitted = solution.estimator
     assert not hasattr(given, "coef_")
     assert type(fitted) is LogisticRegression
@@ -88,7 +94,7 @@ def test_one_group_of_all_rows_is_the_estimators_own_fit(rows):
     X, y, _ = rows
     everyone = [Group("all", np.arange(120))]
     for codes, C in ((y, 1.0), (y + (X[:, 1] > 10), 0.1), (y, np.inf)):
-        solution = solve_convex(
+        solution = solve(
             LogisticRegression(C=C),
             X,
             codes,
@@ -103,18 +109,16 @@ def test_one_group_of_all_rows_is_the_estimators_own_fit(rows):
 def test_penalty_none_is_an_infinite_C(rows):
     """Both ways to say it give the same fit."""
     X, y, groups = rows
-    old = solve_convex(
-        LogisticRegression(penalty=None), X, y, groups, n_classes=2, settings=LinearSettings(tolerance=1e-8)
-    )
-    new = solve_convex(LogisticRegression(C=np.inf), X, y, groups, n_classes=2, settings=LinearSettings(tolerance=1e-8))
+    old = solve(LogisticRegression(penalty=None), X, y, groups, n_classes=2, settings=LinearSettings(tolerance=1e-8))
+    new = solve(LogisticRegression(C=np.inf), X, y, groups, n_classes=2, settings=LinearSettings(tolerance=1e-8))
     np.testing.assert_array_equal(old.estimator.coef_, new.estimator.coef_)
 
 
 def test_a_pipeline_is_its_transformers_then_the_solver(rows):
     """Transformers are fitted once on all rows; the last step is solved on what they give."""
     X, y, groups = rows
-    solution = solve_convex(make_pipeline(StandardScaler(), LogisticRegression()), X, y, groups, n_classes=2)
-    by_hand = solve_convex(LogisticRegression(), StandardScaler().fit_transform(X), y, groups, n_classes=2)
+    solution = solve(make_pipeline(StandardScaler(), LogisticRegression()), X, y, groups, n_classes=2)
+    by_hand = solve(LogisticRegression(), StandardScaler().fit_transform(X), y, groups, n_classes=2)
     assert isinstance(solution.estimator, Pipeline)
     np.testing.assert_array_equal(solution.estimator[-1].coef_, by_hand.estimator.coef_)
     np.testing.assert_allclose(solution.estimator[0].mean_, X.mean(axis=0))
@@ -125,7 +129,7 @@ def test_a_pipeline_with_a_cache_is_fitted(rows, tmp_path):
     """A cached pipeline fits copies of its transformers, and they are in the result."""
     X, y, groups = rows
     pipeline = make_pipeline(StandardScaler(), LogisticRegression(), memory=str(tmp_path))
-    solution = solve_convex(pipeline, X, y, groups, n_classes=2)
+    solution = solve(pipeline, X, y, groups, n_classes=2)
     assert solution.estimator.predict_proba(X).shape == (120, 2)
 
 
@@ -134,8 +138,8 @@ def test_a_pipeline_over_a_memory_map_transforms_block_by_block(rows, tmp_path):
     X, y, groups = rows
     np.save(tmp_path / "X.npy", X)
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())
-    mapped = solve_convex(pipeline, np.load(tmp_path / "X.npy", mmap_mode="r"), y, groups, n_classes=2)
-    plain = solve_convex(pipeline, X, y, groups, n_classes=2)
+    mapped = solve(pipeline, np.load(tmp_path / "X.npy", mmap_mode="r"), y, groups, n_classes=2)
+    plain = solve(pipeline, X, y, groups, n_classes=2)
     np.testing.assert_allclose(mapped.estimator[-1].coef_, plain.estimator[-1].coef_, atol=1e-12)
     assert mapped.estimator[-1].n_features_in_ == 3
 
@@ -144,7 +148,7 @@ def test_texts_go_through_a_vectorizer(rows):
     """Sparse features of a text pipeline are solved as they are."""
     _, y, groups = rows
     texts = [f"{'good' if label else 'bad'} {'beer' if i % 3 else 'ale'}" for i, label in enumerate(y)]
-    solution = solve_convex(make_pipeline(CountVectorizer(), LogisticRegression()), texts, y, groups, n_classes=2)
+    solution = solve(make_pipeline(CountVectorizer(), LogisticRegression()), texts, y, groups, n_classes=2)
     assert solution.estimator.predict(["good ale", "bad beer"]).tolist() == [1, 0]
 
 
@@ -152,10 +156,10 @@ def test_a_frame_keeps_its_column_names(rows):
     """Prediction on a frame does not warn about names that fit never saw."""
     X, y, groups = rows
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    fitted = solve_convex(LogisticRegression(), frame, y, groups, n_classes=2).estimator
+    fitted = solve(LogisticRegression(), frame, y, groups, n_classes=2).estimator
     assert fitted.feature_names_in_.tolist() == ["a", "b", "c"]
     np.testing.assert_array_equal(
-        fitted.predict(frame), solve_convex(LogisticRegression(), X, y, groups, n_classes=2).estimator.predict(X)
+        fitted.predict(frame), solve(LogisticRegression(), X, y, groups, n_classes=2).estimator.predict(X)
     )
 
 
@@ -165,11 +169,11 @@ def test_regressors_minimize_the_worst_mean_squared_error(rows, estimator):
     X, _, groups = rows
     y = X @ [1.0, 0.2, 3.0] + np.random.default_rng(1).normal(size=120) * np.linspace(0.1, 3, 120) + 40
     own = type(estimator)(**estimator.get_params()).fit(X, y)
-    one = solve_convex(
+    one = solve(
         estimator, X, y, [Group("all", np.arange(120))], n_classes=None, settings=LinearSettings(tolerance=1e-10)
     )
     np.testing.assert_allclose(one.estimator.predict(X), own.predict(X), atol=1e-4)
-    solution = solve_convex(estimator, X, y, groups, n_classes=None)
+    solution = solve(estimator, X, y, groups, n_classes=None)
     errors = (solution.estimator.predict(X) - y) ** 2
     np.testing.assert_allclose(solution.group_risks, [errors[:80].mean(), errors[40:].mean()])
     pooled = (own.predict(X) - y) ** 2
@@ -180,7 +184,7 @@ def test_an_open_gap_warns(rows):
     """The warning of the solver reaches the caller."""
     X, y, groups = rows
     with pytest.warns(SolverWarning, match="certified gap"):
-        solve_convex(
+        solve(
             LogisticRegression(), X, y, groups, n_classes=2, settings=LinearSettings(tolerance=1e-9, max_iterations=1)
         )
 
@@ -189,11 +193,11 @@ def test_other_estimators_are_refused(rows):
     """The message names what can be solved, what came and the way out."""
     X, y, groups = rows
     with pytest.raises(InputTypeError, match=r"Got DecisionTreeClassifier\(\) instead. Use solver='reweight'"):
-        solve_convex(DecisionTreeClassifier(), X, y, groups, n_classes=2)
+        solve(DecisionTreeClassifier(), X, y, groups, n_classes=2)
 
 
 def test_one_class_is_refused(rows):
     """A classifier of one class is no linear problem."""
     X, y, groups = rows
     with pytest.raises(LabelsError, match="needs at least two classes. Got n_classes=1"):
-        solve_convex(LogisticRegression(), X, np.zeros_like(y), groups, n_classes=1)
+        solve(LogisticRegression(), X, np.zeros_like(y), groups, n_classes=1)

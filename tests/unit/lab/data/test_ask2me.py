@@ -118,8 +118,8 @@ def test_keys_that_only_start_like_flags_are_no_attributes(folder, tmp_path):
     (tmp_path / "pubmed.json").write_text("\n".join(lines))
     data = load_dataset("ask2me", folder=tmp_path)
     assert data.attribute_names == (*ATTRIBUTES, "reviewed")
-    assert "the key 'id' is no attribute: it is not 0 or 1 in line 3" in data.notes
-    assert "the key 'old' is no attribute: it is missing in line 8" in data.notes
+    assert "the key 'id' is not an attribute: it is not 0 or 1 in line 3" in data.notes
+    assert "the key 'old' is not an attribute: it is missing in line 8" in data.notes
 
 
 def test_a_limit_that_leaves_no_text_is_named(folder):

@@ -1,9 +1,9 @@
-"""Dealing rows to environments, validation and test."""
+"""Drawing at random: codes that agree with the label, and rows for environments, validation and test."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,22 @@ from numpy.typing import NDArray
 from holdfast.datasets.options import check_probability
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, ParameterError
+
+Codes: TypeAlias = NDArray[np.intp]
+
+
+def agreeing_codes(codes: Codes, agreement: float, n_codes: int, generator: np.random.Generator) -> Codes:
+    """Draw a code for each row: its own with probability `agreement`, else one of the others, all equally likely.
+
+    Examples
+    --------
+    >>> agreeing_codes(np.array([0, 1, 2]), 1.0, 3, np.random.default_rng(0)).tolist()
+    [0, 1, 2]
+    >>> agreeing_codes(np.array([0, 1, 1]), 0.0, 2, np.random.default_rng(0)).tolist()
+    [1, 0, 0]
+    """
+    other = (codes + generator.integers(1, n_codes, size=len(codes))) % n_codes
+    return np.where(generator.random(len(codes)) < agreement, codes, other).astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False)
