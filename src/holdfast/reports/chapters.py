@@ -545,8 +545,16 @@ def profile_blocks(training: Split, feature_names: Sequence[str] | None) -> list
 
 def path_section(fitted: Any) -> Section | None:
     """Show what each strength of a `StableClassifier` costs and saves."""
-    points = getattr(fitted, "path_", ())
-    if len(points) < 2 or fitted.verdict_.fitted == "ordinary":
+    figure = path_figure(getattr(fitted, "path_", ()))
+    if figure is None or fitted.verdict_.fitted == "ordinary":
+        return None
+    intro = "What each setting of `strength` costs at known environments, and saves where the columns mislead."
+    return Section("Price and gain", intro, (figure,), folded=True)
+
+
+def path_figure(points: Sequence[Any]) -> Curves | None:
+    """Return accuracy by strength: now, if the named correlations vanish, and if they reverse."""
+    if len(points) < 2:
         return None
     x = tuple(float(point.strength) for point in points)
     lines = tuple(
@@ -557,9 +565,7 @@ def path_section(fitted: Any) -> Section | None:
             ("if they reverse", "reversed"),
         )
     )
-    figure = Curves("Accuracy by strength", "strength: 0 is the ordinary classifier", "accuracy", lines)
-    intro = "What each setting of `strength` costs at known environments, and saves where the columns mislead."
-    return Section("Price and gain", intro, (figure,), folded=True)
+    return Curves("Accuracy by strength", "strength: 0 is the ordinary classifier", "accuracy", lines)
 
 
 def features_section(audit: Any, reliance: Any) -> Section | None:
