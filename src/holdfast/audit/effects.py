@@ -107,6 +107,7 @@ class _Coding:
     common: Array  # (n_rows, …) one effect for all environments: the columns and their squares
     offsets: list[list[Array]]  # for each pair: the columns that were screened out, and what the judges agree on
     scales: list[list[Array]]  # for each pair: the whole score, and label noise
+    starts: list[_Fit | None]  # for each pair: the last fit, where the next one begins
 
     def design(self, number: int, pair: _Pair, *, agreed: bool = True) -> Array:
         """Return what has one effect for all environments; what the judges agree on holds parts of every effect."""
@@ -160,7 +161,9 @@ def find_unstable(
     codings = []
     for columns in (tested, _standardized_within(tested, codes, quantities)):
         squares = [_squares(columns, quantities)] if n_columns <= MOST_EXACT else []
-        codings.append(_Coding(columns, np.hstack([columns, *squares]), offsets, [[] for _ in parts]))
+        codings.append(
+            _Coding(columns, np.hstack([columns, *squares]), offsets, [[] for _ in parts], [None] * len(parts))
+        )
     return _forward_search(parts, codings, back, n_columns, level, pairs)
 
 
@@ -236,8 +239,10 @@ def _forward_search(
     p_values, noisier = np.ones(n_columns), False
 
     def tests(own: Sequence[int]) -> tuple[list[_Tests], Array]:
-        both = [_test_columns(parts, coding, own, n_classes) for coding in codings]
-        statistic = np.minimum(both[0].statistics, both[1].statistics)
+        both = [_test_columns(parts, codings[0], own, n_classes)]
+        if _adjusted(both[0].statistics, degrees, both[0].importance, own, n_columns).min() < level:
+            both.append(_test_columns(parts, codings[1], own, n_classes))  # a column must pass in both codings
+        statistic = np.min([test.statistics for test in both], axis=0)
         statistic[list(own)] = 0.0
         return both, statistic
 
@@ -284,7 +289,7 @@ def _test_columns(parts: list[_Pair], coding: _Coding, own: Sequence[int], n_cla
     statistics, importance, rival, scales = np.zeros(n_columns), np.zeros(n_columns), 0.0, []
     for number, part in enumerate(parts):
         columns, common = coding.columns[part.rows], coding.design(number, part)
-        fit = _fit(part, common, own, coding.scales[number])
+        fit = coding.starts[number] = _fit(part, common, own, coding.scales[number], start=coding.starts[number])
         shared = fit.common.copy()
         shared[list(own)] = 0
         score = common @ shared + sum(columns[:, j] * fit.own[i][part.codes] for i, j in enumerate(own))
@@ -326,7 +331,7 @@ def _measure(
     for coding in codings:
         by_column: list[list[tuple[Array, Array, float, float]]] = [[] for _ in own]
         for number, part in enumerate(parts):
-            fit = _fit(part, coding.design(number, part, agreed=False), own, [])
+            fit = _fit(part, coding.design(number, part, agreed=False), own, [], errors=True)
             scales = [np.ones(part.n_environments)]
             scales += [_relative_scales(part, coding.scales[number][0])] if noisier else []
             for i in range(len(own)):
@@ -350,12 +355,21 @@ class _Fit:
     """Coefficients of the columns, effects by environment with their errors, and the log-odds of every row."""
 
     common: Array
+    intercepts: Array  # (n_environments,)
     own: Array  # (n_own, n_environments)
-    errors: Array  # (n_own, n_environments)
+    errors: Array  # (n_own, n_environments); zeros where they were not asked for
     log_odds: Array
 
 
-def _fit(part: _Pair, common: Array, own: Sequence[int], scales: list[Array]) -> _Fit:
+def _fit(
+    part: _Pair,
+    common: Array,
+    own: Sequence[int],
+    scales: list[Array],
+    *,
+    start: _Fit | None = None,
+    errors: bool = False,
+) -> _Fit:
     """Fit common effects, an intercept for each environment, and deviations by environment of the columns `own`.
 
     Deviations have a prior standard deviation of one, so that few or collinear rows say little.
@@ -367,50 +381,59 @@ def _fit(part: _Pair, common: Array, own: Sequence[int], scales: list[Array]) ->
     penalty[:n_common] = part.ridge
     penalty[n_common : n_common + n_environments] = 1e-4
     penalty[list(own)] = 1e-2
-    coefficients, curvature, log_odds = _ridge_logistic(design, part.target, part.weights, penalty)
-    effects, errors = np.zeros((len(own), n_environments)), np.zeros((len(own), n_environments))
-    if own:
-        covariance = linalg.inv(curvature)
-        for i, j in enumerate(own):
-            places = n_common + n_environments * (i + 1) + np.arange(n_environments)
-            effects[i] = coefficients[j] + coefficients[places]
+    begin = np.zeros(design.shape[1])
+    if start is not None:  # the columns that came since begin with the common effect everywhere
+        begin[:n_common], begin[n_common : n_common + n_environments] = start.common, start.intercepts
+    for i, j in enumerate(own if start is not None else ()):
+        if start is not None and i < len(start.own):
+            begin[n_common + n_environments * (i + 1) + np.arange(n_environments)] = start.own[i] - start.common[j]
+    coefficients, log_odds = _ridge_logistic(design, part.target, part.weights, penalty, begin)
+    effects, deviations = np.zeros((len(own), n_environments)), np.zeros((len(own), n_environments))
+    covariance = linalg.inv(_curvature(design, log_odds, part.weights, penalty)) if errors else None
+    for i, j in enumerate(own):
+        places = n_common + n_environments * (i + 1) + np.arange(n_environments)
+        effects[i] = coefficients[j] + coefficients[places]
+        if covariance is not None:
             variance = covariance[j, j] + covariance[places, places] + 2 * covariance[j, places]
-            errors[i] = np.sqrt(np.maximum(variance, 1e-12))
-    return _Fit(coefficients[:n_common], effects, errors, log_odds)
+            deviations[i] = np.sqrt(np.maximum(variance, 1e-12))
+    intercepts = coefficients[n_common : n_common + n_environments]
+    return _Fit(coefficients[:n_common], intercepts, effects, deviations, log_odds)
 
 
 def _ridge_logistic(
-    design: Array, target: Array, weights: Array, penalty: Array, most_steps: int = 40
-) -> tuple[Array, Array, Array]:
-    """Return coefficients, Hessian and log-odds of a penalized logistic regression, by damped Newton steps."""
+    design: Array, target: Array, weights: Array, penalty: Array, start: Array, most_steps: int = 40
+) -> tuple[Array, Array]:
+    """Return coefficients and log-odds of a penalized logistic regression, by damped Newton steps."""
 
     def value(at: Array) -> tuple[float, Array]:
         log_odds = design @ at
         loss = weights @ (np.logaddexp(0, log_odds) - target * log_odds)
         return float(loss + 0.5 * penalty @ at**2), log_odds
 
-    def curvature(log_odds: Array) -> tuple[Array, Array]:
-        chance = special.expit(log_odds)
-        hessian = (design * (weights * chance * (1 - chance))[:, None]).T @ design
-        hessian[np.diag_indices_from(hessian)] += penalty + 1e-8
-        return chance, hessian
-
-    at = np.zeros(design.shape[1])
+    at = start
     loss, log_odds = value(at)
     for _ in range(most_steps):
-        chance, hessian = curvature(log_odds)
-        gradient = design.T @ (weights * (chance - target)) + penalty * at
-        step = linalg.solve(hessian, gradient, assume_a="pos")
+        gradient = design.T @ (weights * (special.expit(log_odds) - target)) + penalty * at
+        step = linalg.solve(_curvature(design, log_odds, weights, penalty), gradient, assume_a="pos")
+        if 0.5 * float(gradient @ step) < 1e-9 * (1 + abs(loss)):  # what a step can still gain
+            break
         size = 1.0
         next_loss, next_log_odds = value(at - step)
         while next_loss > loss and size > 1e-4:
             size /= 2
             next_loss, next_log_odds = value(at - size * step)
-        done = loss - next_loss < 1e-9 * (1 + abs(loss))
         at, loss, log_odds = at - size * step, next_loss, next_log_odds
-        if done:
-            break
-    return at, curvature(log_odds)[1], log_odds
+    return at, log_odds
+
+
+def _curvature(design: Array, log_odds: Array, weights: Array, penalty: Array) -> Array:
+    """Return the Hessian of the penalized loss."""
+    chance = special.expit(log_odds)
+    root = np.sqrt(weights * chance * (1 - chance))
+    scaled = design * root[:, None]
+    hessian = scaled.T @ scaled  # a product with its own transpose costs half of one of two matrices
+    hessian[np.diag_indices_from(hessian)] += penalty + 1e-8
+    return hessian
 
 
 def _score_tests(part: _Pair, common: Array, log_odds: Array, given: list[Array], tested: Array) -> Array:
@@ -455,7 +478,7 @@ def _relative_scales(part: _Pair, score: Array) -> Array:
     """Return the slope of the whole score in each environment, relative to their mean."""
     design = np.hstack([part.indicators, score[:, None] * part.indicators])
     penalty = np.repeat([1e-4, 1e-2], part.n_environments)
-    coefficients, _, _ = _ridge_logistic(design, part.target, part.weights, penalty)
+    coefficients, _ = _ridge_logistic(design, part.target, part.weights, penalty, np.zeros(design.shape[1]))
     slopes = np.maximum(coefficients[part.n_environments :], 1e-3)
     return np.asarray(slopes / slopes.mean())
 

@@ -78,9 +78,9 @@ def judge_environments(
     """
     folds = deal_folds(training, settings.n_folds)
     judges = fit_judges(estimator, training, settings, seeding, classes=classes, folds=folds)
-    predictions = ask_for_predictions(judges, training)
     n_classes = 0 if classes is None else len(classes)
     scores = ask_for_scores(judges, training, n_classes) if probabilities else None
+    predictions = ask_for_predictions(judges, training) if scores is None else _most_probable(scores)
     if not pooled or folds is None:
         return Judgements(judges, predictions, scores, None, folds)
     models, parts = fit_folds(estimator, training, folds, settings, seeding)
@@ -96,6 +96,11 @@ def ask_for_predictions(judges: tuple[Judge, ...], training: TrainingRows) -> ND
         for model, rows in judge.unseen_rows(len(y)):
             predictions[number, rows] = answers(model.predict, training.X, rows)
     return predictions
+
+
+def _most_probable(scores: Array) -> NDArray[np.intp]:
+    """Return the most probable code of each row for each judge, -1 where it says nothing."""
+    return np.where(np.isnan(scores[..., 0]), -1, np.nan_to_num(scores, nan=-np.inf).argmax(axis=-1))
 
 
 def ask_for_scores(judges: tuple[Judge, ...], training: TrainingRows, n_classes: int) -> Array:
