@@ -105,7 +105,7 @@ class Records:
 
 
 def read_real(name: str, folder: Path) -> tuple[Any, Any, Any]:
-    """Return rows, labels and environments of a real table, at most 1,000 rows of each environment, drawn with seed 0."""
+    """Return rows, labels and environments of a real table, at most 1,000 rows of each environment."""
     with np.load(folder / "real" / f"{name}.npz", allow_pickle=False) as data:
         if "X" in data:
             X: Any = data["X"].astype(np.float64)
