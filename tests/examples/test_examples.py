@@ -39,6 +39,17 @@ def test_shown_code_prints_the_numbers_beside_it(page, tmp_path, monkeypatch, ca
     assert [float(number) for number in printed] == pytest.approx([float(number) for number in expected], abs=0.01)
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/stable.md"])
+def test_shown_output_is_what_the_code_prints(page, tmp_path, monkeypatch, capsys):
+    """The block of text after the code is its output, apart from where lines are broken."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    code, output = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL).groups()
+    (tmp_path / "shown.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path("shown.py")
+    assert capsys.readouterr().out.split() == output.split()
+
+
 def test_hospitals_example_shows_the_price_and_the_gain(tmp_path, monkeypatch, capsys):
     """ERM fails at the new hospital, PI does not; at the known one it is the other way round."""
     monkeypatch.chdir(tmp_path)
