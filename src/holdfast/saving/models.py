@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.exceptions import InputTypeError, MismatchWarning
+from holdfast.exceptions import InputTypeError, MismatchWarning, UntrustedFileError
+from holdfast.saving.checks import check_value
 from holdfast.saving.codec import Decoder, Encoder
 from holdfast.saving.json_files import canonical_json, checked_json, parse_checked_json
 from holdfast.saving.manifests import TREE, library_versions, read_folder, write_folder
@@ -77,6 +78,7 @@ def load(folder: str | os.PathLike[str]) -> Any:
 
 def pack(value: Any, where: str) -> dict[str, bytes]:
     """Return the files that hold a value: the tree, and what it refers to."""
+    check_value(value, where)
     encoder = Encoder()
     tree = checked_json({"root": encoder.encode(value, where)})
     return {TREE: tree, **encoder.files()}
@@ -88,6 +90,10 @@ def unpack(files: dict[str, bytes], folder: Path) -> Any:
     decoder = Decoder(files)
     value = decoder.decode(tree.get("root"))
     decoder.check_all_used()
+    try:
+        check_value(value, "estimator", loaded=True)
+    except UntrustedFileError as problem:
+        raise UntrustedFileError(f"{str(folder)!r} was not loaded: {problem}") from problem
     return value
 
 

@@ -17,7 +17,6 @@ import warnings
 import zipfile
 from functools import lru_cache
 from importlib import import_module
-from inspect import isabstract
 from typing import Any
 
 import numpy as np
@@ -105,35 +104,68 @@ _TRUSTED: dict[str, set[str]] = {
 }
 
 
-# The public modules that hold estimators. No other module is imported because a file names it.
-_MODULES = {
-    f"sklearn.{name}"
-    for name in (
-        *("calibration", "cluster", "compose", "covariance", "cross_decomposition", "decomposition"),
-        *("discriminant_analysis", "dummy", "ensemble", "feature_extraction", "feature_extraction.image"),
-        *("feature_extraction.text", "feature_selection", "frozen", "gaussian_process", "impute", "isotonic"),
-        *("kernel_approximation", "kernel_ridge", "linear_model", "manifold", "mixture", "model_selection"),
-        *("multiclass", "multioutput", "naive_bayes", "neighbors", "neural_network", "pipeline", "preprocessing"),
-        *("random_projection", "semi_supervised", "svm", "tree"),
-    )
+# Public module -> its estimators that are saved and loaded. Each has been tried with changed attributes (see
+# docs/reliability.md), and what its compiled code relies on is checked in checks.py. No other module is imported
+# because a file names it.
+_ESTIMATORS = {
+    "calibration": "CalibratedClassifierCV",
+    "cluster": "KMeans MiniBatchKMeans",
+    "compose": "ColumnTransformer TransformedTargetRegressor",
+    "cross_decomposition": "CCA PLSCanonical PLSRegression PLSSVD",
+    "decomposition": "FactorAnalysis FastICA IncrementalPCA KernelPCA LatentDirichletAllocation MiniBatchNMF NMF PCA "
+    "TruncatedSVD",
+    "discriminant_analysis": "LinearDiscriminantAnalysis QuadraticDiscriminantAnalysis",
+    "dummy": "DummyClassifier DummyRegressor",
+    "ensemble": "AdaBoostClassifier AdaBoostRegressor BaggingClassifier BaggingRegressor ExtraTreesClassifier "
+    "ExtraTreesRegressor GradientBoostingClassifier GradientBoostingRegressor HistGradientBoostingClassifier "
+    "HistGradientBoostingRegressor RandomForestClassifier RandomForestRegressor RandomTreesEmbedding "
+    "StackingClassifier StackingRegressor VotingClassifier VotingRegressor",
+    "feature_extraction": "DictVectorizer FeatureHasher",
+    "feature_extraction.text": "CountVectorizer HashingVectorizer TfidfTransformer TfidfVectorizer",
+    "feature_selection": "GenericUnivariateSelect RFE RFECV SelectFdr SelectFpr SelectFromModel SelectFwe SelectKBest "
+    "SelectPercentile SequentialFeatureSelector VarianceThreshold",
+    "frozen": "FrozenEstimator",
+    "gaussian_process": "GaussianProcessClassifier GaussianProcessRegressor",
+    "impute": "IterativeImputer KNNImputer MissingIndicator SimpleImputer",
+    "isotonic": "IsotonicRegression",
+    "kernel_approximation": "AdditiveChi2Sampler Nystroem RBFSampler SkewedChi2Sampler",
+    "kernel_ridge": "KernelRidge",
+    "linear_model": "ARDRegression BayesianRidge ElasticNet ElasticNetCV GammaRegressor HuberRegressor Lars LarsCV "
+    "Lasso LassoCV LassoLars LassoLarsCV LassoLarsIC LinearRegression LogisticRegression LogisticRegressionCV "
+    "MultiTaskElasticNet MultiTaskElasticNetCV MultiTaskLasso MultiTaskLassoCV OrthogonalMatchingPursuit "
+    "OrthogonalMatchingPursuitCV PassiveAggressiveClassifier PassiveAggressiveRegressor Perceptron PoissonRegressor "
+    "QuantileRegressor RANSACRegressor Ridge RidgeCV RidgeClassifier RidgeClassifierCV SGDClassifier SGDOneClassSVM "
+    "SGDRegressor TheilSenRegressor TweedieRegressor",
+    "mixture": "BayesianGaussianMixture GaussianMixture",
+    "model_selection": "FixedThresholdClassifier GridSearchCV HalvingGridSearchCV HalvingRandomSearchCV "
+    "RandomizedSearchCV TunedThresholdClassifierCV",
+    "multiclass": "OneVsOneClassifier OneVsRestClassifier OutputCodeClassifier",
+    "multioutput": "ClassifierChain MultiOutputClassifier MultiOutputRegressor RegressorChain",
+    "naive_bayes": "BernoulliNB CategoricalNB ComplementNB GaussianNB MultinomialNB",
+    "neighbors": "KNeighborsClassifier KNeighborsRegressor NearestCentroid NearestNeighbors "
+    "NeighborhoodComponentsAnalysis RadiusNeighborsClassifier RadiusNeighborsRegressor",
+    "neural_network": "MLPClassifier MLPRegressor",
+    "pipeline": "FeatureUnion Pipeline",
+    "preprocessing": "Binarizer FunctionTransformer KBinsDiscretizer KernelCenterer LabelBinarizer LabelEncoder "
+    "MaxAbsScaler MinMaxScaler MultiLabelBinarizer Normalizer OneHotEncoder OrdinalEncoder PolynomialFeatures "
+    "PowerTransformer QuantileTransformer RobustScaler StandardScaler TargetEncoder",
+    "random_projection": "GaussianRandomProjection SparseRandomProjection",
+    "semi_supervised": "SelfTrainingClassifier",
+    "svm": "LinearSVC LinearSVR NuSVC NuSVR OneClassSVM SVC SVR",
+    "tree": "DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier ExtraTreeRegressor",
 }
-# An isolation forest hands rows to its trees in a way that sklearn_numbers does not follow.
-_REFUSED = {"sklearn.ensemble._iforest.IsolationForest"}
+_LISTED = {f"sklearn.{module}": set(names.split()) for module, names in _ESTIMATORS.items()}
 
 
 @lru_cache(maxsize=1024)
 def _public_estimator(path: str) -> type | None:
-    """Return the public scikit-learn estimator of that path, else None; only its public module is imported."""
-    from sklearn.base import BaseEstimator
-
+    """Return the listed scikit-learn estimator of that path, else None; only its public module is imported."""
     module, _, name = path.rpartition(".")
-    public = module if module in _MODULES else ".".join(module.split(".")[:2])
-    if public not in _MODULES or name.startswith("_") or path in _REFUSED:
+    public = module if module in _LISTED else ".".join(module.split(".")[:2])
+    if name not in _LISTED.get(public, ()):
         return None
     found = vars(import_module(public)).get(name)  # not getattr, which a module may answer with an import
-    if not isinstance(found, type) or not issubclass(found, BaseEstimator) or found is BaseEstimator:
-        return None
-    return found if f"{found.__module__}.{found.__name__}" == path and not isabstract(found) else None
+    return found if isinstance(found, type) and f"{found.__module__}.{found.__name__}" == path else None
 
 
 def public_name(value: Any, where: str) -> str:
@@ -141,8 +173,8 @@ def public_name(value: Any, where: str) -> str:
     name = f"{type(value).__module__}.{type(value).__qualname__}"
     if _public_estimator(name) is not type(value):
         raise UntrustedFileError(
-            f"{where} holds {name}, which is neither scikit-learn's nor on the list of classes that load safely. "
-            "If it is your own class, pass it to holdfast.saving.allow; else use a scikit-learn estimator."
+            f"{where} holds {name}, which is not on the list of classes that load safely. "
+            "If it is your own class, pass it to holdfast.saving.allow; else use another scikit-learn estimator."
         )
     return name
 
@@ -151,7 +183,9 @@ def public_class(name: Any) -> type:
     """Return the class of a public scikit-learn estimator by its path."""
     found = _public_estimator(name) if isinstance(name, str) else None
     if found is None:
-        raise UntrustedFileError(f"tree.json asks for {name!r:.200}, which is not a public scikit-learn estimator.")
+        raise UntrustedFileError(
+            f"tree.json asks for {name!r:.200}, which is not on the list of estimators that may be loaded."
+        )
     return found
 
 
@@ -163,119 +197,6 @@ def is_trusted(loader: str, name: str) -> bool:
 def refused_name(loader: str, name: str) -> str:
     """Return how a refused node is called in a message."""
     return name if loader in _TRUSTED else f"{name} ({loader})"
-
-
-def check_numbers(estimator: Any, file: str) -> None:
-    """Refuse trees, support vector machines and sparse matrices that would reach outside of their arrays."""
-    from scipy.sparse import issparse
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-    from sklearn.ensemble._forest import BaseForest
-    from sklearn.ensemble._gb import BaseGradientBoosting
-    from sklearn.svm._base import BaseLibSVM
-    from sklearn.tree import BaseDecisionTree
-
-    seen: set[tuple[int, float]] = set()
-    queue: list[tuple[Any, float]] = [(estimator, np.inf)]
-    while queue:
-        item, n_columns = queue.pop()  # an ensemble hands its rows to its trees unchecked: n_columns of them
-        if (id(item), n_columns) in seen:
-            continue
-        seen.add((id(item), n_columns))
-        if isinstance(item, dict):
-            queue.extend((value, n_columns) for value in item.values())
-        elif isinstance(item, np.ndarray):
-            queue.extend((value, n_columns) for value in item.ravel() if item.dtype == object)
-        elif isinstance(item, list | tuple | set):
-            queue.extend((value, n_columns) for value in item)
-        elif issparse(item):
-            item.check_format()  # type: ignore[attr-defined]
-        elif hasattr(item, "__dict__"):
-            state = vars(item)
-            inner: float = np.inf
-            if isinstance(item, BaseDecisionTree) and "tree_" in state:
-                _check_tree(item.tree_, min(n_columns, state.get("n_features_in_", 0)), file)
-                _require(item.tree_.n_features == state.get("n_features_in_", 0), file, "a tree for other columns")
-            elif isinstance(item, BaseForest | BaseGradientBoosting) and "estimators_" in state:
-                inner = state.get("n_features_in_", 0)
-                if isinstance(item, BaseGradientBoosting):
-                    _check_stages(item, file)
-            elif isinstance(item, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
-                _check_boosting(item, file)
-            elif isinstance(item, BaseLibSVM) and "support_" in state:
-                _check_support_vectors(item, file)
-            queue.extend((value, inner) for value in state.values())
-
-
-def _check_tree(tree: Any, n_columns: float, file: str) -> None:
-    _require(0 < tree.node_count <= tree.capacity, file, "a tree of impossible size")
-    left, right = np.asarray(tree.children_left), np.asarray(tree.children_right)
-    leaf = left == -1  # exactly: any other negative number is followed
-    _require(bool((right[leaf] == -1).all()), file, "a tree with half a leaf")
-    _check_nodes(left, right, leaf, np.asarray(tree.feature), n_columns, file)
-
-
-def _check_nodes(left: Any, right: Any, leaf: Any, feature: Any, n_columns: float, file: str) -> None:
-    """Children come after their parent, so that a search ends, and inside the tree; features inside the row."""
-    n_nodes, here = len(left), np.arange(len(left))[~leaf]
-    for child in (left[~leaf].astype(np.int64), right[~leaf].astype(np.int64)):
-        _require(bool(((child > here) & (child < n_nodes)).all()), file, "a tree whose branches lead outside of it")
-    columns = feature[~leaf].astype(np.int64)
-    _require(
-        bool(((columns >= 0) & (columns < n_columns)).all()), file, "a tree that asks for a column that is not there"
-    )
-
-
-def _check_stages(estimator: Any, file: str) -> None:
-    """Every stage of gradient boosting writes one column for each of its trees into an array that others size."""
-    from sklearn.dummy import DummyClassifier, DummyRegressor
-
-    stages, start = estimator.estimators_, estimator.init_
-    usual = type(start) in (DummyClassifier, DummyRegressor) or (type(start) is str and start == "zero")
-    _require(usual, file, "gradient boosting whose 'init' is neither None nor 'zero', which is not saved")
-    first = estimator._raw_predict_init(np.zeros((1, estimator.n_features_in_), dtype=np.float32))
-    _require(stages.ndim == 2 and first.shape == (1, stages.shape[1]), file, "gradient boosting of impossible shape")
-
-
-def _check_boosting(estimator: Any, file: str) -> None:
-    state = vars(estimator)
-    n_columns = state.get("n_features_in_", 0)
-    if state.get("_preprocessor") is not None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the row has no column names
-            n_columns = estimator._preprocess_X(np.zeros((1, n_columns)), reset=False).shape[1]
-    for predictor in (predictor for stage in state.get("_predictors", []) for predictor in stage):
-        nodes = predictor.nodes
-        leaf = nodes["is_leaf"].astype(bool)
-        _require(len(nodes) > 0, file, "a tree of impossible size")
-        _check_nodes(nodes["left"], nodes["right"], leaf, nodes["feature_idx"], n_columns, file)
-        split = nodes[~leaf & nodes["is_categorical"].astype(bool)]
-        if len(split):
-            known = np.flatnonzero(np.asarray(estimator._bin_mapper.is_categorical_))
-            bitsets = predictor.raw_left_cat_bitsets
-            fits = np.isin(split["feature_idx"], known).all() and (split["bitset_idx"] < len(bitsets)).all()
-            _require(bool(fits) and bitsets.shape[1:] == (8,), file, "a tree whose categories are out of range")
-
-
-def _check_support_vectors(estimator: Any, file: str) -> None:
-    usual = estimator.kernel != "precomputed" and not estimator._sparse and "_impl" not in vars(estimator)
-    _require(usual, file, "a support vector machine with a precomputed kernel or sparse rows, which is not saved")
-    counts, n_vectors = np.asarray(estimator._n_support), len(estimator.support_)
-    n_classes = len(counts)
-    n_pairs = max(1, n_classes * (n_classes - 1) // 2)
-    fits = (
-        len(estimator.support_vectors_) == n_vectors
-        and estimator._dual_coef_.shape == (max(1, n_classes - 1), n_vectors)
-        and len(estimator._intercept_) == n_pairs
-        and all(len(values) in (0, n_pairs) for values in (estimator._probA, estimator._probB))
-    )
-    if hasattr(estimator, "classes_"):
-        fits = fits and len(estimator.classes_) == n_classes and (counts >= 0).all() and counts.sum() == n_vectors
-    _require(bool(fits), file, "support vectors whose counts do not add up")
-
-
-def _require(holds: bool, file: str, what: str) -> None:
-    if not holds:
-        raise UntrustedFileError(f"{file} holds {what}.")
 
 
 _MAX_SCHEMA = 1 << 27
@@ -309,7 +230,6 @@ def pack_estimator(estimator: Any, where: str) -> bytes:
     """Return the bytes of a skops file; refuse now what loading would refuse later."""
     skops_io = _import_skops()
     try:
-        check_numbers(estimator, where)
         data = _without_compression(skops_io.dumps(estimator))
     except HoldfastError:
         raise
@@ -332,7 +252,6 @@ def unpack_estimator(data: bytes, name: str, file: str) -> Any:
             estimator = skops_io.loads(data, trusted=trusted)
         if type(estimator) is not expected:
             raise UntrustedFileError(f"{file} holds {type(estimator).__name__}, not the {name} that tree.json gives.")
-        check_numbers(estimator, file)
     except HoldfastError:
         raise
     except Exception as problem:  # a foreign parser on foreign bytes

@@ -249,7 +249,7 @@ def test_a_tree_that_makes_no_sense_is_refused(node):
     [
         ({"$": "object", "class": "os.system", "number": 0, "attributes": []}, "'os.system', which is not on the list"),
         ({"$": "object", "class": "Encoder", "number": 0, "attributes": []}, "'Encoder', which is not on the list"),
-        ({"$": "estimator", "class": "subprocess.Popen", "attributes": []}, "not a public scikit-learn estimator"),
+        ({"$": "estimator", "class": "subprocess.Popen", "attributes": []}, "Popen', which is not on the list"),
         ({"$": "scalar", "dtype": "|O8", "hex": "00" * 8}, r"values of type '\|O8'"),
         ({"$": "scalar", "dtype": "|V99999999", "hex": ""}, r"values of type '\|V9"),
         ({"$": "generator", "state": {"$": "dict", "items": [["bit_generator", "seed"]]}}, "unknown random generator"),
