@@ -402,7 +402,8 @@ def _mean_table(suite: str, records: list[dict[str, Any]]) -> list[str]:
                 held = np.mean([a <= r[expect]["accuracy"] <= b for r, a, b in zip(mine, low, high, strict=True)])
                 lines.append(
                     f"| {group} | {kind} | {expect} | {_mean(means['accuracy']):+.2f} | "
-                    f"{min(means['accuracy']):+.1f} | {_mean(means['auroc']):+.2f} | {_mean(means['log_loss']):+.2f} | {held:.0%} |"
+                    f"{min(means['accuracy']):+.1f} | {_mean(means['auroc']):+.2f} | "
+                    f"{_mean(means['log_loss']):+.2f} | {held:.0%} |"
                 )
     return lines
 

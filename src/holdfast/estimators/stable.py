@@ -24,6 +24,7 @@ from holdfast.judging.calibration import calibrate, class_scores
 from holdfast.judging.judgements import Judgements, judge_environments
 from holdfast.judging.judges import JudgeSettings, fit_folds
 from holdfast.learners import fit_rows, seeded_clone
+from holdfast.partition import accuracy_matrix
 from holdfast.rows import TrainingRows, is_mapped
 from holdfast.seeding import RandomState, Seeding
 
@@ -204,7 +205,8 @@ class StableClassifier(MethodClassifier):
             for name, effect in _strongest(columns, search).items()
         )
         used = {name: 1.0 - strength * (1.0 - share) for name, share in kept.items()}
-        self.verdict_ = self._verdict(training, test, weights, findings, used, search, strength)
+        forecast = test.forecast(weights, _transfer_loss(judgements, training))
+        self.verdict_ = self._verdict(training, test, weights, findings, used, search, strength, forecast)
 
     def _verdict(
         self,
@@ -215,6 +217,7 @@ class StableClassifier(MethodClassifier):
         used: dict[str, float],
         search: Search,
         strength: float,
+        forecast: Interval,
     ) -> Verdict:
         """Return what was fitted, why, and what it costs and saves."""
         moved = weights[0] < 1.0
@@ -230,7 +233,7 @@ class StableClassifier(MethodClassifier):
             test.compare("known", weights),
             test.compare("vanished", weights),
             test.compare("reversed", weights),
-            test.forecast(weights),
+            forecast,
             {name: Accuracy(float(a), float(b)) for name, a, b in zip(names, ordinary, fitted, strict=True)},
             float(shares.max()),
             float(min((e.p_value for e in search.effects), default=search.p_values.min(initial=1.0))),
@@ -239,6 +242,15 @@ class StableClassifier(MethodClassifier):
             self.expect,
             strength,
         )
+
+
+def _transfer_loss(judgements: Judgements, training: TrainingRows) -> float:
+    """Return by how much a judge of another environment is worse than an environment's own, out of fold."""
+    accuracies = accuracy_matrix(judgements.predictions, training.y, training.environments, training.sample_weight)
+    own, n = np.diag(accuracies), len(accuracies)
+    others = (np.nansum(accuracies, axis=0) - np.nan_to_num(own)) / (n - 1)
+    lost = own - others
+    return float(np.nanmean(lost)) if np.isfinite(lost).any() else 0.0
 
 
 def _read_table(X: Any) -> Columns:

@@ -22,6 +22,7 @@ from holdfast.judging.calibration import class_scores
 from holdfast.rows import TrainingRows, answers
 
 Array = NDArray[np.float64]
+USUAL_SPREAD = 0.05  # of accuracies between environments; counts like two environments
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,16 +78,19 @@ class StressTest:
         value, error = float(np.mean(means)), float(np.sqrt(np.sum(variances))) / len(means)
         return Interval(value, value - 1.96 * error, value + 1.96 * error)
 
-    def forecast(self, weights: Sequence[float]) -> Interval:
+    def forecast(self, weights: Sequence[float], transfer_loss: float = 0.0) -> Interval:
         """Return the accuracy to expect at the next environment: from "vanishes" to "as known", and the usual spread.
 
-        The spread between environments is that of the known ones, with as much uncertainty as their number leaves.
+        The spread between environments is that of the known ones, with as much uncertainty as their number leaves. A
+        classifier of one environment loses `transfer_loss` in the others; one of n environments is taken to lose the
+        nth part of it.
         """
         known, vanished = self.accuracies("known", weights), self.accuracies("vanished", weights)
         n = len(known)
-        spread = float(np.sqrt((np.var(known, ddof=1) * (n - 1) + 2 * 0.05**2) / (n + 1)))
-        half = float(student.ppf(0.95, n + 1)) * spread * np.sqrt(1 + 1 / n)
-        low, high = min(vanished.mean(), known.mean()) - half, known.mean() + half
+        spread = float(np.sqrt((np.var(known, ddof=1) * (n - 1) + 2 * USUAL_SPREAD**2) / (n + 1)))
+        half = float(student.ppf(0.975, n + 1)) * spread * np.sqrt(1 + 1 / n)
+        low = min(vanished.mean(), known.mean()) - half - max(transfer_loss, 0.0) / n
+        high = known.mean() + half
         return Interval(float(known.mean()), float(max(low, 0.0)), float(min(high, 1.0)))
 
 
