@@ -109,7 +109,7 @@ REQUIRED = {
     "scipy": ("scipy", "1.13"),
     "skops": ("skops", "0.16"),
     "threadpoolctl": ("threadpoolctl", "3.1"),
-    "typer": ("typer", "0.16"),
+    "typer": ("typer", "0.26"),
 }
 # Extra -> what it is for, and its distributions; `dev` also has those of `neural` and `plots`.
 EXTRAS = {
