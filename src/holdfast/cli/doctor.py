@@ -103,7 +103,7 @@ REQUIRED = {
     "pandas": ("pandas", "2.2.2"),
     "pyarrow": ("pyarrow", "16.1"),
     "pydantic": ("pydantic", "2.8"),
-    "rich": ("rich", "13.7"),
+    "rich": ("rich", "13.8"),
     "safetensors": ("safetensors", "0.4.5"),
     "scikit-learn": ("sklearn", "1.7"),
     "scipy": ("scipy", "1.13"),
