@@ -176,7 +176,12 @@ def table_story(
         frame = rows.attributes
         attributes = {} if frame is None else {str(name): frame[name].to_numpy() for name in frame}
         training = Split(rows.features, rows.y, rows.environments, attributes)
-        if audit and len(fitted.method_.environments_) > 1:
+        # A verdict has already looked at every feature; an audit then adds the attributes.
+        if (
+            audit
+            and len(fitted.method_.environments_) > 1
+            and (frame is not None or not hasattr(fitted.method_, "verdict_"))
+        ):
             found = audit_rows(rows, level=0.05)
     return tell_story(
         fitted.method_,

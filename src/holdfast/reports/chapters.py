@@ -34,7 +34,7 @@ from holdfast.reports.values import (
     Story,
     Table,
 )
-from holdfast.tables.profile import profile_columns
+from holdfast.tables.profile import Profile, profile_columns
 
 if TYPE_CHECKING:
     from holdfast.theory import HalfCurves
@@ -143,13 +143,14 @@ def tell_story(
         comparison = compare_on_rows(compared, test, known=known, attributes=attributes)
     if reliance is None and training is not None:
         reliance = shuffle_features(classifier, training, feature_names)
+    profile = None if training is None else profile_columns(training.X, training.environments, feature_names)
     maps = () if training is None else correlation_maps(fitted, training, names, feature_names, audit, attributes)
     sections = [
         warnings_section(warnings),
         reliance_section(reliance),
         accuracy_section(verdict, training, comparison),
         changes_section(verdict, audit),
-        data_section(fitted, training, names, feature_names),
+        data_section(fitted, training, names, profile),
         path_section(fitted),
         features_section(audit if verdict is None else None, reliance),
         judges_section(fitted),
@@ -162,8 +163,18 @@ def tell_story(
         title or type(fitted).__name__,
         f"{counted}{len(fitted.environments_)} environments: {listed([str(e) for e in fitted.environments_])}.",
         tuple(section for section in sections if section is not None),
-        answer=answer or (verdict_answer(verdict, advice) if verdict is not None else None),
+        answer=answer or (verdict_answer(verdict, (*_check_data(profile), *advice)) if verdict is not None else None),
     )
+
+
+def _check_data(profile: Profile | None) -> tuple[str, ...]:
+    """Return the advice to look at columns that do not fit at some site."""
+    odd = [] if profile is None else list(dict.fromkeys(profile.columns[column] for column, _, _ in profile.remarks))
+    if not odd:
+        return ()
+    names = listed([f"`{name}`" for name in odd], most=3)
+    fit = "does not fit" if len(odd) == 1 else "do not fit"
+    return (f"Check the data first: {names} {fit} in every environment (see *The data by environment*).",)
 
 
 def audit_story(audit: Any, reliance: Any = None, *, title: str = "Audit") -> Story:
@@ -491,7 +502,7 @@ def changes_section(verdict: Any, audit: Any) -> Section | None:
 
 
 def data_section(
-    fitted: Any, training: Split | None, class_names: Mapping[Any, str], feature_names: Sequence[str] | None
+    fitted: Any, training: Split | None, class_names: Mapping[Any, str], profile: Profile | None
 ) -> Section:
     """Show rows, label balance and columns of each environment."""
     title = "The data by environment"
@@ -501,7 +512,7 @@ def data_section(
         rows = tuple((name, sizes.get(name)) for name in names)
         return Section(title, "", (Table("Environments", ("environment", "rows"), rows),))
     blocks = _label_blocks(training, class_names) if class_names else [_target_table(training)]
-    return Section(title, "", (*blocks, *profile_blocks(training, feature_names)))
+    return Section(title, "", (*blocks, *profile_blocks(profile)))
 
 
 def _label_blocks(training: Split, class_names: Mapping[Any, str]) -> list[Block]:
@@ -523,9 +534,8 @@ def _label_blocks(training: Split, class_names: Mapping[Any, str]) -> list[Block
     return blocks
 
 
-def profile_blocks(training: Split, feature_names: Sequence[str] | None) -> list[Block]:
+def profile_blocks(profile: Profile | None) -> list[Block]:
     """Return what each column looks like at each site, after what does not fit."""
-    profile = profile_columns(training.X, training.environments, feature_names)
     if profile is None or not profile.columns:
         return []
     rows: list[tuple[Cell, ...]] = [

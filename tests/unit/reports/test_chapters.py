@@ -1,5 +1,6 @@
 import math
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -204,6 +205,17 @@ def test_the_verdict_is_the_answer(stable):
     assert all(dot.low < dot.value < dot.high for dot in accuracies.dots)
     (path,) = section(story, "Price").blocks
     assert path.lines[0].y[0] == verdict.known.ordinary
+
+
+def test_columns_that_do_not_fit_are_in_the_advice(stable):
+    """The answer sends the reader to the data where a column does not fit at some site."""
+    model, toy = stable
+    broken = toy.train.X.copy()
+    broken[toy.train.environments == "E1", 0] = 7.0
+    story = tell_story(model, training=replace(toy.train, X=broken), feature_names=["x1", "x2"])
+    assert story.answer.advice == (
+        "Check the data first: `x1` does not fit in every environment (see *The data by environment*).",
+    )
 
 
 def test_a_pipeline_is_compared_with_its_ordinary_classifier(stable):
