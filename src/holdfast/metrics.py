@@ -21,6 +21,19 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Interval:
+    """A value with the limits of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the numbers by name."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
 class Score:
     """A value with its interval; `n_rows` is the number of rows behind it."""
 

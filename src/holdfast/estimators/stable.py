@@ -19,11 +19,12 @@ from holdfast.exceptions import FeaturesError, ParameterError
 from holdfast.interpolation.mixture import MixedClassifier, mix_scores
 from holdfast.interpolation.removal import Removal, join_removals, plan_removal
 from holdfast.interpolation.stress import Part, StressTest, stress_test
-from holdfast.interpolation.verdict import Accuracy, Interval, Verdict, kept_share, removal_levels
+from holdfast.interpolation.verdict import Accuracy, Verdict, kept_share, removal_levels
 from holdfast.judging.calibration import calibrate, class_scores
 from holdfast.judging.judgements import Judgements, judge_environments
 from holdfast.judging.judges import JudgeSettings, fit_folds
 from holdfast.learners import fit_rows, seeded_clone
+from holdfast.metrics import Interval
 from holdfast.partition import accuracy_matrix
 from holdfast.rows import TrainingRows, is_mapped
 from holdfast.seeding import RandomState, Seeding

@@ -11,6 +11,7 @@ import numpy as np
 from holdfast.audit.effects import Effect
 from holdfast.audit.results import Finding, format_p
 from holdfast.environments import listed
+from holdfast.metrics import Interval
 
 # How much of a named effect is given up rises smoothly with three things, each between 0 and 1:
 LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to count, and at which it counts in full
@@ -58,19 +59,6 @@ def removal_levels(kept: Sequence[float]) -> list[tuple[float, tuple[int, ...]]]
         removed = [*removed, *group]
         levels.append((upper - share, tuple(removed)))
     return levels
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def to_dict(self) -> dict[str, float]:
-        """Return the numbers by name."""
-        return {"value": self.value, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True)

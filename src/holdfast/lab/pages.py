@@ -11,6 +11,7 @@ import numpy as np
 
 from holdfast.exceptions import InputError
 from holdfast.lab.tuning import best_point
+from holdfast.metrics import Interval
 from holdfast.reports.chapters import seeds_interval, tell_story, versions
 from holdfast.reports.values import (
     Answer,
@@ -21,7 +22,6 @@ from holdfast.reports.values import (
     Dots,
     HeatMap,
     Highlight,
-    Interval,
     Line,
     Picture,
     Pictures,

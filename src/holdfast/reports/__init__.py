@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from holdfast.metrics import Interval
 from holdfast.reports.chapters import audit_story, compare_on_rows, comparison_dots, seeds_interval, tell_story
 from holdfast.reports.html import render_report, write_report
 from holdfast.reports.tables import to_csv, to_latex, to_markdown, write_assets
@@ -16,7 +17,6 @@ from holdfast.reports.values import (
     Dots,
     HeatMap,
     Highlight,
-    Interval,
     Line,
     Section,
     Sentences,

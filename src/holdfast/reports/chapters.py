@@ -16,7 +16,7 @@ from holdfast.datasets.values import Split
 from holdfast.environments import Group, Partition, listed, split_environments
 from holdfast.exceptions import InputError
 from holdfast.learners import last_step
-from holdfast.metrics import Score, exact_interval, label_attribute_groups, prevalence, score_groups
+from holdfast.metrics import Interval, Score, exact_interval, label_attribute_groups, prevalence, score_groups
 from holdfast.reports.correlations import correlation_maps
 from holdfast.reports.values import (
     Answer,
@@ -26,7 +26,6 @@ from holdfast.reports.values import (
     Dot,
     Dots,
     HeatMap,
-    Interval,
     Line,
     Section,
     Sentences,

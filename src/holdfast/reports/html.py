@@ -17,11 +17,11 @@ from markupsafe import Markup, escape
 
 from holdfast import __version__
 from holdfast.exceptions import InputError
+from holdfast.metrics import Interval
 from holdfast.reports.svg import NARROW, draw, shorten
 from holdfast.reports.values import (
     Cell,
     Figure,
-    Interval,
     Story,
     Table,
     clean_text,

@@ -11,10 +11,10 @@ import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
+from holdfast.metrics import Interval
 from holdfast.reports.svg import save_figure
 from holdfast.reports.values import (
     Cell,
-    Interval,
     Sentences,
     Spread,
     Story,

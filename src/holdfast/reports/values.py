@@ -12,17 +12,9 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from holdfast.exceptions import InputError
+from holdfast.metrics import Interval
 
 MISSING = "–"
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A value with the limits of its interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)

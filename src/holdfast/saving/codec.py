@@ -39,7 +39,7 @@ _OURS = {
     "Environment": "holdfast.environments",
     "Finding": "holdfast.audit.results",
     "Group": "holdfast.environments",
-    "Interval": "holdfast.interpolation.verdict",
+    "Interval": "holdfast.metrics",
     "MixedClassifier": "holdfast.interpolation.mixture",
     "NeuralClassifier": "holdfast.neural.estimator",
     "NeuralRegressor": "holdfast.neural.estimator",

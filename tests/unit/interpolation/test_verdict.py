@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from holdfast.audit.effects import Effect
 from holdfast.audit.results import Finding
 from holdfast.interpolation import verdict as module
-from holdfast.interpolation.verdict import Accuracy, Interval, Verdict, kept_share, removal_levels
+from holdfast.interpolation.verdict import Accuracy, Verdict, kept_share, removal_levels
+from holdfast.metrics import Interval
 
 SURE_P, LARGE, CLEARLY = module.SURE / 10, 5 * module.HALF_SIZE, 2.0 + module.CLEAR
 

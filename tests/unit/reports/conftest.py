@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from holdfast.metrics import Interval
 from holdfast.reports.values import (
     Answer,
     Curves,
@@ -15,7 +16,6 @@ from holdfast.reports.values import (
     Figure,
     HeatMap,
     Highlight,
-    Interval,
     Line,
     Picture,
     Pictures,

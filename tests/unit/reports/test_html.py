@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 import pytest
 
 from holdfast.exceptions import InputError, StorageError
+from holdfast.metrics import Interval
 from holdfast.reports.html import MAX_BYTES, inline_markup, render_report, write_report
 from holdfast.reports.values import (
     Answer,
@@ -11,7 +12,6 @@ from holdfast.reports.values import (
     Dot,
     Dots,
     HeatMap,
-    Interval,
     Line,
     Section,
     Sentences,

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from holdfast.exceptions import InputError, StorageError
+from holdfast.metrics import Interval
 from holdfast.reports.tables import to_csv, to_latex, to_markdown, write_assets
 from holdfast.reports.values import (
-    Interval,
     Section,
     Sentences,
     Shares,

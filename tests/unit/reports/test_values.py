@@ -1,5 +1,6 @@
 import math
 
+from holdfast.metrics import Interval
 from holdfast.reports.values import (
     MOST_DOTS,
     MOST_POINTS,
@@ -7,7 +8,6 @@ from holdfast.reports.values import (
     Dot,
     Dots,
     HeatMap,
-    Interval,
     Line,
     Picture,
     Pictures,
