@@ -101,9 +101,10 @@ def test_the_forecast_reaches_from_vanished_to_known(test):
     narrow = test.forecast(STABLE_ONLY)
     assert narrow.high - narrow.low < forecast.high - forecast.low
     spread = np.sqrt((0.0 * 1 + 2 * 0.05**2) / 3)  # two environments alike, as much prior as two more
-    half = student.ppf(0.95, 3) * spread * np.sqrt(1.5)
+    half = student.ppf(0.975, 3) * spread * np.sqrt(1.5)
     assert narrow.high == pytest.approx(STABLE + half)
     assert narrow.low == pytest.approx(STABLE - half)
+    assert test.forecast(STABLE_ONLY, transfer_loss=0.1).low == pytest.approx(STABLE - half - 0.05)
 
 
 def test_weights_count_rows(training):
