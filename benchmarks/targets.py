@@ -8,15 +8,15 @@ from tables import Record, table, times
 
 
 def verdict(holds: bool | None) -> str:
-    """Return whether a promise is kept."""
+    """Return whether a target is met."""
     return "–" if holds is None else "yes" if holds else "**no**"
 
 
 def targets(records: Mapping[str, Record]) -> str:
-    """Return one line for each promise."""
+    """Return one line for each target."""
     lines = [line for name in TARGETS if name in records for line in TARGETS[name](records[name])]
     missing = [name for name in TARGETS if name not in records]
-    text = table(("what", "promise", "processor", "clock", "kept"), lines)
+    text = table(("what", "target", "processor", "clock", "met"), lines)
     return text + (f"\n\nWithout a record: {', '.join(missing)}." if missing else "")
 
 

@@ -29,7 +29,7 @@ def guide_modules(monkeypatch):
 
 def test_objective_of_the_guide_by_hand(guide_modules):
     """Risks 0.2 and 0.7 with weight 0.5: 0.45 + 0.5·0.5 = 0.7; the warm-up's weight is 1."""
-    objective = guide_modules["holdfast/objectives"].Spread(weight=0.5, warm_up=1)
+    objective = guide_modules["holdfast/neural/objectives"].Spread(weight=0.5, warm_up=1)
     outcome = types.SimpleNamespace(risks=torch.tensor([0.2, 0.7]))
     assert objective.combine(outcome, step=1).item() == pytest.approx(0.7)
     assert objective.combine(outcome, step=0).item() == pytest.approx(0.95)

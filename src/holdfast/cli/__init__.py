@@ -1,4 +1,4 @@
-"""The command line: the only room that prints. Results go to stdout, progress and errors to stderr.
+"""The command line: the only package that prints. Results go to stdout, progress and errors to stderr.
 
 Exit codes: 0 done, 1 the run failed, 2 the input does not fit (one line says why), 130 interrupted.
 Each command is one module; nothing heavy is imported before a command runs.
