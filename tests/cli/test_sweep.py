@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -151,6 +152,21 @@ def test_names_and_settings_of_results_fit_a_narrow_terminal(holdfast, file, tmp
     assert sum(line.startswith("  PI, soft halves  t") for line in lines) == 2  # scored with both validations
     below = " ".join(" ".join(lines[lines.index("chosen settings") :]).split())
     assert "PI, soft halves, validation like train: method_options={'halves': 'soft'}; one fit 0." in below
+
+
+def test_the_guides_example_shows_that_pi_helps(holdfast, tmp_path):
+    """docs/how-to/run-a-sweep.md shows a file of the project as it is, and results that the first seed agrees with."""
+    project = Path(__file__).parents[2]
+    content = (project / "experiments" / "digits.toml").read_text(encoding="utf-8")
+    guide = (project / "docs" / "how-to" / "run-a-sweep.md").read_text(encoding="utf-8")
+    assert f"```toml\n{content}```" in guide
+    file = tmp_path / "digits.toml"
+    file.write_text(content.replace("seeds = [0, 1, 2]", "seeds = [0]"))
+    best = holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", 0, "--json").json["best"]
+    for row in best:
+        if row["validation"] == "train":
+            shown = re.search(rf"^  {row['method']} +train +(0\.\d+)", guide, flags=re.MULTILINE)
+            assert row["test accuracy"] == pytest.approx(float(shown.group(1)), abs=0.07)
 
 
 def test_an_unknown_key_is_one_line(holdfast, file, tmp_path):

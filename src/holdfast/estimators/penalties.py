@@ -14,23 +14,34 @@ from holdfast.learners import last_step, seeded_clone
 from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from holdfast.neural.objectives import Objective
 
 
 class EnvironmentObjectiveClassifier(MethodClassifier):
-    """Base of the methods that train a network on the environments' batches; a method names its objective.
+    """Base of the methods that train a network on the environments' batches.
 
-    A new method is a subclass with `_objective`, and a line in the registry of methods.
+    A new method is a subclass with `_penalty`, a function of the environments' risks, or with `_objective`, and a line
+    in the registry of methods.
     """
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this
 
+    penalty_weight: float
+    warm_up: int
     selection: str | None
     random_state: RandomState
 
-    def _objective(self) -> Objective:
-        """Return what the training loop minimizes."""
+    def _penalty(self, risks: Tensor) -> Tensor:
+        """Return the penalty for the environments' risks, (n_environments,), as a scalar to differentiate."""
         raise NotImplementedError
+
+    def _objective(self) -> Objective:
+        """Return what the training loop minimizes: the mean risk plus `penalty_weight` times the penalty."""
+        from holdfast.neural.objectives import RiskPenalty  # torch loads when a network is trained, not before
+
+        return RiskPenalty(weight=self.penalty_weight, warm_up=self.warm_up, penalty=self._penalty)
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return columns scaled to unit variance, then a small network."""

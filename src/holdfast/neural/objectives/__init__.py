@@ -21,7 +21,7 @@ from holdfast.neural.objectives.base import (
     StepReport,
 )
 from holdfast.neural.objectives.groups import OnlineGroups, OnlineGroupWeights, WorstGroup
-from holdfast.neural.objectives.penalties import IRM, RGM, VREx
+from holdfast.neural.objectives.penalties import IRM, RGM, RiskPenalty, VREx
 
 __all__ = [
     "ERM",
@@ -37,6 +37,7 @@ __all__ = [
     "PenalizedObjective",
     "PooledERM",
     "Problem",
+    "RiskPenalty",
     "StepReport",
     "VREx",
     "WorstGroup",

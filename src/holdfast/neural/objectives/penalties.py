@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -62,6 +62,30 @@ class VREx(PenalizedObjective):
     def combine(self, outcome: Outcome, step: int) -> Tensor:
         """Return the penalized mean risk."""
         return self.penalized(outcome.risks.mean(), risk_variance(outcome.risks), step)
+
+
+@dataclass(frozen=True)
+class RiskPenalty(PenalizedObjective):
+    """(1/n)·Σ_e R_e + w·penalty(R_1, …, R_n), for any function of the environments' risks.
+
+    Parameters
+    ----------
+    weight, warm_up
+        As for `VREx`.
+    penalty : callable
+        Takes the risks, (n_environments,), and returns a scalar to differentiate.
+    """
+
+    name: ClassVar[str] = "risk_penalty"
+    penalty: Callable[[Tensor], Tensor] = risk_variance
+
+    def combine(self, outcome: Outcome, step: int) -> Tensor:
+        """Return the penalized mean risk."""
+        return self.penalized(outcome.risks.mean(), self.penalty(outcome.risks), step)
+
+    def __repr__(self) -> str:
+        # The same in every process, since checkpoints compare it: a function's own repr has its address.
+        return f"RiskPenalty(weight={self.weight}, warm_up={self.warm_up}, penalty={self.penalty.__qualname__})"
 
 
 @dataclass(frozen=True)
