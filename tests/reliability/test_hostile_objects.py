@@ -12,6 +12,7 @@ import os
 import signal
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
@@ -40,6 +41,7 @@ from holdfast.exceptions import HoldfastError
 from holdfast.saving import codec, models
 from holdfast.saving.checks import _CHECKS, check_value
 from holdfast.saving.models import load, save
+from holdfast.tables.classifier import TableClassifier
 
 RNG = np.random.default_rng(0)
 X = np.abs(RNG.normal(size=(60, 3)))
@@ -517,6 +519,18 @@ def test_many_varied_attributes_are_refused_or_harmless(in_child):
     total = run_variations(in_child, VARIED, 10**9)
     assert total["refused"] > 1000
     assert total["used"] > 1000
+
+
+def test_answers_that_are_not_numbers_are_an_error():
+    """Whatever made them so, NaN probabilities are not handed over as answers."""
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "site": np.arange(60) % 2, "ill": Y})
+    fitted = TableClassifier(label="ill", environment="site", method="erm").fit(frame)
+    assert np.isfinite(fitted.predict_proba(frame)).all()
+    for part in places(fitted):
+        if "coef_" in vars(part):
+            vars(part)["coef_"] = vars(part)["coef_"] * np.nan
+    with pytest.raises(HoldfastError, match="answers with NaN or infinity"):
+        fitted.predict_proba(frame)
 
 
 def test_own_classes_are_walked(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.exceptions import HoldfastError, UntrustedFileError
 from holdfast.saving.codec import check_text, saved_name
@@ -230,7 +231,7 @@ def pack_estimator(estimator: Any, where: str) -> bytes:
     """Return the bytes of a skops file; refuse now what loading would refuse later."""
     skops_io = _import_skops()
     try:
-        data = _without_compression(skops_io.dumps(estimator))
+        data = _canonical(skops_io.dumps(estimator))
     except HoldfastError:
         raise
     except Exception as problem:  # skops raises what the estimator's own methods raise
@@ -272,23 +273,65 @@ def _import_skops() -> Any:
             loaded.pop(name, None)
 
 
-def _without_compression(data: bytes) -> bytes:
-    """Return the file with sparse matrices unpacked, so that no member is larger inside than outside."""
+def _canonical(data: bytes) -> bytes:
+    """Return the same file without what differs from run to run, and with sparse matrices unpacked.
+
+    skops numbers objects by their places in memory, and zip files carry the time. Unpacked, no member is larger inside
+    than outside.
+    """
     from scipy.sparse import load_npz, save_npz
 
     source = zipfile.ZipFile(io.BytesIO(data))
-    if not any(name.endswith(".npz") for name in source.namelist()):
-        return data
+    schema = json.loads(source.read("schema.json"))
+    files: dict[str, str] = {}
+    _renumber(schema, {}, files)
+    members = {}
+    for before, after in files.items():
+        member, plain = io.BytesIO(source.read(before)), io.BytesIO()
+        if after.endswith(".npz"):
+            save_npz(plain, load_npz(member), compressed=False)
+        else:
+            np.save(plain, _without_padding(np.load(member, allow_pickle=False)), allow_pickle=False)
+        members[after] = plain.getvalue()
+    # Not sorted: a dictionary's keys stand in the order of their types.
+    members["schema.json"] = json.dumps(schema, separators=(",", ":")).encode()
     result = io.BytesIO()
     with zipfile.ZipFile(result, "w") as target:
-        for name in source.namelist():
-            member = source.read(name)
-            if name.endswith(".npz"):
-                plain = io.BytesIO()
-                save_npz(plain, load_npz(io.BytesIO(member)), compressed=False)
-                member = plain.getvalue()
-            target.writestr(name, member)
+        for name, member in members.items():
+            target.writestr(zipfile.ZipInfo(name), member)  # without the time of day
     return result.getvalue()
+
+
+def _without_padding(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of records with zeros between their fields, where memory holds anything."""
+    if array.dtype.names is None:
+        return array
+    clean = np.zeros(array.nbytes, np.uint8).view(array.dtype).reshape(array.shape)
+    for name in array.dtype.names:
+        clean[name] = array[name]
+    return clean
+
+
+def _renumber(item: Any, numbers: dict[Any, int], files: dict[str, str]) -> None:
+    """Number the nodes of a schema, and the files that they name, in the order in which they stand."""
+    if isinstance(item, list):
+        for part in item:
+            _renumber(part, numbers, files)
+    elif isinstance(item, dict):
+        loader = item.get("__loader__")
+        if loader == "SetNode":  # the order of a set differs between processes
+            item["content"].sort(key=lambda part: (part["__class__"], str(part.get("content"))))
+        if "__id__" in item:
+            # Which equal numbers and texts are one object is chance.
+            key = len(numbers) if loader in ("JsonNode", "TypeNode", "FunctionNode") else ("object", item["__id__"])
+            item["__id__"] = numbers.setdefault(key, len(numbers) + 1)
+        if "file" in item:
+            kind = item["file"].rpartition(".")[2]
+            item["file"] = files.setdefault(item["file"], f"{item['__id__']}.{kind}")
+        for name, part in item.items():
+            if name == "_stop_words_id" and isinstance(part, dict):
+                part["content"] = "0"  # a place in memory, too
+            _renumber(part, numbers, files)
 
 
 def _audit(data: bytes, file: str, *, advice: str = "Nothing was loaded.") -> list[str]:

@@ -215,6 +215,10 @@ class TableClassifier(BaseEstimator):
             for _, step in before:  # once for labels and probabilities
                 rows = step.transform(rows)
             probabilities = method.predict_proba(rows) if has_probabilities else None
+            if probabilities is not None and not np.isfinite(probabilities).all():
+                raise SavedModelError(
+                    "The classifier answers with NaN or infinity: its weights are damaged. Fit it again."
+                )
             yield Predictions(chunk[list(keep)], method.predict(rows), probabilities)
 
     def predict(self, table: TableLike) -> NDArray[Any]:

@@ -48,6 +48,9 @@ def test_stable_classifiers_come_back(model, tiny_environments, tmp_path):
         assert copy.accuracies_.tobytes() == model.accuracies_.tobytes()
         assert list(copy.environment_classifiers_) == list(model.environment_classifiers_)
     assert repr(getattr(copy, "history_", None)) == repr(getattr(model, "history_", None))
+    save(copy, tmp_path / "again")
+    for path in (tmp_path / "model").iterdir():
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,10 @@
+import copy
 import errno
 import json
 import os
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -301,3 +305,46 @@ def test_another_version_of_scikit_learn_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(models_module, "library_versions", lambda: {"scikit-learn": "99.1.0"})
     with pytest.warns(MismatchWarning, match=r"was saved with scikit-learn .*, and 99\.1\.0 is installed"):
         load(tmp_path / "model")
+
+
+def folder_bytes(folder):
+    """Return the bytes of every file in a folder."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: repr(e).partition("(")[0] + str(len(repr(e))))
+def test_the_same_model_is_the_same_bytes(estimator, tmp_path):
+    """Saved again, saved as a copy, and saved after loading: every file is the same, byte for byte."""
+    training = np.abs(X)
+    training[:, 3] = training[:, 3].astype(int)
+    estimator.fit(training, Y)
+    save(estimator, tmp_path / "first")
+    time.sleep(0.01)
+    save(estimator, tmp_path / "again")
+    save(copy.deepcopy(estimator), tmp_path / "copy")
+    save(load(tmp_path / "first"), tmp_path / "loaded")
+    first = folder_bytes(tmp_path / "first")
+    assert [name for name in ("again", "copy", "loaded") if folder_bytes(tmp_path / name) != first] == []
+
+
+def test_other_processes_write_the_same_bytes(tmp_path):
+    """Neither the places of objects in memory, the order of sets nor the time of day are in the files."""
+    script = (
+        "import sys; import numpy as np\n"
+        "from sklearn.feature_extraction.text import TfidfVectorizer\n"
+        "from sklearn.linear_model import LogisticRegression\n"
+        "from sklearn.pipeline import make_pipeline\n"
+        "from holdfast.saving import save\n"
+        "texts = ['one two three', 'two four', 'five one', 'six four']\n"
+        "words = make_pipeline(TfidfVectorizer(stop_words=['two', 'six']), LogisticRegression())\n"
+        "words.fit(texts, [0, 1, 0, 1]); words.predict(texts)\n"
+        "words[0].stop_words = {'two', 'six', 'seven', 'eight'}\n"
+        "save(words, sys.argv[1])"
+    )
+    folders = []
+    for seed, stamp in (("1", "100000"), ("2", "200000")):
+        folders.append(tmp_path / seed)
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "SOURCE_DATE_EPOCH": stamp}
+        subprocess.run([sys.executable, "-c", script, folders[-1]], check=True, env=environment)
+        time.sleep(2.1)  # zip files count in steps of two seconds
+    assert folder_bytes(folders[0]) == folder_bytes(folders[1])
