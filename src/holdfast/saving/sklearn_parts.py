@@ -297,8 +297,8 @@ def _canonical(data: bytes) -> bytes:
     members["schema.json"] = json.dumps(schema, separators=(",", ":")).encode()
     result = io.BytesIO()
     with zipfile.ZipFile(result, "w") as target:
-        for name, member in members.items():
-            target.writestr(zipfile.ZipInfo(name), member)  # without the time of day
+        for name, content in members.items():
+            target.writestr(zipfile.ZipInfo(name), content)  # without the time of day
     return result.getvalue()
 
 

@@ -140,6 +140,9 @@ ADULT_SHA256: Mapping[str, str] = MappingProxyType(
 )
 
 
+MAX_BYTES = 1 << 23  # the larger file has 3,974,305
+
+
 def download_adult(
     folder: Path, *, source: str = SOURCE, timeout: float = 30.0, progress: Progress | None = None
 ) -> list[Path]:
@@ -167,7 +170,12 @@ def download_adult(
             check = check_sha256(ADULT_SHA256[name])
             try:
                 found[name] = fetch(
-                    [f"{source}{name}"], make_folder(folder) / name, check=check, timeout=timeout, progress=progress
+                    [f"{source}{name}"],
+                    make_folder(folder) / name,
+                    check=check,
+                    max_bytes=MAX_BYTES,
+                    timeout=timeout,
+                    progress=progress,
                 )
             except DatasetError as problem:
                 raise DatasetError(f"{problem} The files are also on the page {PAGE}.") from problem
@@ -182,7 +190,7 @@ def _present(name: str, folder: Path) -> Path | None:
     path = find_file(name, existing_folders(folder, SUBFOLDERS), f"{name}.gz")
     if path is None:
         return None
-    sha256 = hashlib.sha256(read_plain(path)).hexdigest()
+    sha256 = hashlib.sha256(read_plain(path, max_bytes=MAX_BYTES)).hexdigest()
     if sha256 != ADULT_SHA256[name]:
         raise DatasetError(
             f"{path} has the sha256 {sha256} (uncompressed), not {ADULT_SHA256[name]}: it is not UCI's file. "

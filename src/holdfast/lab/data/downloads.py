@@ -1,26 +1,25 @@
-"""Fetching files: several sources, a timeout, retries, a `.part` file until the checksum is right."""
+"""Fetching files: several sources, a timeout, retries, a bound of the size, no file until the checksum is right."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import http.client
 import logging
-import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from holdfast.exceptions import DatasetError, StorageError
+from holdfast.saving.files import new_file
 
 log = logging.getLogger(__name__)
 
 TIMEOUT = 30.0  # seconds without a byte
 RETRIES = 2  # after the first attempt, for each source
 _BLOCK = 1 << 20
-_NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError)
 
 Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known
 
@@ -30,6 +29,7 @@ def fetch(
     target: Path,
     *,
     check: Callable[[Path], None],
+    max_bytes: int,
     timeout: float = TIMEOUT,
     retries: int = RETRIES,
     progress: Progress | None = None,
@@ -44,6 +44,8 @@ def fetch(
         Where the file goes. It appears there only when it is complete and checked.
     check : callable
         Raises `DatasetError` when the file is not the expected one.
+    max_bytes : int
+        A source that sends more is given up, before anything is checked.
     timeout : float, default=30
         Seconds without a byte after which an attempt is given up.
     retries : int, default=2
@@ -51,33 +53,39 @@ def fetch(
     progress : callable, optional
         Called with the file's name, the bytes so far and, if known, in all.
     """
-    part = target.with_name(target.name + ".part")
     problems = []
     for url in urls:
         for attempt in range(retries + 1):
             try:
-                _download(url, part, timeout, progress)
-                check(part)
-                part.replace(target)
+                with new_file(target) as file:
+                    _download(url, file, target.name, max_bytes, timeout, progress)
+                    file.flush()
+                    _check(check, Path(file.name), target)
                 return target
-            except _NETWORK_ERRORS as problem:
-                problems.append(f"{url}: {_reason(problem)}")
-                if isinstance(problem, urllib.error.HTTPError) and 400 <= problem.code < 500:
-                    break  # asking again does not help
-                time.sleep(0 if attempt == retries else min(2**attempt, 8) * 0.5)
+            except StorageError:
+                raise
             except DatasetError as problem:
                 problems.append(f"{url}: {problem}")
-                break
-            except OSError as problem:
-                raise StorageError(f"{target} cannot be written: {problem.strerror or problem}.") from problem
-            finally:
-                with contextlib.suppress(OSError):
-                    part.unlink(missing_ok=True)
+                break  # asking again does not help
+            except (OSError, http.client.HTTPException) as problem:
+                problems.append(f"{url}: {_reason(problem)}")
+                if isinstance(problem, urllib.error.HTTPError) and 400 <= problem.code < 500:
+                    break
+                time.sleep(0 if attempt == retries else min(2**attempt, 8) * 0.5)
             log.info("download of %s failed: %s", target.name, problems[-1])
     tried = "; ".join(dict.fromkeys(problems))
     raise DatasetError(
         f"{target.name} could not be downloaded ({tried}). Check the connection, or put the file into {target.parent}."
     )
+
+
+def _check(check: Callable[[Path], None], path: Path, target: Path) -> None:
+    """Check a file that does not have its name yet; errors name what it will be."""
+    try:
+        check(path)
+    except DatasetError as problem:
+        text = str(problem).replace(str(path), str(target)).replace(path.name, target.name)
+        raise DatasetError(text) from problem
 
 
 def check_sha256(expected: str) -> Callable[[Path], None]:
@@ -86,7 +94,7 @@ def check_sha256(expected: str) -> Callable[[Path], None]:
     def check(path: Path) -> None:
         found = sha256_of(path)
         if found != expected:
-            raise DatasetError(f"{path.name.removesuffix('.part')} has the sha256 {found}, not {expected}.")
+            raise DatasetError(f"{path.name} has the sha256 {found}, not {expected}.")
 
     return check
 
@@ -106,18 +114,22 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def _download(url: str, part: Path, timeout: float, progress: Progress | None) -> None:
-    """Copy a source into the `.part` file; a short answer is a failed one."""
+def _download(url: str, file: BinaryIO, name: str, max_bytes: int, timeout: float, progress: Progress | None) -> None:
+    """Copy a source into a file; a short answer is a failed one, and so is one that is too long."""
     request = urllib.request.Request(url, headers={"User-Agent": "holdfast"})
-    with urllib.request.urlopen(request, timeout=timeout) as answer, part.open("wb") as file:
+    with urllib.request.urlopen(request, timeout=timeout) as answer:
         length = answer.headers.get("Content-Length")
         total = int(length) if length else None
         done = 0
-        while block := answer.read(_BLOCK):
-            file.write(block)
+        while (total or 0) <= max_bytes and (block := answer.read(_BLOCK)):
             done += len(block)
+            if done > max_bytes:
+                break
+            file.write(block)
             if progress is not None:
-                progress(part.name.removesuffix(".part"), done, total)
+                progress(name, done, total)
+    if max(total or 0, done) > max_bytes:
+        raise DatasetError(f"the source sends more than the {max_bytes:,} bytes that {name} can have")
     if total is not None and done != total:
         raise ConnectionError(f"{done} of {total} bytes arrived")
 

@@ -18,6 +18,7 @@ from holdfast.datasets.folders import DAMAGED
 from holdfast.exceptions import DatasetError
 
 _GZIP = b"\x1f\x8b"
+MAX_BYTES = 1 << 32
 MIN_COUNT = 5  # words that occur less often are not in the paper's vocabulary
 
 
@@ -35,10 +36,13 @@ def open_plain(path: Path, *, remedy: str = "Get the file again.") -> Iterator[B
         raise DatasetError(f"{path} cannot be read: {problem.strerror}. Check its permissions.") from problem
 
 
-def read_plain(path: Path, *, remedy: str = "Get the file again.") -> bytes:
-    """Return a file's bytes, uncompressed."""
+def read_plain(path: Path, *, max_bytes: int = MAX_BYTES, remedy: str = "Get the file again.") -> bytes:
+    """Return a file's bytes, uncompressed; refuse one that would fill the memory."""
     with open_plain(path, remedy=remedy) as file:
-        return file.read()
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise DatasetError(f"{path} has more than {max_bytes:,} bytes, uncompressed: it is another file. {remedy}")
+    return content
 
 
 def read_text(path: Path) -> str:

@@ -26,7 +26,7 @@ from holdfast.datasets.values import Dataset, DatasetEntry, size_notes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError
 from holdfast.lab.data.downloads import Progress, fetch, make_folder
-from holdfast.lab.data.files import read_plain
+from holdfast.lab.data.files import MAX_BYTES, read_plain
 from holdfast.seeding import Seeding
 
 # File -> md5 of its uncompressed bytes.
@@ -53,6 +53,9 @@ def other_names(name: str) -> tuple[str, ...]:
     return f"{name}.gz", dotted, f"{dotted}.gz"
 
 
+MAX_PACKED, MAX_PLAIN = 1 << 24, 1 << 26  # bytes; the largest of the files has 9,912,422 and 47,040,016
+
+
 def read_idx(path: Path, *, md5: str | None = None) -> NDArray[np.uint8]:
     """Read one idx file of bytes.
 
@@ -63,7 +66,7 @@ def read_idx(path: Path, *, md5: str | None = None) -> NDArray[np.uint8]:
     md5 : str, optional
         What the uncompressed bytes must have.
     """
-    content = read_plain(path, remedy=_remedy(path))
+    content = read_plain(path, max_bytes=MAX_BYTES if md5 is None else MAX_PLAIN, remedy=_remedy(path))
     if md5 is not None and (found := md5_of(content)) != md5:
         raise DatasetError(
             f"{path} has the md5 {found} (uncompressed), not {md5}: it is not the original file. {_remedy(path)}"
@@ -264,7 +267,7 @@ def download_mnist(
         if path is None:
             urls = [f"{mirror}{name}.gz" for mirror in mirrors]
             target, check = make_folder(folder) / f"{name}.gz", _md5_check(MNIST_MD5[name])
-            path = fetch(urls, target, check=check, timeout=timeout, retries=1, progress=progress)
+            path = fetch(urls, target, check=check, max_bytes=MAX_PACKED, timeout=timeout, retries=1, progress=progress)
         files.append(path)
     return files
 

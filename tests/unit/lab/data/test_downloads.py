@@ -2,6 +2,7 @@ import gzip
 import http.server
 import os
 import threading
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from holdfast.exceptions import DatasetError, StorageError
 from holdfast.lab.data import adult as adult_download
 from holdfast.lab.data import mnist as source
 from holdfast.lab.data.downloads import check_sha256, fetch, make_folder, sha256_of
-from holdfast.lab.data.mnist import idx_bytes, md5_of
+from holdfast.lab.data.mnist import idx_bytes, md5_of, read_idx
 from holdfast.lab.data.synthetic import make_files
 
+MANY = 1 << 20
 DATA = os.environ.get("HOLDFAST_TEST_DATA")
 
 
@@ -24,6 +26,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     files: dict[str, bytes] = {}
     requests: list[str] = []
     failures = 0
+    silent = False  # about the length
 
     def do_GET(self):
         """Answer one request."""
@@ -37,7 +40,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(404)
             return
         self.send_response(200)
-        self.send_header("Content-Length", str(len(content) + (10 if "short" in self.path else 0)))
+        if not type(self).silent:
+            self.send_header("Content-Length", str(len(content) + (10 if "short" in self.path else 0)))
         self.end_headers()
         self.wfile.write(content)
 
@@ -71,6 +75,7 @@ def test_the_second_source_is_tried(server, tmp_path):
         [f"{server.address}/a/data", f"{server.address}/b/data"],
         tmp_path / "data",
         check=accept,
+        max_bytes=MANY,
         progress=lambda *news: told.append(news),
     )
     assert target.read_bytes() == b"xxxxx"
@@ -83,7 +88,7 @@ def test_a_busy_server_is_asked_again(server, tmp_path):
     """Two refusals, then the file."""
     server.files["/data"] = b"here"
     server.failures = 2
-    assert fetch([f"{server.address}/data"], tmp_path / "data", check=accept).read_bytes() == b"here"
+    assert fetch([f"{server.address}/data"], tmp_path / "data", check=accept, max_bytes=MANY).read_bytes() == b"here"
     assert len(server.requests) == 3
 
 
@@ -91,7 +96,7 @@ def test_a_short_answer_is_not_a_file(server, tmp_path):
     """Fewer bytes than announced leave nothing behind, and the error says so."""
     server.files["/short"] = b"cut off"
     with pytest.raises(DatasetError, match="data could not be downloaded .*(7 of 17 bytes arrived|IncompleteRead)"):
-        fetch([f"{server.address}/short"], tmp_path / "data", check=accept, retries=0)
+        fetch([f"{server.address}/short"], tmp_path / "data", check=accept, max_bytes=MANY, retries=0)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -100,15 +105,64 @@ def test_a_wrong_checksum_is_refused(server, tmp_path):
     server.files["/data"] = b"new"
     (tmp_path / "data").write_bytes(b"old")
     with pytest.raises(DatasetError, match="data has the sha256 [0-9a-f]{64}, not abc.*put the file into"):
-        fetch([f"{server.address}/data"], tmp_path / "data", check=check_sha256("abc"))
+        fetch([f"{server.address}/data"], tmp_path / "data", check=check_sha256("abc"), max_bytes=MANY)
     assert (tmp_path / "data").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_source_that_sends_too_much_is_given_up(server, tmp_path, announced):
+    """Whether it says so or not, no more than the bound is taken, and the next source is asked."""
+    server.files |= {"/large": b"x" * 3_000_000, "/right": b"here"}
+    server.silent = not announced
+    taken = []
+    target = fetch(
+        [f"{server.address}/large", f"{server.address}/right"],
+        tmp_path / "data",
+        check=accept,
+        max_bytes=MANY,
+        progress=lambda name, done, total: taken.append(done),
+    )
+    assert target.read_bytes() == b"here"
+    assert max(taken) <= MANY
+    assert server.requests == ["/large", "/right"]  # not asked again
+    with pytest.raises(DatasetError, match="the source sends more than the 3 bytes that data can have"):
+        fetch([f"{server.address}/right"], tmp_path / "data", check=accept, max_bytes=3)
+    assert target.read_bytes() == b"here"
+
+
+def test_two_downloads_at_once_do_not_mix(server, tmp_path):
+    """Each has a file of its own until it is whole."""
+    server.files |= {"/a": b"a" * 1000, "/b": b"b" * 1000}
+    threads = [
+        threading.Thread(target=fetch, args=([f"{server.address}/{name}"], tmp_path / "data"), kwargs=options)
+        for name in "abab"
+        for options in [{"check": accept, "max_bytes": MANY}]
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (tmp_path / "data").read_bytes() in (b"a" * 1000, b"b" * 1000)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_gzip_file_that_grows_is_refused(tmp_path):
+    """No more is unpacked than the largest of the files has, before its md5 is known."""
+    bomb = tmp_path / "train-images-idx3-ubyte.gz"
+    bomb.write_bytes(gzip.compress(bytes(200 << 20), compresslevel=1))
+    tracemalloc.start()
+    with pytest.raises(DatasetError, match="has more than 67,108,864 bytes, uncompressed"):
+        read_idx(bomb, md5=source.MNIST_MD5["train-images-idx3-ubyte"])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 150 << 20
 
 
 def test_an_unreachable_source_is_named(tmp_path):
     """A refused connection is in the message, with what to do."""
     with pytest.raises(DatasetError, match=r"127.0.0.1:9/data: .*Check the connection, or put the file into"):
-        fetch(["http://127.0.0.1:9/data"], tmp_path / "data", check=accept, retries=0, timeout=2)
+        fetch(["http://127.0.0.1:9/data"], tmp_path / "data", check=accept, max_bytes=MANY, retries=0, timeout=2)
 
 
 def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path):
