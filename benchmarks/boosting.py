@@ -2,9 +2,9 @@
 
     python benchmarks/boosting.py [--quick] [--repetitions 5] [--record DIR]
 
-The promise is (environments + reweighting rounds × folds) times one plain fit, plus 10 %. Plain fit and PI are timed by
-turns in one process. The number of rounds is what PI took, of at most 20: it ends when its gap is closed. Beside it
-stands the invariant interpolation, which fits judges in every fold and the final classifier once.
+The target is (environments + reweighting rounds × folds) times one plain fit, plus 10 %. Plain fit and PI are timed by
+turns in one process. The number of rounds is what PI took, of at most 20: it ends when its gap is closed. Next to it
+stands StableClassifier, whose number of fits does not depend on rounds.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def main() -> None:
 
 
 def measure(n_rows: int, n_environments: int, repetitions: int) -> list[dict[str, Any]]:
-    """Return a row for each learner and interpolation."""
+    """Return a row for each learner and method."""
     from sklearn.base import clone
     from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
-    from holdfast import PIClassifier
+    from holdfast import PIClassifier, StableClassifier
 
     X, y, environments = table(n_rows, n_environments)
     learners = {
@@ -43,16 +43,15 @@ def measure(n_rows: int, n_environments: int, repetitions: int) -> list[dict[str
         "forest": RandomForestClassifier(n_estimators=20, min_samples_leaf=5, random_state=0),
     }
 
-    def pi(learner: Any, **settings: Any) -> Callable[[], Any]:
-        model = PIClassifier(learner, halves="hard", n_folds=N_FOLDS, random_state=0, **settings)
+    def fit(model: Any) -> Callable[[], Any]:
         return lambda: clone(model).fit(X, y, environments=environments)
 
     rows = []
     for name, learner in learners.items():
         sides = {
             "one fit": lambda learner=learner: clone(learner).fit(X, y),
-            "worst_case": pi(learner, interpolation="worst_case"),
-            "invariant": pi(learner, interpolation="invariant"),
+            "worst_case": fit(PIClassifier(learner, n_folds=N_FOLDS, random_state=0)),
+            "stable": fit(StableClassifier(learner, random_state=0)),
         }
         timed = by_turns(sides, repetitions)
         rows += [row(name, side, timed[side], timed["one fit"], n_environments) for side in sides]
@@ -61,7 +60,7 @@ def measure(n_rows: int, n_environments: int, repetitions: int) -> list[dict[str
 
 
 def row(learner: str, side: str, timed: Timed, one: Timed, n_environments: int) -> dict[str, Any]:
-    """Return what a side took in plain fits, beside the number that it may take."""
+    """Return what a side took in plain fits, next to the number that it may take."""
     found: dict[str, Any] = {"learner": learner, "side": side, **timed.summary()}
     if side == "one fit":
         return found

@@ -140,7 +140,7 @@ def boosting(record: Record) -> str:
         )
         for r in record["rows"]
     ]
-    head = ("learner", "interpolation", "rounds", "processor s", "in plain fits", "allowed")
+    head = ("learner", "method", "rounds", "processor s", "in plain fits", "allowed")
     return f"{record['n_rows']:,} rows, {record['n_columns']} columns, 4 environments, 2 folds.\n\n" + table(
         head, lines
     )

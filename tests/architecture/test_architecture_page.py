@@ -33,7 +33,7 @@ def test_every_named_module_exists(name):
 
 
 def test_the_tree_shows_what_is_there():
-    """Every module and package is in the tree, and nothing else; `scripts/tree --write` renews it."""
+    """Every module and package is in the tree, and nothing else; `scripts/pages` renews it."""
     modules = {p.relative_to(SOURCE).as_posix() for p in SOURCE.rglob("*.py") if not p.name.startswith("__")}
     packages = {p.parent.relative_to(SOURCE).as_posix() for p in SOURCE.rglob("__init__.py")} - {"."}
     assert set(tree_paths()) == modules | packages
