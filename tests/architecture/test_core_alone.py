@@ -103,15 +103,29 @@ except holdfast.exceptions.MissingExtraError as problem:
     assert done.stdout == "Networks need torch, which is not installed. Run: pip install 'holdfast[neural]'\n"
 
 
-@pytest.mark.parametrize("choice", [["--estimator", "mlp"], ["--method", "irm"]], ids=" ".join)
-def test_a_network_asks_for_its_extra(run_without_extras, choice):
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["fit", "train.csv", *ROLES, "--estimator", "mlp", "--out", "model"],
+        ["fit", "train.csv", *ROLES, "--method", "irm", "--out", "model"],
+    ],
+    ids=" ".join,
+)
+def test_a_network_asks_for_its_extra(run_without_extras, command):
     """One line on stderr says what to install, and the exit code is 2."""
     assert run_without_extras(TABLE).returncode == 0
-    ((code, out, err),) = run_commands(run_without_extras, ["fit", "train.csv", *ROLES, *choice, "--out", "model"])
+    ((code, out, err),) = run_commands(run_without_extras, command)
     assert (code, out) == (2, "")
     assert err.splitlines()[-1] == (
         "error: Networks need torch, which is not installed. Run: pip install 'holdfast[neural]'"
     )
+
+
+def test_a_run_of_the_paper_asks_for_its_extra(run_without_extras):
+    """Every run fails with the sentence that says what to install."""
+    ((code, _, err),) = run_commands(run_without_extras, ["reproduce", "toy", "--quick"])
+    assert code == 1
+    assert "MissingExtraError: Networks need torch, which is not installed. Run: pip install 'holdfast[neural]'" in err
 
 
 def test_a_saved_network_asks_for_its_extra(run_without_extras, tmp_path):

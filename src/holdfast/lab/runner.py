@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from holdfast.audit.importance import word_importance
@@ -309,7 +308,7 @@ class SettingsMonitor(Monitor):
         device = report.state.device
         context = autocast(resolve_precision(self.precision, device), device)
         outputs = outputs_on(report.state.evaluated, self._sources[name], device=device, autocast=context)
-        return np.asarray(self._classes[torch.argmax(outputs, dim=1).numpy()])
+        return np.asarray(self._classes[outputs.argmax(dim=1).numpy()])
 
 
 FORMAT = 1

@@ -18,6 +18,7 @@ from holdfast.datasets.options import check_choice, check_probability
 from holdfast.datasets.values import Dataset, DatasetEntry, LazyRows, Split, size_notes, split_sizes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, ParameterError
+from holdfast.extras import require
 from holdfast.lab.data.files import read_arrays, read_text
 from holdfast.seeding import Seeding
 
@@ -93,7 +94,7 @@ class ImageFiles(LazyRows):
 
     def _decode(self, name: str, size: tuple[int, int] | None) -> NDArray[np.uint8]:
         """Return one image as (height, width, 3) bytes."""
-        from PIL import Image
+        Image = require("PIL.Image", extra="neural", what="Images")
 
         where = self.location / name
         try:

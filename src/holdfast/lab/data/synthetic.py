@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.drawing import agreeing_codes
 from holdfast.datasets.options import check_choice
+from holdfast.extras import require
 from holdfast.lab.data.ask2me import ATTRIBUTES, FILE, LABEL
 from holdfast.lab.data.downloads import make_folder
 from holdfast.lab.data.mnist import idx_bytes
@@ -121,7 +122,7 @@ def _write_beer(folder: Path, generator: np.random.Generator, n_rows: int) -> No
 
 def _write_celeba(folder: Path, generator: np.random.Generator, n_rows: int) -> None:
     """Write a zip of 24x20 images and a table with four attributes."""
-    from PIL import Image
+    Image = require("PIL.Image", extra="neural", what="Images")
 
     male = np.arange(n_rows) % 2
     blond = (generator.random(n_rows) < np.where(male == 1, 0.15, 0.4)).astype(int)
