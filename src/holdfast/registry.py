@@ -10,15 +10,15 @@ Nothing is imported until the entry is asked for by name, so a broken package ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from holdfast.exceptions import HoldfastError, InputError, ParameterError, PluginError
+from holdfast.exceptions import HoldfastError, InputError, ParameterError, PluginError, suggest
 
 Entry = TypeVar("Entry")
 
@@ -79,10 +79,15 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             raise ParameterError(f"A {self.kind} named {name!r} is registered already. Choose another name.")
         self._entries[name] = entry
 
+    def refresh(self) -> None:
+        """Look for entry points again: packages may have been installed since."""
+        self.__dict__.pop("_plugins", None)
+        self._loaded.clear()
+
     def find(self, name: str) -> Entry:
         """Return an entry; an unknown name is refused with the names that exist."""
         if name not in self:
-            raise self._error(f"There is no {self.kind} {name!r}. {suggest(name, self)}")
+            raise self._error(f"There is no {self.kind} {name!r}. {suggest(name, list(self))}")
         return self[name]
 
     def paths(self) -> dict[str, str]:
@@ -90,6 +95,14 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         own = {name: entry for name, entry in self._entries.items() if isinstance(entry, str)}
         others = {name: points[0].value for name, points in self._plugins.items() if name not in self._entries}
         return own | others
+
+    def loadable(self) -> dict[str, Entry]:
+        """Import every entry, and return those that can be used; broken packages are left out."""
+        found = {}
+        for name in self:
+            with contextlib.suppress(PluginError):
+                found[name] = self[name]
+        return found
 
     def __getitem__(self, name: str) -> Entry:
         if name in self._loaded:
@@ -159,19 +172,6 @@ def installed_plugins() -> list[Plugin]:
                 if _package(point) != _OURS:
                     found.append(Plugin(kind, point.name, point.value, _package(point), _problem(kind, point)))
     return found
-
-
-def suggest(name: object, known: Iterable[str]) -> str:
-    """Return the sentence that helps after an unknown name.
-
-    Examples
-    --------
-    >>> suggest("logistc", ["logistic", "forest"]), suggest("x", ["logistic", "forest"])
-    ("Did you mean 'logistic'?", 'Choose from logistic, forest.')
-    """
-    known = list(known)
-    near = get_close_matches(str(name), known, n=1) or get_close_matches(str(name).lower(), known, n=1)
-    return f"Did you mean {near[0]!r}?" if near else f"Choose from {', '.join(known)}."
 
 
 def _entry_points(group: str) -> dict[str, list[EntryPoint]]:

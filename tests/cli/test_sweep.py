@@ -174,7 +174,7 @@ def test_an_unknown_key_is_one_line(holdfast, file, tmp_path):
     file.write_text(TOY.replace("seeds", "sedes"))
     outcome = holdfast("sweep", file, "--out", tmp_path / "out")
     assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err == f"error: {file} has an unknown key 'sedes'; did you mean 'seeds'?\n"
+    assert outcome.err == f"error: {file} has an unknown key 'sedes'. Did you mean 'seeds'?\n"
 
 
 def is_alive(pid):

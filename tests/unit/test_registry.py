@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.exceptions import DatasetError, ParameterError, PluginError
-from holdfast.registry import Registry, installed_plugins, suggest
+from holdfast.registry import Registry, installed_plugins
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
 
@@ -43,7 +43,7 @@ def test_unknown_names():
     assert registry.get("toi") is None
     with pytest.raises(DatasetError, match=r"^There is no data set 'toi'\. Did you mean 'toy'\?$"):
         registry.find("toi")
-    with pytest.raises(DatasetError, match=r"^There is no data set 'mnist'\. Choose from toy, beer\.$"):
+    with pytest.raises(DatasetError, match=r"^There is no data set 'mnist'\. Choose from 'toy', 'beer'\.$"):
         registry.find("mnist")
     assert registry.find("beer") == 2
 
@@ -65,6 +65,16 @@ def test_entry_points_are_found(add_package):
     assert list(registry) == ["pi", "tau"]
     assert registry["tau"] == pytest.approx(6.28318, abs=1e-5)
     assert "tau" not in Registry("number", {"pi": "math:pi"})
+
+
+def test_refresh_finds_new_packages(add_package):
+    """Entry points are read once; after an installation they can be read again."""
+    registry = Registry("number", group="holdfast.tests")
+    assert "tau" not in registry
+    add_package("one", "tau = math:tau\n")
+    assert "tau" not in registry
+    registry.refresh()
+    assert "tau" in registry
 
 
 def test_paths_are_known_without_an_import(add_package):
@@ -121,6 +131,13 @@ def test_a_broken_entry_point_harms_only_its_users(add_package, value, problem):
         registry["bad"]
 
 
+def test_loadable_leaves_broken_packages_out(add_package):
+    """What is done with every entry is not spoiled by one that cannot be imported."""
+    add_package("one", "bad = no_such_module:thing\ntau = math:tau\n")
+    registry = Registry("number", {"pi": "math:pi"}, group="holdfast.tests")
+    assert list(registry.loadable()) == ["pi", "tau"]
+
+
 def test_an_entry_of_the_wrong_type_is_refused(add_package):
     """What was expected and what came are both named."""
     add_package("one", "pi = math:pi\n")
@@ -159,8 +176,3 @@ def test_nothing_is_scanned_before_it_is_needed():
         "sys.exit(any(name.startswith('holdfast.lab') for name in sys.modules) or 'toy' not in DATASETS)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_suggest_ignores_case():
-    """A name in capitals is close to the same one in small letters."""
-    assert suggest("BEER", ["toy", "beer"]) == "Did you mean 'beer'?"

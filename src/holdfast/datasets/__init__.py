@@ -13,8 +13,8 @@ from typing import Any
 
 from holdfast.datasets.folders import data_command, data_folder, noting_files
 from holdfast.datasets.values import NOTHING_NEEDED, Dataset, DatasetEntry, Split
-from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.registry import Registry, suggest
+from holdfast.exceptions import DatasetError, ParameterError, suggest
+from holdfast.registry import Registry
 
 __all__ = [
     "DATASETS",

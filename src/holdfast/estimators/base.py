@@ -209,6 +209,7 @@ class MethodEstimator(BaseEstimator):
 class MethodClassifier(ClassifierMixin, MethodEstimator):
     """Base of the classifiers."""
 
+    needs_network: ClassVar[bool] = False  # whether the estimator inside must be a NeuralClassifier
     _validation_metric = staticmethod(accuracy_score)
 
     def _default_estimator(self, X: Any) -> Pipeline:

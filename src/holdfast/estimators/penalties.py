@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from sklearn.pipeline import Pipeline
 
@@ -27,6 +27,7 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
     """
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this
+    needs_network: ClassVar[bool] = True
 
     penalty_weight: float
     warm_up: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
@@ -10,7 +9,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from holdfast.datasets import DATASETS
-from holdfast.exceptions import ConfigError
+from holdfast.estimators.methods import METHODS
+from holdfast.estimators.named import ESTIMATORS
+from holdfast.exceptions import ConfigError, suggest
 from holdfast.saving.json_files import canonical_json
 
 FORMAT = 1  # raise it when the same settings come to mean another run
@@ -59,14 +60,12 @@ class RunConfig(BaseModel):
     @field_validator("dataset")
     @classmethod
     def _known_dataset(cls, value: str) -> str:
-        return _one_of("dataset", value, DATASETS)
+        return _check_name("dataset", value, DATASETS)
 
     @field_validator("method")
     @classmethod
     def _known_method(cls, value: str) -> str:
-        from holdfast.estimators.methods import METHODS
-
-        return _one_of("method", value, (HALVES, *METHODS))
+        return _check_name("method", value, (HALVES, *METHODS))
 
     @field_validator("validations")
     @classmethod
@@ -89,6 +88,11 @@ class RunConfig(BaseModel):
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @property
+    def is_network(self) -> bool:
+        """Whether the estimator is a network, which is trained epoch by epoch."""
+        return self.estimator not in ESTIMATORS or ESTIMATORS[self.estimator].is_network
+
+    @property
     def identity(self) -> str:
         """The run's name: a hash of its settings, which are the same run however they are written."""
         return hashlib.sha256(canonical_json({"format": FORMAT, **self.as_dict()})).hexdigest()[:20]
@@ -106,7 +110,7 @@ def parse_run(values: Mapping[str, Any], where: str = "The run") -> RunConfig:
     >>> parse_run({"dataset": "toy", "method": "erm", "learnin_rate": 0.1})
     Traceback (most recent call last):
         ...
-    holdfast.exceptions.ConfigError: The run has an unknown key 'learnin_rate'; did you mean 'learning_rate'?
+    holdfast.exceptions.ConfigError: The run has an unknown key 'learnin_rate'. Did you mean 'learning_rate'?
     """
     try:
         return RunConfig(**values)
@@ -117,11 +121,11 @@ def parse_run(values: Mapping[str, Any], where: str = "The run") -> RunConfig:
 
 
 def refuse_unknown(values: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Refuse the first key that is not known, with a guess what was meant."""
+    """Refuse the first key that is not known."""
     known = list(known)
     for key in values:
         if key not in known:
-            raise ConfigError(f"{where} has an unknown key {key!r}{_guess(key, known)}")
+            raise ConfigError(f"{where} has an unknown key {key!r}. {suggest(key, known)}")
 
 
 def _first_error(problem: ValidationError, known: Iterable[str]) -> str:
@@ -129,23 +133,17 @@ def _first_error(problem: ValidationError, known: Iterable[str]) -> str:
     error = problem.errors()[0]
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
-        return f"has an unknown key {key!r}{_guess(key, known)}"
+        return f"has an unknown key {key!r}. {suggest(key, list(known))}"
     if error["type"] == "missing":
         return f"lacks the key {key!r}. Add it."
     message = error["msg"].removeprefix("Value error, ")
     if not key:  # of several keys together
         return f"cannot be used: {message}."
-    return f"has a value of {key!r} that cannot be used: {message}. Got {error['input']!r:.100}."
+    text = f"has a value of {key!r} that cannot be used: {message}"
+    return text if message.endswith((".", "?")) else f"{text}. Got {error['input']!r:.100}."
 
 
-def _one_of(what: str, value: str, known: Iterable[str]) -> str:
-    if value not in known:
-        raise ValueError(f"there is no {what} {value!r}{_guess(value, known).rstrip('.')} Known are {sorted(known)}")
+def _check_name(what: str, value: str, known: Iterable[str]) -> str:
+    if value not in (names := list(known)):
+        raise ValueError(f"there is no {what} {value!r}. {suggest(value, names)}")
     return value
-
-
-def _guess(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean …?" where a known name is close, else which ones there are."""
-    known = list(known)
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f". Known are {', '.join(sorted(known))}."

@@ -435,7 +435,7 @@ def _seconds_by_kind(records: Iterable[dict[str, Any]]) -> dict[tuple[Any, ...],
 
 def rough_seconds(config: RunConfig) -> float:
     """Return a guess from the number of rows that pass through the network."""
-    if config.estimator in ("logistic", "boosting", "forest"):
+    if not config.is_network:
         return 5.0
     epochs = min(config.max_epochs, _TYPICAL_EPOCHS)
     rows = epochs * config.steps_per_epoch * config.batch_size * _GROUPS.get(config.method, 2)
@@ -446,11 +446,6 @@ def _kind(config: dict[str, Any]) -> tuple[Any, ...]:
     """Return what runs that take about as long have in common."""
     keys = ("dataset", "method", "estimator", "synthetic", "max_epochs", "steps_per_epoch", "batch_size", "backbone")
     return tuple(config.get(key) for key in keys)
-
-
-def _attempt(config: RunConfig, store_folder: str, folder: Path | None) -> tuple[Any, ...]:
-    """Make one run; executed on the cluster."""
-    return attempt(config, RunStore(store_folder), folder)
 
 
 @dataclass(frozen=True)

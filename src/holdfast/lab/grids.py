@@ -12,28 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.datasets import DATASETS
-from holdfast.exceptions import ConfigError
+from holdfast.estimators.methods import METHODS
+from holdfast.estimators.named import ESTIMATORS
+from holdfast.exceptions import ConfigError, suggest
 from holdfast.lab.config import HALVES, RunConfig, parse_run, refuse_unknown
 from holdfast.seeding import Seeding
 
 
 def check_names(config: RunConfig, where: str) -> None:
-    """Refuse a name that no run could use.
-
-    Parameters
-    ----------
-    config : RunConfig
-    where : str
-        What errors name, for example the experiment file.
-    """
-    from holdfast.estimators.methods import METHODS
-    from holdfast.estimators.named import ESTIMATORS
-
+    """Refuse a name that no run could use; `where` is what errors name, for example the experiment file."""
     refuse_unknown(config.dataset_options, DATASETS[config.dataset].options(), f"{where}: dataset_options")
     if config.method != HALVES:
         known = [name for name in inspect.signature(METHODS[config.method]).parameters if name != "estimator"]
         refuse_unknown(config.method_options, known, f"{where}: method_options of {config.method}")
-    if config.estimator in ESTIMATORS and not ESTIMATORS[config.estimator].is_network:
+    if not config.is_network:
         options = list(ESTIMATORS[config.estimator].make().get_params())
     else:
         from holdfast.neural.networks import NETWORKS  # with torch, which only networks need
@@ -48,9 +40,9 @@ def check_names(config: RunConfig, where: str) -> None:
         _refuse("backbone", config.backbone, NETWORKS, where)
 
 
-def _refuse(what: str, name: str | None, known: Iterable[str], where: str) -> None:
-    if name is not None and name not in known:
-        raise ConfigError(f"{where} has {what} = {name!r}. Known are {', '.join(known)}.")
+def _refuse(what: str, name: str, known: Iterable[str], where: str) -> None:
+    if name not in (names := list(known)):
+        raise ConfigError(f"{where} has {what} = {name!r}. {suggest(name, names)}")
 
 
 BUDGETS = ("paper", "equal")

@@ -29,6 +29,7 @@ from holdfast.lab.config import HALVES, RunConfig
 from holdfast.lab.inputs import Prepared, prepare
 from holdfast.metrics import accuracy_by_group, correlation, label_attribute_groups, score_groups
 from holdfast.neural.batches import make_source
+from holdfast.neural.estimator import NeuralClassifier
 from holdfast.neural.evaluation import outputs_on
 from holdfast.neural.monitors import EpochReport, Monitor, watch
 from holdfast.neural.selection import EpochScores, Selected, choose_rule
@@ -40,17 +41,10 @@ from holdfast.saving.monitors import CheckpointMonitor
 from holdfast.seeding import Seeding
 
 
-def is_network(config: RunConfig) -> bool:
-    """Return whether the run trains a network, epoch by epoch."""
-    return config.estimator not in ESTIMATORS or ESTIMATORS[config.estimator].is_network
-
-
 def make_estimator(config: RunConfig, prepared: Prepared) -> Any:
     """Return the estimator inside the method."""
-    if not is_network(config):
+    if not config.is_network:
         return ESTIMATORS[config.estimator].make(**config.estimator_options)
-    from holdfast.neural.estimator import NeuralClassifier
-
     # Selection "last": it never stops by itself. The monitor of the run selects, once for each validation setting.
     return NeuralClassifier(
         config.estimator,
@@ -71,21 +65,24 @@ def make_estimator(config: RunConfig, prepared: Prepared) -> Any:
     )
 
 
+# The paper's settings, where a method's own defaults differ.
+PAPER_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "erm": {"weighting": "environments"},  # the mean of the environments' risks
+    "pi": {"halves": "hard", "objective": "max"},
+}
+
+
 def make_classifier(config: RunConfig, prepared: Prepared) -> MethodClassifier:
     """Return the method's classifier, as the paper's experiments use it, with the run's options on top."""
     method = METHODS[config.method]
-    settings: dict[str, Any] = {
-        "random_state": config.seed,
-        "weighting": "environments",  # ERM averages the environments' losses
-        "penalty_weight": config.penalty_weight,
-        "warm_up": config.warm_up,
-        "halves": "hard",
-        "objective": "max",
-    }
-    if is_network(config):
-        settings["n_folds"] = 0  # a judge's accuracy at home is not needed, and would double stage 1
     known = inspect.signature(method).parameters
-    given = {name: value for name, value in settings.items() if name in known and value is not None}
+    settings: dict[str, Any] = {"random_state": config.seed, **PAPER_SETTINGS.get(config.method, {})}
+    settings |= {
+        name: getattr(config, name) for name in ("penalty_weight", "warm_up") if getattr(config, name) is not None
+    }
+    if config.is_network:
+        settings["n_folds"] = 0  # a judge's accuracy at home is not needed, and would double stage 1
+    given = {name: value for name, value in settings.items() if name in known}
     return method(make_estimator(config, prepared), **{**given, **config.method_options})
 
 
@@ -452,7 +449,7 @@ def _validations(config: RunConfig, prepared: Prepared) -> dict[str, Split]:
 
 def _monitor(config: RunConfig, prepared: Prepared, checkpoints: Path | None) -> SettingsMonitor | None:
     """Return what selects the epochs of a network."""
-    if not is_network(config):
+    if not config.is_network:
         return None
     return SettingsMonitor(
         _validations(config, prepared),

@@ -54,7 +54,6 @@ METRICS: Mapping[str, str] = {  # name -> in words
 }
 LOWER_IS_BETTER = ("log_loss", "brier")
 REMARKED = (IdenticalEnvironmentsWarning, PrevalenceWarning, SolverWarning)  # what concerns the choice of a method
-NEEDS_A_NETWORK = ("irm", "vrex", "rgm")
 N_FOLDS = 2  # with two environments: how often rows are held out
 MOST_ENVIRONMENTS = 100  # each is left out once, for every method
 LEFT_OUT = "each environment left out in turn"
@@ -243,15 +242,20 @@ def candidate_methods(methods: Any, estimator: Any, random_state: RandomState) -
     if isinstance(methods, Mapping):
         return {"erm": ERMClassifier(estimator, random_state=random_state)} | dict(methods)
     network = estimator is not None and hasattr(last_step(estimator), "fit_groups")
-    known = [name for name in METHODS if name != "oracle"]  # the oracle needs an attribute
-    chosen = known if methods is None else list(dict.fromkeys(["erm", *methods]))
-    for name in chosen:
-        if name not in known:
-            raise ParameterError(f"There is no method {name!r} to compare. {suggest(name, known)}")
-        if methods is not None and name in NEEDS_A_NETWORK and not network:
-            raise ParameterError(f"The method {name!r} needs a network. Pass estimator='mlp', or a NeuralClassifier.")
-    chosen = [name for name in chosen if network or name not in NEEDS_A_NETWORK]
-    return {name: METHODS[name](estimator, random_state=random_state) for name in chosen}
+    if methods is None:
+        chosen = {name: method for name, method in METHODS.loadable().items() if network or not method.needs_network}
+        del chosen["oracle"]  # it needs an attribute
+    else:
+        known = [name for name in METHODS if name != "oracle"]
+        for name in methods:
+            if name not in known:
+                raise ParameterError(f"There is no method {name!r} to compare. {suggest(name, known)}")
+            if METHODS[name].needs_network and not network:
+                raise ParameterError(
+                    f"The method {name!r} needs a network. Pass estimator='mlp', or a NeuralClassifier."
+                )
+        chosen = {name: METHODS[name] for name in ("erm", *methods)}
+    return {name: method(estimator, random_state=random_state) for name, method in chosen.items()}
 
 
 def _held_out(split: Sequence[Environment], y: NDArray[Any], n_folds: int, seeding: Seeding) -> list[Rows]:

@@ -22,9 +22,9 @@ def test_identity_is_that_of_the_settings():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"learnin_rate": 1}, "The run has an unknown key 'learnin_rate'; did you mean 'learning_rate'\\?"),
-        ({"method": "pie"}, "there is no method 'pie'; did you mean 'pi'\\?"),
-        ({"dataset": "colored_mnits"}, "there is no dataset 'colored_mnits'; did you mean 'colored_mnist'\\?"),
+        ({"learnin_rate": 1}, "The run has an unknown key 'learnin_rate'. Did you mean 'learning_rate'\\?"),
+        ({"method": "pie"}, "there is no method 'pie'. Did you mean 'pi'\\?"),
+        ({"dataset": "colored_mnits"}, "there is no dataset 'colored_mnits'. Did you mean 'colored_mnist'\\?"),
         ({"dropout": 1.0}, "'dropout' that cannot be used: .*less than 1. Got 1.0"),
         ({"validations": ["tset"]}, "validations must name 'train', 'test' or both"),
         ({"selection": "best"}, "'selection' that cannot be used"),

@@ -40,9 +40,9 @@ def test_equal_runs_are_one():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"sedes": [0]}, "The experiment has an unknown key 'sedes'; did you mean 'seeds'\\?"),
-        ({"run": {"dataset": "toy", "droput": 0.1}}, r"\[run\] has an unknown key 'droput'; did you mean 'dropout'\?"),
-        ({"methods": [{"method": "erm", "lr": 1}]}, r"\[\[methods\]\] 1 has an unknown key 'lr'. Known are"),
+        ({"sedes": [0]}, "The experiment has an unknown key 'sedes'. Did you mean 'seeds'\\?"),
+        ({"run": {"dataset": "toy", "droput": 0.1}}, r"\[run\] has an unknown key 'droput'. Did you mean 'dropout'\?"),
+        ({"methods": [{"method": "erm", "lr": 1}]}, r"\[\[methods\]\] 1 has an unknown key 'lr'. Choose from"),
         ({"methods": []}, "has no method"),
         ({"seeds": [0, 0]}, "has seeds = .0, 0.. Give a list of different integers"),
         ({"seeds": [[0, 1]]}, "Give a list of different integers"),
@@ -72,3 +72,34 @@ def test_files_that_cannot_be_read(tmp_path):
 def test_the_files_that_we_ship_are_valid(path):
     """Every experiment file of the project can be expanded."""
     assert len(read_experiment(path).runs) > 0
+
+
+def experiment(**settings):
+    """Return an experiment of one method with these settings."""
+    return {"methods": [{"dataset": "toy", "method": "pi", **settings}]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dataset_options": {"eta": [0.9]}}, r"dataset_options has an unknown key 'eta'. Did you mean 'etas'\?"),
+        (
+            {"method_options": {"halfs": "soft"}},
+            r"method_options of pi has an unknown key 'halfs'. Did you mean 'halves'",
+        ),
+        ({"estimator": "cnnn"}, r"has estimator = 'cnnn'. Did you mean 'cnn'"),
+        ({"backbone": "resnet", "weights": "w.pth"}, r"has backbone = 'resnet'. Did you mean 'resnet50'"),
+        ({"estimator": "forest", "estimator_options": {"depth": 2}}, r"estimator_options of forest has an unknown key"),
+        ({"estimator": "cnn", "estimator_options": {"shft": 2}}, r"estimator_options of cnn has an unknown key 'shft'"),
+    ],
+)
+def test_names_are_checked_before_anything_runs(settings, message):
+    """What no run could use is one error about the file, not a failure of every run of the grid."""
+    with pytest.raises(ConfigError, match=message):
+        parse_experiment(experiment(**settings))
+
+
+def test_known_names_pass():
+    """Options of the data set, the method and the network are found by name."""
+    settings = {"dataset_options": {"etas": [0.1, 0.2]}, "method_options": {"halves": "soft"}}
+    assert len(parse_experiment(experiment(**settings, estimator_options={"hidden": 8})).runs) == 1

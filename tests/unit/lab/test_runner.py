@@ -1,11 +1,13 @@
 """One run: two validation settings from one training, halves, scores, warnings."""
 
+import sys
+
 import pytest
 
 from holdfast.exceptions import ConfigError
 from holdfast.lab import runner
 from holdfast.lab.config import parse_run
-from holdfast.lab.runner import SettingsMonitor, run
+from holdfast.lab.runner import CheckpointMonitor, SettingsMonitor, run
 
 DIGITS = {
     "dataset": "colored_digits",
@@ -181,3 +183,38 @@ def test_a_label_of_the_test_rows_alone_does_not_shift_the_others(tmp_path):
     found = run(parse_run(settings), folder=tmp_path, cache=tmp_path / "cache")["settings"]["train"]
     best = found["history"][found["epoch"] - 1]
     assert best["validation_score"] == found["validation"]["accuracy"] == 1.0
+
+
+QUICK = {
+    "dataset": "toy", "dataset_options": {"n_rows": 40, "test_etas": [1.0]}, "method": "erm", "estimator": "mlp",
+    "steps_per_epoch": 2, "batch_size": 5, "max_epochs": 30, "patience": 3, "precision": "fp32",
+}  # fmt: skip
+
+
+class Stopped(Exception):
+    """Ends a run from inside."""
+
+
+def test_a_run_cut_between_selection_and_training_ends_at_the_same_epoch(tmp_path, monkeypatch):
+    """The selection knows the end already, the training does not: its epochs are made again, all of them."""
+    config = parse_run(QUICK)
+    expected = run(config, cache=tmp_path, checkpoints=tmp_path / "whole")
+    assert expected["stages"]["training"]["epochs"] % 5 > 1  # the last checkpoint before the end is not of the end
+
+    training_checkpoints = sys.modules[CheckpointMonitor.__module__]
+    write = training_checkpoints.write_checkpoint
+
+    def dying(folder, state, **options):
+        if state[0]["finished"]:
+            raise Stopped
+        write(folder, state, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training_checkpoints, "write_checkpoint", dying)
+        with pytest.raises(Stopped, match="^$"):
+            run(config, cache=tmp_path, checkpoints=tmp_path / "cut")
+    resumed = run(config, cache=tmp_path, checkpoints=tmp_path / "cut")
+    assert resumed["stages"]["training"]["epochs"] == expected["stages"]["training"]["epochs"]
+    for name, setting in expected["settings"].items():
+        assert resumed["settings"][name]["history"] == setting["history"]
+        assert resumed["settings"][name]["test"] == setting["test"]
