@@ -322,7 +322,7 @@ def test_networks_with_weights_that_are_not_finite_are_refused(tmp_path, monkeyp
 def test_what_is_refused_when_loading_is_refused_when_saving(name, tmp_path):
     """Nobody finds out later."""
     value = CASES[name][0] if name in CASES else TREES[name]
-    with pytest.raises(HoldfastError):
+    with pytest.raises(HoldfastError, match=r"\w"):
         save(value, tmp_path / "model")
     assert os.listdir(tmp_path) == []
 

@@ -56,6 +56,7 @@ def test_answers_come_in_blocks_for_a_map_alone(on_disk, monkeypatch):
     assert list(blocks_of(X)) == [slice(0, 2), slice(2, 4), slice(4, 5)]
 
 
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
 @pytest.mark.parametrize("scaled", [False, True], ids=["plain", "scaled"])
 def test_predict_then_interpolate_on_a_map_is_that_on_the_array(on_disk, monkeypatch, scaled):
     """Judges, halves and the final classifier are those of the array, fitted without taking the map's rows at once."""
@@ -67,7 +68,7 @@ def test_predict_then_interpolate_on_a_map_is_that_on_the_array(on_disk, monkeyp
     )
     estimator = LogisticRegression(tol=1e-8, max_iter=1000)
     estimator = make_pipeline(StandardScaler(), estimator) if scaled else estimator
-    settings = {"halves": "hard", "interpolation": "worst_case", "random_state": 0}
+    settings = {"halves": "hard", "random_state": 0}
     in_memory = PIClassifier(estimator, **settings).fit(X, y, environments=environments)
     monkeypatch.setattr(holdfast.rows, "BLOCK_NUMBERS", 128)
     mapped = on_disk(X)
@@ -89,6 +90,7 @@ class BlockScaler(StandardScaler):
         return super().partial_fit(X, y, sample_weight)
 
 
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
 def test_a_network_behind_a_scaler_reads_a_map_in_blocks(on_disk, monkeypatch):
     """The scaler learns from a block at a time, the network takes batches of it; the result is that on the array."""
     generator = np.random.default_rng(0)
@@ -96,7 +98,7 @@ def test_a_network_behind_a_scaler_reads_a_map_in_blocks(on_disk, monkeypatch):
     environments = np.arange(400) % 2
     X = np.column_stack([5.0 + 3.0 * y + generator.normal(size=400), 100.0 * (environments + generator.random(400))])
     network = NeuralClassifier("mlp", max_epochs=3, steps_per_epoch=20, batch_size=20, selection="last")
-    settings = {"halves": "hard", "interpolation": "worst_case", "n_folds": 0, "min_group_size": 1, "random_state": 0}
+    settings = {"halves": "hard", "n_folds": 0, "min_group_size": 1, "random_state": 0}
     monkeypatch.setattr(holdfast.rows, "BLOCK_NUMBERS", 128)
     mapped = on_disk(X)
     model = PIClassifier(make_pipeline(BlockScaler(), network), **settings)
@@ -111,7 +113,7 @@ def test_a_judge_that_misses_a_class_is_fitted_on_the_rows(on_disk):
     generator = np.random.default_rng(0)
     y = np.concatenate([np.tile([0, 2], 60), np.tile([0, 1, 2], 40)])
     X = on_disk(np.column_stack([y, np.zeros(240)]) + 0.3 * generator.normal(size=(240, 2)))
-    settings = {"halves": "hard", "interpolation": "worst_case", "min_group_size": 1, "random_state": 0}
+    settings = {"halves": "hard", "min_group_size": 1, "random_state": 0}
     model = PIClassifier(LogisticRegression(), **settings)
     with pytest.warns(UserWarning, match="some labels are unseen there"):
         model.fit(X, y, environments=np.repeat(["a", "b"], 120))

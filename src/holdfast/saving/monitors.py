@@ -23,11 +23,11 @@ class CheckpointMonitor(Monitor):
     every : int
         Epochs between two checkpoints; the last epoch always gets one, and so does the last before Ctrl-C.
     inside : Monitor, optional
-        Another monitor that shall see the same epochs, such as a progress bar.
+        Another monitor that sees the same epochs, such as a progress bar.
 
     Examples
     --------
-    >>> from holdfast.training import watch
+    >>> from holdfast.neural.monitors import watch
     >>> with watch(CheckpointMonitor("fit.checkpoints")):
     ...     pass  # model.fit(X, y, environments=environments)
     """

@@ -512,8 +512,8 @@ def without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
     Examples
     --------
     >>> import pandas as pd
-    >>> without_formulas(pd.DataFrame({"=1": ["=cmd|x", "plain", None], "n": [-1, 2, 3]})).to_dict("list")
-    {"'=1": ["'=cmd|x", 'plain', None], 'n': [-1, 2, 3]}
+    >>> without_formulas(pd.DataFrame({"=1": ["=cmd|x", "plain"], "n": [-1, 2]})).to_dict("list")
+    {"'=1": ["'=cmd|x", 'plain'], 'n': [-1, 2]}
     """
 
     def safe(value: Any) -> Any:
