@@ -98,23 +98,23 @@ OLDEST_PYTHON = (3, 11)
 REQUIRED = {
     "filelock": ("filelock", "3.30"),
     "jinja2": ("jinja2", "3.1"),
-    "narwhals": ("narwhals", "1.20"),
+    "narwhals": ("narwhals", "2.0.1"),
     "numpy": ("numpy", "2.0"),
     "pandas": ("pandas", "2.2.2"),
     "pyarrow": ("pyarrow", "16.1"),
     "pydantic": ("pydantic", "2.8"),
     "rich": ("rich", "13.8"),
     "safetensors": ("safetensors", "0.4.5"),
-    "scikit-learn": ("sklearn", "1.7"),
+    "scikit-learn": ("sklearn", "1.9"),
     "scipy": ("scipy", "1.13"),
     "skops": ("skops", "0.16"),
-    "threadpoolctl": ("threadpoolctl", "3.1"),
+    "threadpoolctl": ("threadpoolctl", "3.5"),
     "typer": ("typer", "0.26"),
 }
 # Extra -> what it is for, and its distributions; `dev` also has those of `neural` and `plots`.
 EXTRAS = {
     "neural": ("networks", ("pillow>=10.3", "torch>=2.4")),
-    "plots": ("pictures as files", ("matplotlib>=3.9",)),
+    "plots": ("pictures as files", ("matplotlib>=3.10.8",)),
     "boosters": ("other boosting libraries", ("catboost>=1.2.7", "lightgbm>=4.5", "xgboost>=2.1")),
     "ray": ("sweeps on a cluster", ("ray>=2.40",)),
     "tensorboard": ("watching a training", ("tensorboard>=2.18",)),
