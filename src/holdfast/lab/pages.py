@@ -1,4 +1,4 @@
-"""The story of many runs: records of a sweep or of a reproduction, compared over their seeds."""
+"""Reports about runs: records of a sweep or a reproduction compared over their seeds, and the demo."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ Record = Mapping[str, Any]
 
 
 def runs_story(records: Sequence[Record], *, title: str = "", tables: Sequence[Table] = ()) -> Story:
-    """Tell what runs found: correlations in the halves, training curves, methods over seeds, and every run.
+    """Return the report of many runs: correlations in the halves, training curves, methods over seeds, and every run.
 
-    Of several settings of a method the one with the best mean validation is told; test scores are never compared.
+    Of several settings of a method, the one with the best mean validation score is shown. Test scores choose nothing.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def runs_story(records: Sequence[Record], *, title: str = "", tables: Sequence[T
     title : str
         Of the page.
     tables : sequence of Table
-        More tables, for example the paper's numbers beside ours.
+        More tables, for example the paper's numbers next to ours.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def runs_story(records: Sequence[Record], *, title: str = "", tables: Sequence[T
         Section("Results", "", tuple(tables)),
         Section(
             "Halves",
-            "Correlation of attributes and label, in environments and in the halves that judges cut of them.",
+            "Correlation of attributes and label, in environments and in the halves that judges cut them into.",
             tuple(picture for name, found in shown.items() for picture in _halves(name, found)),
         ),
         Section(
@@ -79,15 +79,15 @@ def runs_story(records: Sequence[Record], *, title: str = "", tables: Sequence[T
         ),
         Section(
             "Comparison",
-            "Means over seeds with Student's 95 % interval. Settings were chosen by validation, never by test rows.",
+            "Means over seeds with 95% intervals. Settings were chosen by validation rows, never by test rows.",
             tuple(comparisons),
         ),
         _runs_section(records),
     ]
     highlights = (Highlight(f"{len(records):,}", "runs"), Highlight(str(len(by_data)), "data sets"))
     subtitle = "Every run that is finished, compared over its seeds."
-    told = tuple(section for section in sections if section.blocks)
-    return Story(title or "Runs", subtitle, told, (*highlights, *_best_highlights(comparisons)))
+    shown_sections = tuple(section for section in sections if section.blocks)
+    return Story(title or "Runs", subtitle, shown_sections, (*highlights, *_best_highlights(comparisons)))
 
 
 def data_name(record: Record) -> str:
@@ -130,7 +130,7 @@ def _comparisons(name: str, points: Mapping[tuple[str, str], Sequence[Record]]) 
         like = "the training environments" if setting == "train" else "the test"
         title = f"{name}, validation like {like}"
         note = f"Up to {n_seeds} seed{'s' * (n_seeds > 1)} for each method; a single seed has no interval."
-        found.append(Dots(title, "accuracy", tuple(dot for dots in places.values() for dot in dots), note, best=True))
+        found.append(Dots(title, "accuracy", tuple(dot for dots in places.values() for dot in dots), note, percent=True, best=True))
     return found
 
 

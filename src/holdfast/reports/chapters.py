@@ -44,6 +44,7 @@ SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad"], str]] = {
     "partly": ("caution", "Some columns are unstable; they are used in part"),
     "stable": ("bad", "The ordinary classifier is at risk: it relies on unstable columns"),
 }
+NOTHING_CHANGES = "No column changes its meaning between environments"
 WIDTH = 1.96  # standard errors of a 95 % interval
 MOST_RELIED, MOST_EFFECTS = 12, 12  # features with bars, columns of the forest plot
 RELIED_ROWS, RELIED_COLUMNS = 2_000, 60  # a table with more columns is not shuffled unasked
@@ -109,7 +110,7 @@ def tell_story(
     warnings : sequence of str, optional
         Warnings of the fit.
     answer : Answer, optional
-        For the top of the page; by default the `verdict_` of a `StableClassifier`.
+        For the top of the page; by default the `verdict_` of a `StableClassifier`, or what the audit found.
     advice : sequence of str
         What to do next, for example a command to run.
 
@@ -162,7 +163,7 @@ def tell_story(
         title or type(fitted).__name__,
         f"{counted}{len(fitted.environments_)} environments: {listed([str(e) for e in fitted.environments_])}.",
         tuple(section for section in sections if section is not None),
-        answer=answer or (verdict_answer(verdict, (*_check_data(profile), *advice)) if verdict is not None else None),
+        answer=answer or _default_answer(verdict, audit, (*_check_data(profile), *advice)),
     )
 
 
@@ -174,6 +175,20 @@ def _check_data(profile: Profile | None) -> tuple[str, ...]:
     names = listed([f"`{name}`" for name in odd], most=3)
     fit = "does not fit" if len(odd) == 1 else "do not fit"
     return (f"Check the data first: {names} {fit} in every environment (see *The data by environment*).",)
+
+
+def _default_answer(verdict: Any, audit: Any, advice: Sequence[str]) -> Answer | None:
+    """Return the verdict's answer, or else the audit's."""
+    if verdict is not None:
+        return verdict_answer(verdict, advice)
+    return None if audit is None else audit_answer(audit, advice)
+
+
+def audit_answer(audit: Any, advice: Sequence[str] = ()) -> Answer:
+    """Return what an audit found as the answer at the top of the page."""
+    if audit.named:
+        return Answer(audit.answer, "caution", "Some columns change between environments", None, tuple(advice))
+    return Answer(audit.answer, "good", NOTHING_CHANGES, None, tuple(advice))
 
 
 def audit_story(audit: Any, reliance: Any = None, *, title: str = "Audit") -> Story:
@@ -188,11 +203,8 @@ def audit_story(audit: Any, reliance: Any = None, *, title: str = "Audit") -> St
     title : str
         Of the page.
     """
-    named = audit.named
-    text = "Some columns change between environments" if named else "No column changes its meaning between environments"
     sections = (reliance_section(reliance), changes_section(None, audit), features_section(audit, reliance))
-    answer = Answer(audit.answer, "caution" if named else "good", text)
-    return Story(title, "", tuple(section for section in sections if section is not None), answer=answer)
+    return Story(title, "", tuple(section for section in sections if section is not None), answer=audit_answer(audit))
 
 
 def _class_names(fitted: Any, class_names: Sequence[str] | None) -> dict[Any, str]:
@@ -208,7 +220,7 @@ def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
     """Return the verdict of a `StableClassifier` as the answer at the top of the page."""
     signal, text = SIGNALS[verdict.fitted]
     if not verdict.columns:
-        signal, text = "good", "No column changes its meaning between environments"
+        signal, text = "good", NOTHING_CHANGES
     forecast = Interval(verdict.forecast.value, verdict.forecast.low, verdict.forecast.high)
     known, title = verdict.known, "Accuracy of the ordinary and of the fitted classifier"
     note = "Out of fold, mean over environments."
@@ -224,8 +236,8 @@ def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
         ("if they reverse", verdict.reversed.ordinary, verdict.reversed.fitted),
         ("to expect at a new environment", None, forecast),
     )
-    low, high = 100 * verdict.price.low, 100 * verdict.price.high
-    note += f" Price at known environments: {100 * verdict.price.value:.1f} points [{low:.1f}, {high:.1f}]."
+    change, low, high = (-100 * value for value in (verdict.price.value, verdict.price.high, verdict.price.low))
+    note += f" At known environments, accuracy changes by {change:+.1f} points [{low:+.1f}, {high:+.1f}]."
     numbers = Table(title, ("accuracy", ORDINARY, STABLE), rows, note)
     return Answer(verdict.answer, signal, text, numbers, (*verdict.remarks[2:-1], *advice))
 
@@ -490,7 +502,7 @@ def changes_section(verdict: Any, audit: Any) -> Section | None:
         lines = [finding.sentence for finding in named] or [verdict.answer]
     elif audit is not None:
         named = tuple(finding for finding in audit.findings if finding.named)
-        lines = list(audit.sentences())
+        lines = list(audit.sentences()[1:]) or [audit.answer]
     else:
         return None
     figure = effects_figure(named)

@@ -107,12 +107,13 @@ def test_the_reader_comes_first(toy, fitted):
     ]
     assert (story.title, story.subtitle) == ("PIClassifier", "1,000 rows of 2 environments: E1, E2.")
     assert section(story, "Warnings").blocks == (Sentences(("Beware.",), "warning"),)
+    assert (story.answer.sentence, story.answer.signal) == (AUDIT.answer, "caution")
 
 
 def test_what_changes_is_a_forest_plot():
     """Effects have 95 % intervals, the next environment a band; sentences and all features stand with them."""
     sentences, figure = changes_section(None, AUDIT).blocks
-    assert (sentences.tone, sentences.lines) == ("finding", AUDIT.sentences())
+    assert (sentences.tone, sentences.lines) == ("finding", (AUDIT.findings[0].sentence,))
     first, second, following = figure.dots
     assert (first.place, first.series, first.value) == ("x2", "E1", 1.0)
     assert (first.low, first.high) == pytest.approx((1 - 0.196, 1 + 0.196))
