@@ -18,9 +18,9 @@ from holdfast import ERMClassifier, PIClassifier, StableClassifier
 from holdfast.audit import audit_data
 from holdfast.datasets.values import Split
 from holdfast.exceptions import CollapseWarning
-from holdfast.reports.chapters import tell_story
+from holdfast.reports.chapters import estimator_page
 from holdfast.reports.html import write_report
-from holdfast.reports.values import Section, Story, Table
+from holdfast.reports.values import Page, Section, Table
 
 _spec = importlib.util.spec_from_file_location("devtools", Path(__file__).with_name("devtools.py"))
 devtools = importlib.util.module_from_spec(_spec)
@@ -37,8 +37,8 @@ IMAGE = "\"'><img src=https://example.org/x.png onerror='window.harmed = true'>"
 PLAIN = "document.querySelectorAll('[data-table]')[{}]"
 
 
-def hospitals() -> tuple[Story, Split]:
-    """Return the story of three hospitals whose names and columns are made to harm."""
+def hospitals() -> tuple[Page, Split]:
+    """Return the page of three hospitals whose names and columns are made to harm."""
     generator = np.random.default_rng(0)
     blocks = []
     for name, agreement in (("Boston", 0.95), (SCRIPT, 0.85), (IMAGE, 0.75)):
@@ -58,7 +58,7 @@ def hospitals() -> tuple[Story, Split]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)  # the page is about what is shown, not about this fit
         pi = PIClassifier(random_state=0).fit(rows.X, rows.y, environments=rows.environments)
-    story = tell_story(
+    content = estimator_page(
         stable,
         title=f"Hospitals {SCRIPT}",
         training=replace(rows, X=frame),
@@ -68,11 +68,11 @@ def hospitals() -> tuple[Story, Split]:
         warnings=[SCRIPT],
         advice=[f"Next: `holdfast {SCRIPT}`"],
     )
-    stages = tell_story(pi, training=rows, feature_names=names).sections
+    stages = estimator_page(pi, training=rows, feature_names=names).sections
     numbers = tuple((f"row {n}", float(value)) for n, value in enumerate([10, 9, -3, 100, 0.5, 7, 8, 1, 2, 3, 4, 5]))
     table = Table("Numbers", ("name", "value"), (*numbers, ("unknown", None), (SCRIPT, 6.0)))
-    sections = (Section("First", "", (table,)), *story.sections, *(part for part in stages if part.folded))
-    return replace(story, sections=sections), rows
+    sections = (Section("First", "", (table,)), *content.sections, *(part for part in stages if part.folded))
+    return replace(content, sections=sections), rows
 
 
 @pytest.fixture(scope="module")

@@ -150,9 +150,9 @@ def _write(out: Path, found: Audit, reliance: Reliance | None, file: Path, *, fo
         with TableWriter(out, for_spreadsheets=for_spreadsheets) as writer:
             writer.write(found.to_frame())
         return
-    from holdfast.reports import audit_story, write_report
+    from holdfast.reports import audit_page, write_report
 
-    write_report(audit_story(found, reliance, title=f"Audit of {file.name}"), out)
+    write_report(audit_page(found, reliance, title=f"Audit of {file.name}"), out)
 
 
 def _result(found: Audit, reliance: Reliance | None, rows: TableRows, out: Path | None) -> dict[str, Any]:

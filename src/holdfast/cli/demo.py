@@ -1,4 +1,4 @@
-"""`holdfast demo`: the whole story on digits that come with scikit-learn."""
+"""`holdfast demo`: the method on colored digits that come with scikit-learn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def demo(
     times. A classifier that trusts the color fails there.
     """
     from holdfast.lab.demo import METHODS, run_demo
-    from holdfast.lab.pages import audit_demo, demo_story
+    from holdfast.lab.pages import audit_demo, demo_page
     from holdfast.reports import write_report
     from holdfast.saving import save
 
@@ -41,7 +41,7 @@ def demo(
         step("the audit")
         found, reliance = audit_demo()
     save(classifier, out, overwrite=True)
-    write_report(demo_story(result, classifier, audit=found, reliance=reliance), page)
+    write_report(demo_page(result, classifier, audit=found, reliance=reliance), page)
     result |= {"audit": {"named": list(found.named), "sentences": list(found.sentences())}}
     result |= {"out": str(out), "report": str(page)}
     accuracy = {name: scores["test_accuracy"] for name, scores in result["methods"].items()}

@@ -96,14 +96,14 @@ def fit(
         classifier.save(out, overwrite=overwrite)
         shutil.rmtree(checkpoints, ignore_errors=True)
     if report is not None:
-        from holdfast.cli.report import table_story
+        from holdfast.cli.report import table_page
         from holdfast.reports import write_report
 
         with showing_stages(f"reporting {table}"):
             title = f"{table.name}: {method} with {estimator}"
             settings = {"table": str(table), "seed": seed}
-            story = table_story(classifier, title=title, rows=rows, settings=settings, seed=seed, jobs=jobs)
-            write_report(story, report)
+            content = table_page(classifier, title=title, rows=rows, settings=settings, seed=seed, jobs=jobs)
+            write_report(content, report)
     verdict = getattr(classifier.method_, "verdict_", None)
     result = {
         **classifier.names,

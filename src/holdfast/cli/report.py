@@ -21,7 +21,7 @@ from holdfast.cli.terminal import command_line, print_text, show, showing_stages
 
 if TYPE_CHECKING:
     from holdfast.audit import Reliance
-    from holdfast.reports import Dots, Story
+    from holdfast.reports import Dots, Page
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.roles import TableRows
 
@@ -73,14 +73,14 @@ def report(
         refuse_inside_model(assets, "--assets")
     options = {"--table": table, "--test": test, "--compare": compare, "--attribute": attribute}
     with showing_stages(f"reporting {folder}"):
-        story = _story(folder, options, audit=audit, seed=seed, jobs=jobs)
-        write_report(story, page)
-        files = write_assets(story, assets) if assets is not None else []
+        content = _page(folder, options, audit=audit, seed=seed, jobs=jobs)
+        write_report(content, page)
+        files = write_assets(content, assets) if assets is not None else []
     result: dict[str, Any] = {
         "out": page,
         "bytes": page.stat().st_size,
-        "title": story.title,
-        "sections": [section.title for section in story.sections],
+        "title": content.title,
+        "sections": [section.title for section in content.sections],
         "assets": [str(file) for file in files],
     }
     answer = f"Wrote {page} ({result['bytes'] / 1000:,.0f} kB): {', '.join(result['sections'])}."
@@ -93,17 +93,17 @@ def report(
     show(answer, result, following=following, as_json=as_json, body=body)
 
 
-def _story(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, jobs: int) -> Story:
+def _page(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, jobs: int) -> Page:
     """Tell what a folder contains."""
     from holdfast.exceptions import ParameterError, SavedModelError
 
     if (folder / "runs").is_dir():
-        from holdfast.lab.pages import runs_story
+        from holdfast.lab.pages import runs_page
         from holdfast.lab.store import RunStore
 
         _refuse(options, f"{folder} contains runs")
-        return runs_story(RunStore(folder).records(), title=f"Runs in {folder.name or folder}")
-    from holdfast.reports import tell_story
+        return runs_page(RunStore(folder).records(), title=f"Runs in {folder.name or folder}")
+    from holdfast.reports import estimator_page
     from holdfast.saving import load, read_manifest
     from holdfast.tables.audits import reliance_of
     from holdfast.tables.classifier import TableClassifier
@@ -116,7 +116,7 @@ def _story(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, job
                 f"{folder} contains a {type(fitted).__name__}, which has no environments. Pass a folder that 'fit', "
                 "'demo', 'sweep' or 'reproduce' wrote."
             )
-        return tell_story(fitted, title=f"{type(fitted).__name__} in {folder.name or folder}")
+        return estimator_page(fitted, title=f"{type(fitted).__name__} in {folder.name or folder}")
     if options["--compare"] and options["--test"] is None:
         raise ParameterError("--compare needs rows to compare on. Pass --test TABLE too.")
     folders = [*options["--compare"], folder]
@@ -130,7 +130,7 @@ def _story(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, job
         comparison = compare_saved(named, options["--test"], attributes=attributes)
         if len({fitted.roles_.schema.columns for fitted in classifiers}) == 1:
             reliance = reliance_of(named, classifiers[-1].read_rows(options["--test"]), seed=seed)
-    return table_story(
+    return table_page(
         classifiers[-1],
         title=f"{classifiers[-1].names['method']} in {folder.resolve().name}",
         rows=rows,
@@ -152,7 +152,7 @@ def _refuse(options: dict[str, Any], why: str) -> None:
             raise ParameterError(f"{why}, so {name} does not go with it. Leave it out.")
 
 
-def table_story(
+def table_page(
     fitted: TableClassifier,
     *,
     title: str,
@@ -163,10 +163,10 @@ def table_story(
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
     jobs: int = 1,
-) -> Story:
+) -> Page:
     """Tell a classifier that was fitted on a table; with the rows it was fitted on, also what changes in them."""
     from holdfast.datasets import Split
-    from holdfast.reports import tell_story
+    from holdfast.reports import estimator_page
     from holdfast.tables.audits import audit_rows
 
     told: dict[str, Any] = {**fitted.names, "label": fitted.roles_.label, **(settings or {})}
@@ -183,7 +183,7 @@ def table_story(
             and (frame is not None or not hasattr(fitted.method_, "verdict_"))
         ):
             found = audit_rows(rows, level=0.05)
-    return tell_story(
+    return estimator_page(
         fitted.method_,
         title=title,
         training=training,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast.lab.execution import Waiting
     from holdfast.lab.reproduction import Reproduction
     from holdfast.lab.targets import Missing, Options
-    from holdfast.reports.values import Story
+    from holdfast.reports.values import Page
 
 NAMES = ("toy", "table1", "table2", "table3", "table4", "ablation", "correlations", "words", "irm", "time")
 
@@ -108,11 +108,11 @@ def reproduce(
     if figures is not None and result.records:
         from holdfast.reports import write_assets
 
-        write_assets(_story(result), figures)
+        write_assets(_page(result), figures)
     if report is not None and result.records:
         from holdfast.reports import write_report
 
-        write_report(_story(result), report)
+        write_report(_page(result), report)
     seconds = sum(float(record["seconds"]) for record in result.records)
     counts = f"{result.sweep.n_done} of {result.sweep.n_runs} runs are done"
     answer = f"{result.title}: {counts} ({format_seconds(seconds)} in all)."
@@ -215,13 +215,13 @@ def _print(result: Reproduction) -> None:
     _print_missing(result.missing)
 
 
-def _story(result: Reproduction) -> Story:
+def _page(result: Reproduction) -> Page:
     """Return the tables with the paper's numbers, the target's figures, training curves, comparisons, every run."""
-    from holdfast.lab.pages import runs_story
+    from holdfast.lab.pages import runs_page
     from holdfast.reports.values import Section
 
-    story = runs_story(result.records, title=result.title, tables=result.tables)
+    content = runs_page(result.records, title=result.title, tables=result.tables)
     if not result.figures:
-        return story
+        return content
     figures = Section("Figures", "", result.figures)
-    return dataclasses.replace(story, sections=(story.sections[0], figures, *story.sections[1:]))
+    return dataclasses.replace(content, sections=(content.sections[0], figures, *content.sections[1:]))

@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.exceptions import InputError
 from holdfast.lab.tuning import best_point
 from holdfast.metrics import Interval
-from holdfast.reports.chapters import seeds_interval, tell_story, versions
+from holdfast.reports.chapters import estimator_page, seeds_interval, versions
 from holdfast.reports.values import (
     Answer,
     Block,
@@ -23,11 +23,11 @@ from holdfast.reports.values import (
     HeatMap,
     Highlight,
     Line,
+    Page,
     Picture,
     Pictures,
     Section,
     Sentences,
-    Story,
     Table,
 )
 from holdfast.saving.json_files import canonical_json
@@ -39,7 +39,7 @@ MOST_DATASETS = 12
 Record = Mapping[str, Any]
 
 
-def runs_story(records: Sequence[Record], *, title: str = "", tables: Sequence[Table] = ()) -> Story:
+def runs_page(records: Sequence[Record], *, title: str = "", tables: Sequence[Table] = ()) -> Page:
     """Return the report of many runs: correlations in the halves, training curves, methods over seeds, and every run.
 
     Of several settings of a method, the one with the best mean validation score is shown. Test scores choose nothing.
@@ -55,7 +55,7 @@ def runs_story(records: Sequence[Record], *, title: str = "", tables: Sequence[T
 
     Returns
     -------
-    Story
+    Page
     """
     if not records:
         raise InputError("there are no records of finished runs. Run a sweep or a reproduction first.")
@@ -87,7 +87,7 @@ def runs_story(records: Sequence[Record], *, title: str = "", tables: Sequence[T
     highlights = (Highlight(f"{len(records):,}", "runs"), Highlight(str(len(by_data)), "data sets"))
     subtitle = "Every run that is finished, compared over its seeds."
     shown_sections = tuple(section for section in sections if section.blocks)
-    return Story(title or "Runs", subtitle, shown_sections, (*highlights, *_best_highlights(comparisons)))
+    return Page(title or "Runs", subtitle, shown_sections, (*highlights, *_best_highlights(comparisons)))
 
 
 def data_name(record: Record) -> str:
@@ -130,7 +130,11 @@ def _comparisons(name: str, points: Mapping[tuple[str, str], Sequence[Record]]) 
         like = "the training environments" if setting == "train" else "the test"
         title = f"{name}, validation like {like}"
         note = f"Up to {n_seeds} seed{'s' * (n_seeds > 1)} for each method; a single seed has no interval."
-        found.append(Dots(title, "accuracy", tuple(dot for dots in places.values() for dot in dots), note, percent=True, best=True))
+        found.append(
+            Dots(
+                title, "accuracy", tuple(dot for dots in places.values() for dot in dots), note, percent=True, best=True
+            )
+        )
     return found
 
 
@@ -198,7 +202,7 @@ def _curves(name: str, points: Mapping[tuple[str, str], Sequence[Record]]) -> li
 
 
 def _runs_section(records: Sequence[Record]) -> Section:
-    """Tell every run: its settings, how it was selected, what it cost."""
+    """List every run: its settings, how it was selected, what it cost."""
     rows: list[tuple[Cell, ...]] = []
     for record in records:
         config = record["config"]
@@ -214,9 +218,9 @@ def _runs_section(records: Sequence[Record]) -> Section:
         Table("Runs", (*columns, "seconds", "settings"), tuple(rows)),
         Table("Versions", ("what", "version"), tuple(versions().items()), "Of the machine that wrote this page."),
     ]
-    told = tuple(dict.fromkeys(str(text) for record in records for text in record.get("warnings", ())))
-    if told:
-        blocks.insert(0, Sentences(told[:30], "warning"))
+    warnings = tuple(dict.fromkeys(str(text) for record in records for text in record.get("warnings", ())))
+    if warnings:
+        blocks.insert(0, Sentences(warnings[:30], "warning"))
     return Section("How this was made", "Every run, with its selection rule and seed.", tuple(blocks))
 
 
@@ -258,7 +262,7 @@ def column_names(data: Any) -> list[str]:
     return [f"pixel {n // 8},{n % 8}" for n in range(n_pixels)] + [f"color {name}" for name in data.classes]
 
 
-def demo_story(result: dict[str, Any], classifier: Any, *, audit: Any = None, reliance: Any = None) -> Story:
+def demo_page(result: dict[str, Any], classifier: Any, *, audit: Any = None, reliance: Any = None) -> Page:
     """Return the report of the demo: accuracies over all seeds, digits from both halves, and the stages of seed 0.
 
     Parameters
@@ -269,7 +273,7 @@ def demo_story(result: dict[str, Any], classifier: Any, *, audit: Any = None, re
 
     Returns
     -------
-    Story
+    Page
     """
     from holdfast.datasets import load_dataset
     from holdfast.lab.demo import DATA, METHODS
@@ -302,7 +306,7 @@ def demo_story(result: dict[str, Any], classifier: Any, *, audit: Any = None, re
         "An ordinary classifier trusts the color and fails where it misleads",
         Table("Accuracy of ERM and PI", ("accuracy", titles["erm"], titles["pi"]), few, note),
     )
-    story = tell_story(
+    content = estimator_page(
         classifier,
         title="Colored digits: what happens when the color misleads",
         training=data.train,
@@ -315,7 +319,7 @@ def demo_story(result: dict[str, Any], classifier: Any, *, audit: Any = None, re
         seeds=result["seeds"],
         answer=answer,
     )
-    return replace(story, sections=(digits_section(data, classifier), *story.sections))
+    return replace(content, sections=(digits_section(data, classifier), *content.sections))
 
 
 def _inside(score: Interval) -> Interval:

@@ -1,13 +1,13 @@
 """Reports about fitted estimators and finished runs: one HTML file, or tables and figures in files of their own.
 
-`tell_story` makes a `Story` of a fitted estimator, `write_report` one HTML file of a story, `write_assets` its tables
-(Markdown, LaTeX, CSV) and figures (SVG). Stories can be put together by hand: they are plain values.
+`estimator_page` makes a `Page` about a fitted estimator, `write_report` an HTML file of it, `write_assets` its tables
+(Markdown, LaTeX, CSV) and figures (SVG). Pages can be put together by hand: they are plain values.
 """
 
 from __future__ import annotations
 
 from holdfast.metrics import Interval
-from holdfast.reports.chapters import audit_story, compare_on_rows, comparison_dots, seeds_interval, tell_story
+from holdfast.reports.chapters import audit_page, compare_on_rows, comparison_dots, estimator_page, seeds_interval
 from holdfast.reports.html import render_report, write_report
 from holdfast.reports.tables import to_csv, to_latex, to_markdown, write_assets
 from holdfast.reports.values import (
@@ -18,11 +18,11 @@ from holdfast.reports.values import (
     HeatMap,
     Highlight,
     Line,
+    Page,
     Section,
     Sentences,
     Shares,
     Spread,
-    Story,
     Table,
 )
 
@@ -39,14 +39,14 @@ __all__ = [
     "Sentences",
     "Shares",
     "Spread",
-    "Story",
+    "Page",
     "Table",
-    "audit_story",
+    "audit_page",
     "compare_on_rows",
     "comparison_dots",
     "render_report",
     "seeds_interval",
-    "tell_story",
+    "estimator_page",
     "to_csv",
     "to_latex",
     "to_markdown",

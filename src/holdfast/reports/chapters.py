@@ -27,10 +27,10 @@ from holdfast.reports.values import (
     Dots,
     HeatMap,
     Line,
+    Page,
     Section,
     Sentences,
     Shares,
-    Story,
     Table,
 )
 from holdfast.tables.profile import Profile, profile_columns
@@ -57,7 +57,7 @@ MOST_FINDINGS = 300  # rows of a table of features
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "pandas")
 
 
-def tell_story(
+def estimator_page(
     classifier: Any,
     *,
     title: str = "",
@@ -75,7 +75,7 @@ def tell_story(
     warnings: Sequence[str] | None = None,
     answer: Answer | None = None,
     advice: Sequence[str] = (),
-) -> Story:
+) -> Page:
     """Return a report: the answer first, then what a reader asks, then the stages, folded away.
 
     Parameters
@@ -116,7 +116,7 @@ def tell_story(
 
     Returns
     -------
-    Story
+    Page
         For `write_report` and `write_assets`.
 
     Examples
@@ -125,8 +125,8 @@ def tell_story(
     >>> from holdfast.datasets import load_dataset
     >>> toy = load_dataset("toy", etas=(0.1, 0.2))
     >>> model = PIClassifier().fit(toy.train.X, toy.train.y, environments=toy.train.environments)
-    >>> story = tell_story(model, training=toy.train, test=toy.test, feature_names=["x1", "x2"])
-    >>> [section.title for section in story.sections][:3]
+    >>> content = estimator_page(model, training=toy.train, test=toy.test, feature_names=["x1", "x2"])
+    >>> [section.title for section in content.sections][:3]
     ['Accuracy by environment', 'The data by environment', 'Stage 1: judges']
     """
     fitted = last_step(classifier)
@@ -159,7 +159,7 @@ def tell_story(
         settings_section(fitted, settings or {}, seeds, warnings),
     ]
     counted = "" if training is None else f"{len(training):,} rows of "
-    return Story(
+    return Page(
         title or type(fitted).__name__,
         f"{counted}{len(fitted.environments_)} environments: {listed([str(e) for e in fitted.environments_])}.",
         tuple(section for section in sections if section is not None),
@@ -191,7 +191,7 @@ def audit_answer(audit: Any, advice: Sequence[str] = ()) -> Answer:
     return Answer(audit.answer, "good", NOTHING_CHANGES, None, tuple(advice))
 
 
-def audit_story(audit: Any, reliance: Any = None, *, title: str = "Audit") -> Story:
+def audit_page(audit: Any, reliance: Any = None, *, title: str = "Audit") -> Page:
     """Return a report about an audit alone.
 
     Parameters
@@ -204,7 +204,7 @@ def audit_story(audit: Any, reliance: Any = None, *, title: str = "Audit") -> St
         Of the page.
     """
     sections = (reliance_section(reliance), changes_section(None, audit), features_section(audit, reliance))
-    return Story(title, "", tuple(section for section in sections if section is not None), answer=audit_answer(audit))
+    return Page(title, "", tuple(section for section in sections if section is not None), answer=audit_answer(audit))
 
 
 def _class_names(fitted: Any, class_names: Sequence[str] | None) -> dict[Any, str]:
@@ -760,7 +760,7 @@ def _series(history: list[Any], key: str) -> tuple[float, ...]:
 
 
 def _degenerate(partitions: tuple[Partition, ...], soft: bool) -> list[str]:
-    """Return a sentence for each kind of partition that tells nothing, or everything."""
+    """Return a sentence for each kind of partition with an empty half."""
     perfect = [f"{p.judged} by {p.judge}" for p in partitions if not soft and not len(p.mistaken)]
     hopeless = [f"{p.judged} by {p.judge}" for p in partitions if not soft and not len(p.correct)]
     found = []

@@ -1,4 +1,4 @@
-"""A story as one HTML file: styles, script and figures are inside, nothing is loaded, what users wrote is text."""
+"""A page as one HTML file: styles, script and figures are inside, nothing is loaded, what users wrote is text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.reports.svg import NARROW, draw, shorten
 from holdfast.reports.values import (
     Cell,
     Figure,
-    Story,
+    Page,
     Table,
     clean_text,
     crop_figure,
@@ -38,20 +38,20 @@ MOST_COLUMNS = 40  # of a table on the page
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of a story a page shows; one that is too large is written again with tighter ones."""
+    """How much of its content a page shows; one that is too large is written again with tighter limits."""
 
     rows: int = 400  # of a table
     letters: int = 400  # of a string
     figures: float = 1.0  # share of what figures may show
 
 
-def write_report(story: Story, path: str | os.PathLike[str]) -> Path:
-    """Write a story as one HTML file that opens offline.
+def write_report(content: Page, path: str | os.PathLike[str]) -> Path:
+    """Write a page as one HTML file that opens offline.
 
     Parameters
     ----------
-    story : Story
-        From `holdfast.reports.tell_story`, or put together by hand.
+    content : Page
+        From `holdfast.reports.estimator_page`, or put together by hand.
     path : path
         The file; an older one is replaced in one step. Missing folders are made.
 
@@ -62,7 +62,7 @@ def write_report(story: Story, path: str | os.PathLike[str]) -> Path:
     """
     path = Path(path)
     for limits in (Limits(), Limits(100, 100, 0.6), Limits(25, 60, 0.3)):
-        data = render_report(story, limits).encode("utf-8")
+        data = render_report(content, limits).encode("utf-8")
         if len(data) <= MAX_BYTES:
             break
     else:
@@ -76,14 +76,14 @@ def write_report(story: Story, path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def render_report(story: Story, limits: Limits | None = None) -> str:
+def render_report(content: Page, limits: Limits | None = None) -> str:
     """Return the page as text."""
     limits = limits or Limits()
     style, script = _asset("report.css") + _asset("figure.css"), _asset("report.js")
     numbers = count(1)
     page = _environment(limits.letters).from_string(_asset("report.html.j2"))
     return page.render(
-        story=story,
+        content=content,
         version=__version__,
         style=Markup(style),
         script=Markup(script),

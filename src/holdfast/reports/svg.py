@@ -339,7 +339,7 @@ def _dots(figure: Dots, width: float) -> tuple[list[Markup], float, float]:
 
 
 def _dot(figure: Dots, dot: Dot, order: int, y: float, across: Place) -> Markup:
-    """Return a value's shape over its interval; color and shape both tell the series."""
+    """Return a value's shape over its interval; color and shape both stand for the series."""
     text = f"{shorten(dot.place, 60)} · {shorten(dot.series, 60)}: {figure.write(dot)}"
     shapes = []
     has_interval = math.isfinite(dot.low) and math.isfinite(dot.high)

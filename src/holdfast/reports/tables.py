@@ -1,4 +1,4 @@
-"""Tables as Markdown, LaTeX and CSV, each escaped in its own way; all tables and figures of a story as files."""
+"""Tables as Markdown, LaTeX and CSV, each escaped in its own way; all tables and figures of a page as files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from holdfast.metrics import Interval
 from holdfast.reports.svg import save_figure
 from holdfast.reports.values import (
     Cell,
+    Page,
     Sentences,
     Spread,
-    Story,
     Table,
     clean_text,
     figure_table,
@@ -161,24 +161,24 @@ def _csv_value(value: Cell) -> str:
 FORMS = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv}
 
 
-def write_assets(story: Story, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write every table of a story as .md, .tex and .csv, and every figure as .svg and .csv.
+def write_assets(content: Page, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write every table of a page as .md, .tex and .csv, and every figure as .svg and .csv.
 
     Parameters
     ----------
-    story : Story
+    content : Page
     folder : path
-        Created if it does not exist. Files are numbered in the order of the story: 03-label-balance.svg.
+        Created if it does not exist. Files are numbered in the order of the page: 03-label-balance.svg.
 
     Returns
     -------
     list of pathlib.Path
-        The files, in the order of the story.
+        The files, in the order of the page.
     """
     folder = Path(folder)
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    blocks = [block for block in story.blocks() if not isinstance(block, Sentences)]
+    blocks = [block for block in content.blocks() if not isinstance(block, Sentences)]
     written = []
     for number, block in enumerate(blocks, start=1):
         stem = folder / f"{number:02d}-{file_name(block.title)}"

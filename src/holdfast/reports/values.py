@@ -334,7 +334,7 @@ class Highlight:
 
 
 @dataclass(frozen=True)
-class Story:
+class Page:
     """A whole report: the answer first, then the sections."""
 
     title: str

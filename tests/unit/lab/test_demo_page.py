@@ -2,7 +2,7 @@ import pytest
 
 from holdfast.datasets import load_dataset
 from holdfast.lab.demo import DATA, METHODS, fit_method
-from holdfast.lab.pages import audit_demo, demo_story
+from holdfast.lab.pages import audit_demo, demo_page
 from holdfast.reports.html import render_report
 
 
@@ -18,24 +18,24 @@ def test_story_of_the_demo():
         "estimator": "LogisticRegression(C=0.03)",
         "seeds": [0, 1],
     }
-    story = demo_story(result, classifier)
-    assert "(ERM) is right in 15% of the rows and PI in 75%" in story.answer.sentence
-    (digits,) = story.sections[0].blocks
+    content = demo_page(result, classifier)
+    assert "(ERM) is right in 15% of the rows and PI in 75%" in content.answer.sentence
+    (digits,) = content.sections[0].blocks
     right, wrong = digits.groups
     assert (right[0], len(right[1])) == ("Right: the color fits the label in 100%", 20)
     assert [picture.color == int(picture.caption) for picture in right[1]] == [True] * 20
     assert not any(picture.color == int(picture.caption) for picture in wrong[1])
-    (dots,) = next(section for section in story.sections if section.title == "Accuracy by environment").blocks
+    (dots,) = next(section for section in content.sections if section.title == "Accuracy by environment").blocks
     assert dots.places == ("where the color misleads", "rows like the training ones")
     values = {(dot.place, dot.series): dot.value for dot in dots.dots}
     assert values["where the color misleads", "PI"] == pytest.approx(0.75)
     assert all(0 <= dot.low <= dot.value <= dot.high <= 1 for dot in dots.dots)
-    picture = next(section for section in story.sections if section.title == "Stage 2: halves").blocks[0]
+    picture = next(section for section in content.sections if section.title == "Stage 2: halves").blocks[0]
     column = picture.columns.index("color=3 → 3")
     correct, mistaken = (picture.values[picture.rows.index(row)][column] for row in picture.rows[1:3])
     assert correct > 0.95
     assert mistaken < 0.1
-    assert len(render_report(story).encode()) < 400_000
+    assert len(render_report(content).encode()) < 400_000
 
 
 @pytest.mark.xfail(

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from holdfast.exceptions import InputError
-from holdfast.lab.pages import best_points, data_name, runs_story
+from holdfast.lab.pages import best_points, data_name, runs_page
 from holdfast.reports.html import render_report
 from holdfast.reports.values import Table, figure_table
 
@@ -53,39 +53,39 @@ def test_validation_chooses_the_settings():
 
 def test_story_of_runs():
     """Results, halves, training, comparison and every run, with means over the seeds."""
-    story = runs_story(RECORDS, title="Table 1", tables=[Table("Paper", ("a",), ((1,),))])
-    assert [section.title for section in story.sections] == [
+    content = runs_page(RECORDS, title="Table 1", tables=[Table("Paper", ("a",), ((1,),))])
+    assert [section.title for section in content.sections] == [
         "Results", "Halves", "Training", "Comparison", "How this was made",
     ]  # fmt: skip
-    (picture,) = story.sections[1].blocks
+    (picture,) = content.sections[1].blocks
     assert picture.rows == ("E1 (10)", "E2 (10)", "E2 by E1: correct (8)", "E2 by E1: mistaken (2)")
     assert picture.values[:3] == ((0.9,), (0.8,), (0.99,))
-    assert [curves.title for curves in story.sections[2].blocks] == [
+    assert [curves.title for curves in content.sections[2].blocks] == [
         "colored_mnist: risk of the worst group",
         "colored_mnist: validation accuracy",
     ]
-    (dots,) = story.sections[3].blocks
+    (dots,) = content.sections[3].blocks
     assert dots.title == "colored_mnist, validation like the training environments"
     assert dots.places == ("all test rows", "attribute color: worst", "attribute color: average")
     assert [(dot.series, dot.value) for dot in dots.dots[:2]] == [("pi", pytest.approx(0.7)), ("erm", 0.2)]
     assert figure_table(dots).marked == ((0, 1),)
-    warning, runs, _ = story.sections[4].blocks
+    warning, runs, _ = content.sections[4].blocks
     assert warning.lines == ("A small half.",)
     assert runs.rows[0][:9] == (
         "colored_mnist", "pi", 1, "train", "min_train_validation", 3, 0.7, 0.6, 1.5,
     )  # fmt: skip
-    assert "Table 1" in render_report(story)
+    assert "Table 1" in render_report(content)
 
 
 def test_runs_without_settings_or_halves():
     """A run of stages 1 and 2 alone has no settings; one of other data no halves."""
     bare = {"config": {"dataset": "toy", "method": "halves", "dataset_options": {"noise": 0.1}}}
-    story = runs_story([bare])
+    content = runs_page([bare])
     assert data_name(bare) == "toy (noise=0.1)"
-    assert [section.title for section in story.sections] == ["How this was made"]
+    assert [section.title for section in content.sections] == ["How this was made"]
 
 
 def test_no_runs_are_refused():
-    """An empty folder has no story."""
+    """An empty folder has no content."""
     with pytest.raises(InputError, match=r"there are no records of finished runs"):
-        runs_story([])
+        runs_page([])

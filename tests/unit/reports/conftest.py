@@ -1,4 +1,4 @@
-"""A story with every kind of block, all of whose names try to be more than text."""
+"""A page with every kind of block, all of whose names try to be more than text."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from holdfast.reports.values import (
     HeatMap,
     Highlight,
     Line,
+    Page,
     Picture,
     Pictures,
     Section,
     Sentences,
     Shares,
-    Story,
     Table,
 )
 
@@ -50,11 +50,11 @@ def every_figure(name: str) -> tuple[Figure, ...]:
 
 
 @pytest.fixture
-def hostile_story() -> Story:
-    """Return the story."""
+def hostile_page() -> Page:
+    """Return the page."""
     table = Table(HOSTILE, (HOSTILE, "n"), ((HOSTILE, 1), (None, Interval(0.5, 0.25, 0.75))), HOSTILE, marked=((0, 0),))
     sentences = Sentences((HOSTILE, f"`{HOSTILE}` predicts *{HOSTILE}*"), "warning")
-    return Story(
+    return Page(
         HOSTILE,
         HOSTILE,
         (

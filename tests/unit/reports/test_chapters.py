@@ -18,19 +18,19 @@ from holdfast.datasets import load_dataset
 from holdfast.datasets.values import Split
 from holdfast.exceptions import CollapseWarning, EmptyPartitionWarning, InputError
 from holdfast.reports.chapters import (
-    audit_story,
+    audit_page,
     audit_table,
     changes_section,
     compare_on_rows,
     comparison_dots,
     effects_figure,
+    estimator_page,
     half_figures,
     judges_section,
     reliance_section,
     reliance_table,
     risk_curves,
     seeds_interval,
-    tell_story,
     verdict_answer,
 )
 from holdfast.reports.html import render_report
@@ -56,9 +56,9 @@ def fitted(toy):
     return fit(PIClassifier(halves="hard", random_state=0), toy)
 
 
-def section(story, title):
+def section(content, title):
     """Return the section whose title begins so."""
-    return next(section for section in story.sections if section.title.startswith(title))
+    return next(section for section in content.sections if section.title.startswith(title))
 
 
 def finding(feature="x2", **values):
@@ -81,7 +81,7 @@ def reliance(features=("x2", "x1")):
 def test_the_reader_comes_first(toy, fitted):
     """Warnings, what classifiers rely on, accuracy, changes and data are open; the stages and all else is folded."""
     methods = {"ERM": fit(ERMClassifier(), toy), "PI": fitted}
-    story = tell_story(
+    content = estimator_page(
         fitted,
         training=toy.train,
         test=toy.test,
@@ -91,23 +91,23 @@ def test_the_reader_comes_first(toy, fitted):
         seeds=[0],
         warnings=["Beware.", "Beware."],
     )
-    assert [part.title for part in story.sections if not part.folded] == [
+    assert [part.title for part in content.sections if not part.folded] == [
         "Warnings",
         "What each classifier relies on",
         "Accuracy by environment",
         "What changes between environments",
         "The data by environment",
     ]
-    assert [part.title for part in story.sections if part.folded] == [
+    assert [part.title for part in content.sections if part.folded] == [
         "Every feature",
         "Stage 1: judges",
         "Stage 2: halves",
         "Stage 3: risks",
         "How this was made",
     ]
-    assert (story.title, story.subtitle) == ("PIClassifier", "1,000 rows of 2 environments: E1, E2.")
-    assert section(story, "Warnings").blocks == (Sentences(("Beware.",), "warning"),)
-    assert (story.answer.sentence, story.answer.signal) == (AUDIT.answer, "caution")
+    assert (content.title, content.subtitle) == ("PIClassifier", "1,000 rows of 2 environments: E1, E2.")
+    assert section(content, "Warnings").blocks == (Sentences(("Beware.",), "warning"),)
+    assert (content.answer.sentence, content.answer.signal) == (AUDIT.answer, "caution")
 
 
 def test_what_changes_is_a_forest_plot():
@@ -145,8 +145,8 @@ def test_nothing_found_is_said():
     (sentences,) = changes_section(None, quiet).blocks
     assert (sentences.tone, sentences.lines) == ("plain", (quiet.answer,))
     assert changes_section(None, None) is None
-    assert audit_story(quiet).answer.signal == "good"
-    assert audit_story(AUDIT).answer.signal == "caution"
+    assert audit_page(quiet).answer.signal == "good"
+    assert audit_page(AUDIT).answer.signal == "caution"
 
 
 def test_long_rankings_say_what_is_left_out():
@@ -179,16 +179,16 @@ def test_the_verdict_is_the_answer(stable):
     """The page begins with the verdict's sentence, a signal in words and the three accuracies of both classifiers."""
     model, toy = stable
     verdict = model.verdict_
-    story = tell_story(model, training=toy.train, feature_names=["x1", "x2"], advice=["Run it."])
-    assert story.answer.sentence == verdict.answer
-    assert (story.answer.signal, story.answer.advice[-1]) == ("bad", "Run it.")
-    assert story.answer.numbers.columns == ("accuracy", "ordinary", "stable")
-    assert story.answer.numbers.rows[:3] == (
+    content = estimator_page(model, training=toy.train, feature_names=["x1", "x2"], advice=["Run it."])
+    assert content.answer.sentence == verdict.answer
+    assert (content.answer.signal, content.answer.advice[-1]) == ("bad", "Run it.")
+    assert content.answer.numbers.columns == ("accuracy", "ordinary", "stable")
+    assert content.answer.numbers.rows[:3] == (
         ("at known environments", verdict.known.ordinary, verdict.known.fitted),
         ("if the named correlations vanish", verdict.vanished.ordinary, verdict.vanished.fitted),
         ("if they reverse", verdict.reversed.ordinary, verdict.reversed.fitted),
     )
-    assert [part.title for part in story.sections] == [
+    assert [part.title for part in content.sections] == [
         "What each classifier relies on",
         "Accuracy by environment",
         "What changes between environments",
@@ -197,14 +197,14 @@ def test_the_verdict_is_the_answer(stable):
         "Every feature",
         "How this was made",
     ]
-    (bars,) = section(story, "What each").blocks
+    (bars,) = section(content, "What each").blocks
     relied = {(dot.place, dot.series): dot.value for dot in bars.dots}
     assert relied["x1", "stable"] > relied["x1", "ordinary"]
     assert relied["x1", "ordinary"] == 0.0  # it follows x2
-    (accuracies,) = section(story, "Accuracy").blocks
+    (accuracies,) = section(content, "Accuracy").blocks
     assert accuracies.places == ("E1", "E2")
     assert all(dot.low < dot.value < dot.high for dot in accuracies.dots)
-    (path,) = section(story, "Price").blocks
+    (path,) = section(content, "Price").blocks
     assert path.lines[0].y[0] == verdict.known.ordinary
 
 
@@ -213,8 +213,8 @@ def test_columns_that_do_not_fit_are_in_the_advice(stable):
     model, toy = stable
     broken = toy.train.X.copy()
     broken[toy.train.environments == "E1", 0] = 7.0
-    story = tell_story(model, training=replace(toy.train, X=broken), feature_names=["x1", "x2"])
-    assert story.answer.advice == (
+    content = estimator_page(model, training=replace(toy.train, X=broken), feature_names=["x1", "x2"])
+    assert content.answer.advice == (
         "Check the data first: `x1` does not fit in every environment (see *The data by environment*).",
     )
 
@@ -223,8 +223,8 @@ def test_a_pipeline_is_compared_with_its_ordinary_classifier(stable):
     """What stands before the classifier also stands before the ordinary one."""
     model, toy = stable
     pipeline = make_pipeline(StandardScaler(with_mean=False).fit(np.ones((2, 2))), model)
-    (bars,) = section(tell_story(pipeline, training=toy.train), "What each").blocks
-    (same,) = section(tell_story(model, training=toy.train), "What each").blocks
+    (bars,) = section(estimator_page(pipeline, training=toy.train), "What each").blocks
+    (same,) = section(estimator_page(model, training=toy.train), "What each").blocks
     assert bars.dots == same.dots
 
 
@@ -247,42 +247,42 @@ def test_signals(fitted, columns, signal):
 
 def test_numbers_are_the_estimators(toy, fitted):
     """Label balance, accuracies, halves and risks are those that were fitted."""
-    story = tell_story(fitted, training=toy.train, class_names=["well", "ill"], feature_names=["x1", "x2"])
-    balance = section(story, "The data").blocks[0]
+    content = estimator_page(fitted, training=toy.train, class_names=["well", "ill"], feature_names=["x1", "x2"])
+    balance = section(content, "The data").blocks[0]
     assert balance == Shares("Label balance", ("E1", "E2"), ("well", "ill"), ((0.5, 0.5), (0.5, 0.5)), (500, 500))
-    (matrix,) = section(story, "Stage 1").blocks
+    (matrix,) = section(content, "Stage 1").blocks
     assert isinstance(matrix, HeatMap)
     assert np.array(matrix.values) == pytest.approx(fitted.accuracies_, nan_ok=True)
-    attributes, features, partitions = section(story, "Stage 2").blocks
+    attributes, features, partitions = section(content, "Stage 2").blocks
     assert np.array(features.values)[[0, 3]][:, features.columns.index("x2")] == pytest.approx([0.8, 0.6])
     assert attributes.values == features.values
     assert partitions.rows[0][:3] == ("E1", "E2", pytest.approx(0.8))
-    table = section(story, "Stage 3").blocks[-1]
+    table = section(content, "Stage 3").blocks[-1]
     assert table.rows[0][2] == pytest.approx(fitted.worst_case_risk_)
     assert sum(row[3] for row in table.rows) == pytest.approx(1.0)
 
 
 def test_story_without_rows(fitted):
     """A saved model alone has its sizes, judges, halves and risks."""
-    story = tell_story(fitted)
-    assert [part.title for part in story.sections] == [
+    content = estimator_page(fitted)
+    assert [part.title for part in content.sections] == [
         "The data by environment", "Stage 1: judges", "Stage 2: halves", "Stage 3: risks", "How this was made",
     ]  # fmt: skip
-    assert section(story, "The data").blocks[0].rows == (("E1", 500), ("E2", 500))
-    assert "There were no warnings" not in section(story, "How").intro  # nobody said
-    assert "There were no warnings" in section(tell_story(fitted, warnings=()), "How").intro
+    assert section(content, "The data").blocks[0].rows == (("E1", 500), ("E2", 500))
+    assert "There were no warnings" not in section(content, "How").intro  # nobody said
+    assert "There were no warnings" in section(estimator_page(fitted, warnings=()), "How").intro
 
 
 def test_the_last_step_of_a_pipeline_is_reported(toy, fitted):
-    """What comes before the classifier is no part of the story, but predicts."""
+    """What comes before the classifier is no part of the content, but predicts."""
     pipeline = make_pipeline(StandardScaler().fit(toy.train.X), fitted)
-    assert tell_story(pipeline, test=toy.test).sections[2].title == "Stage 1: judges"
+    assert estimator_page(pipeline, test=toy.test).sections[2].title == "Stage 1: judges"
 
 
 def test_story_of_erm(toy):
     """A method without judges has no stages to tell."""
-    story = tell_story(fit(ERMClassifier(), toy), training=toy.train, test=toy.test)
-    assert [part.title for part in story.sections] == [
+    content = estimator_page(fit(ERMClassifier(), toy), training=toy.train, test=toy.test)
+    assert [part.title for part in content.sections] == [
         "Accuracy by environment",
         "The data by environment",
         "How this was made",
@@ -293,8 +293,8 @@ def test_story_of_a_regressor(toy):
     """Numbers have no label balance, but means; the stages are told."""
     y = toy.train.y + 0.1 * np.arange(len(toy.train)) / len(toy.train)
     model = PIRegressor().fit(toy.train.X, y, environments=toy.train.environments)
-    story = tell_story(model, training=Split(toy.train.X, y, toy.train.environments))
-    table = section(story, "The data").blocks[0]
+    content = estimator_page(model, training=Split(toy.train.X, y, toy.train.environments))
+    table = section(content, "The data").blocks[0]
     assert isinstance(table, Table)
     assert table.columns[2] == "mean of the target"
     assert table.rows[0][2] == pytest.approx(y[:500].mean())
@@ -304,8 +304,8 @@ def test_soft_halves_are_named_as_such(toy):
     """With soft halves every row is in both, and the page says so."""
     with pytest.warns(CollapseWarning, match="learned almost nothing"):
         model = fit(PIClassifier(halves="soft", random_state=0), toy)
-    story = tell_story(model, training=toy.train)
-    part = section(story, "Stage 2")
+    content = estimator_page(model, training=toy.train)
+    part = section(content, "Stage 2")
     assert "These are soft halves" in part.intro
     assert part.blocks[-1].columns == ("judge", "judged", "accuracy α", "rows")
 
@@ -315,14 +315,16 @@ def test_empty_halves_are_a_line_of_the_report():
     toy = load_dataset("toy", etas=(0.0, 0.1), n_rows=500)
     with pytest.warns(EmptyPartitionWarning, match="nobody is mistaken"):
         model = fit(PIClassifier(halves="hard"), toy)
-    remarks = section(tell_story(model), "Stage 2").blocks[-1]
+    remarks = section(estimator_page(model), "Stage 2").blocks[-1]
     assert remarks == Sentences(("Nobody is mistaken (α = 1): E1 by E2. The empty halves are dropped.",), "warning")
 
 
 def test_unlike_label_shares_are_warned_of(toy, fitted):
     """Environments whose labels are distributed otherwise are named."""
     y = np.where(np.arange(1000) < 450, 1, toy.train.y)
-    balance, warning, _ = tell_story(fitted, training=Split(toy.train.X, y, toy.train.environments)).sections[0].blocks
+    balance, warning, _ = (
+        estimator_page(fitted, training=Split(toy.train.X, y, toy.train.environments)).sections[0].blocks
+    )
     assert isinstance(balance, Shares)
     assert warning.lines == ("Labels are distributed differently in E1, E2; the theory assumes equal shares.",)
 
@@ -402,20 +404,20 @@ def test_many_environments_are_cut_to_the_worst():
 
 
 def test_story_of_an_unfitted_estimator_is_refused():
-    """What was not fitted has no story."""
+    """What was not fitted has no content."""
     with pytest.raises(InputError, match=r"LogisticRegression has no environments_: it is not fitted"):
-        tell_story(LogisticRegression())
+        estimator_page(LogisticRegression())
 
 
 def test_class_names_must_fit(fitted):
     """One name for each class."""
     with pytest.raises(InputError, match=r"class_names has 3 names for 2 classes"):
-        tell_story(fitted, class_names=["a", "b", "c"])
+        estimator_page(fitted, class_names=["a", "b", "c"])
 
 
-def test_the_page_of_a_real_story(toy, fitted):
-    """A whole story becomes a page of a few tens of kilobytes."""
-    page = render_report(tell_story(fitted, training=toy.train, test=toy.test))
+def test_the_page_of_a_real_fit(toy, fitted):
+    """A whole content becomes a page of a few tens of kilobytes."""
+    page = render_report(estimator_page(fitted, training=toy.train, test=toy.test))
     assert 20_000 < len(page) < 120_000
     assert "Stage 2: halves" in page
 

@@ -13,10 +13,10 @@ from holdfast.reports.values import (
     Dots,
     HeatMap,
     Line,
+    Page,
     Section,
     Sentences,
     Shares,
-    Story,
     Table,
 )
 
@@ -58,14 +58,14 @@ class Outline(HTMLParser):
         return sum(name == tag for name, _ in self.tags)
 
 
-def story_of(*blocks) -> Story:
-    """Return a story of one section."""
-    return Story("Title", "", (Section("Section", "", blocks),))
+def page_of(*blocks) -> Page:
+    """Return a page of one section."""
+    return Page("Title", "", (Section("Section", "", blocks),))
 
 
-def test_structure(hostile_story):
+def test_structure(hostile_page):
     """The page has one heading, sections with theirs, a table for each table and figure, ids that are unique."""
-    outline = Outline(render_report(hostile_story))
+    outline = Outline(render_report(hostile_page))
     counts = {tag: outline.count(tag) for tag in ("h1", "h2", "section", "figure", "svg", "table", "script", "style")}
     assert counts == {"h1": 1, "h2": 2, "section": 2, "figure": 6, "svg": 12, "table": 7, "script": 1, "style": 1}
     ids = [attributes["id"] for _, attributes in outline.tags if "id" in attributes]
@@ -74,9 +74,9 @@ def test_structure(hostile_story):
     assert all(link.removeprefix("#") in ids for link in links)
 
 
-def test_strings_of_users_are_text(hostile_story, hostile):
+def test_strings_of_users_are_text(hostile_page, hostile):
     """A name that closes the script, opens an image or is a template is seen as it is, and nothing else comes of it."""
-    page = render_report(hostile_story)
+    page = render_report(hostile_page)
     outline = Outline(page)
     assert outline.count("img") == 0
     assert not [key for _, attributes in outline.tags for key in attributes if key.startswith("on")]
@@ -85,9 +85,9 @@ def test_strings_of_users_are_text(hostile_story, hostile):
     page.encode("utf-8")
 
 
-def test_nothing_is_loaded(hostile_story):
+def test_nothing_is_loaded(hostile_page):
     """No element names a source, and the page's own policy forbids everything but its style and script."""
-    page = render_report(hostile_story)
+    page = render_report(hostile_page)
     outline = Outline(page)
     assert not [key for _, attributes in outline.tags for key in attributes if key in ("src", "srcset", "action")]
     assert outline.count("link") == 0
@@ -110,21 +110,21 @@ def test_sentences_are_marked_up():
 def test_cells_carry_their_values():
     """Numbers carry what the page's script sorts by, text and unknown values do not; marked cells are strong."""
     page = render_report(
-        story_of(Table("T", ("a", "b"), (("x", 0.123456), ("y", float("inf")), ("z", None)), marked=((0, 0),)))
+        page_of(Table("T", ("a", "b"), (("x", 0.123456), ("y", float("inf")), ("z", None)), marked=((0, 0),)))
     )
     assert '<td><strong>x</strong></td><td class="number" data-v="0.123456">0.123</td>' in page
     assert '<td class="number" data-v="Infinity">∞</td>' in page
     assert '<td>z</td><td class="number">–</td>' in page
 
 
-def test_same_story_same_bytes(hostile_story):
+def test_same_story_same_bytes(hostile_page):
     """Nothing of a page depends on when it is written."""
-    assert render_report(hostile_story) == render_report(hostile_story)
+    assert render_report(hostile_page) == render_report(hostile_page)
 
 
 def test_long_tables_are_cut_and_say_so():
     """A page shows 400 rows of a table and says how many there are."""
-    page = render_report(story_of(Table("T", ("a",), tuple((n,) for n in range(1000)))))
+    page = render_report(page_of(Table("T", ("a",), tuple((n,) for n in range(1000)))))
     assert page.count("<tr>") == 401
     assert "The first 400 of 1,000 rows are shown." in page
 
@@ -135,7 +135,7 @@ def test_the_largest_story_can_be_mailed(tmp_path):
     values = tuple(tuple(0.5 for _ in names) for _ in names)
     lines = tuple(Line(name, tuple(map(float, range(500))), tuple(0.123456 * n for n in range(500))) for name in names)
     dots = tuple(Dot(name, method, 0.5, 0.25, 0.75) for name in names for method in ("ERM", "PI"))
-    story = story_of(
+    content = page_of(
         HeatMap("A", names, names, values, "share", "judge", "judged"),
         HeatMap("B", names, names, values, "correlation", "rows", "columns"),
         Curves("C", "epoch", "risk", lines, names[7]),
@@ -144,15 +144,15 @@ def test_the_largest_story_can_be_mailed(tmp_path):
         Table("F", ("name", *(f"c{n}" for n in range(9))), tuple((name, *range(9)) for name in names)),
         Sentences(names[:50]),
     )
-    assert write_report(story, tmp_path / "new" / "report.html").stat().st_size < MAX_BYTES
+    assert write_report(content, tmp_path / "new" / "report.html").stat().st_size < MAX_BYTES
 
 
 def test_a_page_that_is_too_large_is_refused(tmp_path, monkeypatch):
-    """A story put together by hand can be too much even with the tightest limits; then nothing is written."""
+    """A content put together by hand can be too much even with the tightest limits; then nothing is written."""
     monkeypatch.setattr("holdfast.reports.html.MAX_BYTES", 30_000)
     block = Table("T", tuple("abcdefghij"), tuple(("y" * 60,) * 10 for _ in range(25)))
     with pytest.raises(InputError, match=r"The report would have [\d,]+ bytes, more than the 30,000"):
-        write_report(story_of(block), tmp_path / "report.html")
+        write_report(page_of(block), tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -160,14 +160,14 @@ def test_no_place_to_write_is_said(tmp_path):
     """A file in the place of the folder is said in one line."""
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match=r"Could not write"):
-        write_report(Story("T", "", ()), tmp_path / "file" / "report.html")
+        write_report(Page("T", "", ()), tmp_path / "file" / "report.html")
 
 
 def test_the_answer_comes_before_everything_else():
     """The signal is a shape and words, not a color alone; shares are percentages with their intervals."""
     numbers = Table("Few", ("accuracy", "ordinary", "stable"), (("now", 0.812, Interval(0.5, 0.25, 0.75)),))
     answer = Answer("Use `a`.", "bad", "At risk", numbers, ("Run `b`.",))
-    page = render_report(Story("T", "", (Section("S", "", ()),), answer=answer))
+    page = render_report(Page("T", "", (Section("S", "", ()),), answer=answer))
     assert page.index("Use <code>a</code>.") < page.index("<nav") < page.index('<main id="main">')
     assert '<p class="signal"><span class="light" aria-hidden="true">✕</span>At risk</p>' in page
     assert '<td class="number">81.2%</td><td class="number">50.0%<small>[25.0, 75.0]</small></td>' in page
@@ -176,6 +176,6 @@ def test_the_answer_comes_before_everything_else():
 
 def test_folded_sections_are_details():
     """A folded section is closed until it is opened, its heading is the summary."""
-    page = render_report(Story("T", "", (Section("Open", "", ()), Section("Closed", "", (), folded=True))))
+    page = render_report(Page("T", "", (Section("Open", "", ()), Section("Closed", "", (), folded=True))))
     assert page.count('<details class="folded"><summary><h2') == 1
     assert '<h2 id="heading-2">Closed</h2></summary>' in page

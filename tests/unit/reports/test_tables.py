@@ -8,11 +8,11 @@ from holdfast.exceptions import InputError, StorageError
 from holdfast.metrics import Interval
 from holdfast.reports.tables import to_csv, to_latex, to_markdown, write_assets
 from holdfast.reports.values import (
+    Page,
     Section,
     Sentences,
     Shares,
     Spread,
-    Story,
     Table,
     clean_text,
     format_cell,
@@ -144,7 +144,7 @@ def test_numeric_columns():
 
 def test_every_block_becomes_files(tmp_path):
     """Tables are written in three forms, figures as pictures with their numbers, sentences not at all."""
-    story = Story(
+    content = Page(
         "T",
         "",
         (
@@ -152,7 +152,7 @@ def test_every_block_becomes_files(tmp_path):
             Section("B", "", (Shares("../Balance", ("E1",), ("no",), ((1.0,),), (8,)),)),
         ),
     )
-    files = write_assets(story, tmp_path / "new" / "assets")
+    files = write_assets(content, tmp_path / "new" / "assets")
     assert [file.name for file in files] == [
         "01-red-blue.md", "01-red-blue.tex", "01-red-blue.csv", "02-balance.svg", "02-balance.csv",
     ]  # fmt: skip
@@ -165,4 +165,4 @@ def test_a_file_in_the_folders_place_is_said(tmp_path):
     """Writing fails in one line."""
     (tmp_path / "assets").touch()
     with pytest.raises(StorageError, match="Could not write"):
-        write_assets(Story("T", "", ()), tmp_path / "assets")
+        write_assets(Page("T", "", ()), tmp_path / "assets")
