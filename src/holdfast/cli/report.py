@@ -94,7 +94,7 @@ def report(
 
 
 def _page(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, jobs: int) -> Page:
-    """Tell what a folder contains."""
+    """Return the page about what a folder contains."""
     from holdfast.exceptions import ParameterError, SavedModelError
 
     if (folder / "runs").is_dir():
@@ -164,7 +164,7 @@ def table_page(
     seed: int = 0,
     jobs: int = 1,
 ) -> Page:
-    """Tell a classifier that was fitted on a table; with the rows it was fitted on, also what changes in them."""
+    """Return the page about a classifier fitted on a table; with its training rows, also what changes in them."""
     from holdfast.datasets import Split
     from holdfast.reports import estimator_page
     from holdfast.tables.audits import audit_rows

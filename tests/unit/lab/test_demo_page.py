@@ -6,7 +6,7 @@ from holdfast.lab.pages import audit_demo, demo_page
 from holdfast.reports.html import render_report
 
 
-def test_story_of_the_demo():
+def test_page_of_the_demo():
     """The answer compares ERM and PI; digits of both halves are shown; the color flips in the halves; no bare zeros."""
     classifier = fit_method("pi", load_dataset("colored_digits", seed=0, **DATA), 0)
     accuracies = {"erm": [0.1, 0.2], "group_dro": [0.2, 0.3], "pi": [0.7, 0.8], "oracle": [0.75, 0.85]}

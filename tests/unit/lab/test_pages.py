@@ -51,7 +51,7 @@ def test_validation_chooses_the_settings():
     assert {run["config"]["learning_rate"] for run in points["train", "pi"]} == {0.01}
 
 
-def test_story_of_runs():
+def test_page_of_runs():
     """Results, halves, training, comparison and every run, with means over the seeds."""
     content = runs_page(RECORDS, title="Table 1", tables=[Table("Paper", ("a",), ((1,),))])
     assert [section.title for section in content.sections] == [
@@ -86,6 +86,6 @@ def test_runs_without_settings_or_halves():
 
 
 def test_no_runs_are_refused():
-    """An empty folder has no content."""
+    """An empty folder has no page."""
     with pytest.raises(InputError, match=r"there are no records of finished runs"):
         runs_page([])

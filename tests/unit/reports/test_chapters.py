@@ -262,7 +262,7 @@ def test_numbers_are_the_estimators(toy, fitted):
     assert sum(row[3] for row in table.rows) == pytest.approx(1.0)
 
 
-def test_story_without_rows(fitted):
+def test_page_without_rows(fitted):
     """A saved model alone has its sizes, judges, halves and risks."""
     content = estimator_page(fitted)
     assert [part.title for part in content.sections] == [
@@ -274,12 +274,12 @@ def test_story_without_rows(fitted):
 
 
 def test_the_last_step_of_a_pipeline_is_reported(toy, fitted):
-    """What comes before the classifier is no part of the content, but predicts."""
+    """What comes before the classifier is not on the page, but it predicts."""
     pipeline = make_pipeline(StandardScaler().fit(toy.train.X), fitted)
     assert estimator_page(pipeline, test=toy.test).sections[2].title == "Stage 1: judges"
 
 
-def test_story_of_erm(toy):
+def test_page_of_erm(toy):
     """A method without judges has no stages to tell."""
     content = estimator_page(fit(ERMClassifier(), toy), training=toy.train, test=toy.test)
     assert [part.title for part in content.sections] == [
@@ -289,7 +289,7 @@ def test_story_of_erm(toy):
     ]
 
 
-def test_story_of_a_regressor(toy):
+def test_page_of_a_regressor(toy):
     """Numbers have no label balance, but means; the stages are told."""
     y = toy.train.y + 0.1 * np.arange(len(toy.train)) / len(toy.train)
     model = PIRegressor().fit(toy.train.X, y, environments=toy.train.environments)
@@ -403,8 +403,8 @@ def test_many_environments_are_cut_to_the_worst():
     assert "The 24 of 40 environments are shown" in picture.note
 
 
-def test_story_of_an_unfitted_estimator_is_refused():
-    """What was not fitted has no content."""
+def test_page_of_an_unfitted_estimator_is_refused():
+    """What was not fitted has no page."""
     with pytest.raises(InputError, match=r"LogisticRegression has no environments_: it is not fitted"):
         estimator_page(LogisticRegression())
 
@@ -416,7 +416,7 @@ def test_class_names_must_fit(fitted):
 
 
 def test_the_page_of_a_real_fit(toy, fitted):
-    """A whole content becomes a page of a few tens of kilobytes."""
+    """The page of a fitted classifier has a few tens of kilobytes."""
     page = render_report(estimator_page(fitted, training=toy.train, test=toy.test))
     assert 20_000 < len(page) < 120_000
     assert "Stage 2: halves" in page

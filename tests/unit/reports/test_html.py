@@ -117,7 +117,7 @@ def test_cells_carry_their_values():
     assert '<td>z</td><td class="number">–</td>' in page
 
 
-def test_same_story_same_bytes(hostile_page):
+def test_same_page_same_bytes(hostile_page):
     """Nothing of a page depends on when it is written."""
     assert render_report(hostile_page) == render_report(hostile_page)
 
@@ -129,7 +129,7 @@ def test_long_tables_are_cut_and_say_so():
     assert "The first 400 of 1,000 rows are shown." in page
 
 
-def test_the_largest_story_can_be_mailed(tmp_path):
+def test_the_largest_page_can_be_mailed(tmp_path):
     """Many environments, columns, groups and long names: the file stays below two megabytes."""
     names = tuple(f"environment number {n} " + "x" * 2000 for n in range(300))
     values = tuple(tuple(0.5 for _ in names) for _ in names)
