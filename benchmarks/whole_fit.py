@@ -1,6 +1,6 @@
 """A whole PI fit on colored MNIST against the same algorithm as a plain torch program.
 
-    python benchmarks/whole_fit.py [--quick] [--repetitions 5] [--epochs 3] [--data DIR] [--record DIR]
+    python benchmarks/whole_fit.py [--quick] [--repetitions 5] [--epochs 3] [--rows N] [--data DIR] [--record DIR]
 
 Stages 1, 2 and 3 with an evaluation after every epoch, the paper's CNN, the authors' hyper-parameters and batches (50
 rows of each group, 100 steps an epoch), the same numbers of steps and evaluations on both sides. The plain program is
@@ -43,6 +43,7 @@ def main() -> int:
     options = parser(__doc__)
     options.add_argument("--data", type=Path, help="folder with MNIST's files")
     options.add_argument("--epochs", type=int, default=EPOCHS, help="of 100 steps, for each network")
+    options.add_argument("--rows", type=int, help="training rows, evenly spaced; all by default")
     arguments = options.parse_args()
     torch.set_num_threads(arguments.threads)
     warnings.simplefilter("ignore")
@@ -88,6 +89,8 @@ def read(options: argparse.Namespace, seed: int) -> dict[str, Any]:
     mnist = load_dataset("colored_mnist", folder=options.data, seed=seed)
     held_out = mnist.validation["test"]  # colors flipped, as in the test environment
     some, few = np.arange(len(mnist.train)), np.arange(len(held_out))
+    if options.rows is not None:
+        some = some[np.linspace(0, len(some) - 1, options.rows).astype(int)]
     if options.quick:
         some, few = some[:: len(some) // 200], few[:50]
     return {
@@ -116,7 +119,7 @@ class Clock(Monitor):
 def fit_holdfast(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) -> tuple[float, np.ndarray]:
     """Fit `PIClassifier`; return the validation accuracy of the epoch that it selects, and stage 3's times."""
     network = NeuralClassifier("cnn", max_epochs=n_epochs, steps_per_epoch=n_steps, batch_size=BATCH, **SETTINGS)
-    model = PIClassifier(network, n_folds=0, min_group_size=1, random_state=seed)
+    model = PIClassifier(network, min_group_size=1, random_state=seed)
     with watch(Clock()) as clock:
         model.fit(data["X"], data["y"], environments=data["environments"], validation=data["validation"])
     return model.validation_score_, np.diff(clock.times)

@@ -6,7 +6,7 @@ Groups are rows by number (`Group`); a group without rows does not count. Accura
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,27 +93,6 @@ def label_attribute_groups(y: ArrayLike, attribute: ArrayLike, name: str = "attr
     n_rows = len(np.asarray(y))
     columns = [_labels(y, n_rows, "labels"), _labels(attribute, n_rows, name)]
     return cross_groups(["label", name], [codes for _, codes in columns], [list(map(str, v)) for v, _ in columns])
-
-
-def worst_group_accuracy(y_true: ArrayLike, y_pred: ArrayLike, attribute: ArrayLike) -> float:
-    """Return the lowest accuracy over the non-empty label × attribute groups."""
-    return float(accuracy_by_group(y_true, y_pred, label_attribute_groups(y_true, attribute)).min())
-
-
-def average_group_accuracy(y_true: ArrayLike, y_pred: ArrayLike, attribute: ArrayLike) -> float:
-    """Return the plain mean of the accuracies of the non-empty label × attribute groups."""
-    return float(accuracy_by_group(y_true, y_pred, label_attribute_groups(y_true, attribute)).mean())
-
-
-def natural_test_score(
-    y_true: ArrayLike, y_pred: ArrayLike, attributes: Mapping[str, ArrayLike]
-) -> tuple[float, float]:
-    """Return the paper's two scores of natural data: worst and average group accuracy, averaged over attributes."""
-    if not attributes:
-        raise InputError("attributes is empty. Pass at least one column, for example {'gender': frame['gender']}.")
-    worst = [worst_group_accuracy(y_true, y_pred, attribute) for attribute in attributes.values()]
-    average = [average_group_accuracy(y_true, y_pred, attribute) for attribute in attributes.values()]
-    return float(np.mean(worst)), float(np.mean(average))
 
 
 def score_groups(y_true: ArrayLike, y_pred: ArrayLike, groups: Sequence[Group], *, level: float = 0.95) -> GroupScores:
@@ -247,13 +226,6 @@ def auroc(codes: ArrayLike, probabilities: ArrayLike) -> float:
     areas = [_binary_auroc(y == column, p[:, column]) for column in columns]
     present = [area for area in areas if not np.isnan(area)]
     return float(np.mean(present)) if present else float("nan")
-
-
-def sensitivity_specificity(y_true: ArrayLike, y_pred: ArrayLike, positive: Any) -> tuple[float, float]:
-    """Return the share of `positive` rows found and of other rows left alone; nan where there is no such row."""
-    truth, found = np.asarray(y_true) == positive, np.asarray(y_pred) == positive
-    sensitivity = float(found[truth].mean()) if truth.any() else float("nan")
-    return sensitivity, float((~found[~truth]).mean()) if (~truth).any() else float("nan")
 
 
 def calibration_error(codes: ArrayLike, probabilities: ArrayLike, *, n_bins: int = 15) -> float:

@@ -14,7 +14,7 @@ from holdfast import NeuralClassifier, PIClassifier, StableClassifier
 from holdfast.environments import Group
 from holdfast.interpolation.convex.minimax import maximize_on_simplex
 from holdfast.interpolation.convex.solver import solve_convex
-from holdfast.interpolation.gradient import solve_gradient
+from holdfast.interpolation.gradient import NetworkFit, solve_gradient
 from holdfast.interpolation.reweight import solve_reweight
 from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
@@ -210,7 +210,7 @@ def test_gradient(n_cases, part):
             dropout=0.0,
             precision="fp32",
         )
-        found = solve_gradient(network, TrainingRows(X, y, ()), groups, Seeding(seed))
+        found = solve_gradient(network, TrainingRows(X, y, ()), groups, Seeding(seed), NetworkFit())
         exact = solve_convex(LogisticRegression(C=np.inf), TrainingRows(X.astype(float), y, ()), groups, n_classes=2)
         assert exact.worst_case_risk - 1e-3 <= found.worst_case_risk <= exact.worst_case_risk + 0.02
 

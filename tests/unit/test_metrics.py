@@ -11,7 +11,6 @@ from holdfast.exceptions import InputError, LabelsError
 from holdfast.metrics import (
     accuracy_by_group,
     auroc,
-    average_group_accuracy,
     average_interval,
     brier_score,
     calibration_error,
@@ -21,11 +20,8 @@ from holdfast.metrics import (
     group_correlation,
     label_attribute_groups,
     log_loss,
-    natural_test_score,
     prevalence,
     score_groups,
-    sensitivity_specificity,
-    worst_group_accuracy,
 )
 
 
@@ -62,22 +58,9 @@ def test_worst_and_average_group_accuracy_hand_worked():
     y_true = [0, 0, 0, 1, 1, 1]
     attribute = ["f", "f", "m", "m", "m", "m"]
     y_pred = [0, 1, 0, 1, 1, 0]
-    assert worst_group_accuracy(y_true, y_pred, attribute) == 0.5
-    assert average_group_accuracy(y_true, y_pred, attribute) == pytest.approx(13 / 18)
-
-
-def test_natural_test_score_averages_worst_and_mean_over_attributes():
-    """Attribute a has groups 1/2 and 1, attribute b has groups 0, 1 and 1: worst (1/2+0)/2, mean (3/4+2/3)/2."""
-    y_true, y_pred = [0, 0, 1], [0, 1, 1]
-    worst, average = natural_test_score(y_true, y_pred, {"a": [1, 1, 1], "b": [0, 1, 0]})
-    assert worst == pytest.approx(0.25)
-    assert average == pytest.approx((0.75 + 2 / 3) / 2)
-
-
-def test_natural_test_score_refuses_no_attribute():
-    """A score over no attribute is not a number."""
-    with pytest.raises(InputError, match="attributes is empty. Pass at least one column"):
-        natural_test_score([0], [0], {})
+    scores = score_groups(y_true, y_pred, label_attribute_groups(y_true, attribute))
+    assert scores.worst.value == 0.5
+    assert scores.average.value == pytest.approx(13 / 18)
 
 
 def test_exact_interval_known_values():
@@ -285,15 +268,6 @@ def test_auroc_without_two_classes_is_nan():
 def test_log_loss_of_a_certain_mistake_is_finite():
     """Probability zero for the true class is clipped at 1e-15."""
     assert log_loss([0], [[0.0, 1.0]]) == pytest.approx(-np.log(1e-15))
-
-
-def test_sensitivity_and_specificity_hand_worked():
-    """Two of three ill found, three of four well left alone; nan without such rows."""
-    y_true = ["ill"] * 3 + ["well"] * 4
-    y_pred = ["ill", "ill", "well", "well", "well", "well", "ill"]
-    assert sensitivity_specificity(y_true, y_pred, "ill") == (pytest.approx(2 / 3), 0.75)
-    np.testing.assert_equal(sensitivity_specificity(["well"], ["well"], "ill"), (np.nan, 1.0))
-    np.testing.assert_equal(sensitivity_specificity(["ill"], ["well"], "ill"), (0.0, np.nan))
 
 
 def test_calibration_error_hand_worked():

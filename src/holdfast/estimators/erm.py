@@ -94,19 +94,15 @@ def fit_erm(
     estimator = seeded_clone(estimator, seeding, "erm")
     rows = np.arange(training.n_rows)
     if hasattr(last_step(estimator), "fit_groups"):
-        from holdfast.interpolation.gradient import solve_gradient
+        from holdfast.interpolation.gradient import NetworkFit, fit_network
 
-        groups = [Group(environment.name, environment.rows) for environment in training.environments]
-        return solve_gradient(
-            estimator,
-            training,
-            [group.weighted(training.sample_weight) for group in groups],
-            seeding,
-            objective="pooled" if weighting == "pooled" else "erm",
-            validation=validation,
-            selection=selection,
-            stage="training",
-        ).estimator
+        groups = [
+            Group(environment.name, environment.rows).weighted(training.sample_weight)
+            for environment in training.environments
+        ]
+        objective = "pooled" if weighting == "pooled" else "erm"
+        fit = NetworkFit(objective=objective, validation=validation, selection=selection, stage="training")
+        return fit_network(estimator, training, groups, seeding, fit)
     weights = training.sample_weight
     if weighting == "environments":
         weights = training.weights.copy()

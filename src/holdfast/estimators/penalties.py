@@ -64,7 +64,7 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
         validation : (X, y) or (X, y, group_labels), optional
             Rows to select the epoch by.
         """
-        from holdfast.interpolation.gradient import solve_gradient
+        from holdfast.interpolation.gradient import NetworkFit, solve_gradient
 
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         estimator = self._base_estimator(training.X)
@@ -85,16 +85,9 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
             Group(environment.name, environment.rows).weighted(training.sample_weight)
             for environment in training.environments
         )
-        solution = solve_gradient(
-            seeded_clone(estimator, seeding, "environments"),
-            training,
-            self.groups_,
-            seeding,
-            objective=self._objective(),
-            validation=validation,
-            selection=self.selection,
-            stage="training",
-        )
+        network = seeded_clone(estimator, seeding, "environments")
+        fit = NetworkFit(objective=self._objective(), validation=validation, selection=self.selection, stage="training")
+        solution = solve_gradient(network, training, self.groups_, seeding, fit)
         self._keep(solution)
         self._score_validation(validation)
         return self

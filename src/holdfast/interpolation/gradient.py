@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,18 +22,20 @@ from holdfast.rows import MappedRows, TrainingRows, fit_transformers, is_mapped
 from holdfast.seeding import Seeding
 
 
-def solve_gradient(
-    estimator: Any,
-    training: TrainingRows,
-    groups: Sequence[Group],
-    seeding: Seeding,
-    *,
-    objective: str | Objective = "max",
-    validation: Any = None,
-    selection: str | None = None,
-    stage: str = "stage 3",
-) -> Solution:
-    """Minimize the largest group risk of a network.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NetworkFit:
+    """What a network is trained for, and by what its epoch is selected."""
+
+    objective: str | Objective = "max"  # see holdfast.neural.objectives
+    validation: Any = None  # (X, y_codes) or (X, y_codes, group_labels): rows that select the epoch
+    selection: str | None = None  # selection rule; None: the estimator's
+    stage: str = "stage 3"  # what monitors call the training
+
+
+def fit_network(
+    estimator: Any, training: TrainingRows, groups: Sequence[Group], seeding: Seeding, fit: NetworkFit
+) -> Any:
+    """Train a network on groups of rows; return the estimator, fitted.
 
     Parameters
     ----------
@@ -46,13 +48,16 @@ def solve_gradient(
         They may overlap.
     seeding : Seeding
         For the estimator where its `random_state` is not set.
-    objective : {"max", "online"} or Objective
-    validation : (X, y_codes) or (X, y_codes, group_labels), optional
-        Rows that select the epoch.
-    selection : str, optional
-        Selection rule; None: the estimator's.
-    stage : str
-        What monitors call the training.
+    fit : NetworkFit
+    """
+    _train(estimator, training, groups, seeding, fit)
+    return estimator
+
+
+def solve_gradient(
+    estimator: Any, training: TrainingRows, groups: Sequence[Group], seeding: Seeding, fit: NetworkFit
+) -> Solution:
+    """Minimize the largest group risk of a network; parameters as for `fit_network`.
 
     Returns
     -------
@@ -60,29 +65,11 @@ def solve_gradient(
         Without a certificate: `gap` is NaN. As in the paper the group risks are those of the training rows, which a
         network that memorizes them makes look better than they are.
     """
+    X = _train(estimator, training, groups, seeding, fit)
     network = last_step(estimator)
-    X, transform = fit_transformers(estimator, training.X, training.y, training.sample_weight)
-    rows = replace(training, X=X)
-    if validation is not None:
-        validation = (transform(validation[0]), *validation[1:])
-    if getattr(network, "random_state", 0) is None:
-        network.set_params(random_state=seeding.integer("random_state", stage) % 2**31)
-    if (selection or network.selection) == LEAVE_ONE_OUT:
-        selection = "last"
-        network.set_params(max_epochs=_epochs_left_out(network, rows, groups, objective, stage))
-    network.fit_groups(
-        X,
-        rows.y,
-        groups,
-        objective=objective,
-        environments=rows.environments,
-        validation=validation,
-        selection=selection,
-        stage=stage,
-    )
     return Solution(
         estimator=estimator,
-        group_risks=_group_risks(network, X, rows.y, groups),
+        group_risks=_group_risks(network, X, training.y, groups),
         gap=float("nan"),
         group_weights=network.group_weights_,
         solver="gradient",
@@ -90,9 +77,31 @@ def solve_gradient(
     )
 
 
-def _epochs_left_out(
-    network: Any, training: TrainingRows, groups: Sequence[Group], objective: str | Objective, stage: str
-) -> int:
+def _train(estimator: Any, training: TrainingRows, groups: Sequence[Group], seeding: Seeding, fit: NetworkFit) -> Any:
+    """Fit the estimator; return the rows as its network saw them."""
+    network = last_step(estimator)
+    X, transform = fit_transformers(estimator, training.X, training.y, training.sample_weight)
+    if fit.validation is not None:
+        fit = replace(fit, validation=(transform(fit.validation[0]), *fit.validation[1:]))
+    if getattr(network, "random_state", 0) is None:
+        network.set_params(random_state=seeding.integer("random_state", fit.stage) % 2**31)
+    if (fit.selection or network.selection) == LEAVE_ONE_OUT:
+        network.set_params(max_epochs=_epochs_left_out(network, replace(training, X=X), groups, fit))
+        fit = replace(fit, selection="last")
+    network.fit_groups(
+        X,
+        training.y,
+        groups,
+        objective=fit.objective,
+        environments=training.environments,
+        validation=fit.validation,
+        selection=fit.selection,
+        stage=fit.stage,
+    )
+    return X
+
+
+def _epochs_left_out(network: Any, training: TrainingRows, groups: Sequence[Group], fit: NetworkFit) -> int:
     """Return for how many epochs to train: the median of trainings that each leave one environment out to select by."""
     if len(training.environments) < 2:
         raise ParameterError(
@@ -110,10 +119,10 @@ def _epochs_left_out(
             X,
             y,
             inside,
-            objective=objective,
+            objective=fit.objective,
             validation=(left_out, y[environment.rows]),
             selection="validation_accuracy",
-            stage=f"{stage} without {environment.name}",
+            stage=f"{fit.stage} without {environment.name}",
         )
         epochs.append(trained.selected_.scores.epoch)
     return int(np.median(epochs))

@@ -102,17 +102,10 @@ def minimize_worst_case_risk(
 
         solution = solve_convex(estimator, *_weighing(training, groups), n_classes=n_classes)
     elif chosen == "gradient":
-        from holdfast.interpolation.gradient import solve_gradient
+        from holdfast.interpolation.gradient import NetworkFit, solve_gradient
 
-        solution = solve_gradient(
-            estimator,
-            training,
-            groups,
-            seeding,
-            objective=settings.objective,
-            validation=validation,
-            selection=settings.selection,
-        )
+        fit = NetworkFit(objective=settings.objective, validation=validation, selection=settings.selection)
+        solution = solve_gradient(estimator, training, groups, seeding, fit)
     else:
         from holdfast.interpolation.reweight import solve_reweight
 
@@ -147,18 +140,10 @@ def minimize_mixture_risk(
     """
     estimator = seeded_clone(estimator, seeding, "mixture")
     if hasattr(last_step(estimator), "fit_groups"):
-        from holdfast.interpolation.gradient import solve_gradient
+        from holdfast.interpolation.gradient import NetworkFit, fit_network
 
-        return solve_gradient(
-            estimator,
-            training,
-            groups,
-            seeding,
-            objective="balanced",
-            validation=validation,
-            selection=selection,
-            stage="training",
-        ).estimator
+        fit = NetworkFit(objective="balanced", validation=validation, selection=selection, stage="training")
+        return fit_network(estimator, training, groups, seeding, fit)
     weights = np.zeros(training.n_rows)
     for group, share in zip(groups, mixture, strict=True):
         np.add.at(weights, group.rows, share * group.probabilities())

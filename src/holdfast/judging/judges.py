@@ -135,11 +135,10 @@ def _fit_judge(estimator: Any, training: TrainingRows, own: Group, selection: st
             return solve_convex(estimator, rows, everything, n_classes=n_classes).estimator
     if not hasattr(last_step(estimator), "fit_groups") or (labels == labels[0]).all():
         return fit_rows(estimator, X, y, own.rows, own.weights)
-    from holdfast.interpolation.gradient import solve_gradient
+    from holdfast.interpolation.gradient import NetworkFit, fit_network
 
-    return solve_gradient(
-        estimator, training, [own], seeding, objective="erm", selection=selection, stage=f"stage 1: {own.name}"
-    ).estimator
+    fit = NetworkFit(objective="erm", selection=selection, stage=f"stage 1: {own.name}")
+    return fit_network(estimator, training, [own], seeding, fit)
 
 
 def _has_all_codes(labels: NDArray[Any]) -> bool:

@@ -59,6 +59,7 @@ def make_estimator(config: RunConfig, prepared: Prepared) -> Any:
         schedule=config.schedule,
         patience=config.patience,
         selection="last",
+        selection_rows=5_000,  # 100 batches of 50, as in the authors' experiments
         network_options={**prepared.network_options, **config.estimator_options} or None,
         vocabulary=prepared.vocabulary,
         precision=config.precision,

@@ -215,6 +215,7 @@ class NeuralEstimator(BaseEstimator):
         schedule: Schedule = "constant",
         patience: int | None = 20,
         selection: str | None = None,
+        selection_rows: int | None = 1_000,
         network_options: Mapping[str, Any] | None = None,
         min_count: int = 1,
         vocabulary: Vocabulary | None = None,
@@ -234,6 +235,7 @@ class NeuralEstimator(BaseEstimator):
         self.schedule = schedule
         self.patience = patience
         self.selection = selection
+        self.selection_rows = selection_rows
         self.network_options = network_options
         self.min_count = min_count
         self.vocabulary = vocabulary
@@ -367,6 +369,7 @@ class NeuralEstimator(BaseEstimator):
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             patience=self.patience,
+            selection_rows=self.selection_rows,
             schedule=self.schedule,
             weight_averaging=self.weight_averaging,
             precision=self.precision,
@@ -530,6 +533,9 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
     selection : str, optional
         Rule that selects the epoch (`holdfast.neural.selection`); None: validation_accuracy with validation rows, else
         last.
+    selection_rows : int or None, default=1000
+        For selection="other_environments": rows of each other environment that are scored after every epoch, evenly
+        spaced; None: all. `PIClassifier` selects its judges by this rule, and then asks them about all rows.
     network_options : mapping, optional
         Further settings of the network, for example ``{"hidden": (64, 64)}``; for text networks ``{"vectors": …}`` may
         map words to fixed vectors.
@@ -631,6 +637,7 @@ class NeuralRegressor(RegressorMixin, NeuralEstimator):
         schedule: Schedule = "constant",
         patience: int | None = 20,
         selection: str | None = None,
+        selection_rows: int | None = 1_000,
         network_options: Mapping[str, Any] | None = None,
         min_count: int = 1,
         vocabulary: Vocabulary | None = None,
@@ -651,6 +658,7 @@ class NeuralRegressor(RegressorMixin, NeuralEstimator):
             schedule=schedule,
             patience=patience,
             selection=selection,
+            selection_rows=selection_rows,
             network_options=network_options,
             min_count=min_count,
             vocabulary=vocabulary,

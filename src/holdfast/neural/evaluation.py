@@ -18,7 +18,6 @@ from holdfast.neural.batches import RowSource
 from holdfast.neural.settings import without_denormals
 
 _CHUNK_VALUES = 1_000_000  # input numbers in a chunk: 4 MB of float32, so that layers stay near the processor
-_MAX_EVALUATED = 5_000  # rows of each other environment: 100 batches of 50, as in the authors' experiments
 
 Score = Callable[[Tensor, Tensor], Tensor]  # (n, n_classes) outputs, (n,) targets -> (n,) scores
 
@@ -77,7 +76,7 @@ def _matching(inputs: Tensor, network: nn.Module) -> Tensor:
 class Evaluation:
     """An epoch's scores on held-out rows."""
 
-    score: float  # mean over all rows
+    score: float  # mean over all rows, or over the other environments
     group_scores: Mapping[str, float]
     predicts_one_class: bool
 
@@ -91,6 +90,7 @@ class Examiner:
     score: Score
     validation: HeldOut | None = None
     others: HeldOut | None = None  # the other training environments, each a group
+    selection_rows: int | None = None  # rows of each of them that are scored; None: all
 
     def validate(self, network: nn.Module) -> Evaluation | None:
         """Score the validation rows."""
@@ -98,15 +98,16 @@ class Examiner:
             return None
         return self._evaluate(network, self.validation, np.arange(len(self.validation.targets)))
 
-    def score_others(self, network: nn.Module) -> float | None:
-        """Return the mean over the other environments of their scores."""
+    def score_others(self, network: nn.Module) -> Evaluation | None:
+        """Score the other environments, each by some of its rows; the score is the mean of theirs."""
         if self.others is None:
             return None
-        parts = [evenly(group.rows, _MAX_EVALUATED) for group in self.others.groups]
-        outputs = self._outputs(network, self.others.source, np.concatenate(parts))
-        targets = torch.from_numpy(self.others.targets[np.concatenate(parts)])
-        scores = self.score(outputs, targets).split([len(part) for part in parts])
-        return float(np.mean([part.double().mean().item() for part in scores]))
+        parts = [evenly(group.rows, self.selection_rows) for group in self.others.groups]
+        rows = np.concatenate(parts)
+        outputs, targets = self._outputs(network, self.others.source, rows), self.others.targets[rows]
+        scores = self.score(outputs, torch.from_numpy(targets)).double().split([len(part) for part in parts])
+        means = {group.name: part.mean().item() for group, part in zip(self.others.groups, scores, strict=True)}
+        return Evaluation(float(np.mean(list(means.values()))), means, _one_class(outputs, targets))
 
     def sees_one_class(self, network: nn.Module, source: RowSource, targets: NDArray[Any], rows: Rows) -> bool:
         """Return whether the network gives one class to rows of several."""
@@ -129,9 +130,9 @@ def _one_class(outputs: Tensor, targets: NDArray[Any]) -> bool:
     return len(outputs.argmax(1).unique()) == 1
 
 
-def evenly(rows: Rows, most: int) -> Rows:
-    """Return at most `most` of the rows, evenly spaced."""
-    if len(rows) <= most:
+def evenly(rows: Rows, most: int | None) -> Rows:
+    """Return at most `most` of the rows, evenly spaced; all of them for None."""
+    if most is None or len(rows) <= most:
         return rows
     return rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]
 

@@ -30,18 +30,17 @@ class TrainingSettings:
     learning_rate: float = 1e-3
     weight_decay: float = 0.0  # Adam's coupled L2, not AdamW
     patience: int | None = 20  # evaluations without improvement; None: never stop early
+    selection_rows: int | None = 1_000  # of each other environment, scored after every epoch; None: all
     schedule: Schedule = "constant"  # of the learning rate over max_epochs
     weight_averaging: float | None = None  # decay of the exponential average whose weights are kept
     precision: Precision = "auto"
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("max_epochs", "steps_per_epoch", "batch_size", "patience"):
-            value = getattr(self, name)
-            if name == "patience" and value is None:
-                continue
-            if not _is_integer(value) or value < 1:
-                _refuse(name, "a positive integer" + (" or None" if name == "patience" else ""), value)
+        for name in ("max_epochs", "steps_per_epoch", "batch_size", "patience", "selection_rows"):
+            value, optional = getattr(self, name), name in ("patience", "selection_rows")
+            if not (value is None and optional) and (not _is_integer(value) or value < 1):
+                _refuse(name, "a positive integer" + (" or None" if optional else ""), value)
         if not _is_number(self.learning_rate) or not self.learning_rate > 0:
             _refuse("learning_rate", "a positive number", self.learning_rate)
         if not _is_number(self.weight_decay) or not self.weight_decay >= 0:

@@ -123,7 +123,14 @@ def _run(
     device = resolve_device(settings.device)
     precision = resolve_precision(settings.precision, device)
     context = autocast(precision, device)
-    examiner = Examiner(device, context, task.score, validation, others if rule.needs == "other_environments" else None)
+    examiner = Examiner(
+        device,
+        context,
+        task.score,
+        validation,
+        others if rule.needs == "other_environments" else None,
+        settings.selection_rows,
+    )
     batches = GroupBatches(
         task.source, task.targets, task.groups, batch_size=settings.batch_size, seeding=seeding, device=device
     )
@@ -224,7 +231,8 @@ def _evaluate(
         if group == most_often and report.worst == most_often
     ]
     of_worst = objective.training_score == "worst"
-    validated = examiner.validate(state.evaluated)
+    validated, others = examiner.validate(state.evaluated), examiner.score_others(state.evaluated)
+    seen = others if validated is None else validated
     return EpochScores(
         epoch=state.epoch,
         step=state.step,
@@ -237,8 +245,8 @@ def _evaluate(
         group_risks=_group_risks(state.batches.groups, reports),
         validation_score=None if validated is None else validated.score,
         validation_group_scores=None if validated is None or not validated.group_scores else validated.group_scores,
-        other_environments_score=examiner.score_others(state.evaluated),
-        predicts_one_class=None if validated is None else validated.predicts_one_class,
+        other_environments_score=None if others is None else others.score,
+        predicts_one_class=None if seen is None else seen.predicts_one_class,
     )
 
 

@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from holdfast.environments import Group
-from holdfast.interpolation.gradient import solve_gradient
+from holdfast.interpolation.gradient import NetworkFit, fit_network, solve_gradient
 from holdfast.neural.estimator import NeuralClassifier, NeuralRegressor
 from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
@@ -16,7 +16,7 @@ from holdfast.seeding import Seeding
 
 def solve(estimator, X, y, groups, seeding, **options):
     """Solve on plain arrays."""
-    return solve_gradient(estimator, TrainingRows(X, y, ()), groups, seeding, **options)
+    return solve_gradient(estimator, TrainingRows(X, y, ()), groups, seeding, NetworkFit(**options))
 
 
 def stable_and_unstable(n=400):
@@ -81,3 +81,13 @@ def test_regression_risks_are_squared_errors():
     solution = solve(network, X, y, groups, seeding=Seeding(0))
     expected = [np.mean((network.predict(X[group.rows]) - y[group.rows]) ** 2) for group in groups]
     assert solution.group_risks == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_network_that_is_only_fitted_is_not_asked_for_its_risks(monkeypatch):
+    """Judges and ERM need no risk of their own rows: nothing is computed that nobody looks at."""
+    X, y, groups = stable_and_unstable(60)
+    monkeypatch.setattr(NeuralClassifier, "outputs", None)
+    network = NeuralClassifier("linear", max_epochs=1, steps_per_epoch=20, learning_rate=0.05)
+    fitted = fit_network(network, TrainingRows(X / 100, y, ()), groups, Seeding(0), NetworkFit(objective="erm"))
+    assert fitted is network
+    assert len(network.history_) == 1

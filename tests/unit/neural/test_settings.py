@@ -17,6 +17,7 @@ CPU = torch.device("cpu")
         ({"steps_per_epoch": 2.5}, "'steps_per_epoch' parameter must be a positive integer. Got 2.5 instead"),
         ({"batch_size": True}, "'batch_size' parameter must be a positive integer. Got True instead"),
         ({"patience": 0}, "'patience' parameter must be a positive integer or None. Got 0 instead"),
+        ({"selection_rows": 0}, "'selection_rows' parameter must be a positive integer or None. Got 0 instead"),
         ({"learning_rate": 0}, "'learning_rate' parameter must be a positive number. Got 0 instead"),
         ({"learning_rate": float("nan")}, "'learning_rate' parameter must be a positive number. Got nan"),
         ({"weight_decay": -1}, "'weight_decay' parameter must be a number of at least 0. Got -1 instead"),

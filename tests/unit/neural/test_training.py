@@ -7,7 +7,7 @@ from torch import nn
 
 from holdfast.environments import Group
 from holdfast.exceptions import CollapseWarning, DivergedError, ParameterError
-from holdfast.neural.evaluation import HeldOut, outputs_on, right_class
+from holdfast.neural.evaluation import Examiner, HeldOut, outputs_on, right_class
 from holdfast.neural.monitors import Monitor, watch
 from holdfast.neural.networks.registry import build_network
 from holdfast.neural.objectives import make_objective
@@ -120,6 +120,30 @@ def test_other_environments_selects_by_rows_that_were_not_trained_on():
     outputs = outputs_on(trained.network, make_source(X[120:]), device=CPU, autocast=autocast("fp32", CPU))
     accuracy = (outputs.argmax(1).numpy() == Y[120:]).mean()
     assert trained.selected.scores.other_environments_score == pytest.approx(accuracy)
+
+
+@pytest.mark.parametrize(("most", "n_scored"), [(10, 20), (None, 240), (1000, 240)])
+def test_other_environments_are_scored_by_some_of_their_rows(most, n_scored, monkeypatch):
+    """Evenly spaced rows of each one, and no further pass for the check of collapse."""
+    seen = []
+    outputs = Examiner._outputs
+
+    def note(self, network, source, rows):
+        seen.append(rows)
+        return outputs(self, network, source, rows)
+
+    monkeypatch.setattr(Examiner, "_outputs", note)
+    others = HeldOut(VALIDATION.source, VALIDATION.targets, tuple(GROUPS))
+    trained = run(others=others, selection="other_environments", selection_rows=most, max_epochs=1)
+    assert [len(rows) for rows in seen] == [n_scored]
+    assert (np.unique(seen[0] < 120, return_counts=True)[1] == n_scored / 2).all()
+    if most == 10:
+        network_outputs = outputs_on(
+            trained.network, others.source, device=CPU, autocast=autocast("fp32", CPU), rows=seen[0]
+        )
+        accuracy = (network_outputs.argmax(1).numpy() == others.targets[seen[0]]).mean()
+        assert trained.selected.scores.other_environments_score == pytest.approx(accuracy)
+        assert trained.selected.scores.predicts_one_class is False
 
 
 def test_divergence_names_step_group_and_advice():
