@@ -1,4 +1,4 @@
-"""Empirical risk minimization: the ordinary fit on all rows, the baseline beside every stable classifier."""
+"""Empirical risk minimization: the ordinary fit on all rows, the baseline of every comparison."""
 
 from __future__ import annotations
 

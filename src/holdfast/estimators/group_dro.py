@@ -35,7 +35,7 @@ def agreement_groups(training: TrainingRows, classes: NDArray[Any], attribute: A
     if not agrees.any():
         raise EnvironmentsError(
             f"the attribute never equals the label: it takes {listed(sorted(set(map(str, values))))}, the labels are "
-            f"{listed([str(label) for label in classes])}. Code both alike, or use form='label_attribute'."
+            f"{listed([str(label) for label in classes])}. Use the same codes for both, or form='label_attribute'."
         )
     return cross_groups(
         ["environment", "attribute equals label"],
@@ -53,7 +53,7 @@ def attribute_groups(training: TrainingRows, classes: NDArray[Any], attribute: A
 
 
 def large_groups(groups: Sequence[Group], min_group_size: int) -> tuple[Group, ...]:
-    """Return the groups that are large enough, saying which are not; all of them when none is."""
+    """Return the groups that are large enough and warn about the others; all groups if none is."""
     kept = tuple(group for group in groups if group.effective_size() >= min_group_size)
     small = [f"{g.name} ({g.effective_size():.0f})" for g in groups if g.effective_size() < min_group_size]
     if small and kept:
@@ -214,7 +214,7 @@ class OracleClassifier(GroupDROClassifier):
         )
         self.form = form
 
-    def fit(  # type: ignore[override] # the oracle is told the attribute, not the groups
+    def fit(  # type: ignore[override] # the oracle takes the attribute instead of groups
         self,
         X: Any,
         y: Any,
@@ -225,7 +225,7 @@ class OracleClassifier(GroupDROClassifier):
         validation: Any = None,
         folds: Any = None,
     ) -> OracleClassifier:
-        """Fit on groups made from the unstable attribute.
+        """Fit on groups of the unstable attribute.
 
         Parameters
         ----------
@@ -239,7 +239,7 @@ class OracleClassifier(GroupDROClassifier):
         training = self._read_training(X, y, environments, sample_weight=sample_weight, folds=folds)
         if attribute is None:
             raise EnvironmentsError(
-                "OracleClassifier was not told the unstable attribute. Pass attribute=, for example "
+                "OracleClassifier needs the unstable attribute. Pass attribute=, for example "
                 "attribute=frame['color']; without such a column use PIClassifier, which needs none."
             )
         groups = agreement_groups if self.form == "agreement" else attribute_groups

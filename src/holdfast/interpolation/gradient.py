@@ -138,7 +138,7 @@ def _part(group: Group, mask: NDArray[np.bool_]) -> Group:
 
 def _group_risks(network: Any, X: Any, y: NDArray[Any], groups: Sequence[Group]) -> NDArray[np.float64]:
     """Return each group's risk under the training loss, from one pass over the rows of all groups."""
-    import torch  # not above: where it is missing, holdfast.neural shall be the first to say so
+    import torch  # not above: where it is missing, holdfast.neural says what to install
 
     rows = union_of(groups)
     outputs = network.outputs(X, rows)

@@ -41,7 +41,7 @@ MOST_ROWS = 200_000  # with more, scikit-learn draws a sample by weight and plac
 def binned_for(estimator: Any, X: Any) -> Any:
     """Return rows to fit a histogram booster on, X itself for every other estimator.
 
-    Bins are those of the unweighted rows, whatever the weights of a fit, so that rounds differ by their weights alone.
+    Bins are those of the unweighted rows in every fit, so that rounds differ by their weights alone.
     Values stay in the units of X, so that what is fitted on them predicts rows of X.
     """
     is_histogram = isinstance(estimator, HistGradientBoostingClassifier | HistGradientBoostingRegressor)
@@ -249,7 +249,7 @@ def group_masses(groups: Sequence[Group], n_rows: int) -> csc_array:
     empty = [group.name for group in groups if len(group) == 0 or group.effective_size() == 0]
     if not groups or empty:
         what = f"{', '.join(empty)} without rows" if empty else "no groups"
-        raise ParameterError(f"A min–max problem needs groups that hold rows. Got {what}. Drop empty halves first.")
+        raise ParameterError(f"A min–max problem needs groups with rows. Got {what}. Drop empty halves first.")
     sizes = [len(group) for group in groups]
     columns = np.repeat(np.arange(len(groups)), sizes)
     rows = np.concatenate([group.rows for group in groups])

@@ -27,13 +27,13 @@ class GroupStreams:
     """Batches of row numbers, independent between groups and from batch to batch.
 
     Inside a batch rows are drawn without replacement. A group no larger than the batch is used whole. A weighted group
-    is drawn by weight, stratified: row i comes batch_size·w_i/Σw times on average, so that the plain mean of a batch
-    is an unbiased group risk (a row can come twice where it spans two strata or its share exceeds one).
+    is drawn by weight, stratified: row i is drawn batch_size·w_i/Σw times on average, so that the plain mean of a batch
+    is an unbiased group risk (a row can be drawn twice where it spans two strata or its share exceeds one).
 
     Parameters
     ----------
     groups : sequence of Group
-        Rows of weight zero never come.
+        Rows of weight zero are never drawn.
     batch_size : int
         Rows of each group.
     seeding : Seeding
@@ -65,8 +65,8 @@ class GroupStreams:
     def draw_mixture(self, probabilities: Weights, n_rows: int) -> tuple[Rows, NDArray[np.intp], NDArray[np.intp]]:
         """Return `n_rows` row numbers of a mixture of the groups, which groups they are of, and how many of each.
 
-        Group g comes n_rows·probabilities[g] times on average, rounded down or up, and its rows one from each of as
-        many strata. The cost does not grow with the number of groups but for one running sum.
+        Group g is drawn n_rows·probabilities[g] times on average, rounded down or up, one row from each of as many
+        strata. Apart from one running sum the cost does not grow with the number of groups.
         """
         # Systematic sampling: one uniform shift for all draws keeps every count within one of its expectation.
         points = (self._mixture.random() + np.arange(n_rows)) * (probabilities.sum() / n_rows)
@@ -82,7 +82,7 @@ class GroupStreams:
 
     @cached_property
     def _pool(self) -> _Pool:
-        """All groups' rows behind one another, made at the first mixture."""
+        """The rows of all groups in one array, built at the first mixture."""
         return _Pool(self.groups)
 
     def _cumulative_weights(self, group: int) -> Weights:
@@ -94,20 +94,20 @@ class GroupStreams:
         return self._cumulative[group]
 
     def _generator(self, group: int) -> np.random.Generator:
-        """Return the group's stream, made when first asked for."""
+        """Return the group's stream, created at its first use."""
         if group not in self._generators:
             self._generators[group] = self._seeding.generator("batches", *self._names[group])
         return self._generators[group]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where every stream stands, as plain values."""
+        """Return the state of every stream as plain values."""
         return {
             "mixture": self._mixture.bit_generator.state,
             "groups": {str(group): stream.bit_generator.state for group, stream in self._generators.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put every stream back where `state_dict` found it."""
+        """Restore the state of every stream."""
         self._mixture.bit_generator.state = state["mixture"]
         self._generators.clear()
         for group, stream in state["groups"].items():
@@ -115,7 +115,7 @@ class GroupStreams:
 
 
 def _without_zero_weights(group: Group) -> Group:
-    """Return the group without rows that can never count."""
+    """Return the group without rows of weight zero."""
     if group.weights is not None and not (group.weights > 0).all():
         kept = group.weights > 0
         group = Group(group.name, group.rows[kept], group.weights[kept])
@@ -136,7 +136,7 @@ def _distinct(names: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 class _Pool:
-    """Rows of all groups behind one another, so that rows of many groups are found at once."""
+    """Rows of all groups in one array, so that rows of many groups are found at once."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
         sizes = np.array([len(group) for group in groups])
@@ -302,11 +302,11 @@ class GroupBatches:
         return Batch(inputs.to(self._device), targets.to(self._device), groups, sizes, moved)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the streams stand."""
+        """Return the state of the streams."""
         return self._streams.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the streams back."""
+        """Restore the state of the streams."""
         self._streams.load_state_dict(state)
 
 

@@ -57,7 +57,7 @@ def get_state(estimator: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return a fitted estimator as values for JSON, and the network's tensors by name."""
     if not isinstance(estimator.network, str):
         raise SavedModelError(
-            f"network={estimator.network!r} cannot be saved: a file must not hold code. Register the network by name "
+            f"network={estimator.network!r} cannot be saved: a file must not contain code. Register it by name "
             "with holdfast.neural.networks.register_network('my_network') and pass network='my_network'."
         )
     options = dict(estimator.network_options or {})
@@ -92,7 +92,7 @@ def get_state(estimator: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def set_state(estimator: Any, state: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-    """Make an unfitted estimator the one that was saved."""
+    """Turn an unfitted estimator into the saved one."""
     if state.get("format") != FORMAT:
         raise SavedModelError(
             f"The saved network has format {state.get('format')!r}; this version reads format {FORMAT}."
@@ -104,7 +104,7 @@ def set_state(estimator: Any, state: Mapping[str, Any], tensors: Mapping[str, An
             f"holdfast.neural.networks.register_network({name!r}) before loading."
         )
     options = dict(state["network_options"])
-    if "weights" in options:  # never saved: whoever put it there wants another file to be read
+    if "weights" in options:  # never saved by holdfast: it would read a file outside of the model
         raise UntrustedFileError("The saved estimator names a weights file outside of its folder. It was not read.")
     vectors = options.pop("vectors", None)
     parameters = {**state["parameters"], "network_options": options or None, "random_state": state["random_state"]}
@@ -146,7 +146,7 @@ def set_state(estimator: Any, state: Mapping[str, Any], tensors: Mapping[str, An
 def _check_sizes(
     name: str, arguments: Mapping[str, Any], vectors: list[int] | None, weights: Mapping[str, Tensor]
 ) -> None:
-    """Refuse options that ask for a larger network than the saved tensors fill, before memory is taken for it."""
+    """Refuse options of a network that does not match the saved tensors, before its memory is allocated."""
     try:
         with torch.device("meta"):  # shapes without memory
             fixed: dict[str, Any] = {} if vectors is None else {"vectors": torch.empty(vectors)}
@@ -301,7 +301,7 @@ class NeuralEstimator(BaseEstimator):
             All rows; the groups refer to them by number.
         groups : sequence of Group
             What the objective is about: environments for "erm", "pooled", "irm", "vrex" and "rgm", halves or label
-            groups for "balanced", "max" and "online". They may overlap; a batch holds `batch_size` rows of each.
+            groups for "balanced", "max" and "online". They may overlap; a batch has `batch_size` rows of each.
         objective : str or Objective
             A name in `holdfast.neural.objectives.OBJECTIVES`, or an instance with its settings:
             ``IRM(weight=10)``.
@@ -408,7 +408,7 @@ class NeuralEstimator(BaseEstimator):
             return
         able = sorted(name for name in NETWORKS if reads_text(name) == is_texts)
         came, reads = ("texts", "numbers") if is_texts else ("numbers", "texts")
-        raise FeaturesError(f"X holds {came}, but network {self.network!r} reads {reads}. Use one of {able}.")
+        raise FeaturesError(f"X contains {came}, but network {self.network!r} reads {reads}. Use one of {able}.")
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X checked: texts as a list, all else as array or sparse matrix."""
@@ -419,7 +419,7 @@ class NeuralEstimator(BaseEstimator):
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         with as_ours(FeaturesError):
-            if is_lazy(X):  # made dense a batch at a time, never as a whole
+            if is_lazy(X):  # converted to dense a batch at a time, never as a whole
                 _check_n_features(self, X, reset=reset)
             else:
                 X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", allow_nd=True)
@@ -454,8 +454,8 @@ class NeuralEstimator(BaseEstimator):
     def outputs(self, X: Any, rows: Rows | None = None) -> Tensor:
         """Return the network's outputs on all rows (or those listed), (n_rows, n_outputs), chunk by chunk.
 
-        Whatever the training's precision, they are computed in float32; small networks on vectors even in float64, so
-        that a row's outputs do not depend in the last digits on the rows beside it.
+        They are computed in float32 in every training precision; small networks on vectors in float64, so that the last
+        digits of a row's outputs do not depend on the other rows.
         """
         check_is_fitted(self, "network_")
         source = make_source(self._check_rows(X, reset=False), self.vocabulary_)

@@ -34,7 +34,7 @@ def minus_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows that judge epochs: (weighted) groups of them, by name."""
+    """Held-out rows by which epochs are compared, in (weighted) groups."""
 
     source: RowSource
     targets: NDArray[Any]  # (n_rows,)

@@ -33,14 +33,14 @@ class Monitor:
     """Base of monitors; it does nothing. Override what you need."""
 
     def start(self, stage: str) -> SavedState | None:
-        """Return a saved state to continue from, or None to begin afresh."""
+        """Return a saved state to continue from, or None to start from the beginning."""
         return None
 
     def epoch(self, report: EpochReport) -> None:
-        """Look at an epoch that has just been evaluated."""
+        """Receive the report of an epoch."""
 
     def interrupted(self) -> None:
-        """Keep what is not kept yet: the block was left by Ctrl-C."""
+        """Save what is not saved yet: Ctrl-C ended the block."""
 
 
 _current: ContextVar[Monitor | None] = ContextVar("holdfast_monitor", default=None)
@@ -72,7 +72,7 @@ class TensorBoardMonitor(Monitor):
     folder : path
         Where runs go, numbered in the order of the trainings. Use one folder for one fit, with `n_jobs=None`.
     inside : Monitor, optional
-        Another monitor that shall see the same epochs, such as a `CheckpointMonitor`.
+        Another monitor that sees the same epochs, such as a `CheckpointMonitor`.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class TensorBoardMonitor(Monitor):
 
     Notes
     -----
-    Then look: ``tensorboard --logdir runs``::
+    View them with ``tensorboard --logdir runs``::
 
         with TensorBoardMonitor("runs") as monitor, watch(monitor):
             model.fit(X, y, environments=environments)

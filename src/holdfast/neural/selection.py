@@ -35,7 +35,7 @@ class EpochScores:
     epoch: int  # counted from 1
     step: int  # steps taken so far
     risk: float  # mean over the epoch's steps of what was differentiated
-    training_score: float  # mean over the steps: of the worst group's or of all groups' batches, as the objective says
+    training_score: float  # mean over the steps, of the worst group's or of all groups' batches (the objective decides)
     worst_group: str  # most often the one with the largest risk
     worst_group_risk: float  # its mean risk over the steps in which it was the worst
     group_risks: Mapping[str, float] | None = None  # mean over the steps, by name; None where there are many groups
@@ -74,10 +74,10 @@ class SelectionRule:
 
     name: str
     value: Callable[[EpochScores], float]
-    needs: str | None = None  # what must be handed over for it to be measured
+    needs: str | None = None  # the input that it needs
 
     def improves(self, scores: EpochScores, best: Selected | None) -> bool:
-        """Return whether an epoch beats the best so far; of equals the earlier one stays."""
+        """Return whether an epoch beats the best so far; ties keep the earlier one."""
         return best is None or self.value(scores) > best.value
 
 
@@ -130,7 +130,7 @@ def choose_rule(
     selection : str or None
         Name of the rule.
     validation, validation_groups, other_environments : bool
-        What was handed over to measure by.
+        Which inputs there are.
     """
     if selection is None:
         selection = "validation_accuracy" if validation else "last"

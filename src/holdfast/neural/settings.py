@@ -80,7 +80,7 @@ def resolve_device(device: str) -> torch.device:
             f"Got {device!r} instead."
         ) from problem
     if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise ParameterError(f"device={device!r} was asked for, but torch sees no CUDA device. Use device='auto'.")
+        raise ParameterError(f"device={device!r} was requested, but torch finds no CUDA device. Use device='auto'.")
     return resolved
 
 
@@ -106,7 +106,7 @@ def autocast(precision: Literal["fp32", "bf16"], device: torch.device) -> Callab
     """Return what makes the context in which networks run."""
     if precision == "fp32":
         return contextlib.nullcontext
-    # Weights change between steps, so a cache of their casts would only hold memory.
+    # Weights change between steps, so caching their casts would only take memory.
     return lambda: torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
 
 

@@ -1,4 +1,4 @@
-"""Where rows come from: any container of rows in, tensors out, without a copy of the whole.
+"""Rows of arrays, memory maps, sparse matrices and texts as tensors, without copying the whole.
 
 Memory maps stay on disk, sparse rows become dense a batch at a time, texts stay token numbers. Numbers become float32;
 8-bit images (uint8 rows with two or more axes) are also divided by 255.
@@ -40,7 +40,7 @@ def tokenize(text: str | Sequence[str], *, lowercase: bool = False) -> list[str]
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Numbers for tokens: 0 pads, 1 stands for every unknown word, the tokens follow in their order."""
+    """Numbers for tokens: 0 is padding, 1 is any unknown word, then come the tokens in their order."""
 
     tokens: tuple[str, ...]
     lowercase: bool = False
@@ -49,7 +49,7 @@ class Vocabulary:
     def __post_init__(self) -> None:
         numbers = {token: number for number, token in enumerate(self.tokens, start=N_RESERVED)}
         if len(numbers) < len(self.tokens):
-            raise ParameterError("A vocabulary must not hold a token twice.")
+            raise ParameterError("A vocabulary must not contain a token twice.")
         object.__setattr__(self, "_numbers", numbers)
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class Vocabulary:
 
 
 def pad(rows: Sequence[NDArray[np.int32]]) -> Tensor:
-    """Return the token numbers as one (n_rows, longest) int64 tensor, zeros behind the shorter ones."""
+    """Return the token numbers as one (n_rows, longest) int64 tensor; shorter texts end with zeros."""
     if len(rows) == 0:
         raise FeaturesError("X has 0 texts, but at least one is needed.")
     longest = max(1, max(len(row) for row in rows))
@@ -115,8 +115,8 @@ class ArrayRows:
 
     def __init__(self, array: NDArray[Any]) -> None:
         if array.dtype.kind not in "fiub":
-            raise FeaturesError(f"X must hold numbers. Got an array of dtype {array.dtype}.")
-        # A plain view: indexing a memory map through it reads the rows asked for and returns ordinary arrays.
+            raise FeaturesError(f"X must contain numbers. Got an array of dtype {array.dtype}.")
+        # A plain view: indexing a memory map through it reads only those rows and returns ordinary arrays.
         self._array = np.asarray(array)
         self.row_shape = tuple(array.shape[1:])
         self._scale = 1 / 255 if array.dtype == np.uint8 and array.ndim > 2 else None
@@ -133,7 +133,7 @@ class ArrayRows:
 
 
 class LazyRows:
-    """Rows that their holder makes dense a batch at a time, such as colored or undecoded images."""
+    """Rows of an object that decodes them a batch at a time, such as colored or compressed images."""
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
@@ -153,7 +153,7 @@ def _channels_last(tensor: Tensor) -> Tensor:
 
 
 class SparseRows:
-    """Rows of a sparse matrix, made dense a batch at a time."""
+    """Rows of a sparse matrix, converted to dense a batch at a time."""
 
     def __init__(self, matrix: Any) -> None:
         self._matrix = sp.csr_array(matrix)

@@ -68,7 +68,7 @@ class TrainingState:
         for key, value in self.fingerprint.items():
             if tree["fingerprint"].get(key) != value:
                 raise SavedModelError(
-                    f"The saved training state is of another run: {key} was {tree['fingerprint'].get(key)!r}, "
+                    f"The saved training state belongs to another run: {key} was {tree['fingerprint'].get(key)!r}, "
                     f"now it is {value!r}. Remove the old state, or repeat the run as it was."
                 )
         self.step, self.epoch, self.n_stale = tree["step"], tree["epoch"], tree["n_stale"]
@@ -105,7 +105,7 @@ def flatten(tree: Any) -> SavedState:
 
     def walk(node: Any, path: str) -> Any:
         if isinstance(node, Tensor):
-            tensors[path] = node.detach().clone().cpu()  # as it lies in memory: fused Adam reads its state that way
+            tensors[path] = node.detach().clone().cpu()  # keeps the layout in memory, which fused Adam relies on
             return {"$tensor": path}
         if isinstance(node, Mapping):
             children = [(key, walk(value, f"{path}.{key}" if path else str(key))) for key, value in node.items()]
@@ -121,7 +121,7 @@ def flatten(tree: Any) -> SavedState:
 
 
 def unflatten(document: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Put the tensors back; the inverse of `flatten` but for tuples, which come back as lists."""
+    """Put the tensors back; the inverse of `flatten`, except that tuples become lists."""
     if isinstance(document, dict):
         if "$tensor" in document:
             return tensors[document["$tensor"]].clone()

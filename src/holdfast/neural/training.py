@@ -1,4 +1,4 @@
-"""THE loop: objective + batches + selection -> a trained network, what was selected, and the history."""
+"""The training loop: an objective, batches and a selection rule give a trained network and its history."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from holdfast.seeding import Seeding
 
 log = logging.getLogger(__name__)
 
-MOST_TOLD = 64  # groups whose risks the history has; of more it has the worst one's
+MAX_LISTED = 64  # groups whose risks the history has; of more it has the worst one's
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained network, and how it came about."""
+    """A trained network and its history."""
 
     network: nn.Module  # in evaluation mode, with the selected weights
     selected: Selected
@@ -194,7 +194,7 @@ def _step(state: TrainingState, settings: TrainingSettings) -> StepReport:
 
 
 def _refuse_divergence(report: StepReport, state: TrainingState, settings: TrainingSettings) -> None:
-    """Stop where a risk stopped being a number, with the step, the group and advice."""
+    """Raise an error where a risk is not finite, with the step, the group and advice."""
     for group, risk in zip(report.groups, report.risks, strict=True):
         if not math.isfinite(risk):
             raise DivergedError(
@@ -252,7 +252,7 @@ def _evaluate(
 
 def _group_risks(groups: Sequence[Group], reports: Sequence[StepReport]) -> dict[str, float] | None:
     """Return the mean risk of each group over the steps that drew it; None where there are too many to keep."""
-    if len(groups) > MOST_TOLD:
+    if len(groups) > MAX_LISTED:
         return None
     risks: dict[int, list[float]] = {}
     for report in reports:
@@ -281,7 +281,7 @@ def _fingerprint(
 
 
 def _finish(state: TrainingState, examiner: Examiner, task: TrainingTask, precision: str) -> Trained:
-    """Put the selected weights into the network, and say when it has collapsed."""
+    """Put the selected weights into the network, and warn if it has collapsed."""
     best, run = state.best, state.run
     if best is None:
         raise DivergedError(
@@ -300,9 +300,9 @@ def _finish(state: TrainingState, examiner: Examiner, task: TrainingTask, precis
 
 def _warn_of_collapse(run: ObjectiveRun, stage: str) -> None:
     advice = (
-        "The hard max can end there under strong weight decay: try objective='online', or less weight_decay."
+        "The hard maximum can do that under strong weight decay: try objective='online', or less weight_decay."
         if run.objective.name == "max"
-        else "Train for longer, or with less weight_decay; min–max objectives hold best with objective='online'."
+        else "Train for longer, or with less weight_decay; of the min–max objectives 'online' is the most stable."
     )
     warnings.warn(
         f"{stage}: the trained network predicts one class for all evaluated rows. {advice}",

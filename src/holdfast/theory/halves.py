@@ -33,7 +33,7 @@ def partition(judge: Joint, judged: Joint, *, halves: Halves = "soft") -> tuple[
     alpha : float64 (or one for each distribution)
         Share of the judged environment that is correct.
     correct, mistaken : Joint
-        The halves. A half that holds nothing is all zero.
+        The halves. An empty half is all zero.
 
     Examples
     --------

@@ -22,7 +22,7 @@ class Joint:
     Parameters
     ----------
     array : array-like of shape (n_x1, n_x2, n_classes) or (..., n_x1, n_x2, n_classes)
-        Probabilities; each table sums to one. Leading axes hold many distributions, and every result keeps them.
+        Probabilities; each table sums to one. Leading axes are for many distributions at once; every result keeps them.
     x2_values : array-like of shape (n_x2,), optional
         The number that each value of x2 stands for in a covariance; 0, 1, 2, … by default.
 
@@ -43,7 +43,7 @@ class Joint:
                 f"Got shape {array.shape} instead."
             )
         if not np.isfinite(array).all() or (array < 0).any():
-            raise ParameterError("The 'array' parameter of Joint must hold finite probabilities that are not negative.")
+            raise ParameterError("The 'array' parameter of Joint must be finite probabilities, not negative ones.")
         if not np.allclose(totals := array.sum(axis=CELLS), 1.0, rtol=0, atol=1e-9):
             raise ParameterError(
                 f"The 'array' parameter of Joint must sum to one. Got {np.ravel(totals)[0]:.6g} instead; "
@@ -53,7 +53,7 @@ class Joint:
         values = np.array(values, dtype=np.float64)
         if values.shape != (array.shape[-2],):
             raise ParameterError(
-                f"The 'x2_values' parameter of Joint must hold one number for each of the {array.shape[-2]} values "
+                f"The 'x2_values' parameter of Joint must have one number for each of the {array.shape[-2]} values "
                 f"of x2. Got shape {values.shape} instead."
             )
         self._store(array, values)
@@ -163,7 +163,7 @@ def mixture(joints: Sequence[Joint], weights: ArrayLike) -> Joint:
     shares = np.asarray(weights, dtype=np.float64)
     if shares.shape != (len(joints),) or (shares < 0).any() or not np.isclose(shares.sum(), 1.0, rtol=0, atol=1e-9):
         raise ParameterError(
-            f"The 'weights' parameter of mixture must hold {len(joints)} numbers >= 0 that sum to one. "
+            f"The 'weights' parameter of mixture must be {len(joints)} numbers >= 0 that sum to one. "
             f"Got {shares.tolist()} instead."
         )
     return Joint(np.tensordot(shares, np.stack([joint.array for joint in joints]), axes=1), joints[0].x2_values)

@@ -18,7 +18,7 @@ from holdfast.theory.joints import Floats, Joint
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The classifier of least worst-case risk, and how it is known to be that."""
+    """The classifier of least worst-case risk, with its certificate."""
 
     classifier: Floats  # (n_x1, n_x2, n_classes): f(y | x1, x2)
     weights: Floats  # (n_groups,) the worst interpolation λ
@@ -33,7 +33,7 @@ def minimize_worst_case_risk(groups: Sequence[Joint], *, tolerance: float = 1e-1
     Parameters
     ----------
     groups : sequence of Joint
-        For example the halves of `partition`; drop those that hold nothing.
+        For example the halves of `partition`; drop empty ones.
     tolerance : float
         Largest gap to stop at.
     max_steps : int
@@ -49,7 +49,7 @@ def minimize_worst_case_risk(groups: Sequence[Joint], *, tolerance: float = 1e-1
     """
     if not groups or any(group.array.ndim != 3 or group.array.sum() == 0 for group in groups):
         raise ParameterError(
-            "The 'groups' parameter must hold one or more single distributions that are not empty. "
+            "The 'groups' parameter must be one or more single distributions that are not empty. "
             "Drop the empty half where alpha is 0 or 1."
         )
     cells = np.stack([group.array for group in groups])  # (n_groups, n_x1, n_x2, n_classes)

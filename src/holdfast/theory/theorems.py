@@ -1,6 +1,6 @@
 """Theorems 1 and 2 as statements that can be evaluated, and distributions that break what is printed of them.
 
-i is the judge and j the judged environment. Both theorems speak of Cov(X2, Y) in the mistaken halves P_j^{i×} and
+i is the judge and j the judged environment. Both theorems are about Cov(X2, Y) in the mistaken halves P_j^{i×} and
 P_i^{j×}, with labels uniform in every environment and in every half.
 """
 
@@ -20,7 +20,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Theorem1:
-    """Each assumption of Theorem 1, the two covariances it speaks of, and whether it holds."""
+    """Each assumption of Theorem 1, the two covariances in its conclusion, and whether it holds."""
 
     independent: Bools  # X1 and X2 independent given Y, in both environments
     stable: Bools  # P_i(x1, y) = P_j(x1, y)
@@ -70,8 +70,8 @@ def theorem2_bounds(judge: Joint, judged: Joint) -> tuple[Floats, Floats]:
 
     upper = (α_i^i·Cov(P_i^{i✓}) − α_j^i·Cov(P_j^{i✓})) / (1 − α_j^i), and lower is its mirror image with i and j
     exchanged. Both need Cov(X2, Y; P_i) > Cov(X2, Y; P_j), and labels uniform in the environments and in the halves
-    (`has_uniform_labels`). The distance to the bound is then (Cov_i − Cov_j)/(1 − α): it is as sharp as the
-    environments are alike. NaN where the half in question is empty.
+    (`has_uniform_labels`). The distance to the bound is then (Cov_i − Cov_j)/(1 − α): the more
+    similar the environments, the sharper the bound. NaN where the half in question is empty.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def is_independent(joint: Joint) -> Bools:
 
 
 def has_uniform_labels(joint: Joint) -> Bools:
-    """Return whether every label has the same probability (an empty half passes: it holds nothing)."""
+    """Return whether every label has the same probability (an empty half passes)."""
     marginal = joint.label_marginal()
     return _same(marginal, marginal.mean(axis=-1, keepdims=True), axes=(-1,))
 

@@ -44,7 +44,7 @@ def test_device_is_resolved_once_and_errors_are_clear():
     with pytest.raises(ParameterError, match="must be 'auto' or a torch device .* Got 'gpu' instead"):
         resolve_device("gpu")
     if not torch.cuda.is_available():
-        with pytest.raises(ParameterError, match="torch sees no CUDA device. Use device='auto'"):
+        with pytest.raises(ParameterError, match="torch finds no CUDA device. Use device='auto'"):
             resolve_device("cuda:0")
 
 

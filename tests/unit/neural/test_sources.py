@@ -77,7 +77,7 @@ def test_what_cannot_be_rows_is_refused():
     """Text without a vocabulary, and numbers in disguise."""
     with pytest.raises(InputTypeError, match="Got int instead"):
         make_source(3)
-    with pytest.raises(FeaturesError, match="X must hold numbers. Got an array of dtype <U1"):
+    with pytest.raises(FeaturesError, match="X must contain numbers. Got an array of dtype <U1"):
         make_source(np.array([["a"], ["b"]]))
 
 

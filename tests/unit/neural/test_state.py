@@ -81,9 +81,9 @@ def test_a_state_of_another_run_is_refused():
     """Another seed or setting cannot continue it; the message names what differs."""
     first = Checkpoints(at=2)
     fit("erm", first)
-    with pytest.raises(SavedModelError, match="of another run: seed was 3, now it is 4"):
+    with pytest.raises(SavedModelError, match="belongs to another run: seed was 3, now it is 4"):
         fit("erm", Checkpoints(at=None, saved=first.saved), random_state=4)
-    with pytest.raises(SavedModelError, match="of another run: settings was"):
+    with pytest.raises(SavedModelError, match="belongs to another run: settings was"):
         fit("erm", Checkpoints(at=None, saved=first.saved), batch_size=10)
 
 

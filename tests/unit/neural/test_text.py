@@ -27,7 +27,7 @@ def test_vocabulary_keeps_frequent_words():
 
 def test_vocabulary_refuses_doubles():
     """A token has one number."""
-    with pytest.raises(ParameterError, match="must not hold a token twice"):
+    with pytest.raises(ParameterError, match="must not contain a token twice"):
         Vocabulary(("a", "a"))
 
 

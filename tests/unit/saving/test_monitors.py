@@ -72,7 +72,7 @@ def test_a_finished_training_is_not_repeated(tmp_path):
 def test_checkpoints_of_another_run_are_refused(tmp_path):
     """Settings that differ from the checkpoint's are named instead of being mixed."""
     fit(tmp_path)
-    with pytest.raises(SavedModelError, match="of another run: settings was .*Remove the old state, or repeat"):
+    with pytest.raises(SavedModelError, match="belongs to another run: settings was .*Remove the old state, or repeat"):
         fit(tmp_path, learning_rate=0.5)
 
 

@@ -213,7 +213,7 @@ def _weighty_groups(groups: Sequence[Group], n_rows: int) -> list[int]:
     dropped: list[int] = []
     for g, group in enumerate(groups):
         if len(group) and not 0 <= group.rows.min() <= group.rows.max() < n_rows:
-            raise ParameterError(f"Group {group.name!r} holds row numbers outside 0 to {n_rows - 1}, the rows of X.")
+            raise ParameterError(f"Group {group.name!r} has row numbers outside 0 to {n_rows - 1}, the rows of X.")
         if group.weights is not None and not (np.isfinite(group.weights) & (group.weights >= 0)).all():
             raise ParameterError(f"Group {group.name!r} has weights that are negative, NaN or infinite.")
         has_weight = len(group) > 0 if group.weights is None else bool(group.weights.sum() > 0)
@@ -234,7 +234,7 @@ def _weighty_groups(groups: Sequence[Group], n_rows: int) -> list[int]:
 def _sampled_start(
     problem: LinearProblem, groups: Sequence[Group], limits: dict[str, Any]
 ) -> tuple[Array | None, Array | None]:
-    """Return coefficients and mixture of the solution on a sample of the rows, or nothing where a sample is no help."""
+    """Return coefficients and mixture of the solution on a sample of the rows; None where that would not help."""
     n_sampled = min(SAMPLED_ROWS, int(MAX_SAMPLED_NUMBERS / problem.design.row_size))
     sample = problem.sample(groups, n_sampled) if n_sampled >= MIN_SAMPLED_ROWS else None
     if sample is None:

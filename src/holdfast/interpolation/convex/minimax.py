@@ -156,7 +156,7 @@ class MatrixCurvature:
         square[np.diag_indices(penalties.size)] += penalties.ravel()
         if not np.isfinite(square).all():
             raise FeaturesError(
-                "X holds NaN or infinite values, or values whose squares are. "
+                "X contains NaN or infinite values, or values whose squares are infinite. "
                 "Fill or drop missing values, for example with sklearn.impute.SimpleImputer, and rescale huge columns."
             )
         self._factorize(square)
@@ -249,7 +249,7 @@ OTHERS = 0.1  # share of the other groups in the curvature after a step that had
 MAX_STALLED = 5  # iterations without a lower objective or a higher bound
 WORKING_GROUPS = 128  # of the largest risks; the others are only evaluated
 WORKING_GROUPS_WIDE = 32  # when every one of them costs a system of conjugate gradients
-MOST_TOLD = 64  # groups whose risks the history has; of more it has the worst one's
+MAX_LISTED = 64  # groups whose risks the history has; of more it has the worst one's
 BOX = 1e3  # without a penalty the certificate covers coefficients up to so many times those found
 
 log = logging.getLogger(__name__)
@@ -328,7 +328,7 @@ def minimize_worst_case(
             "worst_case_risk": float(best.point.risks.max()),
             "gap": best.gap,
         }
-        if n_groups <= MOST_TOLD:
+        if n_groups <= MAX_LISTED:
             entry["group_risks"] = best.point.risks.tolist()
         best.history.append(entry)
         log.debug("iteration %d: objective %.6g, gap %.2g", iteration, best.point.objective, best.gap)
@@ -375,8 +375,8 @@ class TangentModel:
 def certified_bound(problem: LinearProblem, point: Point, model: TangentModel) -> float:
     """Return a lower bound on the optimum: the dual value of the mixture at the dual point that Newton's step suggests.
 
-    The bound holds for whatever step and mixture it is given; good ones only make it tight. Without a penalty it holds
-    for coefficients inside a box, `BOX` times as large as those found (plus one over the column's spread).
+    The bound holds for any step and mixture; good ones make it tight. Without a penalty it holds for coefficients
+    inside a box, `BOX` times as large as those found (plus one over the column's spread).
     """
     design, weights = problem.design, model.row_weights
     change = design.forward(model.newton_step)
@@ -404,7 +404,7 @@ def _next_point(problem: LinearProblem, point: Point, model: TangentModel, toler
         corrected = _evaluate(problem, point.coefficients + second, point.z + problem.design.forward(second))
         if corrected.objective <= point.objective - ARMIJO * predicted:
             return q, corrected
-    # Still not: the next curvature shall know directions that only groups outside the mixture see.
+    # Still not: let the next curvature include directions that only groups outside of the mixture see.
     if predicted > 0.1 * tolerance:  # where nothing is left to gain, the mixture is kept for its bound
         others = np.zeros_like(q)
         others[model.groups] = 1.0 / len(model.groups)

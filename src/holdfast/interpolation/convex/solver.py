@@ -1,6 +1,6 @@
 """The exact solver for linear estimators: min over w of max_g R_g(w) + penalty, with a certified gap.
 
-| estimator | loss of a row | penalty beside the worst mean loss |
+| estimator | loss of a row | penalty added to the worst mean loss |
 |---|---|---|
 | `LogisticRegression` | log loss | ‖w‖² / (2·C·n_rows); none for `C=inf` |
 | `Ridge` | squared error | alpha·‖w‖² / n_rows |

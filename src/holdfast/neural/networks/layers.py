@@ -1,4 +1,4 @@
-"""One linear layer on the flattened row."""
+"""The linear network and the multilayer perceptron, on flattened rows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class MLP(Network):
     ) -> None:
         super().__init__()
         if not hidden or min(hidden) < 1:
-            raise ParameterError(f"The 'hidden' option must hold one or more positive widths. Got {hidden!r} instead.")
+            raise ParameterError(f"The 'hidden' option must be one or more positive widths. Got {hidden!r} instead.")
         layers: list[nn.Module] = []
         width = math.prod(input_shape)
         for n_units in hidden:

@@ -88,7 +88,7 @@ class MobileNetV2(Network):
                 layers.append(InvertedResidual(n_inputs, n_outputs, stride if block == 0 else 1, expansion))
                 n_inputs = n_outputs
         layers.append(_convolution(n_inputs, _LAST, size=1))
-        # torchvision's name is also that of our method, which wins in `self.features`: the layers are asked for by key.
+        # torchvision's name is also that of our method, which wins in `self.features`: the layers are looked up by key.
         self._modules["features"] = nn.Sequential(*layers)
         self.classifier = Head(_LAST, n_classes, dropout)
         for module in self.modules():

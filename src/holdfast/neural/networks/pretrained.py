@@ -22,7 +22,7 @@ _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class ImageNetNormalization(nn.Module):
-    """Subtract ImageNet's mean color and divide by its deviation; no entry of the state, so no name is added."""
+    """Subtract ImageNet's mean color and divide by its deviation; its buffers are not part of the state dict."""
 
     mean: Tensor
     deviation: Tensor
@@ -52,7 +52,7 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
     Parameters
     ----------
     path : path
-        The file. One that holds anything but tensors is refused, and nothing in it is executed.
+        The file. A file with anything but tensors is refused, and nothing in it is executed.
     """
     source = Path(path)
     if not source.is_file():
@@ -64,13 +64,13 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
             tensors: Any = load_file(source)
         else:
             tensors = torch.load(source, map_location="cpu", weights_only=True)
-    except Exception as problem:  # damaged and hostile files raise whatever the readers happen to raise
+    except Exception as problem:  # damaged and hostile files raise many kinds of errors
         raise UntrustedFileError(
-            f"{source} holds something else than plain tensors, or is damaged ({str(problem).splitlines()[0]}). "
+            f"{source} contains something other than plain tensors, or is damaged ({str(problem).splitlines()[0]}). "
             "Nothing in it was executed; get the file again."
         ) from problem
     if not isinstance(tensors, dict) or not all(isinstance(value, Tensor) for value in tensors.values()):
-        raise UntrustedFileError(f"{source} must hold a mapping from names to tensors. Got {type(tensors).__name__}.")
+        raise UntrustedFileError(f"{source} must be a mapping from names to tensors. Got {type(tensors).__name__}.")
     return tensors
 
 
@@ -96,9 +96,9 @@ def load_weights(network: nn.Module, path: Path | str, *, head: str | None = Non
     missing = [name for name in missing if not name.endswith("num_batches_tracked")]  # old files lack the counters
     if missing or foreign:
         raise SavedModelError(
-            f"{path} does not hold the weights of {type(network).__name__}: "
+            f"{path} does not contain the weights of {type(network).__name__}: "
             f"{len(missing)} names are missing ({', '.join(missing[:3])}), "
-            f"{len(foreign)} are foreign ({', '.join(foreign[:3])}). Pass the file of this network."
+            f"{len(foreign)} are unknown ({', '.join(foreign[:3])}). Pass the file of this network."
         )
     for name, tensor in tensors.items():
         if tensor.shape != expected[name].shape:

@@ -14,7 +14,7 @@ _EXPANSION = 4
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions beside a shortcut; the 3x3 one strides."""
+    """1x1, 3x3 and 1x1 convolutions with a shortcut; the 3x3 convolution has the stride."""
 
     def __init__(self, n_inputs: int, width: int, stride: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The convolutional text network: windows of words over fixed vectors, the strongest answer of each filter."""
+"""The convolutional text network: filters over windows of word vectors, and the largest answer of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TextCNN(Network):
     """Word vectors, dropout, convolutions of several widths, max over time, ReLU, dropout, one linear layer.
 
     A window starts at each word of a text; those that reach beyond its end see zeros. So a text's outputs do not depend
-    on how far the other texts of its batch made it be padded.
+    on the padding of its batch.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class _StrongestAnswers(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None]:
-        # Which window it was takes longer to find than how strong: only those ask who go back, one group of many.
+        # Finding the window takes longer than the maximum alone. Only the backward pass needs it, of one group of many.
         windows, weight, answers = ctx.saved_tensors
         starts = itertools.accumulate(ctx.lengths[:-1], initial=0)
         parts = zip(answers.split(ctx.lengths), starts, strict=True)
@@ -129,7 +129,7 @@ def _embedding(vectors: Tensor | None, n_tokens: int, dimension: int) -> nn.Embe
         return nn.Embedding(n_tokens, dimension, padding_idx=_PADDING)
     if vectors.ndim != 2 or len(vectors) != n_tokens:
         raise ParameterError(
-            f"The 'vectors' option must hold one vector for each of the {n_tokens} tokens. "
+            f"The 'vectors' option must have one vector for each of the {n_tokens} tokens. "
             f"Got a tensor of shape {tuple(vectors.shape)}."
         )
     fixed = vectors.detach().float().clone()

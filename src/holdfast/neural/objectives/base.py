@@ -1,7 +1,7 @@
 """What a method is to the training loop: an objective over the groups' risks.
 
 An `Objective` holds settings only and can be shared; ``start`` gives the `ObjectiveRun` of one training, which draws
-its batches, differentiates, and keeps whatever it learns on the way. A new method without state is one class with
+its batches, differentiates, and keeps its own state. A new method without state is one class with
 ``combine``:
 
     @dataclass(frozen=True)
@@ -34,13 +34,13 @@ from holdfast.seeding import Seeding
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A network's answers on a batch, and what they cost."""
+    """A network's outputs on a batch, with their losses."""
 
     batch: Batch
     logits: Tensor  # (n_rows, n_classes)
     losses: Tensor  # (n_rows,)
-    loss: Loss  # what made the losses of the logits
-    features: Tensor | None = None  # (n_rows, n_features) the last hidden layer, where the objective asked for it
+    loss: Loss  # computed the losses from the logits
+    features: Tensor | None = None  # (n_rows, n_features) the last hidden layer, if the objective needs it
 
     @cached_property
     def risks(self) -> Tensor:
@@ -48,7 +48,7 @@ class Outcome:
         return self.batch.means(self.losses)
 
     def parts(self, values: Tensor) -> tuple[Tensor, ...]:
-        """Cut something with a row for each row into the groups."""
+        """Split values of all rows into one tensor for each group."""
         return tuple(values.split(self.batch.sizes))
 
     def weights(self) -> tuple[Tensor | None, ...]:
@@ -75,7 +75,7 @@ class Problem:
         return self.batches.groups
 
     def assess(self, batch: Batch, *, with_features: bool = False) -> Outcome:
-        """Run the network on a batch; losses are taken in float32 whatever the precision."""
+        """Run the network on a batch; losses are computed in float32 in every precision."""
         features = None
         with self.autocast():
             if with_features and isinstance(self.network, Network):
@@ -117,7 +117,7 @@ class ObjectiveRun:
         self._n_worst = np.zeros(len(problem.groups))
 
     def backward(self, step: int) -> StepReport:
-        """Draw a batch, put the objective's gradient into the network's parameters, and say what was seen."""
+        """Draw a batch, put the objective's gradient into the network's parameters, and report the step."""
         batch = self.problem.batches.draw(range(len(self.problem.groups)))
         outcome = self.problem.assess(batch, with_features=self.objective.needs_features)
         total = self.objective.combine(outcome, step)
@@ -192,7 +192,7 @@ class PenalizedObjective(Objective):
 
 @dataclass(frozen=True)
 class ERM(Objective):
-    """(1/n)·Σ_e R_e, the mean of the environments' risks: every environment counts the same, whatever its size."""
+    """(1/n)·Σ_e R_e, the mean of the environments' risks: every environment counts the same, large or small."""
 
     name: ClassVar[str] = "erm"
 

@@ -1,4 +1,4 @@
-"""The hard max: only the worst group's risk is differentiated."""
+"""Objectives over the worst group: the hard maximum, and weights that follow the risks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class WorstGroup(Objective):
     Parameters
     ----------
     adjustment : float, default=0.0
-        C of Sagawa et al. (2020): small groups, whose training risk flatters, compete with a handicap.
+        C of Sagawa et al. (2020): C/√n_g is added to the risk of each group, because the training risk of small groups
+        is too optimistic.
     """
 
     name: ClassVar[str] = "max"
@@ -49,7 +50,7 @@ class _WorstGroupRun(ObjectiveRun):
         super().__init__(objective, problem)
         sizes = np.array([group.effective_size() for group in problem.groups])
         self._handicaps: list[float] = (objective.adjustment / np.sqrt(sizes)).tolist()
-        # Batch normalization needs the statistics of all groups together, hence one graph through all of them.
+        # Batch normalization needs the statistics of all groups together, so there is one graph through all of them.
         self._together = has_batch_statistics(problem.network)
 
     def backward(self, step: int) -> StepReport:
@@ -57,14 +58,14 @@ class _WorstGroupRun(ObjectiveRun):
         return self._backward_together() if self._together else self._backward_alone()
 
     def _backward_alone(self) -> StepReport:
-        """Run the groups one by one, keep the worst one's graph, go back through that alone."""
+        """Run the groups one by one, keep the graph of the worst, and differentiate that one."""
         worst, highest, worst_risk = 0, -np.inf, torch.zeros(())
         risks, scores = [], []
         for group, handicap in enumerate(self._handicaps):
             outcome = self.problem.assess(self.problem.batches.draw([group]))
             risk = outcome.risks[0]
             value = risk.item() + handicap
-            # "not <=" rather than ">": a NaN becomes the worst, and the loop refuses it by name.
+            # "not <=" rather than ">": a NaN becomes the worst, and the loop reports it.
             if not value <= highest:
                 worst, highest, worst_risk = group, value, risk
             risks.append(risk.detach())
@@ -73,7 +74,7 @@ class _WorstGroupRun(ObjectiveRun):
         return self.report(worst_risk, range(len(risks)), torch.stack(risks), torch.cat(scores), worst)
 
     def _backward_together(self) -> StepReport:
-        """Run all groups in one batch and go back from the worst risk."""
+        """Run all groups in one batch and differentiate the worst risk."""
         groups = range(len(self._handicaps))
         outcome = self.problem.assess(self.problem.batches.draw(groups))
         handicaps = torch.as_tensor(self._handicaps, dtype=outcome.risks.dtype, device=outcome.risks.device)
@@ -88,7 +89,7 @@ class _WorstGroupRun(ObjectiveRun):
 
 
 class OnlineGroupWeights:
-    """Weights q on the simplex that climb towards the groups with high risk: q_g ∝ q_g·exp(η·(R_g + C/√n_g)).
+    """Weights q on the simplex that move towards the groups with high risk: q_g ∝ q_g·exp(η·(R_g + C/√n_g)).
 
     Usable alone in any training loop: ``loss = weights(group_risks)`` updates q and returns Σ_g q_g·R_g.
 
@@ -99,7 +100,7 @@ class OnlineGroupWeights:
     step_size : float, default=0.01
         η, how fast weights follow the risks.
     adjustment : float, default=0.0
-        C: small groups, whose training risk flatters, count as if their risk were C/√n_g higher.
+        C: the risk of each group counts as if it were C/√n_g higher, because that of small groups is too optimistic.
 
     Examples
     --------
@@ -129,7 +130,7 @@ class OnlineGroupWeights:
         return exponentials / exponentials.sum()  # type: ignore[no-any-return]
 
     def update(self, risks: NDArray[np.float64], groups: Sequence[int] | None = None) -> None:
-        """Climb one step on the risks of all groups, or of those listed in `groups`."""
+        """Move the weights by the risks of all groups, or of those listed in `groups`."""
         if not np.isfinite(risks).all():
             raise DivergedError(f"A group risk is not finite: {risks.tolist()}. Lower the learning rate.")
         if groups is None:
@@ -146,7 +147,7 @@ class OnlineGroupWeights:
         ----------
         group_risks : Tensor of shape (n_groups,) or (len(groups),)
         groups : sequence of int, optional
-            Which groups the risks belong to, where a batch does not hold all of them.
+            Which groups the risks belong to, where a batch does not have all of them.
         """
         self.update(group_risks.detach().double().cpu().numpy(), groups)
         weights = self.weights if groups is None else self.weights[np.asarray(groups, dtype=np.intp)]
@@ -163,7 +164,7 @@ class OnlineGroupWeights:
 
 @dataclass(frozen=True)
 class OnlineGroups(Objective):
-    """Σ_g q_g·R_g with weights q that climb the risks; the average of the play tends to the min–max value.
+    """Σ_g q_g·R_g with weights q that follow the risks; averaged over the steps it approaches the min–max value.
 
     Up to `groups_per_step` groups, every step draws a batch of each. With more, it draws as many rows in all from the
     mixture of the groups, so that a step costs the same for 4 groups and for 2,000 (see `_MixtureRun`).
@@ -213,17 +214,17 @@ class _EveryGroupRun(ObjectiveRun):
         self._sum = np.zeros(len(problem.groups))
 
     def backward(self, step: int) -> StepReport:
-        """Climb on the risks, then differentiate their mixture."""
+        """Move the weights by the risks, then differentiate the mixture."""
         batch = self.problem.batches.draw(range(len(self.problem.groups)))
         outcome = self.problem.assess(batch)
         finite = bool(torch.isfinite(outcome.risks).all())
-        total = self._online(outcome.risks) if finite else outcome.risks.sum()  # the loop refuses it by name
+        total = self._online(outcome.risks) if finite else outcome.risks.sum()  # the loop reports it
         total.backward()
         self._sum += self._online.weights
         return self.report(total, batch.groups, outcome.risks, self.problem.scores(outcome))
 
     def mixture(self) -> Weights:
-        """Return the average weights of the play so far."""
+        """Return the average weights of the steps so far."""
         total = self._sum.sum()
         return self._sum / total if total else self._online.weights
 
@@ -239,9 +240,9 @@ class _EveryGroupRun(ObjectiveRun):
 
 
 class _MixtureRun(_EveryGroupRun):
-    """A bounded number of rows from the mixture p = (1 − γ)·q + γ/G, whatever the number of groups.
+    """A bounded number of rows from the mixture p = (1 − γ)·q + γ/G, for any number of groups.
 
-    The gradient is that of (1/n)·Σ_rows (q_g/p_g)·loss, an unbiased estimate of Σ_g q_g·R_g. For the weights' climb
+    The gradient is that of (1/n)·Σ_rows (q_g/p_g)·loss, an unbiased estimate of Σ_g q_g·R_g. To move the weights,
     each group's risk is estimated as r_g + (n_g/E n_g)·(batch mean − r_g): r_g is the value remembered from earlier
     steps, and the correction, nonzero only for groups that were drawn, makes the estimate unbiased however old r_g is.
     """
@@ -254,7 +255,7 @@ class _MixtureRun(_EveryGroupRun):
         self._scores = np.zeros(len(problem.groups))
 
     def backward(self, step: int) -> StepReport:
-        """Draw rows from the mixture, differentiate, climb."""
+        """Draw rows from the mixture, differentiate, and move the weights."""
         weights = self._online.weights
         probabilities = (1 - self._exploration) * weights + self._exploration / len(weights)
         batch = self.problem.batches.draw_mixture(probabilities, self._n_rows)
@@ -265,14 +266,14 @@ class _MixtureRun(_EveryGroupRun):
         total.backward()
         scores = self.problem.score(outcome.logits.detach(), batch.targets)
         seen = torch.stack([outcome.losses.detach(), scores]).double().cpu().numpy()  # (2, n_rows), one transfer
-        starts = counts.cumsum() - counts  # a group's rows stand together
+        starts = counts.cumsum() - counts  # a group's rows are adjacent
         risks, right = np.add.reduceat(seen, starts, axis=1) / counts  # (n_drawn_groups,) each
-        if np.isfinite(risks).all():  # else the loop refuses the step by name
-            self._climb(groups, risks, counts / (self._n_rows * probabilities[groups]))
+        if np.isfinite(risks).all():  # else the loop reports the step
+            self._move_weights(groups, risks, counts / (self._n_rows * probabilities[groups]))
             self._remember(groups, risks, right, counts)
         return self._report(total.item(), groups, risks)
 
-    def _climb(self, groups: NDArray[np.intp], risks: Weights, ratios: Weights) -> None:
+    def _move_weights(self, groups: NDArray[np.intp], risks: Weights, ratios: Weights) -> None:
         """Move the weights by unbiased estimates of all risks: the remembered ones, corrected where rows were drawn."""
         unknown = float(risks.mean())  # for groups that no row was drawn of yet
         estimates = np.nan_to_num(self._risks, nan=unknown)

@@ -1,4 +1,4 @@
-"""IRM: the environments' mean risk plus a penalty that vanishes where one classifier suits every environment."""
+"""IRM, V-REx and RGM: the environments' mean risk plus a penalty on what differs between them."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ class RiskPenalty(PenalizedObjective):
 class RGM(PenalizedObjective):
     """(1/n)·Σ_e R_e + w·regret_e, with one environment e held out at random in each step (Jin et al., 2020).
 
-    On the last hidden layer sit auxiliary heads with one hidden layer: for each environment one that learns from it
-    alone, and one that learns from all others. The heads learn from detached features; the regret, what e loses by the
-    others' head against its own, reaches the features only.
+    Auxiliary heads with one hidden layer are trained on the last hidden layer: for each environment one that learns
+    from it alone, and one that learns from all others. The heads learn from detached features. The regret, which is the
+    others' head's risk on e minus its own head's, changes the features only.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class RGM(PenalizedObjective):
 
 
 class _RGMRun(ObjectiveRun):
-    """Trains the heads beside the network. Heads are built at the first step, when the features' width is known."""
+    """Trains the heads together with the network; they are built at the first step, when the width is known."""
 
     objective: RGM
 
@@ -143,7 +143,7 @@ class _RGMRun(ObjectiveRun):
             for head in (self._others_head(held_out), self._own[held_out])
         )
         total = self.objective.penalized(outcome.risks.mean(), regret(others, own), step)
-        # This also reaches the heads; they forget it at their next zero_grad.
+        # This also reaches the heads' gradients, which their next zero_grad clears.
         total.backward()
         return self.report(total, batch.groups, outcome.risks, self.problem.scores(outcome))
 
@@ -217,5 +217,5 @@ class _RGMRun(ObjectiveRun):
 
 
 def _features(outcome: Outcome) -> Tensor:
-    """Return the features that the objective asked for."""
+    """Return the features that the penalty acts on."""
     return outcome.logits if outcome.features is None else outcome.features

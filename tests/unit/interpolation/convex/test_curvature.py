@@ -56,5 +56,5 @@ def test_values_that_are_not_finite_are_refused(value):
     """NaN is refused where it is born."""
     problem, z, weights, _ = make_problem(BinaryLogLoss())
     problem.design.X[3, 1] = value
-    with np.errstate(all="ignore"), pytest.raises(FeaturesError, match="X holds NaN or infinite values"):
+    with np.errstate(all="ignore"), pytest.raises(FeaturesError, match="X contains NaN or infinite values"):
         MatrixCurvature(problem, z, weights)

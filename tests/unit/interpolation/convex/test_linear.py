@@ -375,14 +375,14 @@ def test_a_group_without_weight_is_left_out():
     ("change", "error", "message"),
     [
         ({"groups": []}, ParameterError, "None of the 0 groups has a row"),
-        ({"groups": [Group("g", np.array([0, 90]))]}, ParameterError, "Group 'g' holds row numbers outside 0 to 89"),
+        ({"groups": [Group("g", np.array([0, 90]))]}, ParameterError, "Group 'g' has row numbers outside 0 to 89"),
         ({"groups": [Group("g", np.array([0]), np.array([-1.0]))]}, ParameterError, "negative, NaN or infinite"),
         ({"C": 0.0}, ParameterError, "The 'C' parameter must be a positive number. Got 0.0"),
         ({"y_codes": np.full(90, 3)}, LabelsError, "one integer code from 0 to 2 for each row"),
         ({"y_codes": np.zeros(90)}, LabelsError, "one integer code from 0 to 2 for each row"),
         ({"y_codes": np.zeros(5, int)}, FeaturesError, "X has 90 rows for 5 labels"),
         ({"X": np.zeros((90, 2, 2))}, FeaturesError, "X must be numbers in rows and columns"),
-        ({"X": np.full((90, 2), np.nan)}, FeaturesError, "X holds NaN or infinite values"),
+        ({"X": np.full((90, 2), np.nan)}, FeaturesError, "X contains NaN or infinite values"),
         (
             {"settings": LinearSettings(warm_start=(np.zeros((3, 5)), np.zeros(3)))},
             ParameterError,

@@ -143,11 +143,11 @@ def test_hostile_and_foreign_weights_are_refused(tmp_path, mobilenet):
     with pytest.raises(UntrustedFileError, match="or is damaged"):
         read_weights(path)
     torch.save([1, 2], path)
-    with pytest.raises(UntrustedFileError, match="must hold a mapping from names to tensors. Got list."):
+    with pytest.raises(UntrustedFileError, match="must be a mapping from names to tensors. Got list."):
         read_weights(path)
     torch.save({"fc.weight": torch.zeros(2)}, path)
     with pytest.raises(
-        SavedModelError, match=r"does not hold the weights of MobileNetV2: .* 1 are foreign \(fc.weight\)"
+        SavedModelError, match=r"does not contain the weights of MobileNetV2: .* 1 are unknown \(fc.weight\)"
     ):
         load_weights(mobilenet, path)
     torch.save({**mobilenet.state_dict(), "features.0.0.weight": torch.zeros(1)}, path)
