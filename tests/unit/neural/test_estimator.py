@@ -130,9 +130,13 @@ def test_texts_and_their_vocabulary():
 
 def test_texts_and_numbers_are_not_confused():
     """A network of numbers refuses texts and a text network numbers, and each message names networks that fit."""
-    with pytest.raises(FeaturesError, match=r"X contains texts, but network 'mlp' reads numbers. Use one of .*'text_cnn'"):
+    with pytest.raises(
+        FeaturesError, match=r"X contains texts, but network 'mlp' reads numbers. Use one of .*'text_cnn'"
+    ):
         NeuralClassifier(**FAST).fit(TEXTS, STARS)
-    with pytest.raises(FeaturesError, match=r"X contains numbers, but network 'text_cnn' reads texts. Use one of .*'mlp'"):
+    with pytest.raises(
+        FeaturesError, match=r"X contains numbers, but network 'text_cnn' reads texts. Use one of .*'mlp'"
+    ):
         NeuralClassifier("text_cnn", **FAST).fit(X, Y)
 
 
