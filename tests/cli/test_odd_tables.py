@@ -194,3 +194,32 @@ def test_tables_with_long_labels_fit_80_columns(holdfast, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     outcome = holdfast("fit", tmp_path / "t.csv", *arguments)
     assert max(len(line) for line in outcome.out.splitlines() if not line.startswith("Next: ")) <= 80
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ("fit", 0, "warning: StableClassifier compares environments, but each has too few rows, so they were merged"),
+        ("audit", 2, "error: Column 'site' has 600 environments with fewer than 5 rows each, which were merged into"),
+        ("partition", 2, "error: Column 'site' has 600 environments with fewer than 5 rows each, which were merged"),
+    ],
+)
+def test_many_small_sites_are_not_called_one(holdfast, tmp_path, command, code, message):
+    """600 sites of two rows are merged, and the message says so."""
+    made(sites=[f"s{number}" for number in range(600)], n_rows=2).to_csv(tmp_path / "t.csv", index=False)
+    out = tmp_path / ("m" if command == "fit" else "o.csv")
+    outcome = holdfast(command, tmp_path / "t.csv", "--label", "ill", "--environment", "site", "--out", out)
+    assert outcome.code == code
+    assert message in outcome.err
+    assert "only one" not in outcome.err
+
+
+def test_messages_name_options_of_the_command(holdfast, tmp_path):
+    """What the library calls a parameter is an option to type."""
+    table = made(sites=["a"])
+    table.to_csv(tmp_path / "t.csv", index=False)
+    options = ("--label", "ill", "--environment", "site", "--out", tmp_path / "m")
+    outcome = holdfast("fit", tmp_path / "t.csv", *options)
+    assert outcome.code == 0
+    assert "Pass --environment with at least two different labels, for example --environment COL." in outcome.err
+    assert "environments=" not in outcome.err

@@ -1,3 +1,4 @@
+import errno
 import subprocess
 import sys
 
@@ -55,6 +56,16 @@ def test_wrong_calls_are_one_line_and_code_2(holdfast, args, message):
     [
         (StorageError("The disk is\nfull."), 1, "error: The disk is full.\n"),
         (ZeroDivisionError("division by zero"), 1, "error: ZeroDivisionError: division by zero\n"),
+        (
+            MemoryError(),
+            1,
+            "error: There is not enough memory. Leave columns out, or take a sample of the rows.\n",
+        ),
+        (
+            OSError(errno.EROFS, "Read-only file system", "/disk/p.csv"),
+            1,
+            "error: /disk/p.csv: Read-only file system. Check the path and whether it may be written.\n",
+        ),
         (KeyboardInterrupt(), 130, "interrupted\n"),
     ],
 )

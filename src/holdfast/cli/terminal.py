@@ -453,31 +453,40 @@ class Shell(TyperGroup):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command and leave with its exit code."""
         extra["standalone_mode"] = False
-        _running.clear()
         try:
             with showing_warnings():
                 code = super().main(*args, **extra)
-        except HoldfastError as problem:
-            sys.exit(_fail(problem, RUN_FAILED if isinstance(problem, DivergedError | StorageError) else BAD_INPUT))
-        except MemoryError as problem:
-            reason = f" ({problem})" if str(problem) else ""
-            text = f"There is not enough memory{reason}. Leave columns out, or take a sample of the rows."
-            sys.exit(_fail(MemoryError(text), RUN_FAILED))
-        except (KeyboardInterrupt, typer.Abort):
-            sys.exit(_say("interrupted", INTERRUPTED))
-        except Exception as problem:
-            if hasattr(problem, "format_message"):  # an unknown option, a missing argument
-                text = _one_line(problem.format_message())
-                stop = "" if text.endswith((".", "?")) else "."
-                sys.exit(_say(f"error: {text}{stop} {_help(problem)}".rstrip(), BAD_INPUT))
-            if isinstance(problem, OSError) and problem.strerror:  # a disk that is gone, a folder that is read-only
-                place = f"{problem.filename}: " if problem.filename else ""
-                problem = OSError(f"{place}{problem.strerror}. Check the path and whether it may be written.")
-                sys.exit(_fail(problem, RUN_FAILED))
-            sys.exit(_fail(problem, RUN_FAILED, prefix=f"{type(problem).__name__}: "))
-        if code == INTERRUPTED:  # typer has turned the exception into the code
-            _say("interrupted", code)
+            if code == INTERRUPTED:  # typer has turned the exception into the code
+                _say("interrupted", code)
+        except (Exception, KeyboardInterrupt) as problem:
+            code = _explain(problem)
+        finally:
+            _running.clear()
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(problem: BaseException) -> int:
+    """Print one line about what ended a command, and return the exit code; the traceback with HOLDFAST_DEBUG set."""
+    if isinstance(problem, KeyboardInterrupt | typer.Abort):
+        return _say("interrupted", INTERRUPTED)
+    if not isinstance(problem, HoldfastError) and hasattr(problem, "format_message"):  # an unknown option, for example
+        text = _one_line(problem.format_message())
+        stop = "" if text.endswith((".", "?")) else "."
+        return _say(f"error: {text}{stop} {_help(problem)}".rstrip(), BAD_INPUT)
+    if os.environ.get("HOLDFAST_DEBUG"):
+        raise problem
+    text, code = _one_line(str(problem)), RUN_FAILED
+    if isinstance(problem, HoldfastError):
+        code = RUN_FAILED if isinstance(problem, DivergedError | StorageError) else BAD_INPUT
+    elif isinstance(problem, MemoryError):
+        reason = f" ({text})" if text else ""
+        text = f"There is not enough memory{reason}. Leave columns out, or take a sample of the rows."
+    elif isinstance(problem, OSError) and problem.strerror:  # a disk that is gone, a folder that is read-only
+        place = f"{problem.filename}: " if problem.filename else ""
+        text = f"{place}{problem.strerror}. Check the path and whether it may be written."
+    else:
+        text = f"{type(problem).__name__}: {text}"
+    return _say(f"error: {text}", code)
 
 
 def start(
@@ -493,13 +502,6 @@ def start(
         say(f"holdfast {__version__}")
     elif context.invoked_subcommand is None:
         say(context.get_help())
-
-
-def _fail(problem: Exception, code: int, *, prefix: str = "") -> int:
-    """Print one line about a failure; the whole story with HOLDFAST_DEBUG set."""
-    if os.environ.get("HOLDFAST_DEBUG"):
-        raise problem
-    return _say(f"error: {prefix}{_one_line(str(problem))}", code)
 
 
 def _say(text: str, code: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
 
 from holdfast.environments import (
+    Environment,
     check_pairs,
     is_lazy,
     listed,
@@ -317,14 +318,14 @@ def check_choice(estimator: Any, parameter: str, choices: tuple[str, ...]) -> No
         )
 
 
-def warn_single_environment(n_environments: int, method: str, *, stacklevel: int = 3) -> bool:
+def warn_single_environment(environments: Sequence[Environment], method: str, *, stacklevel: int = 3) -> bool:
     """Warn and return True when there are not two environments to compare."""
-    if n_environments >= 2:
+    if len(environments) >= 2:
         return False
-    warnings.warn(
-        f"{method} compares environments, but only one is there: plain ERM is fitted. "
-        "Pass environments= with at least two different labels, for example environments=frame['site'].",
-        SingleEnvironmentWarning,
-        stacklevel=stacklevel,
-    )
+    what = "only one is there: plain ERM is fitted. Pass environments= with at least two different labels, for example "
+    what += "environments=frame['site']."
+    if environments[0].name.endswith("small environments)"):  # as `merge_small_environments` calls them
+        what = "each has too few rows, so they were merged into one: plain ERM is fitted. Use a coarser label, for "
+        what += "example the region instead of the site."
+    warnings.warn(f"{method} compares environments, but {what}", SingleEnvironmentWarning, stacklevel=stacklevel)
     return True

@@ -76,7 +76,7 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
             )
         validation = self._read_validation(validation)
         seeding = Seeding(self.random_state)
-        if warn_single_environment(len(training.environments), type(self).__name__):
+        if warn_single_environment(training.environments, type(self).__name__):
             self.estimator_ = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
             self.history_ = last_step(self.estimator_).history_
             self._score_validation(validation)

@@ -358,7 +358,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         )
         validation = self._read_validation(validation)
         seeding = Seeding(self.random_state)
-        if warn_single_environment(len(training.environments), type(self).__name__):
+        if warn_single_environment(training.environments, type(self).__name__):
             self.accuracies_ = np.full((1, 1), np.nan)
             return self._fit_alone(training, seeding, validation)
         if self.halves == "soft":

@@ -12,6 +12,7 @@ Parts of scikit-learn only, with nothing of our own inside, so that a fitted tra
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sklearn
@@ -47,6 +48,7 @@ def make_preprocessor(schema: TableSchema, *, dense: bool = False) -> ColumnTran
     dense : bool
         Whether the estimator takes no sparse matrix. Without text columns the result is dense in any case.
     """
+    places = {name: place for place, name in enumerate(schema.feature_names())}  # scikit-learn is slow with names
     dates = schema.names("date")
     numbers = schema.names("numeric") + [f"{name} (days)" for name in dates]
     levels = schema.names("categorical") + [f"{name} ({part})" for name in dates for part in DATE_PARTS]
@@ -54,18 +56,25 @@ def make_preprocessor(schema: TableSchema, *, dense: bool = False) -> ColumnTran
     parts: list[tuple[str, Any, Any]] = []
     if numbers:
         scale = chain(SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True), StandardScaler())
-        parts.append(("numeric", scale, numbers))
+        parts.append(("numeric", scale, _columns(places, numbers)))
     if levels:
         encode = chain(
             SimpleImputer(strategy="constant", fill_value="missing", keep_empty_features=True),
             OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=MIN_FREQUENCY, max_categories=MAX_LEVELS),
         )
-        parts.append(("categorical", encode, levels))
+        parts.append(("categorical", encode, _columns(places, levels)))
     for place, name in enumerate(words):
         n_words = MAX_DENSE_WORDS if dense else MAX_WORDS
         count = TfidfVectorizer(ngram_range=(1, 2), min_df=2, max_features=n_words, sublinear_tf=True)
-        parts.append((f"text {place}", count, name))
+        parts.append((f"text {place}", count, places[name]))
     return ColumnTransformer(parts, sparse_threshold=0.0 if dense or not words else 1.0)
+
+
+def _columns(places: Mapping[str, int], names: Sequence[str]) -> slice | list[int]:
+    """Return where columns are; neighbors as a slice, which takes no space in a saved model however many they are."""
+    found = [places[name] for name in names]
+    first, last = found[0], found[-1]
+    return slice(first, last + 1) if found == list(range(first, last + 1)) else found
 
 
 def needs_dense(estimator: Any) -> bool:

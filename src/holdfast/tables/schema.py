@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Kind = Literal["numeric", "categorical", "text", "date"]
 Storage = Literal["number", "boolean", "string", "date", "time"]
 DATE_PARTS: Mapping[str, str] = {"month": "month", "weekday": "day_of_week"}  # our word, pandas' word
+_PLAIN: Mapping[str, Storage] = {"i": "number", "u": "number", "f": "number", "b": "boolean"}  # kinds of numpy types
+DATE_FEATURES = ("days", *DATE_PARTS)
 LARGEST = 1e100  # the square of anything larger is close to overflow
 
 
@@ -63,16 +65,17 @@ class TableSchema:
             if name not in frame.columns:
                 raise TableError(f"There is no feature column {name!r}. {suggest(name, list(frame.columns))}")
         columns, left_out = [], {}
-        for name in map(str, frame.columns):
-            series = frame[name]
-            if series.isna().all():
+        empty, kinds = frame.isna().all().tolist(), frame.dtypes.tolist()
+        for name, is_empty, kind in zip(map(str, frame.columns), empty, kinds, strict=True):
+            if is_empty:
                 if name in texts:
                     raise TableError(f"Text column {name!r} is missing in every row. Name another one.")
                 left_out[name] = "missing in every row"
             elif name.startswith("unnamed_") and name not in texts | levels:
                 left_out[name] = "has no name (a saved row index?)"
             else:
-                columns.append(_column(series, name, text=texts, categorical=levels))
+                storage = _PLAIN.get(getattr(kind, "kind", "")) or storage_of(frame[name], name)
+                columns.append(_column(storage, name, text=texts, categorical=levels))
         if not columns:
             raise TableError("No feature column is left. Keep at least one column besides label and environment.")
         _refuse_equal_names(columns)
@@ -81,6 +84,13 @@ class TableSchema:
     def names(self, *kinds: Kind) -> list[str]:
         """Return the names of the columns of some kinds, or of all."""
         return [column.name for column in self.columns if not kinds or column.kind in kinds]
+
+    def feature_names(self) -> list[str]:
+        """Return the names of the plain features, see `features`: a date column becomes several."""
+        names: list[str] = []
+        for column in self.columns:
+            names += [f"{column.name} ({part})" for part in DATE_FEATURES] if column.kind == "date" else [column.name]
+        return names
 
     @property
     def types(self) -> dict[str, str]:
@@ -106,10 +116,19 @@ class TableSchema:
         import pandas as pd
 
         self.require(list(map(str, frame.columns)))
-        parts: dict[str, Any] = {}
+        kinds = dict(zip(map(str, frame.columns), frame.dtypes.tolist(), strict=True))
+        plain = [column.name for column in self.columns if column.kind == "numeric" and _is_plain(column, kinds)]
+        numbers = frame[plain].astype("float64")  # in one piece: a table can have 100,000 columns
+        if (np.abs(numbers.to_numpy()) > LARGEST).any():
+            for name in plain:
+                _finite(numbers[name], name)
+        if len(plain) == len(self.columns):
+            return numbers
+        known, parts = set(plain), {}
         for column in self.columns:
-            parts.update(_features(frame[column.name], column))
-        return pd.DataFrame(parts, index=frame.index)
+            if column.name not in known:
+                parts.update(_features(frame[column.name], column))
+        return pd.concat([numbers, pd.DataFrame(parts, index=frame.index)], axis=1)[self.feature_names()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain JSON values."""
@@ -170,9 +189,8 @@ def looks_like_text(series: pd.Series[Any]) -> bool:
     return bool(n_words >= 4 and present.nunique() > 0.5 * len(present))
 
 
-def _column(series: pd.Series[Any], name: str, *, text: Container[str], categorical: Container[str]) -> Column:
+def _column(storage: Storage, name: str, *, text: Container[str], categorical: Container[str]) -> Column:
     """Decide how one column is used."""
-    storage = storage_of(series, name)
     if name in text:
         if storage != "string":
             raise TableError(f"Text column {name!r} contains {storage} values, expected text. Name another one.")
@@ -182,9 +200,15 @@ def _column(series: pd.Series[Any], name: str, *, text: Container[str], categori
     return Column(name, "date" if storage == "date" else "numeric", storage)
 
 
+def _is_plain(column: Column, kinds: Mapping[str, Any]) -> bool:
+    """Return whether a numeric column has numbers, or truth values where it had them or numbers."""
+    found = _PLAIN.get(getattr(kinds[column.name], "kind", ""))
+    return found == "number" or (found == "boolean" and column.storage != "time")
+
+
 def _refuse_equal_names(columns: Sequence[Column]) -> None:
     """Refuse a column that is called like a part of a date column."""
-    parts = {f"{c.name} ({part})": c.name for c in columns if c.kind == "date" for part in ("days", *DATE_PARTS)}
+    parts = {f"{c.name} ({part})": c.name for c in columns if c.kind == "date" for part in DATE_FEATURES}
     for column in columns:
         if column.name in parts:
             raise TableError(

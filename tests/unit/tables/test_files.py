@@ -1,8 +1,10 @@
+import csv
 import datetime
 import decimal
 import errno
 import os
 import re
+import time
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,9 @@ import pytest
 from holdfast.exceptions import StorageError, TableError
 from holdfast.saving.files import TEMPORARY, inject_faults, remove_leftovers
 from holdfast.tables.files import TableFile, TableWriter, map_columns, read_table
+from holdfast.tables.preprocessing import make_preprocessor
+from holdfast.tables.roles import TableOptions, read_rows
+from holdfast.tables.schema import TableSchema
 
 
 @pytest.fixture
@@ -318,3 +323,83 @@ def test_texts_are_refused(tmp_path):
     pd.DataFrame({"a": [1, 2], "name": ["x", "y"]}).to_parquet(tmp_path / "rows.parquet")
     with pytest.raises(TableError, match="Column 'name' of .* does not contain numbers"):
         map_columns(tmp_path / "rows.parquet", ["a", "name"], tmp_path / "rows.npy")
+
+
+@pytest.mark.parametrize("place", ["header", "first row", "later row"])
+def test_cells_may_be_long(write, place):
+    """A cell of 3,000,000 characters, more than Python's reader and one block of Arrow's take, is read like others."""
+    long = "x" * 3_000_000
+    names = [long if place == "header" else "a", "b"]
+    rows = [[long if place == "first row" else "p", "1"], ["q", "2"], [long if place == "later row" else "r", "3"]]
+    path = write("t.csv", "\n".join(",".join(row) for row in [names, *rows]) + "\n")
+    table = TableFile(path)
+    assert table.columns == tuple(names)
+    assert table.read()["b"].tolist() == [1, 2, 3]
+    assert table.read()[names[0]].tolist() == [row[0] for row in rows]
+    assert sum(len(chunk) for chunk in table.chunks(names)) == 3
+
+
+def test_the_limit_of_pythons_reader_is_left_alone(write):
+    """It is a setting of the whole process."""
+    before = csv.field_size_limit()
+    read_table(write("t.csv", f"a\n{'x' * 200_000}\n"))
+    assert csv.field_size_limit() == before
+
+
+def test_a_table_may_have_many_columns(write):
+    """The time grows with the number of columns, not with its square."""
+    names = [f"c{number}" for number in range(30_000)]
+    row = ",".join(["1"] * len(names))
+    path = write(
+        "t.csv", ",".join(["site", "y", *names]) + "\n" + "".join(f"{s},{y},{row}\n" for s in "ab" for y in "01")
+    )
+    begin = time.process_time()
+    rows = read_rows(path, TableOptions(label="y", environment="site", drop=names[::2]))
+    make_preprocessor(rows.roles.schema).fit(rows.features)
+    TableSchema.infer(rows.features, categorical=names[1::2])
+    assert time.process_time() - begin < 20  # a list of 30,000 names that is searched 30,000 times takes minutes
+    assert len(rows.roles.schema.columns) == 15_000
+
+
+def test_a_file_beyond_the_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    """A small Parquet file can hold any number of rows; the message says how many, and what to do."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": pa.array(np.zeros(1_000_000)), "b": pa.array(np.zeros(1_000_000))}), path)
+    assert path.stat().st_size < 10_000
+    monkeypatch.setattr("holdfast.tables.files.memory_bytes", lambda: 20_000_000)
+    assert len(read_table(path, ["a"])) == 1_000_000
+    message = (
+        r"t.parquet has 1,000,000 rows; 2 columns of them need at least 0.0 GiB of memory, and 0.0 GiB are there. "
+        r"Leave columns out with drop=, or take a sample of the rows."
+    )
+    with pytest.raises(TableError, match=message):
+        read_table(path)
+
+
+def test_a_lack_of_memory_while_reading_is_named(tmp_path, monkeypatch):
+    """Arrow's error has no text."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": [1, 2]}), path)
+
+    def fail(*args, **kwargs):
+        raise pa.ArrowMemoryError("")
+
+    monkeypatch.setattr(pq, "read_table", fail)
+    with pytest.raises(TableError, match=r"t.parquet does not fit in memory. Leave columns out with drop=, or take"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_formulas_are_neutralized_on_request(tmp_path, suffix):
+    """Texts and names that a spreadsheet would compute get an apostrophe in front; numbers do not."""
+    frame = pd.DataFrame({"=name": ["=cmd|' /C calc'!A0", "+1", "-x", "@y", "\tz", "plain", None], "n": [-1.0] * 7})
+    for asked in (False, True):
+        file = tmp_path / f"table{suffix}"
+        with TableWriter(file, for_spreadsheets=asked) as writer:
+            writer.write(frame)
+        written = READERS[suffix](file)
+        mark = "'" if asked else ""
+        assert list(written.columns) == [f"{mark}=name", "n"]
+        expected = [f"{mark}{text}" for text in frame["=name"][:5]]
+        assert written[f"{mark}=name"].tolist()[:6] == [*expected, "plain"]
+        assert written["n"].tolist() == [-1.0] * 7
