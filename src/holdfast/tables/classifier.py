@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +22,7 @@ from holdfast.environments import listed
 from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
 from holdfast.exceptions import HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
 from holdfast.tables.files import CHUNK_ROWS, TableWriter, open_table
-from holdfast.tables.preprocessing import fit_pipeline, make_pipeline
+from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, matrix_names
 from holdfast.tables.roles import TableOptions, TableRoles, TableRows, read_environments, read_labels, read_rows
 from holdfast.tables.schema import TableSchema
 
@@ -184,11 +184,25 @@ class TableClassifier(BaseEstimator):
             with self._continued(rows, checkpoints):
                 fit_pipeline(pipeline, rows.features, rows.y, rows.environments)
         self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, rows.notes
+        self._name_verdict()
         warned = {(entry.category, str(entry.message)): entry.message for entry in caught}
         self.warnings_: tuple[str, ...] | None = tuple(text for _, text in warned)
         for (category, text), _ in warned.items():
             warnings.warn(text, category, stacklevel=2)
         return self
+
+    def _name_verdict(self) -> None:
+        """Give the columns in a verdict their names, where the method saw a matrix: numbers of columns mean nothing."""
+        verdict = getattr(self.method_, "verdict_", None)
+        if verdict is None or "features" not in self.pipeline_.named_steps:
+            return
+        names = matrix_names(self.pipeline_.named_steps["features"], self.roles_.schema)
+        known = {f"x{place}": name for place, name in enumerate(names)}
+        columns = tuple(
+            replace(finding, feature=known.get(finding.feature, finding.feature)) for finding in verdict.columns
+        )
+        kept = {known.get(name, name): share for name, share in verdict.kept.items()}
+        self.method_.verdict_ = replace(verdict, columns=columns, kept=kept)
 
     def _continued(self, rows: TableRows, checkpoints: str | Path | None) -> Any:
         """Return a context in which a network writes checkpoints and continues from those of the same fit."""

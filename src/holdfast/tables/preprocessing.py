@@ -32,6 +32,7 @@ from holdfast.tables.schema import DATE_PARTS, TableSchema
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_INDICATOR = "missingindicator_"  # scikit-learn's name of a column that says where another one is missing
 MIN_FREQUENCY = 5
 MAX_LEVELS = 100
 MAX_WORDS = 20_000
@@ -94,6 +95,25 @@ def make_pipeline(schema: TableSchema, method: Any) -> Pipeline:
         inside = Pipeline([("features", preprocessor), ("classifier", method.estimator)])
         return Pipeline([("classifier", clone(method).set_params(estimator=inside))])
     return Pipeline([("features", preprocessor), ("classifier", method)])
+
+
+def matrix_names(preprocessor: ColumnTransformer, schema: TableSchema) -> list[str]:
+    """Return what the columns of a preprocessed matrix are: `age`, `age is missing`, `scanner=B`, `note: pain`."""
+    names: list[str] = []
+    texts = dict(enumerate(schema.names("text")))
+    for part, step, _ in preprocessor.transformers_:
+        if part.startswith("text"):
+            names += [f"{texts[int(part.split()[1])]}: {word}" for word in step.get_feature_names_out()]
+        elif part == "numeric":
+            found = step[:1].get_feature_names_out()
+            names += [f"{n.removeprefix(_INDICATOR)} is missing" if n.startswith(_INDICATOR) else n for n in found]
+        elif part == "categorical":
+            encoder, inputs = step[-1], step[0].get_feature_names_out()
+            starts = zip(inputs, encoder.categories_, strict=True)
+            known = {f"{name}_{level}": f"{name}={level}" for name, levels in starts for level in levels}
+            rare = {f"{name}_infrequent_sklearn": f"{name}=rare" for name in inputs}
+            names += [{**rare, **known}.get(n, n) for n in step.get_feature_names_out()]
+    return names
 
 
 def fit_pipeline(pipeline: Pipeline, X: Any, y: NDArray[Any], environments: Any = None) -> Pipeline:

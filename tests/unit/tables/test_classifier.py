@@ -1,0 +1,201 @@
+"""TableClassifier: what `holdfast fit` does, from Python."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from holdfast import TableClassifier, load_model
+from holdfast.exceptions import (
+    ParameterError,
+    SavedModelError,
+    SingleEnvironmentWarning,
+    SmallGroupWarning,
+    TableError,
+)
+from holdfast.tables.roles import TableOptions, read_rows
+
+
+def patients(n_rows=400, seed=0):
+    """Return rows of two sites: the marker goes with the label in both, the scanner turns."""
+    generator = np.random.default_rng(seed)
+    ill = generator.integers(2, size=2 * n_rows)
+    follows = generator.random(2 * n_rows) < np.repeat([0.95, 0.3], n_rows)
+    return pd.DataFrame(
+        {
+            "site": np.repeat(["Boston", "Chicago"], n_rows),
+            "marker": (ill + generator.normal(size=2 * n_rows)).round(3),
+            "scanner": np.where(np.where(follows, ill, 1 - ill), "B", "A"),
+            "visit": pd.Timestamp("2026-01-01") + pd.to_timedelta(np.arange(2 * n_rows) % 50, unit="D"),
+            "ill": np.where(ill, "yes", "no"),
+        }
+    )
+
+
+OPTIONS = {"label": "ill", "environment": "site"}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Return a folder with the same rows as CSV and as Parquet."""
+    folder = tmp_path_factory.mktemp("tables")
+    patients().to_csv(folder / "t.csv", index=False)
+    patients().to_parquet(folder / "t.parquet", index=False)
+    return folder
+
+
+def test_files_and_frames_give_the_same_classifier(files):
+    """CSV, Parquet, pandas and Arrow: the same answers to the last bit; labels come back as they were."""
+    sources = [files / "t.csv", str(files / "t.parquet"), patients(), pa.Table.from_pandas(patients())]
+    fitted = [TableClassifier(**OPTIONS, method="erm").fit(source) for source in sources]
+    expected = fitted[0].predict_proba(sources[0])
+    for model, source in zip(fitted, sources, strict=True):
+        np.testing.assert_array_equal(model.predict_proba(source), expected)
+        assert model.predict(source).tolist() == fitted[0].classes_[expected.argmax(axis=1)].tolist()
+    assert list(fitted[0].classes_) == ["no", "yes"]
+
+
+def test_polars_frames_are_read(files):
+    """Through Arrow, like any other frame that speaks it."""
+    polars = pytest.importorskip("polars")
+    frame = polars.read_csv(files / "t.csv")
+    model = TableClassifier(**OPTIONS, method="erm", drop="visit").fit(frame)
+    np.testing.assert_array_equal(model.predict(frame), model.predict(files / "t.csv"))
+
+
+def test_the_default_names_columns_of_the_table(files):
+    """The verdict speaks of columns, not of numbers of a matrix; the stable classifier does without the scanner."""
+    model = TableClassifier(**OPTIONS).fit(files / "t.csv")
+    assert [finding.feature for finding in model.verdict_.columns] == ["scanner"]
+    assert model.verdict_.fitted == "stable"
+    changed = patients().assign(scanner="A")
+    np.testing.assert_allclose(model.predict_proba(changed), model.predict_proba(files / "t.csv"), atol=0.15)
+
+
+def test_any_estimator_goes_inside(files):
+    """A scikit-learn classifier instead of a name; without probabilities there are none."""
+    model = TableClassifier(**OPTIONS, estimator=LogisticRegression(C=0.1), method="erm").fit(files / "t.csv")
+    assert model.names == {"estimator": "LogisticRegression", "method": "erm"}
+    model = TableClassifier(**OPTIONS, estimator=LinearSVC(), method="erm").fit(files / "t.csv")
+    assert len(model.predict(files / "t.csv")) == 800
+    with pytest.raises(ParameterError, match="The estimator LinearSVC gives no probabilities. Use predict"):
+        model.predict_proba(files / "t.csv")
+
+
+def test_saved_and_loaded(files, tmp_path):
+    """The same answers, parameters, notes and verdict; the folder is a pipeline for load_model."""
+    model = TableClassifier(**OPTIONS, drop=["visit"]).fit(files / "t.csv")
+    model.save(tmp_path / "m")
+    loaded = TableClassifier.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict_proba(files / "t.csv"), model.predict_proba(files / "t.csv"))
+    assert loaded.options == model.options
+    assert (loaded.names, loaded.notes_, loaded.warnings_) == (model.names, model.notes_, model.warnings_)
+    assert str(loaded.verdict_) == str(model.verdict_)
+    features = model.roles_.schema.features(patients())
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(features), model.predict(patients()))
+    with pytest.raises(SavedModelError, match="holds a saved model already"):
+        model.save(tmp_path / "m")
+    model.save(tmp_path / "m", overwrite=True)
+
+
+def test_a_clone_is_unfitted_and_fits_alike(files):
+    """Parameters are stored as they are given, and fit leaves them alone."""
+    model = TableClassifier(**OPTIONS, method="erm", categorical="marker").fit(files / "t.csv")
+    assert (model.environment, model.categorical, model.drop) == ("site", "marker", ())
+    again = clone(model)
+    assert not hasattr(again, "pipeline_")
+    np.testing.assert_array_equal(again.fit(files / "t.csv").predict(patients()), model.predict(patients()))
+
+
+def test_rows_that_were_read_can_be_fitted(files):
+    """Reading and fitting are two steps for those who want to look at the rows."""
+    rows = read_rows(files / "t.csv", TableOptions(**OPTIONS))
+    model = TableClassifier(**OPTIONS, method="erm").fit(rows)
+    np.testing.assert_array_equal(
+        model.predict(files / "t.csv"),
+        TableClassifier(**OPTIONS, method="erm").fit(files / "t.csv").predict(patients()),
+    )
+
+
+def test_evaluation_is_a_sentence_numbers_and_a_frame(files):
+    """What `holdfast evaluate` prints, as a value."""
+    model = TableClassifier(**OPTIONS).fit(files / "t.csv")
+    erm = TableClassifier(**OPTIONS, method="erm").fit(files / "t.csv")
+    test = patients(seed=1).replace({"site": {"Chicago": "Denver"}})
+    found = model.evaluate(test, attributes=["scanner"], baseline=erm)
+    right = model.predict(test) == test["ill"].to_numpy()
+    assert found.overall.accuracy.value == pytest.approx(right.mean())
+    assert str(found).startswith(f"The classifier is right for {right.mean():.1%} of 800 rows; the lowest accuracy is ")
+    assert [(scores.name, scores.known) for scores in found.environments] == [("Boston", True), ("Denver", False)]
+    assert list(found.to_frame()["name"]) == ["Boston", "Denver", "all rows"]
+    assert found.comparison.baseline == {"estimator": "logistic", "method": "erm"}
+    assert found.to_dict()["comparison"]["new"]["value"] > 0
+    with pytest.raises(ParameterError, match="predict different labels"):
+        model.evaluate(test, baseline=TableClassifier(label="scanner", environment="site", method="erm").fit(test))
+
+
+def test_mean_sensitivity_over_many_classes(files):
+    """For several classes the plain means over the classes; for two the second one, or the one asked for."""
+    model = TableClassifier(**OPTIONS, method="erm").fit(files / "t.csv")
+    found, other = model.evaluate(patients()), model.evaluate(patients(), positive="no")
+    assert (found.positive, other.positive) == ("yes", "no")
+    assert found.overall.sensitivity == pytest.approx(other.overall.specificity)
+    ill = patients()["ill"].to_numpy() == "yes"
+    assert found.overall.sensitivity == pytest.approx((model.predict(patients()) == "yes")[ill].mean())
+
+
+def test_warnings_point_to_the_line_that_called_fit():
+    """Each is given once, with the place of the call, and kept."""
+    table = pd.concat([patients(40), patients(2).assign(site="tiny")])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = TableClassifier(**OPTIONS, method="pi").fit(table)
+    small = [entry for entry in caught if entry.category is SmallGroupWarning]
+    assert len({str(entry.message) for entry in small}) == len(small)
+    assert {entry.filename for entry in caught} == {__file__}
+    assert model.warnings_ == tuple(str(entry.message) for entry in caught)
+    with pytest.warns(SingleEnvironmentWarning, match="only one is there"):
+        TableClassifier(**OPTIONS).fit(patients(20).query("site == 'Boston'"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"estimator": "logstic"}, "There is no estimator 'logstic'. Did you mean 'logistic'?"),
+        ({"method": "grup_dro"}, "There is no method 'grup_dro'. Did you mean 'group_dro'?"),
+        ({"method": "oracle"}, "There is no method 'oracle'. Choose from 'stable', "),
+        ({"method": "erm", "method_options": {"halves": "hard"}}, "method='erm' has no setting halves='hard'."),
+        ({"environment_by": "yaer"}, "environment_by='yaer' is not a period. Did you mean 'year'?"),
+        ({"environment": []}, "No environment column is named."),
+        ({"drop": "site"}, "Column 'site' is the label or an environment; it cannot be a feature or dropped."),
+        ({"label": "site"}, "Column 'site' cannot be both the label and an environment."),
+        ({"text": "marker"}, "Text column 'marker' contains number values, expected text."),
+    ],
+)
+def test_what_does_not_fit_is_named(settings, message):
+    """Names and roles, before anything is fitted."""
+    with pytest.raises((ParameterError, TableError), match=message.replace("?", r"\?")):
+        TableClassifier(**{**OPTIONS, **settings}).fit(patients(10))
+
+
+@pytest.mark.parametrize("table", [None, 3, [["a"]], np.zeros((2, 2))])
+def test_what_is_no_table_is_refused(table):
+    """A list or an array has no named columns."""
+    with pytest.raises(TableError, match=r"A table must be the path of a .csv, .* file or a data frame"):
+        TableClassifier(**OPTIONS).fit(table)
+
+
+def test_predictions_are_written_in_chunks(files, tmp_path, monkeypatch):
+    """Kept columns, labels and probabilities in order; the counts are returned."""
+    monkeypatch.setattr("holdfast.tables.classifier.CHUNK_ROWS", 300)
+    model = TableClassifier(**OPTIONS, method="erm").fit(files / "t.csv")
+    counts = model.write_predictions(files / "t.csv", tmp_path / "p.parquet", keep=["site"])
+    written = pd.read_parquet(tmp_path / "p.parquet")
+    assert list(written.columns) == ["site", "prediction", "probability_no", "probability_yes"]
+    assert written["prediction"].tolist() == model.predict(patients()).tolist()
+    assert dict(counts) == written["prediction"].value_counts().to_dict()
