@@ -44,6 +44,31 @@ def test_fit_begins_with_the_verdict(holdfast, tmp_path):
     assert result["verdict"]["fitted"] == "stable"
     assert [column["feature"] for column in result["verdict"]["columns"]] == ["scanner"]
     assert result["method"] == "stable"
+    accuracies = [
+        *result["verdict"]["by_environment"].values(),
+        result["verdict"]["vanished"],
+        result["verdict"]["reversed"],
+    ]
+    places = ["in Boston", "in Chicago", "if the relation vanishes", "if it reverses"]
+    for place, accuracy in zip(places, accuracies, strict=True):
+        assert re.search(rf"\n  {place} +{accuracy['ordinary']:.3f} +{accuracy['fitted']:.3f}\n", outcome.out)
+
+
+def test_an_ordinary_classifier_has_one_accuracy_in_each_environment(holdfast, tmp_path):
+    """Nothing is compared with itself, and of many environments the first are shown."""
+    generator = np.random.default_rng(0)
+    ill = np.arange(1400) % 2
+    sites = [f"s{number}" for number in np.arange(1400) // 100]
+    marker = (ill + generator.normal(size=1400)).round(3)
+    pd.DataFrame({"site": sites, "marker": marker, "ill": ill}).to_csv(tmp_path / "t.csv", index=False)
+    options = ["--label", "ill", "--environment", "site", "--out", tmp_path / "m"]
+    outcome = holdfast("fit", tmp_path / "t.csv", *options)
+    assert outcome.code == 0, outcome.err
+    assert "Ordinary classifier" in outcome.out
+    table = outcome.out.split("Accuracy on rows that it was not fitted on\n")[1].split("\n\n")[0].splitlines()
+    assert table[0].split() == ["where", "accuracy"]
+    assert [len(line.split()) for line in table[1:13]] == [3] * 12
+    assert table[13:] == ["  … and 2 more; --json has them all"]
 
 
 def turning(file):

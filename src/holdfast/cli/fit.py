@@ -28,7 +28,17 @@ from holdfast.cli.options import (
     check_folder,
     read_table_rows,
 )
-from holdfast.cli.terminal import command_line, print_stages, print_text, say, show, showing_stages
+from holdfast.cli.terminal import (
+    MOST_ROWS,
+    command_line,
+    print_rest,
+    print_stages,
+    print_table,
+    print_text,
+    say,
+    show,
+    showing_stages,
+)
 from holdfast.estimators.named import DEFAULT_METHOD
 
 
@@ -140,6 +150,8 @@ def _print(result: dict[str, Any], remarks: Sequence[str]) -> None:
     """Print what the verdict says, the columns, what the stages found, and what was written."""
     for remark in remarks:
         print_text(remark)
+    if result["verdict"] is not None and result["verdict"]["by_environment"]:
+        _print_accuracies(result["verdict"])
     kinds = list(result["columns"].values())
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     say("")
@@ -152,3 +164,16 @@ def _print(result: dict[str, Any], remarks: Sequence[str]) -> None:
     say(f"Saved the classifier to {result['out']}.")
     if result["report"] is not None:
         say(f"Wrote the report {result['report']}.")
+
+
+def _print_accuracies(verdict: dict[str, Any]) -> None:
+    """Print what the ordinary classifier and the fitted one reach, out of fold; once where they are the same."""
+    known = verdict["by_environment"]
+    places = {f"in {name}": known[name] for name in list(known)[:MOST_ROWS]}
+    header, columns = ["where", "accuracy"], ["ordinary"]
+    if verdict["fitted"] != "ordinary":
+        places |= {"if the relation vanishes": verdict["vanished"], "if it reverses": verdict["reversed"]}
+        header, columns = ["where", "ordinary classifier", "this one"], ["ordinary", "fitted"]
+    rows = [[place, *(accuracy[column] for column in columns)] for place, accuracy in places.items()]
+    print_table("Accuracy on rows that it was not fitted on", header, rows)
+    print_rest(list(known))

@@ -108,11 +108,12 @@ def matrix_names(preprocessor: ColumnTransformer, schema: TableSchema) -> list[s
             found = step[:1].get_feature_names_out()
             names += [f"{n.removeprefix(_INDICATOR)} is missing" if n.startswith(_INDICATOR) else n for n in found]
         elif part == "categorical":
-            encoder, inputs = step[-1], step[0].get_feature_names_out()
-            starts = zip(inputs, encoder.categories_, strict=True)
-            known = {f"{name}_{level}": f"{name}={level}" for name, levels in starts for level in levels}
-            rare = {f"{name}_infrequent_sklearn": f"{name}=rare" for name in inputs}
-            names += [{**rare, **known}.get(n, n) for n in step.get_feature_names_out()]
+            encoder = step[-1]
+            levels_of = zip(encoder.categories_, encoder.infrequent_categories_, strict=True)
+            for name, (levels, rare) in zip(step[0].get_feature_names_out(), levels_of, strict=True):
+                # The rare levels share a column, after the others.
+                few = () if rare is None else set(rare)
+                names += [f"{name}={level}" for level in levels if level not in few] + [f"{name}=rare"] * bool(few)
     return names
 
 

@@ -77,6 +77,18 @@ def test_the_default_names_columns_of_the_table(files):
     np.testing.assert_allclose(model.predict_proba(changed), model.predict_proba(files / "t.csv"), atol=0.15)
 
 
+@pytest.mark.parametrize("estimator", ["logistic", "boosting"])
+def test_the_verdict_names_words_of_a_text_column(estimator):
+    """Texts become a matrix of words; the verdict has the words."""
+    table = patients()
+    table["note"] = np.where(table.pop("scanner") == "B", "looks pale", "looks dark")
+    model = TableClassifier(**OPTIONS, text="note", drop="visit", estimator=estimator).fit(table)
+    (first, *_) = model.verdict_.columns
+    assert first.feature.startswith("note: ")
+    assert first.feature in model.verdict_.kept
+    assert f"`{first.feature}`" in str(model.verdict_)
+
+
 def test_any_estimator_goes_inside(files):
     """A scikit-learn classifier instead of a name; without probabilities there are none."""
     model = TableClassifier(**OPTIONS, estimator=LogisticRegression(C=0.1), method="erm").fit(files / "t.csv")

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import issparse
 
-from holdfast.tables.preprocessing import make_preprocessor
+from holdfast.tables.preprocessing import make_preprocessor, matrix_names
 from holdfast.tables.schema import TableSchema
 
 
@@ -52,3 +52,31 @@ def test_dates_give_days_and_levels():
     frame = pd.DataFrame({"d": pd.date_range("2026-01-01", periods=56, freq="D")})
     _, _, matrix = fit_on(frame)
     assert matrix.shape == (56, 1 + 2 + 7)
+
+
+def test_columns_of_the_matrix_have_names():
+    """Numbers, where they are missing, levels, rare levels, parts of dates and words; one name for each column."""
+    frame = pd.DataFrame(
+        {
+            "age": [1.0, np.nan, 3.0, 4.0, 5.0, 6.0] * 3,
+            "ward": ["x", "y_z", None] * 6,
+            "note": ["red dog", "blue dog", "red cat"] * 6,
+            "rare": list("uvwxyz") * 3,
+            "day": pd.to_datetime(["2026-11-15"] * 18),
+        }
+    )
+    schema, transformer, matrix = fit_on(frame, text=["note"])
+    names = matrix_names(transformer, schema)
+    assert len(names) == matrix.shape[1]
+    assert names[:9] == [
+        *("age", "day (days)", "age is missing", "ward=missing", "ward=x", "ward=y_z", "rare=rare"),
+        *("day (month)=11", "day (weekday)=6"),
+    ]
+    assert names[9:] == [f"note: {word}" for word in ("blue", "blue dog", "cat", "dog", "red", "red cat", "red dog")]
+
+
+def test_names_of_levels_are_not_confused():
+    """A column `a` with level `b_c` and a column `a_b` with level `c` are two columns."""
+    frame = pd.DataFrame({"a": ["b_c", "x"] * 9, "a_b": ["c", "y"] * 9})
+    schema, transformer, _ = fit_on(frame)
+    assert matrix_names(transformer, schema) == ["a=b_c", "a=x", "a_b=c", "a_b=y"]
