@@ -13,7 +13,7 @@ NEEDS_AN_EXTRA = {
     "holdfast.neural": "networks are torch modules",
     "holdfast.interpolation.gradient": "the solver for networks; only an estimator from holdfast.neural reaches it",
     "holdfast.saving.monitors": "writes checkpoints of networks while they are trained",
-    "holdfast.lab.runner": "runs of the paper train networks",
+    "holdfast.lab.validation": "selects the epochs of networks; other runs do without",
 }
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import inspect
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,23 +26,21 @@ from holdfast.judging.judges import JudgeSettings
 from holdfast.lab.config import HALVES, RunConfig
 from holdfast.lab.inputs import Prepared, prepare
 from holdfast.metrics import accuracy_by_group, correlation, label_attribute_groups, score_groups
-from holdfast.neural.batches import make_source
-from holdfast.neural.estimator import NeuralClassifier
-from holdfast.neural.evaluation import outputs_on
-from holdfast.neural.monitors import EpochReport, Monitor, watch
-from holdfast.neural.selection import EpochScores, Selected, choose_rule
-from holdfast.neural.settings import Precision, autocast, resolve_precision
 from holdfast.partition import partition_by_correctness
 from holdfast.rows import TrainingRows
-from holdfast.saving.checkpoints import read_checkpoint, runtime_facts, write_checkpoint
-from holdfast.saving.monitors import CheckpointMonitor
+from holdfast.saving.checkpoints import runtime_facts
 from holdfast.seeding import Seeding
+
+if TYPE_CHECKING:
+    from holdfast.lab.validation import Setting, SettingsMonitor
 
 
 def make_estimator(config: RunConfig, prepared: Prepared) -> Any:
     """Return the estimator inside the method."""
     if not config.is_network:
         return ESTIMATORS[config.estimator].make(**config.estimator_options)
+    from holdfast.neural.estimator import NeuralClassifier  # with torch, which only networks need
+
     # Selection "last": it never stops by itself. The monitor of the run selects, once for each validation setting.
     return NeuralClassifier(
         config.estimator,
@@ -146,169 +142,6 @@ def _correlations(dataset: Dataset, rows: Rows) -> dict[str, Any]:
     return {"n_rows": len(rows), "correlations": found}
 
 
-FINAL_STAGES = ("training", "stage 3")
-CHECKPOINT_EVERY = 5  # epochs
-
-
-@dataclass(eq=False)
-class Setting:
-    """How selection by one validation split stands."""
-
-    split: Split
-    best: Selected | None = None
-    n_stale: int = 0
-    n_epochs: int = 0  # evaluations until its own stop
-    seconds: float = 0.0  # until then
-    stopped: bool = False
-    history: list[dict[str, Any]] = field(default_factory=list)
-
-    def state(self) -> dict[str, Any]:
-        """Return all but the split, as plain values and tensors."""
-        values = {name: getattr(self, name) for name in ("n_stale", "n_epochs", "seconds", "stopped")}
-        values["history"] = list(self.history)  # the next epoch appends to ours
-        best = self.best
-        kept = None if best is None else {"rule": best.rule, "value": best.value, "weights": dict(best.weights)}
-        return {**values, "best": kept, "scores": None if best is None else best.scores.as_dict()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state` was called."""
-        for name in ("n_stale", "n_epochs", "seconds", "stopped", "history"):
-            setattr(self, name, state[name])
-        if state["best"] is not None:
-            scores = EpochScores(**state["scores"])
-            self.best = Selected(state["best"]["rule"], state["best"]["value"], scores, state["best"]["weights"])
-
-
-class SettingsMonitor(Monitor):
-    """Scores every validation setting after each epoch and ends the training when all patiences have run out.
-
-    The classifier trains with selection "last", which never stops by itself.
-
-    Parameters
-    ----------
-    validations : mapping of str to Split
-        One for each setting.
-    rule : str
-        A selection rule; validation groups are label × environment.
-    patience : int
-        Evaluations without improvement before a setting's history ends.
-    classes : array of shape (n_outputs,)
-        The label of each of the network's outputs: test rows may have labels that training rows do not.
-    vocabulary : Vocabulary, optional
-        For texts.
-    precision : {"auto", "fp32", "bf16"}
-        Of the evaluation.
-    folder : Path, optional
-        Where the selection is kept beside the checkpoints of the training, so that a run that was cut goes on.
-    every : int
-        Epochs between two checkpoints.
-    """
-
-    def __init__(
-        self,
-        validations: Mapping[str, Split],
-        *,
-        rule: str,
-        patience: int,
-        classes: NDArray[Any],
-        vocabulary: Any = None,
-        precision: Precision = "auto",
-        folder: Path | None = None,
-        every: int = CHECKPOINT_EVERY,
-    ) -> None:
-        self.rule = choose_rule(rule, validation=True, validation_groups=True)
-        self.patience = patience
-        self._classes = np.asarray(classes)
-        self.precision = precision
-        self.settings = {name: Setting(split) for name, split in validations.items()}
-        self.stages: dict[str, dict[str, Any]] = {}  # what was trained, how long and how well
-        self._sources = {name: make_source(split.X, vocabulary) for name, split in validations.items()}
-        self._groups = {
-            name: label_attribute_groups(split.y, split.environments, "environment")
-            for name, split in validations.items()
-        }
-        self._folder, self._every = folder, every
-        self._n_seen = 0  # epochs of the last stage that were looked at
-        self._before = 0.0  # seconds of the current stage before the run was cut
-        self._start = time.perf_counter()
-        self._unwritten: dict[str, Any] | None = None  # after the last epoch, until a checkpoint holds it
-        if folder is not None and folder.exists():
-            self._restore(read_checkpoint(folder))
-
-    def start(self, stage: str) -> None:
-        """Note that a training begins, or goes on."""
-        self._start = time.perf_counter()
-        self._before = self.stages.get(stage, {}).get("seconds", 0.0)
-
-    def epoch(self, report: EpochReport) -> None:
-        """Score the settings that still run."""
-        self.stages[report.stage] = {
-            "epochs": report.epoch,
-            "seconds": round(self._seconds(), 2),
-            "other_environments_score": report.scores.other_environments_score,
-        }
-        if report.stage in FINAL_STAGES:
-            # An epoch may come twice: the selection was kept, but the run was cut before its training was.
-            if report.epoch > self._n_seen:
-                self._n_seen = report.epoch
-                for name, setting in self.settings.items():
-                    if not setting.stopped:
-                        self._look(name, setting, report)
-            if report.epoch >= self._n_seen and all(setting.stopped for setting in self.settings.values()):
-                report.state.finished = True
-        self._unwritten = self._state()
-        if report.epoch % self._every == 0 or report.state.finished:
-            self.interrupted()
-
-    def interrupted(self) -> None:
-        """Keep the selection as it was after the last whole epoch."""
-        if self._folder is not None and self._unwritten is not None:
-            write_checkpoint(self._folder, self._unwritten)
-            self._unwritten = None
-
-    def _state(self) -> dict[str, Any]:
-        settings = {name: setting.state() for name, setting in self.settings.items()}
-        return {"n_seen": self._n_seen, "stages": dict(self.stages), "settings": settings}
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self._n_seen, self.stages = state["n_seen"], state["stages"]
-        for name, setting in self.settings.items():
-            setting.restore(state["settings"][name])
-
-    def _seconds(self) -> float:
-        """Return the seconds of the current stage."""
-        return self._before + time.perf_counter() - self._start
-
-    def _look(self, name: str, setting: Setting, report: EpochReport) -> None:
-        """Score one setting, and keep the epoch if it is the best so far."""
-        scores = self._scores(name, setting.split, report)
-        setting.n_epochs, setting.seconds = report.epoch, self._seconds()
-        setting.history.append(scores.as_dict())
-        if self.rule.improves(scores, setting.best):
-            weights = {key: tensor.detach().clone() for key, tensor in report.state.evaluated.state_dict().items()}
-            setting.best = Selected(self.rule.name, self.rule.value(scores), scores, weights)
-            setting.n_stale = 0
-        else:
-            setting.n_stale += 1
-        setting.stopped = setting.n_stale >= self.patience
-
-    def _scores(self, name: str, split: Split, report: EpochReport) -> EpochScores:
-        """Return the epoch's scores with those of this validation split."""
-        predictions = self._predict(name, report)
-        by_group = accuracy_by_group(split.y, predictions, self._groups[name])
-        return dataclasses.replace(
-            report.scores,
-            validation_score=float((predictions == split.y).mean()),
-            validation_group_scores={g.name: float(a) for g, a in zip(self._groups[name], by_group, strict=True)},
-        )
-
-    def _predict(self, name: str, report: EpochReport) -> NDArray[Any]:
-        device = report.state.device
-        context = autocast(resolve_precision(self.precision, device), device)
-        outputs = outputs_on(report.state.evaluated, self._sources[name], device=device, autocast=context)
-        return np.asarray(self._classes[outputs.argmax(dim=1).numpy()])
-
-
 FORMAT = 1
 
 
@@ -335,8 +168,7 @@ def run(
     started, clock, work = datetime.now(UTC), time.perf_counter(), time.process_time()
     with _collecting_warnings() as messages:
         prepared = prepare(config, folder, cache)
-        monitor = _monitor(config, prepared, checkpoints)
-        with _watching(monitor, checkpoints):
+        with _watching(config, prepared, checkpoints) as monitor:
             halves = config.method == HALVES
             results = _run_halves(config, prepared) if halves else _run_method(config, prepared, monitor)
         results["stages"] = monitor.stages if monitor else {}
@@ -448,33 +280,16 @@ def _validations(config: RunConfig, prepared: Prepared) -> dict[str, Split]:
     return found
 
 
-def _monitor(config: RunConfig, prepared: Prepared, checkpoints: Path | None) -> SettingsMonitor | None:
-    """Return what selects the epochs of a network."""
-    if not config.is_network:
-        return None
-    return SettingsMonitor(
-        _validations(config, prepared),
-        rule=config.selection,
-        patience=config.patience if config.selection != "last" else config.max_epochs,
-        classes=np.unique(prepared.dataset.train.y),
-        vocabulary=prepared.vocabulary,
-        precision=config.precision,
-        folder=None if checkpoints is None else checkpoints / "selection",
-        every=CHECKPOINT_EVERY,
-    )
-
-
 @contextlib.contextmanager
-def _watching(monitor: SettingsMonitor | None, checkpoints: Path | None) -> Iterator[None]:
-    """Let the monitor see every training, and keep checkpoints beside it."""
-    if monitor is None:
-        yield
-    elif checkpoints is None:
-        with watch(monitor):
-            yield
-    else:
-        with watch(CheckpointMonitor(checkpoints, every=CHECKPOINT_EVERY, inside=monitor)):
-            yield
+def _watching(config: RunConfig, prepared: Prepared, checkpoints: Path | None) -> Iterator[SettingsMonitor | None]:
+    """Yield what selects the epochs of networks that are trained in the block; None where there are none."""
+    if not config.is_network:
+        yield None
+        return
+    from holdfast.lab.validation import selecting
+
+    with selecting(config, prepared, _validations(config, prepared), checkpoints) as monitor:
+        yield monitor
 
 
 def _compact(entry: dict[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,10 @@ import sys
 import pytest
 
 from holdfast.exceptions import ConfigError
-from holdfast.lab import runner
+from holdfast.lab import validation
 from holdfast.lab.config import parse_run
-from holdfast.lab.runner import CheckpointMonitor, SettingsMonitor, run
+from holdfast.lab.runner import run
+from holdfast.lab.validation import CheckpointMonitor, SettingsMonitor
 
 DIGITS = {
     "dataset": "colored_digits",
@@ -62,7 +63,7 @@ def test_a_run_that_was_cut_goes_on(records, tmp_path, monkeypatch, moment):
         if len(seen) == moment:
             raise Cut("cut here")
 
-    monkeypatch.setattr(runner, "CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr(validation, "CHECKPOINT_EVERY", 2)
     monkeypatch.setattr(SettingsMonitor, "epoch", epoch)
     with pytest.raises(Cut, match="cut here"):
         run(config, cache=tmp_path, checkpoints=tmp_path / "checkpoints")
