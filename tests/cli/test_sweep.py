@@ -112,7 +112,7 @@ def test_a_damaged_record_costs_its_own_run_alone(holdfast, file, tmp_path):
     outcome = holdfast("sweep", *options)
     assert outcome.code == 1
     assert outcome.out.startswith("small: 3 of 4 runs are done, 0 of them new.")
-    assert f"finished, but its record is damaged. Restore {record}, or delete it to make the run again" in outcome.err
+    assert f"finished, but its record is damaged. Restore {record}, or delete it to run again" in outcome.err
     record.unlink()
     assert holdfast("sweep", *options).code == 0
 

@@ -82,8 +82,8 @@ def reproduce(
     What is finished is used again. Data sets that are not there are listed with the files they need; the rest is run.
     Files that are there but damaged are listed too, and the exit code is 1.
     """
+    from holdfast.lab.reproduction import compare_recorded, write_compact, write_markdown
     from holdfast.lab.reproduction import reproduce as run_target
-    from holdfast.lab.reproduction import retell, write_compact, write_markdown
     from holdfast.lab.store import RunStore
     from holdfast.lab.targets import TARGETS, Options
 
@@ -97,10 +97,10 @@ def reproduce(
         _show_runs(target, options, out, n_processes, as_json=as_json)
         return
     if from_records is not None:
-        result = retell(target, from_records)
+        result = compare_recorded(target, from_records)
     else:
         with showing_progress() as tell:
-            result = run_target(target, options, RunStore(out), jobs=n_processes, finished=finished, tell=tell)
+            result = run_target(target, options, RunStore(out), jobs=n_processes, finished=finished, on_progress=tell)
     if records is not None:
         write_compact(result.records, records)
     if markdown is not None:

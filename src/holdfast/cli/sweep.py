@@ -86,9 +86,9 @@ def sweep(
         if finished:
             done = look_up(experiment.runs, store, data)
         elif ray:
-            done = run_on_ray(experiment.runs, store, folder=data, tell=tell)
+            done = run_on_ray(experiment.runs, store, folder=data, on_progress=tell)
         else:
-            done = run_all(experiment.runs, store, folder=data, jobs=jobs, tell=tell)
+            done = run_all(experiment.runs, store, folder=data, jobs=jobs, on_progress=tell)
     read = done.reader(store)
     best = _best(experiment, read)
     if records is not None:

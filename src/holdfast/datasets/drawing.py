@@ -63,8 +63,8 @@ def deal_rows(
     check_probability("test_share", test_share)
     if not len(labels):
         raise DatasetError(
-            "There are no rows to deal to training, validation and test. Check that the files hold rows, and that the "
-            "options leave some."
+            "There are no rows to split into training, validation and test. Check that the files have rows, and that "
+            "the options leave some."
         )
     environments: list[list[Rows]] = [[] for _ in range(n_environments)]
     validation, test = [], []

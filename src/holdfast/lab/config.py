@@ -15,13 +15,13 @@ from holdfast.exceptions import ConfigError, suggest
 from holdfast.saving.json_files import canonical_json
 
 FORMAT = 1  # raise it when the same settings come to mean another run
-HALVES = "halves"  # stages 1 and 2 alone, beside the methods by name
+HALVES = "halves"  # stages 1 and 2 without stage 3, next to the methods by name
 
 
 class RunConfig(BaseModel):
     """Data set × method × hyper-parameters × seed.
 
-    `method` is a name in `holdfast.estimators.methods.METHODS`, or "halves": stages 1 and 2 alone.
+    `method` is a name in `holdfast.estimators.methods.METHODS`, or "halves": stages 1 and 2 without stage 3.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -78,7 +78,7 @@ class RunConfig(BaseModel):
     def _features_of_known_weights(self) -> RunConfig:
         if (self.backbone is None) != (self.weights is None):
             raise ValueError(
-                "backbone and weights belong together: features of a network that nobody trained mean nothing. "
+                "backbone and weights belong together: features of an untrained network mean nothing. "
                 "Give both, or neither"
             )
         return self

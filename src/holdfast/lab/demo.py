@@ -26,7 +26,7 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "erm": "ERM: all rows alike",
         "group_dro": "group DRO: environment × label",
         "pi": "PI: predict, then interpolate",
-        "oracle": "oracle: is told the color",
+        "oracle": "oracle: knows the color",
     }
 )
 
@@ -37,7 +37,7 @@ def run_demo(n_seeds: int = 5, *, progress: Callable[[str], None] = lambda step:
     Parameters
     ----------
     n_seeds : int
-        Seeds 0, 1, …; each deals the digits to the splits and colors them anew.
+        Seeds 0, 1, …; each deals the digits to the splits and colors them.
     progress : callable
         Called with a word at the start of each fit.
 

@@ -70,11 +70,11 @@ class SweepResult:
 
 @dataclass(eq=False)
 class Tally:
-    """Counts while a sweep runs; `tell` is called with each change."""
+    """Counts while a sweep runs; `on_progress` is called with each change."""
 
     runs: Sequence[PlannedRun]
     jobs: int
-    tell: Callable[[Progress], None]
+    on_progress: Callable[[Progress], None]
     n_done: int = 0
     n_new: int = 0
     expected: dict[str, float] = field(default_factory=dict)  # seconds of each run that is left
@@ -105,7 +105,7 @@ class Tally:
         remaining = pace * sum(self.expected.values()) / max(min(self.jobs, len(self.expected)), 1)
         elapsed = time.perf_counter() - self.started
         last = f"{run.name} seed {run.config.seed}: {news}"
-        self.tell(Progress(len(self.runs), self.n_done, len(self.failures), n_running, elapsed, remaining, last))
+        self.on_progress(Progress(len(self.runs), self.n_done, len(self.failures), n_running, elapsed, remaining, last))
 
     def result(self) -> SweepResult:
         """Return the final counts."""
@@ -129,7 +129,7 @@ def attempt(config: RunConfig, store: RunStore, folder: Path | None) -> tuple[Ou
             checkpoints = store.checkpoints(identity)
             store.write(identity, run(config, folder=folder, cache=store.folder, checkpoints=checkpoints))
             shutil.rmtree(checkpoints, ignore_errors=True)
-        except Exception as problem:  # whatever ends a run, the others go on
+        except Exception as problem:  # whatever ends a run, the others continue
             message = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
             store.write_failure(identity, failure_record(config, message, traceback.format_exc()))
             return "failed", message, time.perf_counter() - start
@@ -147,7 +147,7 @@ def run_all(
     *,
     folder: Path | None = None,
     jobs: int = 1,
-    tell: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> SweepResult:
     """Execute all runs that are not finished yet.
 
@@ -161,10 +161,10 @@ def run_all(
         Where the files of data sets are.
     jobs : int
         Processes, each with one thread; 0 uses this process.
-    tell : callable
+    on_progress : callable
         Called with a `Progress` whenever something happens.
     """
-    tally = Tally(runs, jobs, tell)
+    tally = Tally(runs, jobs, on_progress)
     waiting = unfinished(store, folder, tally)
     if waiting and jobs == 0:
         _run_here(waiting, store, folder, tally)
@@ -201,7 +201,7 @@ def _find_problem(run: PlannedRun, store: RunStore, folder: Path | None) -> str 
     try:
         changed = find_changed(store.read(run.config.identity) or {}, folder)
     except SavedModelError:
-        return f"finished, but its record is damaged. Restore {path}, or delete it to make the run again"
+        return f"finished, but its record is damaged. Restore {path}, or delete it to run again"
     if changed is not None:
         return f"finished, but {changed} has changed since. Use another --out, or delete {path}"
     return None
@@ -229,7 +229,7 @@ def run_on_ray(
     store: RunStore,
     *,
     folder: Path | None = None,
-    tell: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> SweepResult:
     """Execute the runs that are not finished as tasks of one processor each; all machines must share the folders."""
     ray = require("ray", extra="ray", what="Sweeps on a cluster")
@@ -239,7 +239,7 @@ def run_on_ray(
     task = ray.remote(num_cpus=1, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}})(
         lambda config: attempt(config, RunStore(places[0]), places[1])
     )
-    tally = Tally(runs, max(int(ray.cluster_resources().get("CPU", 1)), 1), tell)
+    tally = Tally(runs, max(int(ray.cluster_resources().get("CPU", 1)), 1), on_progress)
     tasks = {task.remote(run.config): run for run in unfinished(store, folder, tally)}
     while tasks:
         ready, _ = ray.wait(list(tasks), num_returns=1)

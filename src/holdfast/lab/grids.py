@@ -105,7 +105,7 @@ def parse_experiment(content: Mapping[str, Any], *, where: str = "The experiment
             f"{where} has seeds = {seeds!r}. Give a list of different integers from 0 on, such as [0, 1, 2]."
         )
     if not isinstance(shared, dict):
-        raise ConfigError(f"{where} has a [run] that is no table.")
+        raise ConfigError(f"{where} has a [run] that is not a table.")
     refuse_unknown(shared, [key for key in RunConfig.model_fields if key not in ("method", "seed")], f"{where}: [run]")
     grids = [_points({**shared, **method}, f"{where}: [[methods]] {i}") for i, method in enumerate(methods, start=1)]
     repeated = [name for name, count in Counter(name for name, _ in grids).items() if count > 1]

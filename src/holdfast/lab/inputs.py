@@ -37,7 +37,7 @@ def fingerprints(files: Iterable[Path], folder: Path | None) -> dict[str, str]:
 
 
 def find_changed(record: Mapping[str, Any], folder: Path | None) -> str | None:
-    """Return the first file of a finished run that is another one now, or None; files that are gone tell nothing."""
+    """Return the first file of a finished run that has changed since, or None; files that are gone do not count."""
     base = data_folder() if folder is None else folder
     for name, known in record.get("data", {}).get("files", {}).items():
         path = base / name
@@ -82,16 +82,7 @@ class Prepared:
 
 
 def prepare(config: RunConfig, folder: Path | None, cache: Path) -> Prepared:
-    """Load a run's data set.
-
-    Parameters
-    ----------
-    config : RunConfig
-    folder : Path or None
-        Where files are; None: $HOLDFAST_DATA, or the user's cache folder.
-    cache : Path
-        Where synthetic files and computed features are kept.
-    """
+    """Load a run's data set from `folder`; synthetic files and computed features are kept in `cache`."""
     with noting_files() as files:
         prepared = _prepare(config, folder, cache)
     facts = {} if config.synthetic else {"files": fingerprints(files, folder)}

@@ -1,4 +1,4 @@
-"""A target of the paper from beginning to end: plan, make what is not there yet, compare."""
+"""A target of the paper from beginning to end: plan, run what is missing, compare."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BULKY = ("history",)  # of a setting: what compact records leave out
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came of a target."""
+    """The results of a target."""
 
     target: str
     title: str
@@ -45,59 +45,31 @@ def reproduce(
     *,
     jobs: int = 1,
     finished: bool = False,
-    tell: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Reproduction:
-    """Make a target's runs and compare them with the paper.
+    """Execute a target's runs and compare them with the paper.
 
-    Parameters
-    ----------
-    target : str
-        A name in `TARGETS`.
-    options : Options
-        Where the data are, quick or full, how many seeds.
-    store : RunStore
-        Finished runs in it are used again.
-    finished : bool
-        Make no run: compare what is finished.
-    jobs, tell
-        As for `run_all`.
+    Finished runs in the store are used again. With `finished`, nothing is executed: what is finished is compared.
+    `jobs` and `on_progress` are those of `run_all`.
     """
     plan = plan_target(target, options, store.has)
     if finished:
         result = look_up(plan.runs, store, options.folder)
     else:
-        result = run_all(plan.runs, store, folder=options.folder, jobs=jobs, tell=tell)
+        result = run_all(plan.runs, store, folder=options.folder, jobs=jobs, on_progress=on_progress)
     read = result.reader(store)
     return _compare(target, plan, lambda config: read(config.identity), result)
 
 
 def plan_target(target: str, options: Options, has: Callable[[str], bool]) -> Plan:
-    """Return the runs that a target needs, and what it has to do without.
-
-    Parameters
-    ----------
-    target : str
-        A name in `TARGETS`.
-    options : Options
-        A folder that does not exist is an error.
-    has : callable
-        Tells whether the run of an identity is finished.
-    """
+    """Return the runs that a target needs, and the data sets that are missing; `has` says which runs are finished."""
     if options.folder is not None:
         candidate_folders(options.folder, ())  # raises where there is no such folder
     return TARGETS[target].plan(options).served(has)
 
 
-def retell(target: str, path: Path) -> Reproduction:
-    """Return a target's tables from the compact records that were kept of it; nothing is run.
-
-    Parameters
-    ----------
-    target : str
-        A name in `TARGETS`.
-    path : Path
-        JSON lines of compact records.
-    """
+def compare_recorded(target: str, path: Path) -> Reproduction:
+    """Return a target's tables from the compact records in a file; nothing is run."""
     by_identity = read_compact(path)
     records = tuple(by_identity.values())
     n_quick = sum(bool(record["config"].get("synthetic")) for record in records)
@@ -142,7 +114,7 @@ def _is_record(record: Any) -> bool:
 
 
 def _compare(target: str, plan: Plan, read: Reader, result: SweepResult) -> Reproduction:
-    """Put the records of a target beside the paper."""
+    """Compare the records of a target with the paper."""
     report = TARGETS[target].report(plan, read)
     found = {run.config.identity: read(run.config) for run in plan.runs}
     return Reproduction(

@@ -158,7 +158,7 @@ def run(
     cache : Path
         Where synthetic files and computed features are kept.
     checkpoints : Path, optional
-        Where trainings keep their state, for this run alone: run again, it goes on from there, to the same last bit.
+        Where the trainings of this run keep their state: run again, it continues from there, with the same result.
 
     Returns
     -------
@@ -194,7 +194,7 @@ def run(
 
 
 def _run_halves(config: RunConfig, prepared: Prepared) -> dict[str, Any]:
-    """Run stages 1 and 2 alone: the same judges and the same halves that PI has with this seed."""
+    """Run stages 1 and 2: the same judges and the same halves that PI has with this seed."""
     data = prepared.dataset
     environments = split_environments(data.train.environments, len(data.train))
     judgements = judge_environments(
@@ -238,7 +238,7 @@ def _run_method(config: RunConfig, prepared: Prepared, monitor: SettingsMonitor 
 def _score_setting(
     config: RunConfig, prepared: Prepared, classifier: Any, split: Split, setting: Setting | None
 ) -> dict[str, Any]:
-    """Return the scores of the epoch that one setting selected; of the one fit where there are no epochs."""
+    """Return the scores of the epoch that one setting selected, or of the one fit if there are no epochs."""
     data = prepared.dataset
     found: dict[str, Any] = {"selection": "one fit", "epoch": None, "epochs": None, "history": []}
     if setting is not None and setting.best is not None:

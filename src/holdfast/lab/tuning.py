@@ -69,7 +69,7 @@ def _best(name: str, setting: str, points: list[list[Record]], several: bool) ->
     chosen = best_point(points, setting)
     points = [records for records in points if len(records) == len(chosen)]
     tests = [float(record["settings"][setting]["test"]["accuracy"]) for record in chosen]
-    point = _told([records[0]["config"] for records in points], chosen[0]["config"], several)
+    point = _shown([records[0]["config"] for records in points], chosen[0]["config"], several)
     spread = float(np.std(tests, ddof=1)) if len(tests) > 1 else math.nan
     worst = float(np.mean([record["settings"][setting]["test"].get("worst", math.nan) for record in chosen]))
     rule = str(chosen[0]["settings"][setting]["selection"])
@@ -77,10 +77,10 @@ def _best(name: str, setting: str, points: list[list[Record]], several: bool) ->
     return Best(name, setting, point, _value(chosen, setting), test, spread, worst, rule, len(tests), len(points))
 
 
-def _told(configs: list[Record], chosen: Record, several: bool) -> dict[str, Any]:
+def _shown(configs: list[Record], chosen: Record, several: bool) -> dict[str, Any]:
     """Return the settings that are not the defaults, and those that vary over the grid, the default too."""
-    told = {key: item for key, item in chosen.items() if key not in _COMMON or (several and key in _DATA)}
+    shown = {key: item for key, item in chosen.items() if key not in _COMMON or (several and key in _DATA)}
     keys = dict.fromkeys(key for config in configs for key in config)
     varied = [key for key in keys if any(config.get(key) != chosen.get(key) for config in configs)]
     full = parse_run(chosen).model_dump(mode="json")
-    return told | {key: full[key] for key in varied}
+    return shown | {key: full[key] for key in varied}

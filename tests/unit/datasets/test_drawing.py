@@ -15,5 +15,5 @@ def test_codes_agree_with_the_given_probability_and_err_evenly():
 
 def test_no_rows_cannot_be_dealt():
     """Zero rows are an error of ours, with what to check."""
-    with pytest.raises(DatasetError, match="There are no rows to deal to training, validation and test. Check that"):
+    with pytest.raises(DatasetError, match="There are no rows to split into training, validation and test. Check that"):
         deal_rows(np.array([]), 2, validation_share=0.2, test_share=0.3, generator=np.random.default_rng(0))

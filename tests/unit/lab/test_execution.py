@@ -30,7 +30,7 @@ def test_finished_runs_are_never_repeated(store):
     """The second sweep makes nothing and leaves every byte as it is."""
     runs = [toy("erm"), toy("pi"), toy("pi", seed=1)]
     told = []
-    first = run_all(runs, store, jobs=0, tell=told.append)
+    first = run_all(runs, store, jobs=0, on_progress=told.append)
     assert (first.n_runs, first.n_done, first.n_new, first.failures) == (3, 3, 3, ())
     assert [(p.n_done, p.n_running, p.n_left) for p in told] == [
         (0, 1, 2), (1, 0, 2), (1, 1, 1), (2, 0, 1), (2, 1, 0), (3, 0, 0),
@@ -104,7 +104,7 @@ def test_a_process_that_dies_is_replaced(store):
             killed.append(multiprocessing.active_children()[0])
             os.kill(killed[0].pid, signal.SIGKILL)
 
-    result = run_all(runs, store, jobs=1, tell=kill_once)
+    result = run_all(runs, store, jobs=1, on_progress=kill_once)
     assert [(run.name, message) for run, message in result.failures] == [("erm", "the process died (SIGKILL)")]
     assert store.read(runs[1].config.identity)["runtime"]["threads"] == 1
     assert multiprocessing.active_children() == []

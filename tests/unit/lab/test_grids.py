@@ -48,7 +48,7 @@ def test_equal_runs_are_one():
         ({"seeds": [[0, 1]]}, "Give a list of different integers"),
         ({"run": {**RUN, "learning_rate": []}}, r"1 has learning_rate = \[\], a grid without points"),
         ({"methods": [{"method": "pi"}, {"method": "pi", "estimator": "linear"}]}, "several .* called 'pi'.* a name"),
-        ({"run": {**RUN, "backbone": "mobilenet_v2"}}, "backbone and weights belong together: features of a network"),
+        ({"run": {**RUN, "backbone": "mobilenet_v2"}}, "backbone and weights belong together: features of an"),
         ({"budget": "huge"}, "has budget = 'huge'. Use one of"),
         ({"methods": [{"method": "erm", "seed": 1}]}, "has a seed of its own"),
     ],

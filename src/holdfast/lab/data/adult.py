@@ -54,7 +54,7 @@ def load_adult(
     environment : str, default="sex"
         Column whose values are the environments.
     attributes : sequence of str, default=("race", "workclass")
-        Columns to evaluate by; they are no inputs, nor is the census weight ``fnlwgt``.
+        Columns to evaluate by. They are not inputs, nor is the census weight ``fnlwgt``.
     validation_share : float, default=0.2
         Share of ``adult.data``; ``adult.test`` is the test split.
 
@@ -146,12 +146,12 @@ MAX_BYTES = 1 << 23  # the larger file has 3,974,305
 def download_adult(
     folder: Path, *, source: str = SOURCE, timeout: float = 30.0, progress: Progress | None = None
 ) -> list[Path]:
-    """Put ``adult.data`` and ``adult.test`` into a folder; each is verified, and those that are there are left alone.
+    """Put ``adult.data`` and ``adult.test`` into a folder; each is verified, and existing ones are kept.
 
     Parameters
     ----------
     folder : Path
-        Created if need be.
+        Created if it does not exist.
     source : str
         Address, ending with a slash, of the folder with the two files.
     timeout : float, default=30

@@ -148,7 +148,7 @@ def load_beer(
     balance : bool, default=True
         Leave out reviews of a TSV's more frequent label until both are as frequent, in each split.
     test_injections : int, default=1
-        How often tokens are drawn for the test reviews (attribute ``injection``); more than one draws anew.
+        How often tokens are drawn for the test reviews (attribute ``injection``); above 1 the file's own are replaced.
 
     Returns
     -------

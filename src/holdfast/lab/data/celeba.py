@@ -158,8 +158,8 @@ def load_celeba(
     """Load faces; one attribute is the label, one defines the environments, the others are what not to rely on.
 
     Two layouts are read. The official one has ``img_align_celeba/``, ``list_attr_celeba.txt`` and, for its splits,
-    ``list_eval_partition.txt``. An archive is one zip of images, in the order of their names, beside ``attrs.npz`` with
-    the arrays ``attr_names`` and ``attrs`` (0/1 or -1/1); it is split at random by label and environment.
+    ``list_eval_partition.txt``. An archive is one zip of images, sorted by name, next to ``attrs.npz`` with the arrays
+    ``attr_names`` and ``attrs`` (0/1 or -1/1); it is split at random by label and environment.
 
     Parameters
     ----------
@@ -268,11 +268,11 @@ def _read_partition(path: Path, files: list[str]) -> NDArray[np.intp]:
 
 
 def _read_archive(path: Path, size: tuple[int, int] | None) -> Faces:
-    """Read a table of attributes and the one zip beside it."""
+    """Read a table of attributes and the one zip next to it."""
     archives = sorted(path.parent.glob("*.zip"))
     if len(archives) != 1:
         raise DatasetError(
-            f"{path.parent} has {len(archives)} zip archives beside {path.name}; one with the images is needed."
+            f"{path.parent} has {len(archives)} zip archives next to {path.name}; one with the images is needed."
         )
     names, values = read_arrays(path, "attr_names", "attrs")
     if values.ndim != 2 or names.shape != (values.shape[1],) or not np.isin(values, (-1, 0, 1)).all():

@@ -71,7 +71,7 @@ def read_json_lines(path: Path, keys: Sequence[str]) -> Iterator[tuple[int, dict
     """Yield (line number, object) for each line that is not empty; every object must have the keys."""
     number, n_objects = 0, 0
     try:
-        with path.open(encoding="utf-8-sig") as file:  # a byte order mark is no part of the first object
+        with path.open(encoding="utf-8-sig") as file:  # a byte order mark is not part of the first object
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     n_objects += 1

@@ -244,12 +244,12 @@ MIRRORS = (
 def download_mnist(
     folder: Path, *, mirrors: tuple[str, ...] = MIRRORS, timeout: float = 30.0, progress: Progress | None = None
 ) -> list[Path]:
-    """Put the four idx files into a folder; each is verified, and those that are there are left alone.
+    """Put the four idx files into a folder; each is verified, and existing ones are kept.
 
     Parameters
     ----------
     folder : Path
-        Created if need be.
+        Created if it does not exist.
     mirrors : tuple of str
         Addresses, ending with a slash, of folders with the gzip files; tried in order.
     timeout : float, default=30

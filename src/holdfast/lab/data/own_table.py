@@ -59,8 +59,8 @@ def load_table(*, folder: Path | str | None = None, seed: int = 0, config: Path 
     seed : int, default=0
         Deals rows to the splits, by label and environment.
     config : path, default="table.toml"
-        A TOML file with the keys file (CSV or Parquet, relative to the TOML), label and environment, and if need be
-        attributes, drop, test_environments (those environments alone are the test split), validation_share (0.2) and
+        A TOML file with the keys file (CSV or Parquet, relative to the TOML), label and environment, and optionally
+        attributes, drop, test_environments (only these environments are the test split), validation_share (0.2) and
         test_share (0.3).
 
     Returns
@@ -160,7 +160,7 @@ def make_dataset(
     parts: tuple[Rows, Rows, Rows],
     notes: Sequence[str],
 ) -> Dataset:
-    """Return the data set of a table whose rows are dealt already."""
+    """Return the data set of a table whose rows are already split."""
     classes, y = np.unique(frame[description.label].astype(str).to_numpy(), return_inverse=True)
     hidden = {description.label, description.environment, *description.attributes, *description.drop}
     X = frame[[column for column in frame.columns if column not in hidden]]
@@ -190,6 +190,6 @@ TABLE = DatasetEntry(
     instructions=(
         'In FOLDER a file table.toml (or config="name.toml") with the keys\n'
         '  file = "patients.csv"    label = "diagnosis"    environment = "site"\n'
-        "and if need be attributes, drop, test_environments, validation_share, test_share."
+        "and optionally attributes, drop, test_environments, validation_share, test_share."
     ),
 )

@@ -26,7 +26,7 @@ TOML = 'file = "table.csv"\nlabel = "diagnosis"\nenvironment = "site"\nattribute
 
 
 def write_adult(folder: Path, generator: np.random.Generator, n_rows: int) -> None:
-    """Write adult.data and adult.test: age and education tell the income, hours tell it more for men."""
+    """Write adult.data and adult.test: age and education predict the income, hours predict it better for men."""
     lines = []
     for _ in range(n_rows):
         male = generator.integers(2)
@@ -71,9 +71,9 @@ def make_files(name: str, folder: Path | str, *, seed: int = 0, n_rows: int | No
         - celeba: patches whose brightness is hair and whose tint is gender, as a zip with ``attrs.npz``.
         - ask2me: abstracts of invented words with 17 attributes. Each attribute has its word; half of them agree
           with the label, more so where ``breast cancer`` is 1, so that they are unstable.
-        - adult: incomes that hours of work tell for men alone; table: two sites and their scanners, with its TOML.
+        - adult: incomes that hours of work predict only for men; table: two sites and their scanners, with its TOML.
     folder : path
-        Created if need be; files of the same names are replaced.
+        Created if it does not exist; files of the same names are replaced.
     seed : int, default=0
         Draws everything.
     n_rows : int, optional
@@ -105,12 +105,12 @@ def _write_mnist(folder: Path, generator: np.random.Generator, n_rows: int) -> N
 
 
 def _write_beer(folder: Path, generator: np.random.Generator, n_rows: int) -> None:
-    """Write train, dev and test tables: 20 words a review, three of which tell the label most of the time."""
+    """Write train, dev and test tables: 20 words a review, three of which predict the label most of the time."""
     words = np.array([f"word{i}" for i in range(200)])
     y = generator.permutation(np.arange(n_rows) % 2)
     codes = generator.integers(40, 200, size=(n_rows, 20))
-    telling = agreeing_codes(y, 0.9, 2, generator)
-    codes[:, ::7] = generator.integers(0, 20, size=(n_rows, 3)) + 20 * telling[:, None]
+    predictive = agreeing_codes(y, 0.9, 2, generator)
+    codes[:, ::7] = generator.integers(0, 20, size=(n_rows, 3)) + 20 * predictive[:, None]
     lines = [f"{label}\t{' '.join(words[row])}\t" for label, row in zip(y, codes, strict=True)]
     cuts = np.split(np.arange(n_rows), [n_rows * 7 // 10, n_rows * 8 // 10])
     for name, rows in zip(("train", "dev", "test"), cuts, strict=True):
@@ -145,29 +145,29 @@ def _write_celeba(folder: Path, generator: np.random.Generator, n_rows: int) -> 
 
 
 def _write_ask2me(folder: Path, generator: np.random.Generator, n_rows: int) -> None:
-    """Write abstracts: 30 words of 300, one word for each attribute that holds, and words that tell the label."""
+    """Write abstracts: 30 words of 300, one word for each attribute that holds, and words that predict the label."""
     y = generator.integers(2, size=n_rows)
     columns = {"breast cancer": generator.integers(2, size=n_rows)}
     breast = columns["breast cancer"]
     for i, name in enumerate(name for name in ATTRIBUTES if name != "breast cancer"):
         agreement = np.where(breast == 1, 0.8, 0.65) if i % 2 == 0 else np.full(n_rows, 0.5)
         columns[name] = np.where(generator.random(n_rows) < agreement, y, 1 - y)
-    telling = agreeing_codes(y, 0.85, 2, generator)
+    predictive = agreeing_codes(y, 0.85, 2, generator)
     with (folder / FILE).open("w", encoding="utf-8") as file:
         for row in range(n_rows):
-            file.write(json.dumps(_abstract(row, y, columns, telling, generator)) + "\n")
+            file.write(json.dumps(_abstract(row, y, columns, predictive, generator)) + "\n")
 
 
 def _abstract(
     row: int,
     y: NDArray[Any],
     columns: Mapping[str, NDArray[Any]],
-    telling: NDArray[Any],
+    predictive: NDArray[Any],
     generator: np.random.Generator,
 ) -> dict[str, Any]:
     """Return one object: the text, the label and the 17 attributes in the paper's order."""
     words = [f"Word{i}" for i in generator.integers(40, 300, size=30)]
-    words += [f"word{i + 20 * telling[row]}" for i in generator.integers(20, size=3)]
+    words += [f"word{i + 20 * predictive[row]}" for i in generator.integers(20, size=3)]
     words += [name.replace(" ", "-") for name in ATTRIBUTES if columns[name][row]]
     flags = {name: int(columns[name][row]) for name in ATTRIBUTES}
     return {"text": " ".join(generator.permutation(words).tolist()), LABEL: int(y[row]), **flags}

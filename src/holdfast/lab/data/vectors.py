@@ -216,7 +216,7 @@ def load_vectors(path: Path | str, *, words: Collection[str] | None = None) -> W
 
 
 def holds_vectors(path: Path) -> bool:
-    """Return whether a file is one of vectors, as far as its name and, for an ``.npz``, its table of contents tell."""
+    """Return whether a file holds vectors, judging by its name and, for an ``.npz``, its table of contents."""
     if path.suffix != ".npz":
         return True
     try:
@@ -306,7 +306,7 @@ def download_vectors(
     Parameters
     ----------
     folder : Path
-        Created if need be.
+        Created if it does not exist.
     wheel : str
         Address of the wheel.
     timeout : float, default=30

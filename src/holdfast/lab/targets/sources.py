@@ -187,7 +187,7 @@ def _try(check: Callable[[str, Options], Any], key: str, options: Options) -> Ex
     """Return the error that a check raises, None where it passes."""
     try:
         check(key, options)
-    except Exception as problem:  # whatever a loader raises, the other data sets go on
+    except Exception as problem:  # whatever a loader raises, the other data sets are tried
         return problem
     return None
 

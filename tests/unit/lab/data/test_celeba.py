@@ -167,7 +167,7 @@ def test_bad_archives_are_named(archive, tmp_path):
     """A zip that is none, too few images, no zip, and a table of other arrays."""
     attrs = tmp_path / "attrs.npz"
     attrs.write_bytes((archive / "attrs.npz").read_bytes())
-    with pytest.raises(DatasetError, match="has 0 zip archives beside attrs.npz; one with the images is needed"):
+    with pytest.raises(DatasetError, match="has 0 zip archives next to attrs.npz; one with the images is needed"):
         load_dataset("celeba", folder=tmp_path)
     (tmp_path / "images.zip").write_bytes((archive / "images.zip").read_bytes()[:1000])
     with pytest.raises(DatasetError, match="images.zip is not a readable zip archive"):
