@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.estimators.methods import METHODS
-from holdfast.exceptions import CorruptFileError, HoldfastError, ParameterError, UntrustedFileError
+from holdfast.exceptions import CorruptFileError, HoldfastError, ParameterError, SavedModelError, UntrustedFileError
 from holdfast.extras import require
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ _OURS = {
     "WeightedEnsemble": "holdfast.interpolation.reweight",
     "WeightedMean": "holdfast.interpolation.reweight",
 }
+# Classes of version 0.1 that are gone.
+_GONE = ("ExtrapolatedClassifier", "Extrapolation", "ExtrapolationClassifier", "EnvironmentClassifier")
 _allowed: dict[str, type] = {}
 
 
@@ -89,6 +91,11 @@ def saved_class(name: object) -> type:
     if isinstance(name, str) and name in _allowed:
         return _allowed[name]
     module = _module_of(name)
+    if name in _GONE:
+        raise SavedModelError(
+            f"The model was saved by holdfast 0.1 with {name}, which does not exist any more. "
+            "Fit again with StableClassifier."
+        )
     if not isinstance(name, str) or module is None:
         raise UntrustedFileError(
             f"The file asks for the class {name!r}, which is not on the list of classes that may be loaded. "
@@ -499,7 +506,7 @@ class Decoder:
         return value
 
     def _set_attributes(self, value: Any, attributes: Node) -> None:
-        state = {str(name): self._decode(item) for name, item in attributes}
+        state = _updated(type(value).__name__, {str(name): self._decode(item) for name, item in attributes})
         if dataclasses.is_dataclass(value):
             if set(state) != {field.name for field in dataclasses.fields(value)}:
                 raise CorruptFileError(f"tree.json gives other attributes than {type(value).__name__} has.")
@@ -517,6 +524,20 @@ class Decoder:
                 raise CorruptFileError(f"tree.json asks for {file!r}, which is not there.")
             self._parts[file] = unpack_estimator(self._files[file], node["class"], file)
         return self._parts[file]
+
+
+def _updated(cls: str, state: dict[str, Any]) -> dict[str, Any]:
+    """Return an object's attributes as this version names them; what version 0.1 meant otherwise is refused."""
+    if cls == "PIClassifier" and "interpolation" in state:
+        interpolation = state.pop("interpolation_", state["interpolation"])
+        del state["interpolation"]
+        if interpolation != "worst_case":
+            raise SavedModelError(
+                f"The model was saved by holdfast 0.1 as PIClassifier(interpolation={interpolation!r:.20}), and "
+                "PIClassifier is the worst case only now. Fit again with StableClassifier."
+            )
+        state["halves"] = state.pop("halves_", "hard")
+    return state
 
 
 def _attributes(value: Any) -> dict[str, Any]:
