@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.comparison import compare_methods
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BalancedClassifier",

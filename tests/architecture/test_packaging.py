@@ -133,10 +133,12 @@ def test_core_needs_no_extra():
     }
 
 
-def test_the_citation_has_the_version():
-    """CITATION.cff names the version of the package."""
+def test_the_citation_and_the_changelog_have_the_version():
+    """CITATION.cff names the version of the package, and the changelog begins with it."""
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r"^version: (.+)$", text, re.MULTILINE) == [holdfast.__version__]
+    sections = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sections[0] == holdfast.__version__
 
 
 def test_the_workflow_runs_our_scripts_on_the_supported_versions():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+VERSION = Path("src/holdfast/__init__.py")
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="the scripts need bash")
 
 STAND_IN = f"""#!/usr/bin/env bash
@@ -39,6 +40,8 @@ class Checkout:
         shutil.copytree(ROOT / ".ci", self.root / ".ci")
         for path in (ROOT / "pyproject.toml", ROOT / "constraints.txt", *ROOT.glob("requirements*.lock")):
             shutil.copy(path, self.root)
+        (self.root / "src" / "holdfast").mkdir(parents=True)
+        shutil.copy(ROOT / VERSION, self.root / VERSION)
         self.python = folder / "stand in"
         self.python.write_text(STAND_IN, encoding="utf-8")
         self.python.chmod(0o755)
@@ -247,6 +250,16 @@ def test_a_changed_requirement_installs_again(checkout, name):
         file.write("# changed\n")
     checkout.run("scripts/demo")
     assert len(checkout.installed()) == 3
+
+
+@pytest.mark.parametrize(("added", "n_calls"), [('__version__ = "99"', 3), ("# changed", 0)])
+def test_a_new_version_installs_again(checkout, added, n_calls):
+    """The metadata of an installation has the version; other lines of the source are read where they are."""
+    checkout.run("scripts/demo")
+    with (checkout.root / VERSION).open("a", encoding="utf-8") as file:
+        file.write(f"{added}\n")
+    checkout.run("scripts/demo")
+    assert len(checkout.installed()) == n_calls
 
 
 def test_a_failed_installation_is_repeated(checkout):

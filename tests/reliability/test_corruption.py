@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.exceptions import SavedModelError
 from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
+from holdfast.saving.json_files import read_record, write_record
 from holdfast.saving.models import load
-from holdfast.saving.records import read_record, write_record
 
 KINDS = ("linear", "boosting", "network", "checkpoint", "records")
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.exceptions import StorageError
 from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
 from holdfast.saving.files import inject_faults
-from holdfast.saving.records import read_record, write_record
+from holdfast.saving.json_files import read_record, write_record
 
 UNSHARE = [shutil.which("unshare") or "unshare", *(["-m"] if os.geteuid() == 0 else ["-Urm"]), "--"]
 

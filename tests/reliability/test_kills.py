@@ -12,8 +12,8 @@ import pytest
 from holdfast.exceptions import HoldfastWarning, StorageError
 from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
 from holdfast.saving.files import inject_faults, remove_leftovers
+from holdfast.saving.json_files import read_record, write_record
 from holdfast.saving.models import load, save
-from holdfast.saving.records import read_record, write_record
 
 LARGE = np.arange(300_000.0)  # several write calls
 

@@ -18,7 +18,7 @@ from holdfast.lab.execution import run_all
 from holdfast.lab.grids import read_experiment
 from holdfast.lab.store import RunStore
 from holdfast.saving.files import inject_faults
-from holdfast.saving.records import read_record
+from holdfast.saving.json_files import read_record
 
 CELLS = """
 name = "cells"

@@ -146,8 +146,7 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
         raise SavedModelError(f"{folder} exists and was not written by holdfast. Choose another --out.")
     if not overwrite:
         raise SavedModelError(f"{folder} already contains a saved model. Choose another --out, or pass --overwrite.")
-    from holdfast.saving.manifests import check_target
-    from holdfast.saving.models import KIND
+    from holdfast.saving.models import KIND, check_target
 
     check_target(folder, KIND, overwrite=True)
     check_writable(folder.resolve())

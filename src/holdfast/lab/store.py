@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from holdfast.exceptions import SavedModelError
 from holdfast.saving.files import check_writable, locked, storage_errors
-from holdfast.saving.records import read_record, write_record
+from holdfast.saving.json_files import read_record, write_record
 
 
 class RunStore:

@@ -2,9 +2,8 @@
 
 from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
 from holdfast.saving.codec import allow
-from holdfast.saving.manifests import read_manifest
-from holdfast.saving.models import load, save
-from holdfast.saving.records import read_record, write_record
+from holdfast.saving.json_files import read_record, write_record
+from holdfast.saving.models import load, read_manifest, save
 
 __all__ = [
     "allow",

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.exceptions import MismatchWarning, SavedModelError
-from holdfast.saving.manifests import library_versions, read_folder, write_folder
-from holdfast.saving.models import pack, unpack
+from holdfast.saving.models import library_versions, pack, read_folder, unpack, write_folder
 
 KIND = "checkpoint"
 

@@ -1,22 +1,39 @@
-"""Saved models: an estimator as a folder that can be checked byte by byte and loaded without running code."""
+"""Saved models: an estimator as a folder that can be checked byte by byte and loaded without running code.
+
+The folder says what is in it: `manifest.json` has the size and SHA-256 of every file, and a checksum of its own.
+Training checkpoints are the same folder with another `kind`.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import platform
+import re
+import stat
 import warnings
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from holdfast.exceptions import InputTypeError, MismatchWarning, UntrustedFileError
+from holdfast import __version__
+from holdfast.exceptions import CorruptFileError, InputTypeError, MismatchWarning, SavedModelError, UntrustedFileError
 from holdfast.saving.checks import check_value
 from holdfast.saving.codec import Decoder, Encoder
+from holdfast.saving.files import new_folder, read_regular, recover_folder, write_new
 from holdfast.saving.json_files import canonical_json, checked_json, parse_checked_json
-from holdfast.saving.manifests import TREE, library_versions, read_folder, write_folder
 
 KIND = "model"
 _MINOR = ("scikit-learn",)  # libraries whose fitted estimators may change with the second number of the version
+MANIFEST, TREE = "manifest.json", "tree.json"
+SCHEMA = 1
+
+_MAX_MANIFEST = 1 << 24
+_MAX_FILES = 100_000
+_NAME = re.compile(r"tree\.json|(?:arrays|tensors)\.safetensors|sklearn-\d{4,}\.skops")
+_LIBRARIES = ("numpy", "scikit-learn", "scipy", "skops", "safetensors", "torch")
 
 
 def save(
@@ -119,3 +136,167 @@ def _compare_versions(saved: Mapping[str, Any], folder: Path) -> None:
                 MismatchWarning,
                 stacklevel=3,
             )
+
+
+def write_folder(
+    folder: str | os.PathLike[str], kind: str, files: Mapping[str, bytes], facts: Mapping[str, Any], *, overwrite: bool
+) -> None:
+    """Write files and their manifest as one folder, in one step.
+
+    Parameters
+    ----------
+    folder : path
+        Where. A folder of the same kind is replaced when `overwrite` allows it; anything else there is an error.
+    kind : str
+        What the folder is, for example "model".
+    files : mapping of name to bytes
+        What it holds.
+    facts : mapping
+        JSON values for the manifest.
+    overwrite : bool
+        Whether a folder of the same kind may be replaced.
+    """
+    path = Path(os.path.realpath(folder))
+    check_target(path, kind, overwrite=overwrite)
+    listed = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
+    manifest = {"kind": kind, "schema": SCHEMA, "libraries": library_versions(), "files": listed, **facts}
+    content = checked_json(manifest)  # fails before anything is written
+    if len(content) > _MAX_MANIFEST or len(files) > _MAX_FILES:
+        raise SavedModelError(
+            f"The {kind} needs {len(files)} files and a manifest of {len(content)} bytes; at most {_MAX_FILES} and "
+            f"{_MAX_MANIFEST} can be loaded again. Save less: fewer estimators, or a smaller extra."
+        )
+    with new_folder(path, overwrite=overwrite) as temporary:
+        for name, data in [*files.items(), (MANIFEST, content)]:
+            write_new(temporary / name, data, shown=path / name)
+
+
+def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return the manifest and the files of a folder, every byte checked; refuse what the manifest does not list."""
+    path = Path(folder)
+    manifest = read_manifest(path, kind)
+    listed = manifest["files"]
+    present = _entries(path) - {MANIFEST}
+    for name in sorted(present - set(listed)):
+        raise UntrustedFileError(
+            f"{str(path / name)!r} is not in the manifest. Nothing was loaded; remove it if it is yours."
+        )
+    for name, facts in sorted(listed.items()):  # all sizes before any reading
+        if name not in present:
+            raise CorruptFileError(f"{str(path / name)!r} is missing. Restore it, or save again.")
+        size = _ordinary_size(path / name)
+        if size != facts["bytes"]:
+            raise CorruptFileError(
+                f"{str(path / name)!r} is damaged: it has {size} bytes, {facts['bytes']} were written. Restore it."
+            )
+    files = {}
+    for name, facts in sorted(listed.items()):
+        data = read_regular(path / name, max_bytes=facts["bytes"])
+        if hashlib.sha256(data).hexdigest() != facts["sha256"]:
+            raise CorruptFileError(f"{str(path / name)!r} is damaged: its bytes do not match its SHA-256. Restore it.")
+        files[name] = data
+    return manifest, files
+
+
+def read_manifest(folder: str | os.PathLike[str], kind: str = "model") -> dict[str, Any]:
+    """Return the manifest of a saved model, checked against its own checksum.
+
+    Parameters
+    ----------
+    folder : path
+        A folder that `save` wrote.
+    kind : "model" or "checkpoint"
+        What the folder should be.
+
+    Returns
+    -------
+    dict
+        `kind`, `schema`, `libraries` (versions), `files` (size and SHA-256 of each) and, for a model, `estimator` (its
+        class) and `extra` (what was handed to `save`).
+    """
+    path = Path(folder)
+    recover_folder(Path(os.path.realpath(path)))
+    if not path.exists():
+        raise SavedModelError(f"The {kind} folder {str(path)!r} does not exist. Check the path.")
+    if not path.is_dir():
+        raise SavedModelError(f"{str(path)!r} is a file, but a {kind} is a folder. Pass the folder.")
+    if not os.path.lexists(path / MANIFEST):
+        raise CorruptFileError(f"{str(path)!r} is not a saved {kind}: {MANIFEST} is missing.")
+    manifest = parse_checked_json(read_regular(path / MANIFEST, max_bytes=_MAX_MANIFEST), path / MANIFEST)
+    found, schema = manifest.get("kind"), manifest.get("schema")
+    if not isinstance(found, str):
+        raise CorruptFileError(f"{str(path / MANIFEST)!r} is damaged: it is not a manifest. Restore it, or save again.")
+    if found != kind:
+        raise SavedModelError(f"{str(path)!r} holds a {found!r:.40}, but a {kind!r} was asked for. Check the path.")
+    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+        raise SavedModelError(
+            f"{str(path / MANIFEST)!r} is in schema version {schema!r:.40}; this holdfast reads up to {SCHEMA}. "
+            "Update holdfast to load it."
+        )
+    _check_listing(manifest, path / MANIFEST)
+    return manifest
+
+
+def library_versions() -> dict[str, str]:
+    """Return the version of Python and of every library that a saved file depends on."""
+    versions = {"python": platform.python_version(), "holdfast": __version__}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _check_listing(manifest: dict[str, Any], path: Path) -> None:
+    """Refuse a manifest that lists names or sizes that holdfast does not write."""
+    files, libraries = manifest.get("files"), manifest.get("libraries")
+    if not isinstance(files, dict) or len(files) > _MAX_FILES or not isinstance(libraries, dict):
+        raise UntrustedFileError(f"{str(path)!r} lists no files, or too many. Nothing was loaded.")
+    for name, facts in files.items():
+        if not _NAME.fullmatch(name):
+            raise UntrustedFileError(
+                f"{str(path)!r} lists {name!r:.200}, a name that holdfast does not write. Refused."
+            )
+        if not isinstance(facts, dict) or type(facts.get("bytes")) is not int or type(facts.get("sha256")) is not str:
+            raise UntrustedFileError(f"{str(path)!r} lists {name!r} without its size and SHA-256. Nothing was loaded.")
+
+
+def check_target(path: Path, kind: str, *, overwrite: bool) -> None:
+    """Refuse to write where something is that is not a folder of this kind, or that may not be replaced."""
+    recover_folder(path)
+    if not os.path.lexists(path):
+        return
+    if not path.is_dir():
+        raise SavedModelError(f"{str(path)!r} exists and is a file. Choose another folder for the {kind}.")
+    if not _entries(path):
+        return  # an empty folder is nobody's
+    try:
+        known = {MANIFEST, *read_manifest(path, kind)["files"]}
+    except SavedModelError as problem:
+        raise SavedModelError(
+            f"{str(path)!r} exists and is not a saved {kind} of holdfast's. It was not touched; choose another folder."
+        ) from problem
+    strangers = sorted(_entries(path) - known)
+    if strangers:
+        raise SavedModelError(
+            f"{str(path)!r} also holds {', '.join(map(repr, strangers[:3]))}, which holdfast did not write. "
+            "It was not touched; choose another folder, or move that away."
+        )
+    if not overwrite:
+        raise SavedModelError(
+            f"{str(path)!r} holds a saved {kind} already. Pass overwrite=True (--overwrite on the command line) to "
+            "replace it, or choose another folder."
+        )
+
+
+def _entries(path: Path) -> set[str]:
+    with os.scandir(path) as entries:
+        return {entry.name for entry in entries}
+
+
+def _ordinary_size(path: Path) -> int:
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise UntrustedFileError(f"{str(path)!r} is a link, folder, pipe or device, not an ordinary file. Refused.")
+    return status.st_size

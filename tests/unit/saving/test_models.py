@@ -38,8 +38,7 @@ from holdfast.saving import models as models_module
 from holdfast.saving.codec import allow
 from holdfast.saving.files import inject_faults
 from holdfast.saving.json_files import write_json
-from holdfast.saving.manifests import read_manifest
-from holdfast.saving.models import load, save
+from holdfast.saving.models import load, read_manifest, save
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 4))
