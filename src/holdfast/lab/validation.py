@@ -55,17 +55,13 @@ class Setting:
         """Return all but the split, as plain values and tensors."""
         values = {name: getattr(self, name) for name in ("n_stale", "n_epochs", "seconds", "stopped")}
         values["history"] = list(self.history)  # the next epoch appends to ours
-        best = self.best
-        kept = None if best is None else {"rule": best.rule, "value": best.value, "weights": dict(best.weights)}
-        return {**values, "best": kept, "scores": None if best is None else best.scores.as_dict()}
+        return {**values, "best": None if self.best is None else self.best.as_dict()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue where `state` was called."""
         for name in ("n_stale", "n_epochs", "seconds", "stopped", "history"):
             setattr(self, name, state[name])
-        if state["best"] is not None:
-            scores = EpochScores(**state["scores"])
-            self.best = Selected(state["best"]["rule"], state["best"]["value"], scores, state["best"]["weights"])
+        self.best = None if state["best"] is None else Selected.from_dict(state["best"])
 
 
 class SettingsMonitor(Monitor):
@@ -143,9 +139,7 @@ class SettingsMonitor(Monitor):
         setting.n_epochs, setting.seconds = report.epoch, self._seconds()
         setting.history.append(scores.as_dict())
         if self._rule.improves(scores, setting.best):
-            weights = {key: tensor.detach().clone() for key, tensor in report.state.evaluated.state_dict().items()}
-            setting.best = Selected(self._rule.name, self._rule.value(scores), scores, weights)
-            setting.n_stale = 0
+            setting.best, setting.n_stale = self._rule.select(scores, report.state.evaluated), 0
         else:
             setting.n_stale += 1
         setting.stopped = setting.n_stale >= self._patience

@@ -28,16 +28,8 @@ class GroupStreams:
 
     Inside a batch rows are drawn without replacement. A group no larger than the batch is used whole. A weighted group
     is drawn by weight, stratified: row i is drawn batch_size·w_i/Σw times on average, so that the plain mean of a batch
-    is an unbiased group risk (a row can be drawn twice where it spans two strata or its share exceeds one).
-
-    Parameters
-    ----------
-    groups : sequence of Group
-        Rows of weight zero are never drawn.
-    batch_size : int
-        Rows of each group.
-    seeding : Seeding
-        Group `name` draws from the stream ("batches", name).
+    is an unbiased group risk (a row can be drawn twice where it spans two strata or its share exceeds one). Rows of
+    weight zero are never drawn. Group `name` draws from the stream ("batches", name).
     """
 
     def __init__(self, groups: Sequence[Group], batch_size: int, seeding: Seeding) -> None:
@@ -237,23 +229,7 @@ class Batch:
 
 
 class GroupBatches:
-    """Draws batches of groups and puts them on the device.
-
-    Parameters
-    ----------
-    source : RowSource
-        Rows of X by number.
-    targets : array of shape (n_rows,)
-        Class codes, or numbers to predict.
-    groups : sequence of Group
-        May overlap.
-    batch_size : int
-        Rows of each group; a smaller group is used whole.
-    seeding : Seeding
-        Streams of the groups.
-    device : torch.device
-        Where batches go.
-    """
+    """Draws batches of groups, which may overlap, and puts them on the device."""
 
     def __init__(
         self,
@@ -286,7 +262,7 @@ class GroupBatches:
         sizes = tuple(len(rows) for rows, _ in drawn)
         weights = None
         if any(part is not None for _, part in drawn):
-            weights = np.concatenate([_or_ones(part, size) for (_, part), size in zip(drawn, sizes, strict=True)])
+            weights = np.concatenate([np.ones(len(rows)) if part is None else part for rows, part in drawn])
         rows = drawn[0][0] if len(drawn) == 1 else np.concatenate([rows for rows, _ in drawn])
         return self._take(rows, tuple(groups), sizes, weights)
 
@@ -308,8 +284,3 @@ class GroupBatches:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state of the streams."""
         self._streams.load_state_dict(state)
-
-
-def _or_ones(weights: Weights | None, size: int) -> Weights:
-    """Return the weights, or ones where there are none."""
-    return np.ones(size) if weights is None else weights

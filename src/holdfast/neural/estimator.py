@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Self
 
 import numpy as np
@@ -42,7 +43,7 @@ from holdfast.neural.networks import NETWORKS, Factory, Network, build_network, 
 from holdfast.neural.objectives import Objective, make_objective
 from holdfast.neural.randomness import RandomStream
 from holdfast.neural.risks import Loss, make_loss
-from holdfast.neural.selection import EpochScores, Selected
+from holdfast.neural.selection import Selected
 from holdfast.neural.settings import Precision, Schedule, TrainingSettings, autocast, resolve_device
 from holdfast.neural.training import TrainingTask, train
 from holdfast.rows import as_ours, is_text, read_column, read_weights
@@ -51,96 +52,6 @@ from holdfast.seeding import RandomState, Seeding
 FORMAT = 1
 # Parameters that are data of a fit or need not be plain values; what they led to is stored instead.
 _NOT_STORED = ("network_options", "vocabulary", "random_state", "loss")
-
-
-def get_state(estimator: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return a fitted estimator as values for JSON, and the network's tensors by name."""
-    if not isinstance(estimator.network, str):
-        raise SavedModelError(
-            f"network={estimator.network!r} cannot be saved: a file must not contain code. Register it by name "
-            "with holdfast.neural.networks.register_network('my_network') and pass network='my_network'."
-        )
-    options = dict(estimator.network_options or {})
-    options.pop("weights", None)  # a file to start from; what became of it is among the network's tensors
-    if options.get("vectors") is not None:
-        # The vectors are part of the network's tensors; only their shape is needed to build it again.
-        options["vectors"] = list(estimator._network_arguments()["vectors"].shape)
-    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_STORED}
-    seed = estimator.random_state
-    state: dict[str, Any] = {
-        "format": FORMAT,
-        "parameters": parameters,
-        "loss": estimator.loss if isinstance(estimator.loss, str) else None,
-        "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
-        "network_options": _plain_options(options),
-        "input_shape": list(estimator.input_shape_),
-        "vocabulary": None if estimator.vocabulary_ is None else _vocabulary_state(estimator.vocabulary_),
-        "classes": _array_state(estimator.classes_) if hasattr(estimator, "classes_") else None,
-        "n_features_in": getattr(estimator, "n_features_in_", None),
-        "feature_names_in": [str(name) for name in getattr(estimator, "feature_names_in_", ())],
-        "selected": {
-            "rule": estimator.selected_.rule,
-            "value": estimator.selected_.value,
-            "scores": estimator.selected_.scores.as_dict(),
-        },
-        "history": estimator.history_,
-        "group_weights": estimator.group_weights_.tolist(),
-        "precision": estimator.precision_,
-    }
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in estimator.network_.state_dict().items()}
-    return state, tensors
-
-
-def set_state(estimator: Any, state: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-    """Turn an unfitted estimator into the saved one."""
-    if state.get("format") != FORMAT:
-        raise SavedModelError(
-            f"The saved network has format {state.get('format')!r}; this version reads format {FORMAT}."
-        )
-    name = state["parameters"]["network"]
-    if name not in NETWORKS:
-        raise SavedModelError(
-            f"The saved estimator's network is {name!r}, which is not registered here. Import the module that calls "
-            f"holdfast.neural.networks.register_network({name!r}) before loading."
-        )
-    options = dict(state["network_options"])
-    if "weights" in options:  # never saved by holdfast: it would read a file outside of the model
-        raise UntrustedFileError("The saved estimator names a weights file outside of its folder. It was not read.")
-    vectors = options.pop("vectors", None)
-    parameters = {**state["parameters"], "network_options": options or None, "random_state": state["random_state"]}
-    if state["loss"] is not None:
-        parameters["loss"] = state["loss"]
-    estimator.set_params(**parameters)
-    estimator.input_shape_ = tuple(state["input_shape"])
-    words = state["vocabulary"]
-    estimator.vocabulary_ = None if words is None else Vocabulary(tuple(words["tokens"]), words["lowercase"])
-    if state["classes"] is not None:
-        estimator.classes_ = _array(state["classes"])
-    if state["n_features_in"] is not None:
-        estimator.n_features_in_ = state["n_features_in"]
-    if state["feature_names_in"]:
-        estimator.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
-    arguments = estimator._network_arguments()
-    weights = {key: torch.as_tensor(tensor) for key, tensor in tensors.items()}
-    _check_sizes(name, arguments, vectors, weights)
-    if vectors is not None:
-        arguments["vectors"] = torch.zeros(vectors)
-    with RandomStream().borrowing():  # what is drawn here is overwritten
-        network = build_network(name, **arguments)
-    try:
-        network.load_state_dict(weights)
-    except RuntimeError as problem:
-        raise SavedModelError(f"The saved weights do not fit network {name!r}: {problem}") from problem
-    if len(estimator.input_shape_) == 3:  # as the training lays it out: other kernels give other last bits
-        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    estimator.network_ = network.eval()
-    estimator.device_ = "cpu"
-    estimator.precision_ = state["precision"]
-    estimator.history_ = list(state["history"])
-    estimator.group_weights_ = np.asarray(state["group_weights"], dtype=np.float64)
-    chosen = state["selected"]
-    scores = EpochScores(**chosen["scores"])
-    estimator.selected_ = Selected(chosen["rule"], chosen["value"], scores, network.state_dict())
 
 
 def _check_sizes(
@@ -172,10 +83,6 @@ def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
             )
         plain[name] = value
     return plain
-
-
-def _vocabulary_state(vocabulary: Vocabulary) -> dict[str, Any]:
-    return {"tokens": list(vocabulary.tokens), "lowercase": vocabulary.lowercase}
 
 
 def _array_state(array: NDArray[Any]) -> dict[str, Any]:
@@ -362,19 +269,7 @@ class NeuralEstimator(BaseEstimator):
         """Return the loop's settings, checked."""
         if not 0 <= self.dropout < 1:
             raise ParameterError(f"The 'dropout' parameter must be in [0, 1). Got {self.dropout!r} instead.")
-        return TrainingSettings(
-            max_epochs=self.max_epochs,
-            steps_per_epoch=self.steps_per_epoch,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            patience=self.patience,
-            selection_rows=self.selection_rows,
-            schedule=self.schedule,
-            weight_averaging=self.weight_averaging,
-            precision=self.precision,
-            device=self.device,
-        )
+        return TrainingSettings(**{field.name: getattr(self, field.name) for field in fields(TrainingSettings)})
 
     def _network_arguments(self) -> dict[str, Any]:
         """Return what the network is built with."""
@@ -467,15 +362,89 @@ class NeuralEstimator(BaseEstimator):
         return outputs_on(network, source, device=device, autocast=autocast("fp32", device), rows=rows)
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return the fitted estimator as values for JSON and tensors by name."""
+        """Return the fitted estimator as values for JSON, and the network's tensors by name."""
         check_is_fitted(self, "network_")
-        return get_state(self)
+        if not isinstance(self.network, str):
+            raise SavedModelError(
+                f"network={self.network!r} cannot be saved: a file must not contain code. Register it by name "
+                "with holdfast.neural.networks.register_network('my_network') and pass network='my_network'."
+            )
+        options = dict(self.network_options or {})
+        options.pop("weights", None)  # a file to start from; what became of it is among the network's tensors
+        if options.get("vectors") is not None:
+            # The vectors are part of the network's tensors; only their shape is needed to build it again.
+            options["vectors"] = list(self._network_arguments()["vectors"].shape)
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _NOT_STORED}
+        seed, words = self.random_state, self.vocabulary_
+        state: dict[str, Any] = {
+            "format": FORMAT,
+            "parameters": parameters,
+            "loss": self.loss if isinstance(self.loss, str) else None,
+            "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
+            "network_options": _plain_options(options),
+            "input_shape": list(self.input_shape_),
+            "vocabulary": None if words is None else {"tokens": list(words.tokens), "lowercase": words.lowercase},
+            "classes": _array_state(self.classes_) if hasattr(self, "classes_") else None,
+            "n_features_in": getattr(self, "n_features_in_", None),
+            "feature_names_in": [str(name) for name in getattr(self, "feature_names_in_", ())],
+            "selected": {key: value for key, value in self.selected_.as_dict().items() if key != "weights"},
+            "history": self.history_,
+            "group_weights": self.group_weights_.tolist(),
+            "precision": self.precision_,
+        }
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network_.state_dict().items()}
+        return state, tensors
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
         """Return the fitted estimator that `get_state` described."""
+        if state.get("format") != FORMAT:
+            raise SavedModelError(
+                f"The saved network has format {state.get('format')!r}; this version reads format {FORMAT}."
+            )
+        name = state["parameters"]["network"]
+        if name not in NETWORKS:
+            raise SavedModelError(
+                f"The saved estimator's network is {name!r}, which is not registered here. Import the module that "
+                f"calls holdfast.neural.networks.register_network({name!r}) before loading."
+            )
+        options = dict(state["network_options"])
+        if "weights" in options:  # never saved by holdfast: it would read a file outside of the model
+            raise UntrustedFileError("The saved estimator names a weights file outside of its folder. It was not read.")
+        vectors = options.pop("vectors", None)
+        parameters = {**state["parameters"], "network_options": options or None, "random_state": state["random_state"]}
+        if state["loss"] is not None:
+            parameters["loss"] = state["loss"]
         estimator = cls()
-        set_state(estimator, state, tensors)
+        estimator.set_params(**parameters)
+        estimator.input_shape_ = tuple(state["input_shape"])
+        words = state["vocabulary"]
+        estimator.vocabulary_ = None if words is None else Vocabulary(tuple(words["tokens"]), words["lowercase"])
+        if state["classes"] is not None:
+            estimator.classes_ = _array(state["classes"])
+        if state["n_features_in"] is not None:
+            estimator.n_features_in_ = state["n_features_in"]
+        if state["feature_names_in"]:
+            estimator.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
+        arguments = estimator._network_arguments()
+        weights = {key: torch.as_tensor(tensor) for key, tensor in tensors.items()}
+        _check_sizes(name, arguments, vectors, weights)
+        if vectors is not None:
+            arguments["vectors"] = torch.zeros(vectors)
+        with RandomStream().borrowing():  # what is drawn here is overwritten
+            network = build_network(name, **arguments)
+        try:
+            network.load_state_dict(weights)
+        except RuntimeError as problem:
+            raise SavedModelError(f"The saved weights do not fit network {name!r}: {problem}") from problem
+        if len(estimator.input_shape_) == 3:  # as the training lays it out: other kernels give other last bits
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        estimator.network_ = network.eval()
+        estimator.device_ = "cpu"
+        estimator.precision_ = state["precision"]
+        estimator.history_ = list(state["history"])
+        estimator.group_weights_ = np.asarray(state["group_weights"], dtype=np.float64)
+        estimator.selected_ = Selected.from_dict({**state["selected"], "weights": network.state_dict()})
         return estimator
 
     def __sklearn_tags__(self) -> Tags:

@@ -90,7 +90,10 @@ class TensorBoardMonitor(Monitor):
     def __init__(self, folder: str | os.PathLike[str], *, inside: Monitor | None = None) -> None:
         self.folder = Path(folder)
         self.inside = Monitor() if inside is None else inside
-        self._make_writer = _writer_class()
+        require("tensorboard", extra="tensorboard", what="Event files for TensorBoard")
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._make_writer: Any = SummaryWriter
         self._writer: Any = None
         self._n_started = 0
 
@@ -129,11 +132,3 @@ class TensorBoardMonitor(Monitor):
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _writer_class() -> Any:
-    """Return torch's writer, or say what is missing."""
-    require("tensorboard", extra="tensorboard", what="Event files for TensorBoard")
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter

@@ -58,15 +58,7 @@ LOSSES: Mapping[str, Loss] = MappingProxyType(
 
 
 def make_loss(loss: str | Loss, **options: float) -> Loss:
-    """Return a loss by name, or the callable itself.
-
-    Parameters
-    ----------
-    loss : str or callable
-        A name in `LOSSES`, or ``(logits, targets) -> (n,) losses``.
-    **options
-        Settings of a named loss, for example ``q=0.5``.
-    """
+    """Return a loss by name with its options, for example ``q=0.5``, or the callable itself."""
     if isinstance(loss, str):
         if loss not in LOSSES:
             raise ParameterError(
@@ -79,15 +71,7 @@ def make_loss(loss: str | Loss, **options: float) -> Loss:
 
 
 def group_risk(losses: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return R_g = Σ_i w_i·loss_i / Σ_i w_i, the (weighted) mean loss of a group.
-
-    Parameters
-    ----------
-    losses : Tensor of shape (n,)
-        Loss of each row of the group.
-    weights : Tensor of shape (n,), optional
-        Non-negative weights, not necessarily normalized. None: all equal.
-    """
+    """Return R_g = Σ_i w_i·loss_i / Σ_i w_i, the mean of (n,) losses under (n,) weights, all equal for None."""
     if weights is None:
         return losses.mean()
     return torch.dot(weights, losses) / weights.sum()
@@ -121,22 +105,9 @@ def irm_penalty(
     """Return (∂/∂s R(s·logits) at s = 1)², IRM's penalty on one environment (Arjovsky et al., 2019).
 
     The derivative is zero where the classifier on top of the features is already optimal for this environment, up to
-    its scale.
-
-    Parameters
-    ----------
-    logits : Tensor of shape (n, n_classes)
-        Outputs for rows of one environment.
-    targets : Tensor of shape (n,)
-        Labels.
-    loss : callable, default=cross_entropy
-        Loss of each row.
-    weights : Tensor of shape (n,), optional
-        Row weights.
-    variant : {"squared", "unbiased"}, default="squared"
-        "squared" squares the batch's derivative, which adds its sampling variance to the expectation. "unbiased"
-        multiplies the derivatives of the two halves of the batch (even and odd rows): its expectation is the squared
-        derivative of the true risk, and it can be negative on one batch.
+    its scale. The variant "squared" squares the batch's derivative, which adds its sampling variance to the
+    expectation. "unbiased" multiplies the derivatives of the two halves of the batch (even and odd rows): its
+    expectation is the squared derivative of the true risk, and it can be negative on one batch.
     """
     if variant == "squared":
         return _scale_derivative(logits, targets, loss, weights).square()

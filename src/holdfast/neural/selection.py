@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast.exceptions import ParameterError
 
@@ -67,6 +67,15 @@ class Selected:
         """The selected epoch, counted from 1."""
         return self.scores.epoch
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values and tensors."""
+        return {"rule": self.rule, "value": self.value, "scores": self.scores.as_dict(), "weights": dict(self.weights)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return what `as_dict` described."""
+        return cls(values["rule"], values["value"], EpochScores(**values["scores"]), values["weights"])
+
 
 @dataclass(frozen=True)
 class SelectionRule:
@@ -79,6 +88,11 @@ class SelectionRule:
     def improves(self, scores: EpochScores, best: Selected | None) -> bool:
         """Return whether an epoch beats the best so far; ties keep the earlier one."""
         return best is None or self.value(scores) > best.value
+
+    def select(self, scores: EpochScores, network: nn.Module) -> Selected:
+        """Return an epoch with a copy of the network's weights; a state dict alone would go on changing."""
+        weights = {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+        return Selected(self.name, self.value(scores), scores, weights)
 
 
 def _measured(value: float | None) -> float:
@@ -123,15 +137,7 @@ _ADVICE = {
 def choose_rule(
     selection: str | None, *, validation: bool, validation_groups: bool = False, other_environments: bool = False
 ) -> SelectionRule:
-    """Return a rule by name; None means validation_accuracy where there is validation, else last.
-
-    Parameters
-    ----------
-    selection : str or None
-        Name of the rule.
-    validation, validation_groups, other_environments : bool
-        Which inputs there are.
-    """
+    """Return a rule by name; None means validation_accuracy where there is validation, else last."""
     if selection is None:
         selection = "validation_accuracy" if validation else "last"
     if selection == LEAVE_ONE_OUT:

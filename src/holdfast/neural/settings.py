@@ -116,12 +116,9 @@ _IN_THREAD = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 @contextlib.contextmanager
 def without_denormals(*, all_threads: bool = False) -> Iterator[None]:
-    """Take numbers below 1e-38 for zero inside the block.
+    """Take numbers below 1e-38 for zero inside the block: in the calling thread, or in all of torch's threads.
 
-    Parameters
-    ----------
-    all_threads : bool, default=False
-        In torch's other threads too, where their library (OpenMP) can be reached; else in the calling thread alone.
+    Other threads are reached through their library (OpenMP), where it is found.
     """
     was_on = torch.tensor(1e-39).item() == 0.0
     _flush(True, all_threads)

@@ -185,15 +185,7 @@ class TokenRows:
 
 
 def make_source(X: Any, vocabulary: Vocabulary | None = None) -> RowSource:
-    """Return the rows of X as a source.
-
-    Parameters
-    ----------
-    X : array, memory map, sparse matrix, tensor, frame, rows with `dense(rows)`, or sequence of texts
-        Texts are str or lists of str tokens.
-    vocabulary : Vocabulary, optional
-        Needed for texts.
-    """
+    """Return the rows of X as a source; texts (str, or lists of str tokens) need a vocabulary."""
     if vocabulary is not None:
         return TokenRows(X, vocabulary)
     if sp.issparse(X):

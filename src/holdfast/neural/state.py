@@ -13,7 +13,7 @@ from holdfast.exceptions import SavedModelError
 from holdfast.neural.batches import GroupBatches
 from holdfast.neural.objectives import ObjectiveRun
 from holdfast.neural.randomness import RandomStream
-from holdfast.neural.selection import EpochScores, Selected
+from holdfast.neural.selection import Selected
 
 # Plain values for JSON, and the tensors they refer to by name.
 SavedState: TypeAlias = tuple[dict[str, Any], dict[str, Tensor]]
@@ -58,7 +58,7 @@ class TrainingState:
             "objective": self.run.state_dict(),
             "batches": self.batches.state_dict(),
             "random": self.stream.state_dict(),
-            "best": None if self.best is None else _best_tree(self.best),
+            "best": None if self.best is None else self.best.as_dict(),
         }
         return flatten(tree)
 
@@ -80,14 +80,7 @@ class TrainingState:
         self.run.load_state_dict(tree["objective"])
         self.batches.load_state_dict(tree["batches"])
         self.stream.load_state_dict(tree["random"])
-        best = tree["best"]
-        if best is not None:
-            self.best = Selected(best["rule"], best["value"], EpochScores(**best["scores"]), best["weights"])
-
-
-def _best_tree(best: Selected) -> dict[str, Any]:
-    scores = best.scores.as_dict()
-    return {"rule": best.rule, "value": best.value, "scores": scores, "weights": dict(best.weights)}
+        self.best = None if tree["best"] is None else Selected.from_dict(tree["best"])
 
 
 def flatten(tree: Any) -> SavedState:

@@ -69,23 +69,10 @@ def train(
     seeding: Seeding,
     monitor: Monitor | None = None,
 ) -> Trained:
-    """Train a network on groups of rows.
+    """Train a network on groups of rows; a risk that is NaN or infinite is a `DivergedError`.
 
-    Parameters
-    ----------
-    build : callable
-        Makes the network; called with torch's random state seeded.
-    task : TrainingTask
-    settings : TrainingSettings
-    seeding : Seeding
-        Streams for initialization, dropout and batches.
-    monitor : Monitor, optional
-        Sees every epoch; by default the one of ``with watch(…)``.
-
-    Raises
-    ------
-    DivergedError
-        A risk became NaN or infinite.
+    `build` makes the network and is called with torch's random state seeded. `monitor` sees every epoch; by default it
+    is the one of ``with watch(…)``.
     """
     if not task.groups:
         raise ParameterError("There are no groups to train on. Pass at least one group of rows.")
@@ -160,7 +147,7 @@ def _run(
         scores = _evaluate(state, reports, objective, examiner)
         improved = rule.improves(scores, state.best)
         if improved:
-            state.best = Selected(rule.name, rule.value(scores), scores, _copied(state.evaluated))
+            state.best = rule.select(scores, state.evaluated)
         state.n_stale = 0 if improved else state.n_stale + 1
         state.history.append(scores.as_dict())
         state.finished = state.epoch >= settings.max_epochs or state.n_stale == settings.patience
@@ -259,11 +246,6 @@ def _group_risks(groups: Sequence[Group], reports: Sequence[StepReport]) -> dict
         for group, risk in zip(report.groups, report.risks, strict=True):
             risks.setdefault(group, []).append(risk)
     return {groups[group].name: float(np.mean(found)) for group, found in sorted(risks.items())}
-
-
-def _copied(network: nn.Module) -> dict[str, torch.Tensor]:
-    """Return a copy of the weights; a state dict alone would go on changing."""
-    return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
 
 
 def _fingerprint(

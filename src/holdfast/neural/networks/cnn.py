@@ -21,10 +21,6 @@ class CNN(Network):
     ----------
     input_shape : tuple of int
         (channels, height, width); (height, width) is read as one channel.
-    n_classes : int
-        Number of outputs.
-    dropout : float, default=0.0
-        Probability that a hidden unit is dropped during training.
     channel_dropout : float, default=0.25
         Probability that a whole map is dropped before the hidden layer.
     hidden : int, default=390

@@ -13,17 +13,7 @@ from holdfast.neural.networks.registry import Network, register_network
 
 @register_network("linear")
 class Linear(Network):
-    """Logistic regression as a network; `dropout` drops inputs.
-
-    Parameters
-    ----------
-    input_shape : tuple of int
-        Shape of one row.
-    n_classes : int
-        Number of outputs.
-    dropout : float, default=0.0
-        Probability that an input is dropped during training.
-    """
+    """Logistic regression as a network; `dropout` drops inputs."""
 
     def __init__(self, *, input_shape: tuple[int, ...], n_classes: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -37,19 +27,7 @@ class Linear(Network):
 
 @register_network("mlp")
 class MLP(Network):
-    """Hidden layers of ReLU units on the flattened row.
-
-    Parameters
-    ----------
-    input_shape : tuple of int
-        Shape of one row.
-    n_classes : int
-        Number of outputs.
-    dropout : float, default=0.0
-        Probability that a hidden unit is dropped during training.
-    hidden : sequence of int, default=(128,)
-        Width of each hidden layer.
-    """
+    """Hidden layers of ReLU units, of the widths `hidden`, on the flattened row."""
 
     def __init__(
         self, *, input_shape: tuple[int, ...], n_classes: int, dropout: float = 0.0, hidden: Sequence[int] = (128,)

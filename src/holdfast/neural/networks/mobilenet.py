@@ -56,16 +56,8 @@ class Head(nn.Sequential):
 class MobileNetV2(Network):
     """MobileNetV2 of width 1.
 
-    Parameters
-    ----------
-    input_shape : tuple of int
-        (3, height, width); entries in [0, 1], which the network normalizes as for ImageNet.
-    n_classes : int
-        Number of outputs.
-    dropout : float, default=0.0
-        Probability that a feature is dropped before the last layer, during training.
-    weights : path, optional
-        A `.pth` or `.safetensors` file with torchvision's names. A last layer of another size is left out.
+    Images are (3, height, width) with entries in [0, 1], which the network normalizes as for ImageNet. `weights` is a
+    `.pth` or `.safetensors` file with torchvision's names; a last layer of another size is left out.
     """
 
     classifier: Head  # type: ignore[assignment]

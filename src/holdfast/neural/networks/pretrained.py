@@ -49,10 +49,7 @@ def check_images(name: str, input_shape: tuple[int, ...]) -> None:
 def read_weights(path: Path | str) -> dict[str, Tensor]:
     """Read named tensors from a `.safetensors` file, or from a `.pth` file with torch's restricted reader.
 
-    Parameters
-    ----------
-    path : path
-        The file. A file with anything but tensors is refused, and nothing in it is executed.
+    A file with anything but tensors is refused, and nothing in it is executed.
     """
     source = Path(path)
     if not source.is_file():
@@ -75,16 +72,9 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
 
 
 def load_weights(network: nn.Module, path: Path | str, *, head: str | None = None) -> None:
-    """Load named tensors into a network, all of them.
+    """Load the tensors of a `.pth` or `.safetensors` file into a network whose names and shapes must be the file's.
 
-    Parameters
-    ----------
-    network : nn.Module
-        Its names and shapes must be the file's.
-    path : path
-        A `.pth` or `.safetensors` file.
-    head : str, optional
-        Name of the last layer. If its shape differs from the file's, it stays as it is.
+    Only the last layer, called `head`, may have another shape; it then stays as it is.
     """
     tensors = read_weights(path)
     expected = network.state_dict()

@@ -34,7 +34,8 @@ NETWORKS: Registry[Factory] = Registry(
 class Network(nn.Module):
     """A network that shows its last hidden layer: logits = classifier(features(x)).
 
-    Subclasses set ``classifier`` (the last `nn.Linear`) and define ``features``.
+    Subclasses set ``classifier`` (the last `nn.Linear`) and define ``features``. All take ``input_shape`` (of one row),
+    ``n_classes`` (the number of outputs) and ``dropout`` (the probability that a unit is dropped during training).
     """
 
     classifier: nn.Linear
@@ -49,13 +50,7 @@ class Network(nn.Module):
 
 
 def register_network(name: str) -> Callable[[FactoryT], FactoryT]:
-    """Return a decorator that puts a class or function into the registry.
-
-    Parameters
-    ----------
-    name : str
-        What users write as ``network=``. A name can be taken once.
-    """
+    """Return a decorator that registers a class or function; `name` is what users write as ``network=``."""
 
     def register(factory: FactoryT) -> FactoryT:
         NETWORKS.register(name, factory)

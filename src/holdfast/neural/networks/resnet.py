@@ -43,16 +43,8 @@ class Bottleneck(nn.Module):
 class ResNet50(Network):
     """ResNet-50 (He et al. 2016), the stride in the 3x3 convolution as torchvision has it.
 
-    Parameters
-    ----------
-    input_shape : tuple of int
-        (3, height, width); entries in [0, 1], which the network normalizes as for ImageNet.
-    n_classes : int
-        Number of outputs.
-    dropout : float, default=0.0
-        Probability that a feature is dropped before the last layer, during training.
-    weights : path, optional
-        A `.pth` or `.safetensors` file with torchvision's names. A last layer of another size is left out.
+    Images are (3, height, width) with entries in [0, 1], which the network normalizes as for ImageNet. `weights` is a
+    `.pth` or `.safetensors` file with torchvision's names; a last layer of another size is left out.
     """
 
     def __init__(

@@ -22,16 +22,10 @@ class TextCNN(Network):
     """Word vectors, dropout, convolutions of several widths, max over time, ReLU, dropout, one linear layer.
 
     A window starts at each word of a text; those that reach beyond its end see zeros. So a text's outputs do not depend
-    on the padding of its batch.
+    on the padding of its batch. `dropout` drops entries of word vectors, and features.
 
     Parameters
     ----------
-    input_shape : tuple of int
-        (n_tokens,), the size of the vocabulary.
-    n_classes : int
-        Number of outputs.
-    dropout : float, default=0.0
-        Probability that an entry of a word vector, or a feature, is dropped during training.
     vectors : tensor of shape (n_tokens, dimension), optional
         Word vectors that stay fixed. None: vectors of `dimension` entries are learned.
     n_filters : int, default=390

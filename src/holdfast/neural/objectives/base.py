@@ -40,7 +40,7 @@ class Outcome:
     logits: Tensor  # (n_rows, n_classes)
     losses: Tensor  # (n_rows,)
     loss: Loss  # computed the losses from the logits
-    features: Tensor | None = None  # (n_rows, n_features) the last hidden layer, if the objective needs it
+    features: Tensor  # (n_rows, n_features) the last hidden layer, if the objective needs it and the network has one
 
     @cached_property
     def risks(self) -> Tensor:
@@ -76,19 +76,14 @@ class Problem:
 
     def assess(self, batch: Batch, *, with_features: bool = False) -> Outcome:
         """Run the network on a batch; losses are computed in float32 in every precision."""
-        features = None
         with self.autocast():
             if with_features and isinstance(self.network, Network):
                 features = self.network.features(batch.inputs)
                 logits = self.network.classifier(features)
             else:
-                logits = self.network(batch.inputs)
-        logits = logits.float()
-        if with_features and features is None:
-            features = logits  # a user's network without features(): penalties act on the logits
-        losses = self.loss(logits, batch.targets)
-        shown = None if features is None else features.float()
-        return Outcome(batch, logits, losses, self.loss, shown)
+                logits = features = self.network(batch.inputs)  # without features(), penalties act on the logits
+        logits, features = logits.float(), features.float()
+        return Outcome(batch, logits, self.loss(logits, batch.targets), self.loss, features)
 
     def scores(self, outcome: Outcome) -> Tensor:
         """Return each group's batch accuracy (for regression minus its mean squared error), (n_groups,)."""
@@ -170,8 +165,8 @@ class Objective:
 class PenalizedObjective(Objective):
     """Mean risk plus a weighted penalty, with the warm-up and scaling that IRM, V-REx and RGM share.
 
-    The penalty's weight is 1 during the first `warm_up` steps and `weight` afterwards; the whole loss is divided by the
-    weight where that is above 1, so that the gradient keeps its size.
+    The penalty's weight w is 1 during the first `warm_up` steps ("anneal" in the literature) and `weight` afterwards;
+    the whole loss is divided by w where that is above 1, so that the gradient keeps its size.
     """
 
     weight: float = 1.0
@@ -224,7 +219,7 @@ class _PooledRun(ObjectiveRun):
 
     def __init__(self, objective: PooledERM, problem: Problem) -> None:
         super().__init__(objective, problem)
-        sizes = np.array([_mass(group) for group in problem.groups])
+        sizes = np.array([len(group) if group.weights is None else group.weights.sum() for group in problem.groups])
         self._shares: Weights = sizes / sizes.sum()
 
     def backward(self, step: int) -> StepReport:
@@ -240,8 +235,3 @@ class _PooledRun(ObjectiveRun):
     def mixture(self) -> Weights:
         """Return the groups' shares of the rows."""
         return self._shares
-
-
-def _mass(group: Group) -> float:
-    """Return the group's number of rows, or the sum of their weights."""
-    return float(len(group)) if group.weights is None else float(group.weights.sum())

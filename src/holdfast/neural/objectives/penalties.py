@@ -18,20 +18,10 @@ from holdfast.neural.risks import group_risk, irm_penalty, regret, risk_variance
 
 @dataclass(frozen=True)
 class IRM(PenalizedObjective):
-    """(1/n)·Σ_e (R_e + w·D_e²), D_e being the derivative of R_e along a dummy scale of the logits.
-
-    Parameters
-    ----------
-    weight : float, default=1.0
-        Penalty weight w after the warm-up; before it the weight is 1. The whole is divided by w where w is above 1.
-    warm_up : int, default=0
-        Number of steps of the warm-up ("anneal" in the literature).
-    variant : {"squared", "unbiased"}, default="squared"
-        See `holdfast.neural.risks.irm_penalty`.
-    """
+    """(1/n)·Σ_e (R_e + w·D_e²), D_e being the derivative of R_e along a dummy scale of the logits."""
 
     name: ClassVar[str] = "irm"
-    variant: Literal["squared", "unbiased"] = "squared"
+    variant: Literal["squared", "unbiased"] = "squared"  # see `irm_penalty`
 
     def combine(self, outcome: Outcome, step: int) -> Tensor:
         """Return the penalized mean risk."""
@@ -47,15 +37,7 @@ class IRM(PenalizedObjective):
 
 @dataclass(frozen=True)
 class VREx(PenalizedObjective):
-    """(1/n)·Σ_e R_e + w·Var_e(R_e).
-
-    Parameters
-    ----------
-    weight : float, default=1.0
-        Penalty weight w after the warm-up; before it the weight is 1. The whole is divided by w where w is above 1.
-    warm_up : int, default=0
-        Number of steps of the warm-up.
-    """
+    """(1/n)·Σ_e R_e + w·Var_e(R_e)."""
 
     name: ClassVar[str] = "vrex"
 
@@ -66,15 +48,7 @@ class VREx(PenalizedObjective):
 
 @dataclass(frozen=True)
 class RiskPenalty(PenalizedObjective):
-    """(1/n)·Σ_e R_e + w·penalty(R_1, …, R_n), for any function of the environments' risks.
-
-    Parameters
-    ----------
-    weight, warm_up
-        As for `VREx`.
-    penalty : callable
-        Takes the risks, (n_environments,), and returns a scalar to differentiate.
-    """
+    """(1/n)·Σ_e R_e + w·penalty(R_1, …, R_n), for any differentiable function of the environments' risks."""
 
     name: ClassVar[str] = "risk_penalty"
     penalty: Callable[[Tensor], Tensor] = risk_variance
@@ -95,20 +69,11 @@ class RGM(PenalizedObjective):
     Auxiliary heads with one hidden layer are trained on the last hidden layer: for each environment one that learns
     from it alone, and one that learns from all others. The heads learn from detached features. The regret, which is the
     others' head's risk on e minus its own head's, changes the features only.
-
-    Parameters
-    ----------
-    weight : float, default=1.0
-        Penalty weight w after the warm-up; before it the weight is 1. The whole is divided by w where w is above 1.
-    warm_up : int, default=0
-        Number of steps of the warm-up ("anneal" in the literature).
-    hidden : int, default=64
-        Width of the heads' hidden layer.
     """
 
     name: ClassVar[str] = "rgm"
     needs_features: ClassVar[bool] = True
-    hidden: int = 64
+    hidden: int = 64  # width of the heads' hidden layer
 
     def start(self, problem: Problem) -> ObjectiveRun:
         """Begin a training run."""
@@ -136,7 +101,7 @@ class _RGMRun(ObjectiveRun):
         batch = self.problem.batches.draw(range(len(self.problem.groups)))
         outcome = self.problem.assess(batch, with_features=True)
         held_out = int(self._draws.integers(len(self.problem.groups)))
-        features = outcome.parts(_features(outcome))
+        features = outcome.parts(outcome.features)
         self._teach([part.detach() for part in features], outcome, held_out)
         others, own = (
             self._risk(head, features[held_out], outcome, held_out)
@@ -214,8 +179,3 @@ class _RGMRun(ObjectiveRun):
             self._own.load_state_dict(heads["own"])
             self._others.load_state_dict(heads["others"])
             optimizer.load_state_dict(heads["optimizer"])
-
-
-def _features(outcome: Outcome) -> Tensor:
-    """Return the features that the penalty acts on."""
-    return outcome.logits if outcome.features is None else outcome.features
