@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from holdfast.datasets import Dataset, Split, load_dataset
+from holdfast.datasets import Dataset, load_dataset
 from holdfast.environments import Group, split_environments
 from holdfast.estimators.methods import METHODS as ALL_METHODS
 from holdfast.metrics import group_correlation
@@ -32,21 +32,9 @@ METHODS: Mapping[str, str] = MappingProxyType(
 
 
 def run_demo(n_seeds: int = 5, *, progress: Callable[[str], None] = lambda step: None) -> tuple[dict[str, Any], Any]:
-    """Fit every method for several seeds.
+    """Fit every method for several seeds; return the results as JSON values, and the `PIClassifier` of seed 0.
 
-    Parameters
-    ----------
-    n_seeds : int
-        Seeds 0, 1, …; each deals the digits to the splits and colors them.
-    progress : callable
-        Called with a word at the start of each fit.
-
-    Returns
-    -------
-    result : dict
-        `methods` (accuracies as fractions, by method), `partition_correlations`, `data`, `seeds`; JSON values.
-    classifier : PIClassifier
-        The one of seed 0.
+    Each seed deals the digits to the splits and colors them. `progress` is called with a word before each fit.
     """
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in METHODS}
     shown: list[tuple[Dataset, Any]] = []
@@ -99,15 +87,8 @@ def partition_correlations(data: Dataset, classifier: Any) -> list[dict[str, Any
 
 def _accuracies(classifier: Any, data: Dataset) -> dict[str, float]:
     """Return the accuracies of one run."""
-
-    def accuracy(split: Split) -> float:
-        return float(classifier.score(split.X, split.y))
-
-    return {
-        "test_accuracy": accuracy(data.test),
-        "validation_accuracy": accuracy(data.validation["train"]),
-        "train_accuracy": accuracy(data.train),
-    }
+    splits = {"test": data.test, "validation": data.validation["train"], "train": data.train}
+    return {f"{name}_accuracy": float(classifier.score(split.X, split.y)) for name, split in splits.items()}
 
 
 def _summary(scores: list[dict[str, float]]) -> dict[str, Any]:

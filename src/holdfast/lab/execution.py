@@ -149,20 +149,10 @@ def run_all(
     jobs: int = 1,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> SweepResult:
-    """Execute all runs that are not finished yet.
+    """Execute all runs that are not finished yet, with data sets from `folder`, in `jobs` processes of one thread.
 
-    Parameters
-    ----------
-    runs : sequence of PlannedRun
-    store : RunStore
-        Other sweeps may work in it at the same time. Each run is executed once: this sweep waits for runs of the
-        others, and takes them over when the others die.
-    folder : Path, optional
-        Where the files of data sets are.
-    jobs : int
-        Processes, each with one thread; 0 uses this process.
-    on_progress : callable
-        Called with a `Progress` whenever something happens.
+    0 jobs use this process. Other sweeps may work in the store at the same time. Each run is executed once: this sweep
+    waits for runs of the others, and takes them over when the others die.
     """
     tally = Tally(runs, jobs, on_progress)
     waiting = unfinished(store, folder, tally)

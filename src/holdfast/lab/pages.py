@@ -43,19 +43,7 @@ def runs_page(records: Sequence[Record], *, title: str = "", tables: Sequence[Ta
     """Return the report of many runs: correlations in the halves, training curves, methods over seeds, and every run.
 
     Of several settings of a method, the one with the best mean validation score is shown. Test scores choose nothing.
-
-    Parameters
-    ----------
-    records : sequence of mapping
-        What `holdfast.lab.store.RunStore.records` returns.
-    title : str
-        Of the page.
-    tables : sequence of Table
-        More tables, for example the paper's numbers next to ours.
-
-    Returns
-    -------
-    Page
+    `tables` are shown too, for example the paper's numbers next to ours.
     """
     if not records:
         raise InputError("there are no records of finished runs. Run a sweep or a reproduction first.")
@@ -265,15 +253,7 @@ def column_names(data: Any) -> list[str]:
 def demo_page(result: dict[str, Any], classifier: Any, *, audit: Any = None, reliance: Any = None) -> Page:
     """Return the report of the demo: accuracies over all seeds, digits from both halves, and the stages of seed 0.
 
-    Parameters
-    ----------
-    result, classifier : what `holdfast.lab.demo.run_demo` returned
-    audit, reliance : optional
-        What `audit_demo` returned.
-
-    Returns
-    -------
-    Page
+    `result` and `classifier` are what `run_demo` returned, `audit` and `reliance` what `audit_demo` did.
     """
     from holdfast.datasets import load_dataset
     from holdfast.lab.demo import DATA, METHODS

@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from holdfast.lab.validation import Setting, SettingsMonitor
 
 
+NETWORK_SETTINGS = (
+    "max_epochs", "steps_per_epoch", "batch_size", "learning_rate", "weight_decay", "dropout", "loss",
+    "weight_averaging", "schedule", "patience", "precision",
+)  # fmt: skip
+
+
 def make_estimator(config: RunConfig, prepared: Prepared) -> Any:
     """Return the estimator inside the method."""
     if not config.is_network:
@@ -44,21 +50,11 @@ def make_estimator(config: RunConfig, prepared: Prepared) -> Any:
     # Selection "last": it never stops by itself. The monitor of the run selects, once for each validation setting.
     return NeuralClassifier(
         config.estimator,
-        max_epochs=config.max_epochs,
-        steps_per_epoch=config.steps_per_epoch,
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        weight_decay=config.weight_decay,
-        dropout=config.dropout,
-        loss=config.loss,
-        weight_averaging=config.weight_averaging,
-        schedule=config.schedule,
-        patience=config.patience,
+        **{name: getattr(config, name) for name in NETWORK_SETTINGS},
         selection="last",
         selection_rows=5_000,  # 100 batches of 50, as in the authors' experiments
         network_options={**prepared.network_options, **config.estimator_options} or None,
         vocabulary=prepared.vocabulary,
-        precision=config.precision,
     )
 
 
@@ -148,22 +144,10 @@ FORMAT = 1
 def run(
     config: RunConfig, *, folder: Path | None = None, cache: Path, checkpoints: Path | None = None
 ) -> dict[str, Any]:
-    """Make one run.
+    """Make one run with data sets from `folder`; return its record.
 
-    Parameters
-    ----------
-    config : RunConfig
-    folder : Path, optional
-        Where the files of data sets are.
-    cache : Path
-        Where synthetic files and computed features are kept.
-    checkpoints : Path, optional
-        Where the trainings of this run keep their state: run again, it continues from there, with the same result.
-
-    Returns
-    -------
-    dict
-        The record: settings, versions, threads, precision, history, all scores, correlations, times, warnings.
+    Synthetic files and computed features are kept in `cache`, the state of the trainings in `checkpoints`: run again,
+    it continues from there, with the same result.
     """
     started, clock, work = datetime.now(UTC), time.perf_counter(), time.process_time()
     with _collecting_warnings() as messages:

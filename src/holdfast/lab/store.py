@@ -18,11 +18,6 @@ class RunStore:
     ``runs/`` has a record for each finished run, ``failed/`` one for each that failed at its last attempt, ``claims/``
     a lock for each run in work, ``checkpoints/`` the state of its trainings. The system releases the lock of a process
     that dies, so its run is free again.
-
-    Parameters
-    ----------
-    folder : path
-        Created if need be.
     """
 
     def __init__(self, folder: str | Path) -> None:

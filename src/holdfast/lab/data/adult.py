@@ -43,12 +43,10 @@ def load_adult(
     attributes: Sequence[str] = ("race", "workclass"),
     validation_share: float = 0.2,
 ) -> Dataset:
-    """Load Adult, where the label is whether an income is above 50,000 dollars.
+    """Load Adult, where the label is whether an income is above 50,000 dollars; X is a frame, ``?`` a missing value.
 
     Parameters
     ----------
-    folder : path, optional
-        Holds ``adult.data`` and ``adult.test``, plain or gzip, or a subfolder ``adult`` with them. None: the cache.
     seed : int, default=0
         Deals training rows to validation, by label and environment.
     environment : str, default="sex"
@@ -57,11 +55,6 @@ def load_adult(
         Columns to evaluate by. They are not inputs, nor is the census weight ``fnlwgt``.
     validation_share : float, default=0.2
         Share of ``adult.data``; ``adult.test`` is the test split.
-
-    Returns
-    -------
-    Dataset
-        X is a frame. ``?`` is a missing value.
     """
     import pandas as pd
 
@@ -146,24 +139,7 @@ MAX_BYTES = 1 << 23  # the larger file has 3,974,305
 def download_adult(
     folder: Path, *, source: str = SOURCE, timeout: float = 30.0, progress: Progress | None = None
 ) -> list[Path]:
-    """Put ``adult.data`` and ``adult.test`` into a folder; each is verified, and existing ones are kept.
-
-    Parameters
-    ----------
-    folder : Path
-        Created if it does not exist.
-    source : str
-        Address, ending with a slash, of the folder with the two files.
-    timeout : float, default=30
-        Seconds without a byte after which the source is given up.
-    progress : callable, optional
-        Called with the file's name, the bytes so far and, if known, in all.
-
-    Returns
-    -------
-    list of Path
-        The two files.
-    """
+    """Put ``adult.data`` and ``adult.test`` into a folder; each is verified, and existing ones are kept."""
     found = {name: _present(name, folder) for name in ADULT_SHA256}
     for name, path in found.items():
         if path is None:

@@ -54,9 +54,6 @@ def load_ask2me(
 
     Parameters
     ----------
-    folder : path, optional
-        Holds ``pubmed.json``, or a subfolder ``ask2me`` with it: one object a line with ``text`` and a 0/1 key for the
-        label and each attribute. None: the cache.
     seed : int, default=0
         Shuffles rows into the splits.
     label : str, default="penetrance"

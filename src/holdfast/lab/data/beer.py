@@ -132,8 +132,6 @@ def load_beer(
 
     Parameters
     ----------
-    folder : path, optional
-        Holds the files, or a subfolder ``beer``, ``beer_look``, … with them. None: the cache.
     seed : int, default=0
         Deals reviews, balances and draws tokens.
     aspect : {"look", "aroma", "palate"}, default="look"

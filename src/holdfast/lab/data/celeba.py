@@ -24,16 +24,9 @@ from holdfast.seeding import Seeding
 
 
 class ImageFiles(LazyRows):
-    """Image files as rows: dense, they are decoded to (n_rows, 3, height, width) float32 in [0, 1].
+    """Image files of a folder or zip archive as rows: dense, they are (n_rows, 3, height, width) float32 in [0, 1].
 
-    Parameters
-    ----------
-    location : Path
-        A folder or a zip archive.
-    names : sequence of str
-        File of each row, inside the folder or archive.
-    size : tuple of (height, width), optional
-        What images are resized to. None: they must all have the size of the first one.
+    Images are resized to `size`, (height, width); without it they must all have the size of the first one.
     """
 
     def __init__(self, location: Path, names: Sequence[str], size: tuple[int, int] | None = None) -> None:
@@ -163,8 +156,6 @@ def load_celeba(
 
     Parameters
     ----------
-    folder : path, optional
-        Holds the files, or a subfolder ``celeba`` with them. None: the cache.
     seed : int, default=0
         Deals rows of an archive to the splits; the official ones are fixed.
     label : str, default="Blond_Hair"

@@ -28,30 +28,16 @@ def fetch(
     urls: Sequence[str],
     target: Path,
     *,
-    check: Callable[[Path], None],
+    check: Callable[[Path], object],
     max_bytes: int,
     timeout: float = TIMEOUT,
     retries: int = RETRIES,
     progress: Progress | None = None,
 ) -> Path:
-    """Download a file from the first source that delivers what it should.
+    """Download a file from the first source that delivers what it should; it appears only complete and checked.
 
-    Parameters
-    ----------
-    urls : sequence of str
-        Sources, tried in order; https, http or file.
-    target : Path
-        Where the file goes. It appears there only when it is complete and checked.
-    check : callable
-        Raises `DatasetError` when the file is not the expected one.
-    max_bytes : int
-        A source that sends more is given up, before anything is checked.
-    timeout : float, default=30
-        Seconds without a byte after which an attempt is given up.
-    retries : int, default=2
-        Further attempts at each source.
-    progress : callable, optional
-        Called with the file's name, the bytes so far and, if known, in all.
+    `check` raises `DatasetError` when the file is not the expected one. A source that sends more than `max_bytes` is
+    given up before anything is checked, an attempt after `timeout` seconds without a byte.
     """
     problems = []
     for url in urls:
@@ -79,7 +65,7 @@ def fetch(
     )
 
 
-def _check(check: Callable[[Path], None], path: Path, target: Path) -> None:
+def _check(check: Callable[[Path], object], path: Path, target: Path) -> None:
     """Check a file that does not have its name yet; errors name what it will be."""
     try:
         check(path)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -57,15 +58,7 @@ MAX_PACKED, MAX_PLAIN = 1 << 24, 1 << 26  # bytes; the largest of the files has 
 
 
 def read_idx(path: Path, *, md5: str | None = None) -> NDArray[np.uint8]:
-    """Read one idx file of bytes.
-
-    Parameters
-    ----------
-    path : Path
-        Plain or gzip.
-    md5 : str, optional
-        What the uncompressed bytes must have.
-    """
+    """Read one idx file of bytes, plain or gzip; with `md5`, the uncompressed bytes must have it."""
     content = read_plain(path, max_bytes=MAX_BYTES if md5 is None else MAX_PLAIN, remedy=_remedy(path))
     if md5 is not None and (found := md5_of(content)) != md5:
         raise DatasetError(
@@ -135,8 +128,6 @@ def load_colored_mnist(
 
     Parameters
     ----------
-    folder : path, optional
-        Holds the four idx files, plain or gzip, or a subfolder ``mnist`` or ``MNIST/raw`` with them. None: the cache.
     seed : int, default=0
         Draws labels and colors. Which digits are in which split never changes.
     etas : sequence of float, default=(0.9, 0.8)
@@ -244,29 +235,12 @@ MIRRORS = (
 def download_mnist(
     folder: Path, *, mirrors: tuple[str, ...] = MIRRORS, timeout: float = 30.0, progress: Progress | None = None
 ) -> list[Path]:
-    """Put the four idx files into a folder; each is verified, and existing ones are kept.
-
-    Parameters
-    ----------
-    folder : Path
-        Created if it does not exist.
-    mirrors : tuple of str
-        Addresses, ending with a slash, of folders with the gzip files; tried in order.
-    timeout : float, default=30
-        Seconds without a byte after which a mirror is given up.
-    progress : callable, optional
-        Called with the file's name, the bytes so far and, if known, in all.
-
-    Returns
-    -------
-    list of Path
-        The four files.
-    """
+    """Put the four idx files into a folder; each is verified, and existing ones are kept."""
     files = []
     for name, path in {name: _present(name, folder) for name in MNIST_MD5}.items():
         if path is None:
             urls = [f"{mirror}{name}.gz" for mirror in mirrors]
-            target, check = make_folder(folder) / f"{name}.gz", _md5_check(MNIST_MD5[name])
+            target, check = make_folder(folder) / f"{name}.gz", functools.partial(read_idx, md5=MNIST_MD5[name])
             path = fetch(urls, target, check=check, max_bytes=MAX_PACKED, timeout=timeout, retries=1, progress=progress)
         files.append(path)
     return files
@@ -287,15 +261,6 @@ def _present(name: str, folder: Path) -> Path | None:
             return None
         raise
     return path
-
-
-def _md5_check(md5: str) -> Callable[[Path], None]:
-    """Return a check that a gzip idx file has this md5 when uncompressed."""
-
-    def check(path: Path) -> None:
-        read_idx(path, md5=md5)
-
-    return check
 
 
 COLORED_MNIST = DatasetEntry(

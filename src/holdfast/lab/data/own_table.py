@@ -50,23 +50,16 @@ class TableDescription:
 
 
 def load_table(*, folder: Path | str | None = None, seed: int = 0, config: Path | str = "table.toml") -> Dataset:
-    """Load a table of your own.
+    """Load a table of your own; X is a frame of all columns but label, environment, attributes and those to drop.
 
     Parameters
     ----------
-    folder : path, optional
-        Where `config` is, unless it is an absolute path. None: the cache.
     seed : int, default=0
         Deals rows to the splits, by label and environment.
     config : path, default="table.toml"
         A TOML file with the keys file (CSV or Parquet, relative to the TOML), label and environment, and optionally
         attributes, drop, test_environments (only these environments are the test split), validation_share (0.2) and
         test_share (0.3).
-
-    Returns
-    -------
-    Dataset
-        X is a frame of all columns but label, environment, attributes and those to drop.
     """
     description = read_description((data_folder() if folder is None else Path(folder)) / config)
     frame = read_table(note_file(description.file))

@@ -59,30 +59,14 @@ def write_table(folder: Path, generator: np.random.Generator, n_rows: int) -> No
 
 
 def make_files(name: str, folder: Path | str, *, seed: int = 0, n_rows: int | None = None) -> Path:
-    """Write a small synthetic data set into a folder, in the format of the real one.
+    """Write a small synthetic data set into a folder, in the format of the real one; return the folder.
 
-    Parameters
-    ----------
-    name : {"colored_mnist", "beer", "celeba", "ask2me", "adult", "table"}
-        Which format.
-
-        - colored_mnist: scikit-learn's digits, enlarged to 28x28; load them with ``verify=False``.
-        - beer: reviews of invented words, some of which mean something, as TSV, with ``vectors.npz``.
-        - celeba: patches whose brightness is hair and whose tint is gender, as a zip with ``attrs.npz``.
-        - ask2me: abstracts of invented words with 17 attributes. Each attribute has its word; half of them agree
-          with the label, more so where ``breast cancer`` is 1, so that they are unstable.
-        - adult: incomes that hours of work predict only for men; table: two sites and their scanners, with its TOML.
-    folder : path
-        Created if it does not exist; files of the same names are replaced.
-    seed : int, default=0
-        Draws everything.
-    n_rows : int, optional
-        Rows in all; each format has its own small default.
-
-    Returns
-    -------
-    Path
-        The folder.
+    - colored_mnist: scikit-learn's digits, enlarged to 28x28; load them with ``verify=False``.
+    - beer: reviews of invented words, some of which mean something, as TSV, with ``vectors.npz``.
+    - celeba: patches whose brightness is hair and whose tint is gender, as a zip with ``attrs.npz``.
+    - ask2me: abstracts of invented words with 17 attributes. Each attribute has its word; half of them agree
+      with the label, more so where ``breast cancer`` is 1, so that they are unstable.
+    - adult: incomes that hours of work predict only for men; table: two sites and their scanners, with its TOML.
     """
     write, default = MAKERS[check_choice("name", name, MAKERS)]
     target = make_folder(Path(folder))

