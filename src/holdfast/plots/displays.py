@@ -252,7 +252,7 @@ class ReliabilityDisplay(_Display):
         numbers = {label: number for number, label in enumerate(classes)}
         codes = [numbers.get(label, -1) for label in np.asarray(y).tolist()]
         title = f"probability of {classes[1]}" if len(classes) == 2 else "probability of the predicted label"
-        return cls._make(codes, chances, environments, n_bins, title, ax)
+        return cls.from_predictions(codes, chances, environments=environments, n_bins=n_bins, title=title, ax=ax)
 
     @classmethod
     def from_predictions(
@@ -262,6 +262,7 @@ class ReliabilityDisplay(_Display):
         *,
         environments: Any,
         n_bins: int = 10,
+        title: str = "probability",
         ax: Axes | None = None,
     ) -> Self:
         """Show the calibration of probabilities.
@@ -273,14 +274,10 @@ class ReliabilityDisplay(_Display):
         probabilities : array of shape (n_rows, n_classes)
         environments : labels of shape (n_rows,)
         n_bins : int
+        title : str
+            Of the probability.
         ax : matplotlib axes, optional
         """
-        return cls._make(codes, probabilities, environments, n_bins, "probability", ax)
-
-    @classmethod
-    def _make(
-        cls, codes: ArrayLike, probabilities: ArrayLike, environments: Any, n_bins: int, title: str, ax: Axes | None
-    ) -> Self:
         y, chances = np.asarray(codes), np.asarray(probabilities, dtype=np.float64)  # (n_rows,), (n_rows, n_classes)
         if chances.ndim != 2 or len(chances) != len(y):
             raise InputError(

@@ -158,12 +158,15 @@ def estimator_page(
         risks_section(fitted),
         settings_section(fitted, settings or {}, seeds, warnings),
     ]
+    if answer is None and (verdict is not None or audit is not None):
+        advice = (*_check_data(profile), *advice)
+        answer = audit_answer(audit, advice) if verdict is None else verdict_answer(verdict, advice)
     counted = "" if training is None else f"{len(training):,} rows of "
     return Page(
         title or type(fitted).__name__,
         f"{counted}{len(fitted.environments_)} environments: {listed([str(e) for e in fitted.environments_])}.",
         tuple(section for section in sections if section is not None),
-        answer=answer or _default_answer(verdict, audit, (*_check_data(profile), *advice)),
+        answer=answer,
     )
 
 
@@ -177,13 +180,6 @@ def _check_data(profile: Profile | None) -> tuple[str, ...]:
     return (f"Check the data first: {names} {fit} in every environment (see *The data by environment*).",)
 
 
-def _default_answer(verdict: Any, audit: Any, advice: Sequence[str]) -> Answer | None:
-    """Return the verdict's answer, or else the audit's."""
-    if verdict is not None:
-        return verdict_answer(verdict, advice)
-    return None if audit is None else audit_answer(audit, advice)
-
-
 def audit_answer(audit: Any, advice: Sequence[str] = ()) -> Answer:
     """Return what an audit found as the answer at the top of the page."""
     if audit.named:
@@ -192,17 +188,7 @@ def audit_answer(audit: Any, advice: Sequence[str] = ()) -> Answer:
 
 
 def audit_page(audit: Any, reliance: Any = None, *, title: str = "Audit") -> Page:
-    """Return a report about an audit alone.
-
-    Parameters
-    ----------
-    audit : Audit
-        What `holdfast.audit.audit_data` returned.
-    reliance : Reliance, optional
-        What `holdfast.audit.relied_on` returned.
-    title : str
-        Of the page.
-    """
+    """Return a report about what `holdfast.audit.audit_data` and, optionally, `relied_on` returned."""
     sections = (reliance_section(reliance), changes_section(None, audit), features_section(audit, reliance))
     return Page(title, "", tuple(section for section in sections if section is not None), answer=audit_answer(audit))
 
@@ -221,20 +207,19 @@ def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
     signal, text = SIGNALS[verdict.fitted]
     if not verdict.columns:
         signal, text = "good", NOTHING_CHANGES
-    forecast = Interval(verdict.forecast.value, verdict.forecast.low, verdict.forecast.high)
     known, title = verdict.known, "Accuracy of the ordinary and of the fitted classifier"
     note = "Out of fold, mean over environments."
     if verdict.fitted == "ordinary":
         few: tuple[tuple[Cell, ...], ...] = (
             ("at known environments", known.ordinary),
-            ("to expect at a new one", forecast),
+            ("to expect at a new one", verdict.forecast),
         )
         return Answer(verdict.answer, signal, text, Table(title, ("accuracy", ORDINARY), few, note), tuple(advice))
     rows: tuple[tuple[Cell, ...], ...] = (
         ("at known environments", known.ordinary, known.fitted),
         ("if the named correlations vanish", verdict.vanished.ordinary, verdict.vanished.fitted),
         ("if they reverse", verdict.reversed.ordinary, verdict.reversed.fitted),
-        ("to expect at a new environment", None, forecast),
+        ("to expect at a new environment", None, verdict.forecast),
     )
     change, low, high = (-100 * value for value in (verdict.price.value, verdict.price.high, verdict.price.low))
     note += f" At known environments, accuracy changes by {change:+.1f} points [{low:+.1f}, {high:+.1f}]."
@@ -243,13 +228,7 @@ def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
 
 
 def reliance_section(reliance: Any) -> Section | None:
-    """Show what each classifier relies on.
-
-    Parameters
-    ----------
-    reliance : object or None
-        What `holdfast.audit.relied_on` returned, with `features`, `estimators` and `changed`.
-    """
+    """Show what each classifier relies on, as `holdfast.audit.relied_on` found."""
     if reliance is None or not len(reliance.features):
         return None
     changed = np.asarray(reliance.changed, dtype=np.float64)  # (n_features, n_estimators)
@@ -275,16 +254,7 @@ def reliance_section(reliance: Any) -> Section | None:
 
 
 def shuffle_features(classifier: Any, training: Split, names: Sequence[str] | None = None) -> Any:
-    """Return what a stable classifier and its ordinary counterpart rely on; None where there is nothing to compare.
-
-    Parameters
-    ----------
-    classifier : fitted StableClassifier, or a Pipeline that ends in one
-    training : Split
-        Rows to shuffle the columns of.
-    names : sequence of str, optional
-        Names of the columns of an array.
-    """
+    """Return what a stable classifier and its ordinary counterpart rely on; None where there is nothing to compare."""
     from holdfast.audit import relied_on
 
     fitted = last_step(classifier)
@@ -341,14 +311,8 @@ def site_accuracies(verdict: Any, sizes: Mapping[str, int]) -> Dots:
             low, high = exact_interval(value * n_rows, n_rows) if n_rows else (math.nan, math.nan)
             dots.append(Dot(str(name), series, value, float(low), float(high)))
     note = "Out of fold, with 95% intervals." if sizes else "Out of fold."
-    return Dots(
-        "Accuracy at the known environments",
-        "accuracy",
-        tuple(dots),
-        note,
-        place_title="environment",
-        percent=True,
-    )
+    title = "Accuracy at the known environments"
+    return Dots(title, "accuracy", tuple(dots), note, place_title="environment", percent=True)
 
 
 def compare_on_rows(
@@ -377,7 +341,7 @@ def compare_on_rows(
     if not methods:
         raise InputError("methods is empty. Pass at least one fitted classifier under its name.")
     environments = split_environments(test.environments, len(test))
-    groups = [Group(_environment_name(e.name, known), e.rows) for e in environments]
+    groups = [Group(e.name if known is None or e.name in known else f"{e.name} (new)", e.rows) for e in environments]
     crossed = {
         name: label_attribute_groups(test.y, test.attributes[name], name)
         for name in (test.attributes if attributes is None else attributes)
@@ -403,13 +367,7 @@ def compare_on_rows(
 
 
 def comparison_dots(found: Any) -> Dots:
-    """Return what `holdfast.tables.comparison.compare_methods` found, as dots without intervals.
-
-    Parameters
-    ----------
-    found : Comparison
-        With `protocol`, `recommendation` and `scores`, each of them with `method`, `mean`, `worst` and `parts`.
-    """
+    """Return the `Comparison` of `holdfast.tables.comparison.compare_methods` as dots without intervals."""
     fitted = [score for score in found.scores if score.problem is None]
     parts = list(dict.fromkeys(part for score in fitted for part in score.parts))
     values = [("mean", {s.method: s.mean for s in fitted}), ("worst", {s.method: s.worst for s in fitted})]
@@ -438,10 +396,6 @@ def seeds_interval(values: Sequence[float], *, level: float = 0.95) -> Interval:
     return Interval(mean, mean - reach, mean + reach)
 
 
-def _environment_name(name: str, known: Sequence[str] | None) -> str:
-    return name if known is None or name in known else f"{name} (new)"
-
-
 def _scores(
     y: Any, predicted: Any, environments: list[Group], attributes: Mapping[str, Sequence[Group]]
 ) -> list[tuple[str, Score]]:
@@ -461,13 +415,7 @@ def _scores(
 
 
 def effects_figure(findings: Sequence[Any]) -> Dots | None:
-    """Return a forest plot: each column's effect in every environment, and where the next one's is expected.
-
-    Parameters
-    ----------
-    findings : sequence
-        Each with `feature`, `label`, `effects` and `errors` by environment, `mean`, `low` and `high`.
-    """
+    """Return a forest plot: each column's effect in every environment, and where the next one's is expected."""
     shown = [finding for finding in findings if finding.effects][:MOST_EFFECTS]
     if not shown:
         return None
@@ -705,12 +653,8 @@ def risks_section(fitted: Any) -> Section | None:
         blocks.append(Table("Groups, largest risk first", columns, tuple(body), digits=4, marked=((0, 0), (0, 2))))
     gap = float(getattr(fitted, "gap_", float("nan")))
     certificate = "" if math.isnan(gap) else f" It is at most {gap:.2g} above the smallest possible."
-    solver = str(getattr(fitted, "solver_", ""))
-    intro = (
-        f"The final classifier minimizes the largest risk over all groups ({solver} solver)."
-        if solver
-        else "The final classifier minimizes the largest risk over all groups."
-    )
+    solver = f" ({fitted.solver_} solver)" if hasattr(fitted, "solver_") else ""
+    intro = f"The final classifier minimizes the largest risk over all groups{solver}."
     worst = float(getattr(fitted, "worst_case_risk_", float("nan")))
     reached = "" if math.isnan(worst) else f" The worst group's risk is {worst:.4f}."
     return Section("Stage 3: risks", intro + reached + certificate, tuple(blocks), folded=True)
@@ -838,13 +782,7 @@ def _written(value: Any) -> str:
 
 
 def half_figures(curves: HalfCurves) -> tuple[Curves, Curves]:
-    """Return the correlation in each half, and the oracle's interpolation weight, by the η of the judged environment.
-
-    Parameters
-    ----------
-    curves : HalfCurves
-        From `holdfast.theory.half_curves`.
-    """
+    """Return the correlation in each half, and the oracle's interpolation weight, by the η of the judged rows."""
     at = int(abs(curves.eta - curves.judged_eta).argmin())
     kinds = ("soft", "hard")
     parts = [

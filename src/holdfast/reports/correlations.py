@@ -32,18 +32,8 @@ def correlation_maps(
 ) -> tuple[HeatMap, ...]:
     """Return a heat map of the attributes, and one of the features, in environments and halves.
 
-    Parameters
-    ----------
-    fitted : estimator with `partitions_`
-    training : Split
-        The rows it was fitted on, in the same order.
-    class_names : mapping of label to name
-    feature_names : sequence of str, optional
-        Names of the columns of an array.
-    audit : optional
-        Features that it names come first.
-    attributes : sequence of str, optional
-        Which attributes to show; all by default.
+    `training` are the rows that the estimator was fitted on, in the same order. Features that the audit names come
+    first; `feature_names` are those of the columns of an array.
     """
     partitions = tuple(getattr(fitted, "partitions_", ()))
     if not partitions or not class_names:

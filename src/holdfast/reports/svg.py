@@ -47,26 +47,12 @@ Place = Callable[[float], float]
 
 
 def draw(figure: Figure, number: int, width: float = WIDE) -> Markup:
-    """Return a figure as an SVG element.
+    """Return a figure as an SVG element, whose ids contain its number on the page.
 
-    Parameters
-    ----------
-    figure : HeatMap, Curves, Dots or Shares
-    number : int
-        Number of the figure on its page; its ids contain it.
-    width : float
-        `WIDE` or `NARROW`; a heat map of many columns is wider.
+    The width is `WIDE` or `NARROW`; a heat map of many columns is wider.
     """
-    if isinstance(figure, HeatMap):
-        marks, reach, height = _heat_map(figure, width)
-    elif isinstance(figure, Curves):
-        marks, reach, height = _curves(figure, width)
-    elif isinstance(figure, Dots):
-        marks, reach, height = _dots(figure, width)
-    elif isinstance(figure, Pictures):
-        marks, reach, height = _pictures(figure, width)
-    else:
-        marks, reach, height = _shares(figure, width)
+    kinds = {HeatMap: _heat_map, Curves: _curves, Dots: _dots, Pictures: _pictures, Shares: _shares}
+    marks, reach, height = kinds[type(figure)](figure, width)  # type: ignore[operator]
     shape = "narrow" if width < WIDE else "wide"
     names = f"figure-{number}-{shape}-title", f"figure-{number}-{shape}-text"
     return element(
@@ -115,14 +101,7 @@ def write_svg(*figures: Figure) -> str:
 
 
 def save_figure(path: str | os.PathLike[str], *figures: Figure) -> Path:
-    """Write figures to one SVG file.
-
-    Parameters
-    ----------
-    path : path ending in .svg
-    *figures : HeatMap, Curves, Dots or Shares
-        Drawn one below the other.
-    """
+    """Write figures to one SVG file, one below the other."""
     path = Path(path)
     if path.suffix.lower() != ".svg":
         raise ParameterError(f"Figures are written as .svg. Got {path.name!r} instead.")
