@@ -74,13 +74,17 @@ _FUNCTIONS = {
         ("mutual_info", "mutual_info_classif"),
     )
 } | {"sklearn.utils.validation.check_array"}
+_UFUNCS = (
+    *("abs", "absolute", "cos", "exp", "expm1", "log", "log10", "log1p", "log2", "reciprocal", "sign", "sin", "sqrt"),
+    *("square", "tanh"),
+)
 # Kind of node -> types that it may build. Public estimators are added to ObjectNode; nothing else is loaded.
 _TRUSTED: dict[str, set[str]] = {
     "DTypeNode": {"numpy.dtype"},
     "DictNode": {"builtins.dict", "collections.OrderedDict", "sklearn.utils._bunch.Bunch"},
     "FunctionNode": _FUNCTIONS
-    | {f"numpy.{name}" for name in ("abs", "absolute", "exp", "expm1", "log", "log10", "log1p")}
-    | {f"numpy.{name}" for name in ("log2", "sqrt", "square", "sin", "cos", "tanh", "sign", "reciprocal")},
+    # The functions of numpy 2.0 do not know their module, so skops finds them where they are compiled.
+    | {f"{module}.{name}" for module in ("numpy", "numpy._core._multiarray_umath") for name in _UFUNCS},
     "JsonNode": {"builtins.str"},
     "ListNode": {"builtins.list"},
     "LossNode": {

@@ -51,6 +51,13 @@ def test_all_else_is_refused(path):
         public_class(path)
 
 
+@pytest.mark.parametrize("module", ["numpy", "numpy._core._multiarray_umath"])
+def test_functions_of_numpy_are_known_by_both_of_their_names(module):
+    """numpy 2.0 gives its functions no module, so files that it wrote have that of the compiled code."""
+    assert is_trusted("FunctionNode", f"{module}.log1p")
+    assert not is_trusted("FunctionNode", f"{module}.frompyfunc")
+
+
 def test_a_name_in_a_file_imports_nothing_but_scikit_learns_public_modules():
     """Names outside of the list are refused by looking at them; torch is not loaded to know that."""
     script = (
