@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import NamedTuple
 
 # Before anybody imports numpy or torch: the suite runs one process for each core.
@@ -18,6 +19,10 @@ from numpy.typing import NDArray  # noqa: E402
 # A busy machine is no failure, and a failure must come back on the next run.
 settings.register_profile("holdfast", deadline=None, derandomize=True)
 settings.load_profile("holdfast")
+
+# A shell lets what it starts in the background ignore Ctrl-C, and its children too: tests interrupt children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class TinyEnvironments(NamedTuple):
