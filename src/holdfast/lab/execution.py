@@ -82,8 +82,11 @@ class Tally:
     failures: list[tuple[PlannedRun, str]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
-    def finished(self, run: PlannedRun, outcome: Outcome, message: str, seconds: float, n_running: int) -> None:
-        """Count a run that is done or has failed."""
+    def count(self, run: PlannedRun, outcome: Outcome, message: str, seconds: float, n_running: int) -> bool:
+        """Count a run that is done or has failed; return whether another sweep is running it, so that it waits."""
+        if outcome == "elsewhere":
+            self.report(run, "another sweep is running it", n_running)
+            return True
         expected = self.expected.pop(run.config.identity, 0.0)
         if outcome == "done":
             self.n_done += 1
@@ -93,10 +96,7 @@ class Tally:
         else:
             self.failures.append((run, message))
         self.report(run, message or f"{seconds:.0f} s", n_running)
-
-    def waits(self, run: PlannedRun, n_running: int) -> None:
-        """Report a run that another sweep is running."""
-        self.report(run, "another sweep is running it", n_running)
+        return False
 
     def report(self, run: PlannedRun, news: str, n_running: int) -> None:
         """Report what has happened to a run, and how far the sweep has come."""
@@ -136,9 +136,9 @@ def attempt(config: RunConfig, store: RunStore, folder: Path | None) -> tuple[Ou
     return "done", "", time.perf_counter() - start
 
 
-def failure_record(config: RunConfig, message: str, story: str) -> dict[str, object]:
+def failure_record(config: RunConfig, message: str, trace: str) -> dict[str, object]:
     """Return what is kept of a run that failed."""
-    return {"identity": config.identity, "config": config.as_dict(), "error": message, "traceback": story}
+    return {"identity": config.identity, "config": config.as_dict(), "error": message, "traceback": trace}
 
 
 def run_all(
@@ -169,7 +169,7 @@ def unfinished(store: RunStore, folder: Path | None, tally: Tally) -> list[Plann
     known = look_up(tally.runs, store, folder)
     tally.n_done = known.n_done
     for run, problem in known.failures:
-        tally.finished(run, "failed", problem, 0.0, 0)
+        tally.count(run, "failed", problem, 0.0, 0)
     waiting = [run for run in tally.runs if not store.has(run.config.identity)]
     if waiting:
         seconds = estimate(waiting, store.records(damaged="skip")).each
@@ -203,12 +203,8 @@ def _run_here(waiting: list[PlannedRun], store: RunStore, folder: Path | None, t
         later = []
         for run in waiting:
             tally.report(run, "started", 1)
-            outcome, message, seconds = attempt(run.config, store, folder)
-            if outcome == "elsewhere":
+            if tally.count(run, *attempt(run.config, store, folder), 0):
                 later.append(run)
-                tally.waits(run, 0)
-            else:
-                tally.finished(run, outcome, message, seconds, 0)
         waiting = later
         if waiting:
             time.sleep(_PAUSE)
@@ -239,12 +235,9 @@ def run_on_ray(
         except ray.exceptions.RayError as problem:
             outcome, message, seconds = "failed", f"{type(problem).__name__}: {str(problem)[:200]}", 0.0
             store.write_failure(run.config.identity, failure_record(run.config, message, str(problem)))
-        if outcome == "elsewhere":
-            tally.waits(run, len(tasks))
+        if tally.count(run, outcome, message, seconds, len(tasks)):
             time.sleep(_PAUSE)
             tasks[task.remote(run.config)] = run
-        else:
-            tally.finished(run, outcome, message, seconds, len(tasks))
     return tally.result()
 
 
@@ -331,17 +324,14 @@ class WorkerPool:
             code = worker.process.exitcode or 0
             message = f"the process died ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
             outcome, seconds = "failed", 0.0
-            story = f"No traceback: {message}. Something outside ended it, or the system had no memory left."
-            self._store.write_failure(run.config.identity, failure_record(run.config, message, story))
+            trace = f"No traceback: {message}. Something outside ended it, or the system had no memory left."
+            self._store.write_failure(run.config.identity, failure_record(run.config, message, trace))
             if self._store.has(run.config.identity):  # finished all the same, before it died or by another sweep
                 outcome, message = "done", ""
             worker.connection.close()
             self._workers[self._workers.index(worker)] = self._start()
-        if outcome == "elsewhere":
+        if tally.count(run, outcome, message, seconds, self._n_running()):
             later.append(run)
-            tally.waits(run, self._n_running())
-        else:
-            tally.finished(run, outcome, message, seconds, self._n_running())
 
 
 @contextlib.contextmanager

@@ -110,19 +110,14 @@ def _prepare(config: RunConfig, folder: Path | None, cache: Path) -> Prepared:
     return Prepared(dataset)
 
 
-def map_rows(dataset: Dataset, change: Callable[[Any, str], Any]) -> Dataset:
-    """Return the data set with every split's rows changed by `change(X, split name)`."""
+def map_rows(dataset: Dataset, change: Callable[[Any], Any]) -> Dataset:
+    """Return the data set with the rows of every split changed."""
 
-    def changed(split: Split, name: str) -> Split:
-        return dataclasses.replace(split, X=change(split.X, name))
+    def changed(split: Split) -> Split:
+        return dataclasses.replace(split, X=change(split.X))
 
-    validation = {name: changed(split, f"validation {name}") for name, split in dataset.validation.items()}
-    return dataclasses.replace(
-        dataset,
-        train=changed(dataset.train, "train"),
-        validation=validation,
-        test=changed(dataset.test, "test"),
-    )
+    validation = {name: changed(split) for name, split in dataset.validation.items()}
+    return dataclasses.replace(dataset, train=changed(dataset.train), validation=validation, test=changed(dataset.test))
 
 
 def _synthetic_files(name: str, cache: Path) -> Path:
@@ -160,7 +155,7 @@ def _with_numbers(dataset: Dataset) -> Dataset:
 
     schema = TableSchema.infer(dataset.train.X)
     preprocessor = make_preprocessor(schema, dense=True).fit(schema.features(dataset.train.X))
-    return map_rows(dataset, lambda X, _: np.asarray(preprocessor.transform(schema.features(X)), dtype=np.float32))
+    return map_rows(dataset, lambda X: np.asarray(preprocessor.transform(schema.features(X)), dtype=np.float32))
 
 
 def _with_features(dataset: Dataset, config: RunConfig, folder: Path, cache: Path) -> Dataset:
@@ -184,9 +179,9 @@ def _with_features(dataset: Dataset, config: RunConfig, folder: Path, cache: Pat
         names,
         lambda: extract_features(network, ImageFiles(images.location, names.tolist(), images.size)),
     )
-    computed = map_rows(dataset, lambda X, _: values[np.searchsorted(names, X.names)])
+    computed = map_rows(dataset, lambda X: values[np.searchsorted(names, X.names)])
     mean, scale = computed.train.X.mean(0), computed.train.X.std(0) + 1e-6
-    return map_rows(computed, lambda X, _: ((X - mean) / scale).astype(np.float32))
+    return map_rows(computed, lambda X: ((X - mean) / scale).astype(np.float32))
 
 
 def _kept_features(

@@ -20,8 +20,6 @@ from holdfast.reports.values import Figure, Table
 from holdfast.saving.files import write_bytes
 from holdfast.saving.json_files import canonical_json
 
-_BULKY = ("history",)  # of a setting: what compact records leave out
-
 
 @dataclass(frozen=True)
 class Reproduction:
@@ -147,17 +145,13 @@ def compact(record: dict[str, Any]) -> dict[str, Any]:
 
     A text's words are put in alphabetical order, the same in every record: what they weigh is kept, the text is not.
     """
-    kept = {name: value for name, value in record.items() if name not in ("stages", "settings")}
-    kept["stages"] = record.get("stages", {})
-    kept["settings"] = {
+    settings = {
         name: {
-            key: _alphabetical(value) if key == "words" else value
-            for key, value in setting.items()
-            if key not in _BULKY
+            key: _alphabetical(value) if key == "words" else value for key, value in setting.items() if key != "history"
         }
         for name, setting in record.get("settings", {}).items()
     }
-    return kept
+    return {**record, "stages": record.get("stages", {}), "settings": settings}
 
 
 def write_compact(records: Iterable[Mapping[str, Any]], path: Path) -> None:

@@ -152,7 +152,12 @@ def run(
     started, clock, work = datetime.now(UTC), time.perf_counter(), time.process_time()
     with _collecting_warnings() as messages:
         prepared = prepare(config, folder, cache)
-        with _watching(config, prepared, checkpoints) as monitor:
+        watching: contextlib.AbstractContextManager[SettingsMonitor | None] = contextlib.nullcontext()
+        if config.is_network:
+            from holdfast.lab.validation import selecting
+
+            watching = selecting(config, prepared, _validations(config, prepared), checkpoints)
+        with watching as monitor:
             halves = config.method == HALVES
             results = _run_halves(config, prepared) if halves else _run_method(config, prepared, monitor)
         results["stages"] = monitor.stages if monitor else {}
@@ -262,18 +267,6 @@ def _validations(config: RunConfig, prepared: Prepared) -> dict[str, Split]:
             f"{list(config.validations)}. Change validations."
         )
     return found
-
-
-@contextlib.contextmanager
-def _watching(config: RunConfig, prepared: Prepared, checkpoints: Path | None) -> Iterator[SettingsMonitor | None]:
-    """Yield what selects the epochs of networks that are trained in the block; None where there are none."""
-    if not config.is_network:
-        yield None
-        return
-    from holdfast.lab.validation import selecting
-
-    with selecting(config, prepared, _validations(config, prepared), checkpoints) as monitor:
-        yield monitor
 
 
 def _compact(entry: dict[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class GroupStreams:
         self._cumulative: dict[int, Weights] = {}
         self._mixture = seeding.generator("batches of a mixture")
 
-    def draw(self, group: int) -> tuple[Rows, Weights | None]:
+    def draw_rows(self, group: int) -> tuple[Rows, Weights | None]:
         """Return the next batch of a group: row numbers, and weights where a weighted group is used whole."""
         rows, weights = self.groups[group].rows, self.groups[group].weights
         if len(rows) <= self.batch_size:
@@ -54,7 +54,7 @@ class GroupStreams:
         strata = (np.arange(self.batch_size) + generator.random(self.batch_size)) / self.batch_size
         return rows[np.searchsorted(self._cumulative_weights(group), strata, side="right")], None
 
-    def draw_mixture(self, probabilities: Weights, n_rows: int) -> tuple[Rows, NDArray[np.intp], NDArray[np.intp]]:
+    def draw_mixture_rows(self, probabilities: Weights, n_rows: int) -> tuple[Rows, NDArray[np.intp], NDArray[np.intp]]:
         """Return `n_rows` row numbers of a mixture of the groups, which groups they are of, and how many of each.
 
         Group g is drawn n_rows·probabilities[g] times on average, rounded down or up, one row from each of as many
@@ -199,9 +199,9 @@ class GroupBatchSampler(Sampler[list[int]]):
 
     def _rows(self, group: int) -> list[int]:
         """Return one group's part of a batch."""
-        rows, weights = self._streams.draw(group)
+        rows, weights = self._streams.draw_rows(group)
         if weights is not None:  # a small weighted group: rows by weight, since a dataset has no place for weights
-            rows = self._streams.draw_mixture(np.eye(len(self.sizes))[group], self.sizes[group])[0]
+            rows = self._streams.draw_mixture_rows(np.eye(len(self.sizes))[group], self.sizes[group])[0]
         return [int(row) for row in rows]
 
 
@@ -228,7 +228,7 @@ class Batch:
         return torch.stack([torch.dot(weights, part) / weights.sum() for part, weights in pairs])
 
 
-class GroupBatches:
+class GroupBatches(GroupStreams):
     """Draws batches of groups, which may overlap, and puts them on the device."""
 
     def __init__(
@@ -241,24 +241,14 @@ class GroupBatches:
         seeding: Seeding,
         device: torch.device | str = "cpu",
     ) -> None:
+        super().__init__(groups, batch_size, seeding)
         self._source = source
         self._targets = targets
-        self._streams = GroupStreams(groups, batch_size, seeding)
         self._device = torch.device(device)
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """The groups, without rows of weight zero."""
-        return self._streams.groups
-
-    @property
-    def batch_size(self) -> int:
-        """Rows of each group in a batch."""
-        return self._streams.batch_size
 
     def draw(self, groups: Sequence[int]) -> Batch:
         """Return the next batch of each of the groups, as one batch."""
-        drawn = [self._streams.draw(group) for group in groups]
+        drawn = [self.draw_rows(group) for group in groups]
         sizes = tuple(len(rows) for rows, _ in drawn)
         weights = None
         if any(part is not None for _, part in drawn):
@@ -268,7 +258,7 @@ class GroupBatches:
 
     def draw_mixture(self, probabilities: Weights, n_rows: int) -> Batch:
         """Return `n_rows` rows of a mixture of the groups, as a batch of those that were drawn."""
-        rows, groups, sizes = self._streams.draw_mixture(probabilities, n_rows)
+        rows, groups, sizes = self.draw_mixture_rows(probabilities, n_rows)
         return self._take(rows, tuple(groups.tolist()), tuple(sizes.tolist()), None)
 
     def _take(self, rows: Rows, groups: tuple[int, ...], sizes: tuple[int, ...], weights: Weights | None) -> Batch:
@@ -276,11 +266,3 @@ class GroupBatches:
         moved = None if weights is None else torch.from_numpy(weights.astype(np.float32)).to(self._device)
         inputs, targets = self._source.take(rows), torch.from_numpy(self._targets[rows])
         return Batch(inputs.to(self._device), targets.to(self._device), groups, sizes, moved)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the streams."""
-        return self._streams.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the state of the streams."""
-        self._streams.load_state_dict(state)

@@ -94,9 +94,13 @@ class Examiner:
 
     def validate(self, network: nn.Module) -> Evaluation | None:
         """Score the validation rows."""
-        if self.validation is None:
+        held_out = self.validation
+        if held_out is None:
             return None
-        return self._evaluate(network, self.validation, np.arange(len(self.validation.targets)))
+        outputs = self._outputs(network, held_out.source, np.arange(len(held_out.targets)))
+        scores = self.score(outputs, torch.from_numpy(held_out.targets)).double().numpy()
+        groups = {group.name: float(np.average(scores[group.rows], weights=group.weights)) for group in held_out.groups}
+        return Evaluation(float(scores.mean()), groups, _one_class(outputs, held_out.targets))
 
     def score_others(self, network: nn.Module) -> Evaluation | None:
         """Score the other environments, each by some of its rows; the score is the mean of theirs."""
@@ -112,12 +116,6 @@ class Examiner:
     def sees_one_class(self, network: nn.Module, source: RowSource, targets: NDArray[Any], rows: Rows) -> bool:
         """Return whether the network gives one class to rows of several."""
         return _one_class(self._outputs(network, source, rows), targets[rows])
-
-    def _evaluate(self, network: nn.Module, held_out: HeldOut, rows: Rows) -> Evaluation:
-        outputs = self._outputs(network, held_out.source, rows)
-        scores = self.score(outputs, torch.from_numpy(held_out.targets[rows])).double().numpy()
-        groups = {group.name: float(np.average(scores[group.rows], weights=group.weights)) for group in held_out.groups}
-        return Evaluation(float(scores.mean()), groups, _one_class(outputs, held_out.targets[rows]))
 
     def _outputs(self, network: nn.Module, source: RowSource, rows: Rows) -> Tensor:
         return outputs_on(network, source, device=self.device, autocast=self.autocast, rows=rows)

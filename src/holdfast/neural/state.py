@@ -18,6 +18,8 @@ from holdfast.neural.selection import Selected
 # Plain values for JSON, and the tensors they refer to by name.
 SavedState: TypeAlias = tuple[dict[str, Any], dict[str, Tensor]]
 
+PLAIN = ("step", "epoch", "n_stale", "finished", "history")  # parts of a state that are saved as they are
+
 
 @dataclass(eq=False)
 class TrainingState:
@@ -47,11 +49,7 @@ class TrainingState:
         """Return a copy of the state: values for JSON, and tensors by name."""
         tree = {
             "fingerprint": self.fingerprint,
-            "step": self.step,
-            "epoch": self.epoch,
-            "n_stale": self.n_stale,
-            "finished": self.finished,
-            "history": self.history,
+            **{name: getattr(self, name) for name in PLAIN},
             "network": self.network.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -71,8 +69,8 @@ class TrainingState:
                     f"The saved training state belongs to another run: {key} was {tree['fingerprint'].get(key)!r}, "
                     f"now it is {value!r}. Remove the old state, or repeat the run as it was."
                 )
-        self.step, self.epoch, self.n_stale = tree["step"], tree["epoch"], tree["n_stale"]
-        self.finished, self.history = tree["finished"], tree["history"]
+        for name in PLAIN:
+            setattr(self, name, tree[name])
         self.network.load_state_dict(tree["network"])
         if self.average is not None:
             self.average.load_state_dict(tree["average"])

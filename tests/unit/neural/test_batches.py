@@ -20,33 +20,33 @@ SOFT = Group("soft", np.arange(400, 500), np.arange(100.0))
 def test_a_batch_has_no_row_twice_and_a_small_group_is_used_whole():
     """Rows are drawn without replacement inside a batch; a group below the batch size comes whole, in order."""
     streams = GroupStreams([LARGE, SMALL], 50, Seeding(0))
-    rows, weights = streams.draw(0)
+    rows, weights = streams.draw_rows(0)
     assert len(set(rows.tolist())) == 50
     assert set(rows.tolist()) <= set(range(100, 400))
     assert weights is None
-    assert streams.draw(1)[0].tolist() == list(range(7))
+    assert streams.draw_rows(1)[0].tolist() == list(range(7))
 
 
 def test_the_seed_reaches_the_batches():
     """Another seed draws other batches, the same seed the same ones; consecutive batches differ."""
     first, again, other = (GroupStreams([LARGE], 50, Seeding(seed)) for seed in (0, 0, 1))
-    rows = first.draw(0)[0]
-    assert np.array_equal(rows, again.draw(0)[0])
-    assert not np.array_equal(rows, other.draw(0)[0])
-    assert not np.array_equal(rows, first.draw(0)[0])
+    rows = first.draw_rows(0)[0]
+    assert np.array_equal(rows, again.draw_rows(0)[0])
+    assert not np.array_equal(rows, other.draw_rows(0)[0])
+    assert not np.array_equal(rows, first.draw_rows(0)[0])
 
 
 def test_a_groups_stream_does_not_depend_on_the_other_groups():
     """Adding a group, or drawing from it, changes no other group's batches."""
     alone, beside = GroupStreams([LARGE], 50, Seeding(0)), GroupStreams([SOFT, LARGE], 50, Seeding(0))
-    beside.draw(0)
-    assert np.array_equal(alone.draw(0)[0], beside.draw(1)[0])
+    beside.draw_rows(0)
+    assert np.array_equal(alone.draw_rows(0)[0], beside.draw_rows(1)[0])
 
 
 def test_groups_of_the_same_name_draw_differently():
     """Two groups with one name do not share a stream."""
     streams = GroupStreams([LARGE, LARGE], 50, Seeding(0))
-    assert not np.array_equal(streams.draw(0)[0], streams.draw(1)[0])
+    assert not np.array_equal(streams.draw_rows(0)[0], streams.draw_rows(1)[0])
 
 
 def test_the_mean_of_a_soft_groups_batches_is_its_risk():
@@ -54,7 +54,7 @@ def test_the_mean_of_a_soft_groups_batches_is_its_risk():
     streams = GroupStreams([SOFT], 20, Seeding(0))
     losses = np.zeros(500)
     losses[400:] = np.random.default_rng(0).random(100)
-    batches = [streams.draw(0)[0] for _ in range(2000)]
+    batches = [streams.draw_rows(0)[0] for _ in range(2000)]
     assert np.mean([losses[rows].mean() for rows in batches]) == pytest.approx(
         np.average(losses[400:], weights=SOFT.weights), abs=2e-3
     )
@@ -63,7 +63,7 @@ def test_the_mean_of_a_soft_groups_batches_is_its_risk():
 
 def test_a_small_soft_group_comes_whole_with_its_weights():
     """Its weighted mean is the exact risk."""
-    rows, weights = GroupStreams([SOFT], 100, Seeding(0)).draw(0)
+    rows, weights = GroupStreams([SOFT], 100, Seeding(0)).draw_rows(0)
     assert rows.tolist() == list(range(401, 500))
     assert weights.tolist() == list(range(1, 100))
 
@@ -76,7 +76,7 @@ def test_a_mixture_draws_every_group_as_often_as_asked(groups):
     expected = 40 * probabilities / probabilities.sum()
     seen = set()
     for _ in range(300):
-        rows, numbers, counts = streams.draw_mixture(probabilities, 40)
+        rows, numbers, counts = streams.draw_mixture_rows(probabilities, 40)
         assert (np.abs(counts - expected[numbers]) < 1).all()
         parts = np.split(rows, counts.cumsum()[:-1])
         assert all(np.isin(part, groups[number].rows).all() for number, part in zip(numbers, parts, strict=True))
@@ -87,13 +87,13 @@ def test_a_mixture_draws_every_group_as_often_as_asked(groups):
 def test_streams_continue_where_their_state_was_taken():
     """State in, same rows out, also for groups and mixtures drawn later only."""
     streams = GroupStreams([LARGE, SOFT], 50, Seeding(0))
-    streams.draw(0)
+    streams.draw_rows(0)
     state = streams.state_dict()
-    later = [streams.draw(0)[0], streams.draw(1)[0], streams.draw_mixture(np.ones(2), 10)[0]]
+    later = [streams.draw_rows(0)[0], streams.draw_rows(1)[0], streams.draw_mixture_rows(np.ones(2), 10)[0]]
     restored = GroupStreams([LARGE, SOFT], 50, Seeding(0))
-    restored.draw(1)
+    restored.draw_rows(1)
     restored.load_state_dict(state)
-    again = [restored.draw(0)[0], restored.draw(1)[0], restored.draw_mixture(np.ones(2), 10)[0]]
+    again = [restored.draw_rows(0)[0], restored.draw_rows(1)[0], restored.draw_mixture_rows(np.ones(2), 10)[0]]
     assert all(np.array_equal(a, b) for a, b in zip(later, again, strict=True))
 
 

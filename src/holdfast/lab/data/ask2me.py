@@ -18,24 +18,10 @@ FILE = "pubmed.json"
 LABEL = "penetrance"
 ENVIRONMENT = "breast cancer"
 ATTRIBUTES = (
-    "adenocarcinoma",
-    "polyp syndrom",
-    "brain cancer",
-    "breast cancer",
-    "colorectal cancer",
-    "endometrial cancer",
-    "gastric cancer",
-    "hepatobiliary cancer",
-    "kidney cancer",
-    "lung cancer",
-    "melanoma",
-    "neoplasia",
-    "ovarian cancer",
-    "pancreatic cancer",
-    "prostate cancer",
-    "rectal cancer",
-    "thyroid cancer",
-)
+    "adenocarcinoma", "polyp syndrom", "brain cancer", "breast cancer", "colorectal cancer", "endometrial cancer",
+    "gastric cancer", "hepatobiliary cancer", "kidney cancer", "lung cancer", "melanoma", "neoplasia", "ovarian cancer",
+    "pancreatic cancer", "prostate cancer", "rectal cancer", "thyroid cancer",
+)  # fmt: skip
 PAPER_ROWS = {f"{ENVIRONMENT}=0": 2_227, f"{ENVIRONMENT}=1": 1_394, "validation": 1_448, "test": 2_173}
 PAPER_WORDS = 16_310
 
