@@ -1,4 +1,8 @@
-"""The displays: effects by site, accuracy by site, calibration by site, price and gain, correlations in the halves."""
+"""Figures for notebooks and papers, in the manner of scikit-learn's displays; they need the extra `plots` (matplotlib).
+
+Each display is made by `from_estimator` or `from_predictions`, which draw it. `plot(ax)` draws it again, and `ax_` and
+`figure_` are matplotlib's objects.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,8 @@ from holdfast.reports.values import Curves, Dot, Dots, HeatMap, format_cell
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
+
+__all__ = ["AuditDisplay", "PartitionDisplay", "ReliabilityDisplay", "SiteAccuracyDisplay", "StrengthPathDisplay"]
 
 # Okabe and Ito's colors, in the order of the report's; color-blind readers can tell them apart, and so can shapes.
 COLORS = ("#0072b2", "#c65400", "#007d5b", "#a8487f", "#7a6000", "#1f7f92", "#555f69", "#6a4c93")
