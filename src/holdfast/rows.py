@@ -16,8 +16,20 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import column_or_1d, get_tags
+from sklearn.utils.multiclass import check_classification_targets
 
-from holdfast.environments import Environment, Rows, Weights, as_labels, is_lazy, label_array, take_rows, unique_labels
+from holdfast.environments import (
+    Environment,
+    Rows,
+    Weights,
+    as_labels,
+    is_lazy,
+    label_array,
+    listed,
+    missing_labels,
+    take_rows,
+    unique_labels,
+)
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastError, InputTypeError, LabelsError
 from holdfast.learners import weighted_steps
 
@@ -246,6 +258,37 @@ def read_column(y: Any) -> NDArray[Any]:
     """Return y as one column; what is no text beside texts in a list stays what it is."""
     with as_ours(LabelsError):
         return np.asarray(column_or_1d(as_labels(y) if isinstance(y, list | tuple) else y, warn=True))
+
+
+def read_labels(y: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the classes and each row's class code; at least two classes, and a label for each row."""
+    labels = read_column(y)
+    if len(labels) != n_rows:
+        raise LabelsError(f"y has {len(labels)} labels for {n_rows} rows. Pass one label for each row of X.")
+    n_missing = int(missing_labels(labels).sum())
+    if n_missing:
+        raise LabelsError(
+            f"y is missing in {n_missing} of {n_rows} rows: Input y contains NaN or None. "
+            "Drop those rows before fitting."
+        )
+    with as_ours(LabelsError), np.errstate(invalid="ignore"):  # infinity has no integer; the check refuses it
+        check_classification_targets(labels)
+    classes, codes = unique_labels(labels, what="y", error=LabelsError)
+    if len(classes) < 2:
+        raise LabelsError(
+            f"y has one class only ({classes[0]!r}), but a classifier needs at least two classes. "
+            "Check that the label column is the right one."
+        )
+    return classes, codes
+
+
+def known_codes(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the class codes of validation rows, whose labels must be among the classes."""
+    labels = np.asarray(y)
+    unknown = np.setdiff1d(labels, classes)
+    if len(unknown):
+        raise LabelsError(f"validation has labels that training has not: {listed([str(u) for u in unknown])}.")
+    return np.searchsorted(classes, labels)
 
 
 def read_weights(sample_weight: Any, n_rows: int) -> Weights | None:

@@ -23,7 +23,7 @@ from holdfast import (
 )
 from holdfast.environments import split_environments
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
-from holdfast.rows import MappedRows, TrainingRows, is_sparse, row_keys
+from holdfast.rows import MappedRows, TrainingRows, is_sparse, known_codes, read_labels, row_keys
 
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")
 
@@ -271,3 +271,32 @@ def test_what_the_stable_classifier_cannot_use_is_refused_before_any_fit(tmp_pat
     monkeypatch.setattr(NeuralClassifier, "fit_groups", lambda *_, **__: pytest.fail("fitted"))
     with pytest.raises(FeaturesError, match=r"looks at columns, but X has shape \(40, 2, 2\). Pass a table"):
         StableClassifier(network).fit(np.zeros((40, 2, 2)), y, environments=site)
+
+
+def test_labels_are_read_as_codes():
+    """Classes are sorted, and validation rows get the same codes."""
+    classes, codes = read_labels(["ill", "well", "ill"], 3)
+    assert (classes.tolist(), codes.tolist()) == (["ill", "well"], [0, 1, 0])
+    assert known_codes(["well", "ill"], classes).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (["a", "b"], "y has 2 labels for 3 rows. Pass one label for each row of X"),
+        (["a", None, "b"], "y is missing in 1 of 3 rows: .* Drop those rows"),
+        ([1.0, np.inf, 2.0], "infinity"),
+        ([0.5, 1.5, 2.5], "Unknown label type: continuous"),
+        (["a", "a", "a"], r"y has one class only \(.*'a'.*\), but a classifier needs at least two classes"),
+    ],
+)
+def test_labels_that_cannot_be_learned_are_refused(y, message):
+    """Each mistake has its own sentence."""
+    with pytest.raises(LabelsError, match=message):
+        read_labels(y, 3)
+
+
+def test_labels_that_training_has_not_are_refused():
+    """Validation rows of another class cannot be scored."""
+    with pytest.raises(LabelsError, match="validation has labels that training has not: c"):
+        known_codes(["a", "c"], np.array(["a", "b"]))

@@ -16,19 +16,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
 
-from holdfast.environments import (
-    Environment,
-    check_pairs,
-    is_lazy,
-    listed,
-    merge_small_environments,
-    missing_labels,
-    split_environments,
-    unique_labels,
-)
+from holdfast.environments import Environment, check_pairs, is_lazy, merge_small_environments, split_environments
 from holdfast.exceptions import FeaturesError, InputTypeError, LabelsError, ParameterError, SingleEnvironmentWarning
 from holdfast.interpolation import Solution
 from holdfast.learners import code_probabilities, last_step
@@ -38,10 +28,12 @@ from holdfast.rows import (
     as_ours,
     is_float,
     is_text,
+    known_codes,
     needs_frame,
     read_column,
     read_folds,
     read_groups,
+    read_labels,
     read_weights,
 )
 
@@ -219,32 +211,12 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
 
     def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Set `classes_` and return the class codes."""
-        labels = read_column(y)
-        if len(labels) != n_rows:
-            raise LabelsError(f"y has {len(labels)} labels for {n_rows} rows. Pass one label for each row of X.")
-        n_missing = int(missing_labels(labels).sum())
-        if n_missing:
-            raise LabelsError(
-                f"y is missing in {n_missing} of {n_rows} rows: Input y contains NaN or None. "
-                "Drop those rows before fitting."
-            )
-        with as_ours(LabelsError):
-            check_classification_targets(labels)
-        self.classes_, codes = unique_labels(labels, what="y", error=LabelsError)
-        if len(self.classes_) < 2:
-            raise LabelsError(
-                f"y has one class only ({self.classes_[0]!r}), but a classifier needs at least two classes. "
-                "Check that the label column is the right one."
-            )
+        self.classes_, codes = read_labels(y, n_rows)
         return codes
 
     def _read_validation_targets(self, y: Any) -> NDArray[Any]:
         """Return the class codes of validation rows."""
-        labels = np.asarray(y)
-        unknown = np.setdiff1d(labels, self.classes_)
-        if len(unknown):
-            raise LabelsError(f"validation has labels that training has not: {listed([str(u) for u in unknown])}.")
-        return np.searchsorted(self.classes_, labels)
+        return known_codes(y, self.classes_)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable label of each row."""

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_n_features, check_is_fitted, validate_data
 from torch import Tensor
 
@@ -24,7 +23,6 @@ from holdfast.environments import (
     cross_groups,
     is_lazy,
     label_array,
-    missing_labels,
     unique_labels,
 )
 from holdfast.exceptions import (
@@ -46,7 +44,7 @@ from holdfast.neural.risks import Loss, make_loss
 from holdfast.neural.selection import Selected
 from holdfast.neural.settings import Precision, Schedule, TrainingSettings, autocast, resolve_device
 from holdfast.neural.training import TrainingTask, train
-from holdfast.rows import as_ours, is_text, read_column, read_weights
+from holdfast.rows import as_ours, is_text, known_codes, read_column, read_labels, read_weights
 from holdfast.seeding import RandomState, Seeding
 
 FORMAT = 1
@@ -546,27 +544,12 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
 
     def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Set `classes_` and return the class codes."""
-        labels = read_column(y)
-        _check_length(labels, n_rows)
-        if missing_labels(labels).any():
-            raise LabelsError("Input y contains NaN or None. Drop those rows before fitting.")
-        with as_ours(LabelsError), np.errstate(invalid="ignore"):  # infinity has no integer; the check refuses it
-            check_classification_targets(labels)
-        self.classes_, codes = unique_labels(labels, what="y", error=LabelsError)
-        if len(self.classes_) < 2:
-            raise LabelsError(
-                f"y has one class only ({self.classes_[0]!r}), but a classifier needs at least two classes. "
-                "Check that the label column is the right one."
-            )
+        self.classes_, codes = read_labels(y, n_rows)
         return codes.astype(np.int64, copy=False)
 
     def _known_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
-        labels = np.asarray(y)
-        _check_length(labels, n_rows)
-        unknown = np.setdiff1d(labels, self.classes_)
-        if len(unknown):
-            raise LabelsError(f"validation has labels that training has not, for example {unknown[0]!r}.")
-        return np.searchsorted(self.classes_, labels).astype(np.int64, copy=False)
+        _check_length(np.asarray(y), n_rows)
+        return known_codes(y, self.classes_).astype(np.int64, copy=False)
 
     def _n_outputs(self) -> int:
         return len(self.classes_)

@@ -38,6 +38,9 @@ def load_ask2me(
 ) -> Dataset:
     """Load abstracts; an attribute defines the environments, the others are what a classifier should not rely on.
 
+    Texts are in lower case. The attributes are all other keys that are 0 or 1 in every line, the environment's
+    included; the notes name keys that are so in the first line only.
+
     Parameters
     ----------
     seed : int, default=0
@@ -50,12 +53,6 @@ def load_ask2me(
         Longer texts are left out.
     validation_share, test_share : float, default=0.2, 0.3
         Shares of the rows; the rest trains.
-
-    Returns
-    -------
-    Dataset
-        X is a list of lower-case texts. The attributes are all other keys that are 0 or 1 in every line, the
-        environment's included; the notes name keys that are so in the first line only.
     """
     check_count("max_tokens", max_tokens)
     shares = check_probability("validation_share", validation_share), check_probability("test_share", test_share)

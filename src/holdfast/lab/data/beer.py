@@ -128,7 +128,7 @@ def load_beer(
     The authors' files are taken if they are there: ``art_aspect_{k}_env_{0,1,2}.json`` and ``…_env_{1,2}_val.json``,
     k = 0 look, 1 aroma, 2 palate. Else ``train.tsv``, ``dev.tsv`` and ``test.tsv`` with the columns label and comment,
     in a folder ``beer_{aspect}`` (look: any folder but the other aspects'); the training reviews are dealt evenly to
-    the environments, by label.
+    the environments, by label. The token stands at the end of each text; the attribute ``token`` has its code.
 
     Parameters
     ----------
@@ -147,11 +147,6 @@ def load_beer(
         Leave out reviews of a TSV's more frequent label until both are as frequent, in each split.
     test_injections : int, default=1
         How often tokens are drawn for the test reviews (attribute ``injection``); above 1 the file's own are replaced.
-
-    Returns
-    -------
-    Dataset
-        X is a list of texts, the token at the end. The attribute is ``token``, in the codes of y.
     """
     number = ASPECTS.index(check_choice("aspect", aspect, ASPECTS))
     check_count("min_tokens", min_tokens, least=0)

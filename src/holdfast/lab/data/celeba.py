@@ -153,6 +153,7 @@ def load_celeba(
     Two layouts are read. The official one has ``img_align_celeba/``, ``list_attr_celeba.txt`` and, for its splits,
     ``list_eval_partition.txt``. An archive is one zip of images, sorted by name, next to ``attrs.npz`` with the arrays
     ``attr_names`` and ``attrs`` (0/1 or -1/1); it is split at random by label and environment.
+    X is `ImageFiles`, decoded when asked for.
 
     Parameters
     ----------
@@ -166,11 +167,6 @@ def load_celeba(
         What images are resized to. None: as they are.
     validation_share, test_share : float, default=0.2, 0.3
         Shares of an archive's rows.
-
-    Returns
-    -------
-    Dataset
-        X is `ImageFiles`: decoded to (n_rows, 3, height, width) when asked for. The attributes are all but the label.
     """
     check_probability("validation_share", validation_share)
     check_probability("test_share", test_share)

@@ -124,7 +124,7 @@ def load_colored_mnist(
 
     Each digit class is cut into four equal quarters in file order; what does not divide is left out. Quarters 1 and 2
     of the training files are E1 and E2, quarters 3 and 4 of the test files are validation and test. More than two
-    environments take further quarters, more than four cut the classes into as many parts.
+    environments take further quarters, more than four cut the classes into as many parts. X is `ColoredImages`.
 
     Parameters
     ----------
@@ -141,11 +141,6 @@ def load_colored_mnist(
         0.9 %.
     verify : bool, default=True
         Refuse files that are not the original ones. False also takes other data in idx files, such as Fashion-MNIST.
-
-    Returns
-    -------
-    Dataset
-        X is `ColoredImages`: bytes and color codes, dense (n_rows, 10, 28, 28) when asked for.
     """
     etas, test_eta = check_probabilities("etas", etas), check_probability("test_eta", test_eta)
     label_noise = check_probability("label_noise", label_noise)
