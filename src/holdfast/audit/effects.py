@@ -1,10 +1,11 @@
 """Effects of columns by environment: which of them change between environments, and by how much.
 
-The model is a logistic regression with an intercept for each environment and a small penalty; with more than two
-classes there is one for each pair of classes, on the rows of the two, so that other frequencies of the rest do not
-matter. Score tests ask of each column whether its effect differs between environments; the column with the strongest
-evidence gets an effect for each environment, and the others are tested again, until no test passes. All rows are used;
-nothing is drawn, so neither a seed nor the order of the rows plays a part.
+The model is a logistic regression with intercepts for each environment and a small penalty. Score tests ask of each
+column whether its effect differs between environments; the column with the strongest evidence gets an effect for each
+environment, and the others are tested again, until no test passes. All rows are used; nothing is drawn, so neither a
+seed nor the order of the rows plays a part. With more than two classes, what a column says about all of them is one
+direction, and the question is whether it says so more or less strongly elsewhere. The values of a category are columns
+of their own; what they say together is tested as one more.
 
 Three things must not be taken for a change of a column's effect:
 
@@ -25,20 +26,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy import linalg, special
 from scipy.stats import chi2
 from scipy.stats import t as student
 
 from holdfast.audit.columns import Block
-from holdfast.rows import is_sparse
+from holdfast.audit.model import Fit, Site, fit_model, local_designs, score_tests
+from holdfast.rows import deal_evenly, is_sparse
 
 Array = NDArray[np.float64]
-MOST_PAIRS = 6  # pairs of classes that are all compared
 LOOSE = 4.0  # a scale for each environment is a looser story than noisier labels: it must win by this much
 MOST_NAMED = 12  # columns that get an effect for each environment
 MOST_EXACT = 150  # columns that are tested exactly; wider tables are screened first
 SCREENED = 60  # columns of a wide table that are kept for their evidence, and as many for their weight
+N_FOLDS = 5  # for what columns say about more than two classes
 QUANTITY = 5  # different values from which on a column is a quantity and no code
+SURE = 0.005  # with more than two classes, columns that are less clear than that are tested in pairs too
 TAILS = 0.005  # share of the smallest and of the largest values that is pulled in
 
 
@@ -46,29 +48,29 @@ TAILS = 0.005  # share of the smallest and of the largest values that is pulled 
 class Effect:
     """A column whose effect on the label changes between environments.
 
-    Effects are log-odds for one standard deviation of the column, of the second class of each pair against the first.
+    Effects are log-odds for one standard deviation of the column, of the second class of `pair` against the first.
     """
 
     column: int
     statistic: float
     p_value: float  # adjusted for the number of columns
     rival: float  # the statistic of "labels are noisier there", which the column had to beat
-    by_environment: Array  # (n_pairs, n_environments)
-    errors: Array  # (n_pairs, n_environments) standard errors
-    means: Array  # (n_pairs,) mean over environments
-    spreads: Array  # (n_pairs,) standard deviation between environments, noise taken out
-
-    @property
-    def main_pair(self) -> int:
-        """The pair of classes for which the change matters most."""
-        return int(np.argmax(np.abs(self.means) * self.spreads))
+    pair: tuple[int, int]  # codes of the two classes between which the column says most
+    by_environment: Array  # (n_environments,)
+    errors: Array  # (n_environments,) standard errors
+    mean: float
+    spread: float  # standard deviation between environments, noise taken out
 
     @property
     def size(self) -> float:
-        """How much the column's part in the log-odds varies: |mean effect| × spread, summed over the classes."""
-        n_pairs = len(self.means)
-        n_classes = round((1 + math.sqrt(1 + 8 * n_pairs)) / 2) if n_pairs <= MOST_PAIRS else n_pairs + 1
-        return float((np.abs(self.means) * self.spreads).mean() * (n_classes - 1))
+        """How much the column's part in the log-odds varies: |mean effect| × spread, of effects that level off.
+
+        An effect of 5 and one of 7 decide alike: the label is all but certain. So effects count as 2 tanh(effect/2),
+        which is the effect itself while it is small.
+        """
+        bounded = 2 * np.tanh(self.by_environment / 2)
+        mean, spread, _ = random_effects(bounded, np.maximum((1 - bounded**2 / 4) * self.errors, 1e-4))
+        return abs(mean) * spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,41 +81,16 @@ class Search:
     p_values: Array  # (n_columns,) adjusted, of every column when it was last tested
     noisier: bool  # whether all effects change together, as noisier labels would make them
     n_tests: int
-    pairs: tuple[tuple[int, int], ...]  # codes of the classes that are compared
-
-
-@dataclass(frozen=True, eq=False)
-class _Pair:
-    """Rows of two classes: which of the two each is, its environment and its weight."""
-
-    rows: NDArray[np.intp]
-    target: Array  # (n_rows,) 1 for the second class
-    codes: NDArray[np.intp]  # (n_rows,) environment of each row
-    weights: Array  # (n_rows,)
-    indicators: Array  # (n_rows, n_environments)
-    ridge: float
-    agreed: Array | None  # (n_rows,) log-odds that hold everywhere
-
-    @property
-    def n_environments(self) -> int:
-        return int(self.indicators.shape[1])
 
 
 @dataclass(eq=False)
 class _Coding:
     """The columns in one coding, and what has an effect for each environment already."""
 
-    columns: Array  # (n_rows, n_columns) tested
-    common: Array  # (n_rows, …) one effect for all environments: the columns and their squares
-    offsets: list[list[Array]]  # for each pair: the columns that were screened out, and what the judges agree on
-    scales: list[list[Array]]  # for each pair: the whole score, and label noise
-    starts: list[_Fit | None]  # for each pair: the last fit, where the next one begins
-
-    def design(self, number: int, pair: _Pair, *, agreed: bool = True) -> Array:
-        """Return what has one effect for all environments; what the judges agree on holds parts of every effect."""
-        without = not agreed and pair.agreed is not None
-        offsets = self.offsets[number][:-1] if without else self.offsets[number]
-        return np.hstack([self.common[pair.rows], *(offset[:, None] for offset in offsets)])
+    designs: list[Array]  # for each environment (n_rows, n_classes - 1, …): what is tested, then squares and offsets
+    n_agreed: int  # columns at the end that hold what the judges agree on, and so a part of every effect
+    scales: list[list[Array]]  # the whole score, or label noise: for each environment (n_rows, n_classes - 1)
+    start: Fit | None = None  # the last fit, where the next one begins
 
 
 def find_unstable(
@@ -125,6 +102,7 @@ def find_unstable(
     level: float = 0.05,
     sample_weight: Array | None = None,
     agreed: Array | None = None,
+    groups: Sequence[Sequence[int]] = (),
 ) -> Search:
     """Search for the columns whose effect on the label changes between environments.
 
@@ -141,39 +119,51 @@ def find_unstable(
     sample_weight : array of shape (n_rows,), optional
     agreed : array of shape (n_rows, n_classes), optional
         Log-odds that hold in every environment, as far as is known: bends and interactions that the model would miss.
+    groups : sequence of sequences of int
+        Columns that belong together. They are tested as one too, which is found under the number of the first.
     """
     n_rows, n_columns = values.shape
     weights = np.ones(n_rows) if sample_weight is None else sample_weight * (n_rows / sample_weight.sum())
-    pairs = _class_pairs(y, n_classes)
-    indicators = np.eye(int(codes.max()) + 1)[codes]
-    parts = []
-    for first, second in pairs:
-        rows = np.flatnonzero((y == first) | (y == second))
-        shared = None if agreed is None else _unit((agreed[:, second] - agreed[:, first])[rows])
-        target = (y[rows] == second).astype(float)
-        parts.append(_Pair(rows, target, codes[rows], weights[rows], indicators[rows], n_columns / 2, shared))
-    tested, back, offsets = _dense_columns(values, parts)
-    for offset, part in zip(offsets, parts, strict=True):
-        offset += [] if part.agreed is None else [part.agreed]
-    tested, varies = _standardized(tested, weights)
+    rows = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
+    target = (y[:, None] == np.arange(1, n_classes)).astype(float)
+    sites = [Site(target[part], weights[part]) for part in rows]
+    dense, back, offset = _dense_columns(values, y, codes, weights)
+    tested, varies = _standardized(dense, weights)
     back = back[varies]
+    places = [np.flatnonzero(np.isin(back, group)) for group in groups]
+    places = [members for members in places if len(members) > 1]
+    shared = [] if agreed is None else [_unit(agreed[:, 1:] - agreed[:, :1])]
+    folds = deal_evenly(values, y, codes, N_FOLDS)
     quantities = np.array([j for j in range(tested.shape[1]) if len(np.unique(tested[:, j])) >= QUANTITY], dtype=int)
-    codings = []
+    codings, pairs = [], []
     for columns in (tested, _standardized_within(tested, codes, quantities)):
-        squares = [_squares(columns, quantities)] if n_columns <= MOST_EXACT else []
-        codings.append(
-            _Coding(columns, np.hstack([columns, *squares]), offsets, [[] for _ in parts], [None] * len(parts))
+        squares = _squares(columns, quantities) if n_columns <= MOST_EXACT else columns[:, :0]
+        all_columns, n_tested = np.hstack([columns, squares]), columns.shape[1]
+        weight = np.ones((1, 1, all_columns.shape[1]))
+        if n_classes > 2 or places:
+            others = [folds != fold for fold in range(N_FOLDS)]
+            weight = np.stack([_coefficients(all_columns[f], y[f], codes[f], weights[f], n_columns)[0] for f in others])
+        together = [_together(columns[:, members], weight[:, :, members], folds) for members in places]
+        design, between = _directed(all_columns, weight, folds)
+        further = [part[:, :, None] for part in (*together, *offset, *shared)]
+        design = np.concatenate(
+            [design[:, :, :n_tested], *further[: len(places)], design[:, :, n_tested:], *further[len(places) :]], axis=2
         )
-    return _forward_search(parts, codings, back, n_columns, level, pairs)
+        codings.append(_Coding([design[part] for part in rows], len(shared), []))
+        pairs.append([*between[:n_tested], *(_main_pair(part) for part in together)])
+    shares = _level_shares(len(back), n_columns, places)
+    back = np.concatenate([back, [back[members[0]] for members in places]]).astype(np.intp)
+    return _Searching(sites, codings, back, pairs, shares, n_columns, level, n_classes).run()
 
 
-def _class_pairs(y: NDArray[np.intp], n_classes: int) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of classes to compare: all while they are few, else each class with the most frequent one."""
-    pairs = tuple(itertools.combinations(range(n_classes), 2))
-    if len(pairs) <= MOST_PAIRS:
-        return pairs
-    most = int(np.bincount(y, minlength=n_classes).argmax())
-    return tuple((most, code) for code in range(n_classes) if code != most)
+def _level_shares(n_tested: int, n_columns: int, groups: list[NDArray[np.intp]]) -> Array:
+    """Return the even share of the level for each test: a group counts as one column, half of it for all together."""
+    n_features = n_columns - sum(len(members) - 1 for members in groups)
+    shares = np.full(n_tested + len(groups), 1 / n_features)
+    for number, members in enumerate(groups):
+        shares[members] = 1 / (2 * n_features * len(members))
+        shares[n_tested + number] = 1 / (2 * n_features)
+    return shares
 
 
 def random_effects(effects: Array, errors: Array) -> tuple[float, float, float]:
@@ -223,311 +213,262 @@ def prediction_interval(mean: float, spread: float, n_environments: int, level: 
     return mean - half, mean + half
 
 
-def _forward_search(
-    parts: list[_Pair],
-    codings: list[_Coding],
-    back: NDArray[np.intp],
-    n_columns: int,
-    level: float,
-    pairs: tuple[tuple[int, int], ...],
-) -> Search:
-    """Give the column with the strongest evidence an effect for each environment, and test the others again."""
-    n_tested, n_classes = codings[0].columns.shape[1], 1 + max(itertools.chain(*pairs))
-    degrees = (parts[0].n_environments - 1) * (n_classes - 1)
-    own: list[int] = []
-    found: list[tuple[int, float, float, float]] = []
-    p_values, noisier = np.ones(n_columns), False
+@dataclass(eq=False)
+class _Searching:
+    """The forward search: the column with the strongest evidence gets an effect for each environment."""
 
-    def tests(own: Sequence[int]) -> tuple[list[_Tests], Array]:
-        both = [_test_columns(parts, codings[0], own, n_classes)]
-        if _adjusted(both[0].statistics, degrees, both[0].importance, own, n_columns).min() < level:
-            both.append(_test_columns(parts, codings[1], own, n_classes))  # a column must pass in both codings
+    sites: list[Site]
+    codings: list[_Coding]
+    back: NDArray[np.intp]  # for each tested column its number in the table; a group has that of its first column
+    pairs: list[list[tuple[int, int]]]  # for each coding and tested column: the classes between which it says most
+    shares: Array  # (n_tested,) of the level
+    n_columns: int
+    level: float
+    n_classes: int
+
+    def __post_init__(self) -> None:
+        self.own: list[int] = []
+        self.degrees = len(self.sites) - 1
+        self.n_tested = len(self.back)
+        self.ridge = self.n_columns / 2
+
+    def run(self) -> Search:
+        """Name columns until no test passes."""
+        found: list[tuple[int, float, float, float]] = []
+        p_values, noisier = np.ones(self.n_columns), False
+        while len(self.own) < min(MOST_NAMED, self.n_tested):
+            both, statistic = self.test_columns(self.own)
+            p = self.adjusted(statistic, both[0].importance, self.own)
+            free = np.setdiff1d(np.arange(self.n_tested), self.own)
+            p_values[self.back[free]] = 1.0
+            np.minimum.at(p_values, self.back[free], p[free])
+            strongest = int(np.argmin(p))
+            chance, partner = float(p[strongest]), None
+            if self.n_classes > 2 and chance > SURE and self.n_tested > len(self.own) + 1:
+                chance, partner = min((chance, None), self.with_partner(strongest, both[0].fit), key=lambda c: c[0])
+            if chance >= self.level:
+                break
+            least = int(np.argmin([test.statistics[strongest] for test in both]))
+            rival = 0.0 if noisier else both[least].rival
+            reached = self.with_partners(strongest, float(statistic[strongest]), rival)
+            if rival > reached:
+                noisier = (
+                    True  # all effects change together: each environment gets a scale, and the columns their chance
+                )
+                for coding, test in zip(self.codings, both, strict=True):
+                    coding.scales = test.scales
+                continue
+            for column in (strongest, *([] if partner is None else [partner])):
+                self.own.append(column)
+                found.append((column, reached, chance, rival))
+        effects = tuple(self.measure(i, *entry, noisier) for i, entry in enumerate(found))
+        named = tuple(replace(effect, column=int(self.back[effect.column])) for effect in effects)
+        return Search(named, p_values, noisier, self.n_columns)
+
+    def test_columns(self, own: Sequence[int]) -> tuple[list[_Tests], Array]:
+        """Test every column in both codings; the smaller statistic counts."""
+        both = [self.test_coding(self.codings[0], own)]
+        if self.adjusted(both[0].statistics, both[0].importance, own).min() < self.level:
+            both.append(self.test_coding(self.codings[1], own))
         statistic = np.min([test.statistics for test in both], axis=0)
         statistic[list(own)] = 0.0
         return both, statistic
 
-    while len(own) < min(MOST_NAMED, n_tested):
-        both, statistic = tests(own)
-        p = _adjusted(statistic, degrees, both[0].importance, own, n_columns)
-        free = np.setdiff1d(np.arange(n_tested), own)
-        p_values[back[free]] = p[free]
-        strongest = int(np.argmin(p))
-        if p[strongest] >= level:
-            break
-        least = int(np.argmin([test.statistics[strongest] for test in both]))
-        rival = 0.0 if noisier else both[least].rival
-        together, path = float(statistic[strongest]), [strongest]
-        while rival > together and len(path) < min(n_classes - 1, n_tested - len(own)):
-            more = tests([*own, *path])[1]  # a class code may be spread over K - 1 columns
+    def with_partners(self, strongest: int, statistic: float, rival: float) -> float:
+        """Return the statistic that a column reaches with others: a class code may be spread over K - 1 columns."""
+        together, path = statistic, [strongest]
+        while rival > together and len(path) < min(self.n_classes - 1, self.n_tested - len(self.own)):
+            more = self.test_columns([*self.own, *path])[1]
             path.append(int(np.argmax(more)))
-            together += float(more[path[-1]]) - 2 * degrees
-        reached = max(float(statistic[strongest]), together)
-        if rival > reached:
-            noisier = True  # all effects change together: each environment gets a scale, and the columns their chance
-            for coding, test in zip(codings, both, strict=True):
-                coding.scales = test.scales
-            continue
-        own.append(strongest)
-        found.append((strongest, reached, float(p[strongest]), rival))
-    effects = _measure(parts, codings, found, own, noisier)
-    named = tuple(replace(effect, column=int(back[effect.column])) for effect in effects)
-    return Search(named, p_values, noisier, n_columns, pairs)
+            together += float(more[path[-1]]) - 2 * self.degrees
+        return max(statistic, together)
+
+    def with_partner(self, strongest: int, fit: Fit) -> tuple[float, int]:
+        """Return the adjusted p value of what a column and another say together, and that other one.
+
+        A code of three or more classes is spread over several columns, each of which shows a part of a change.
+        """
+        others = [j for j in range(self.n_tested) if j != strongest and j not in self.own]
+        statistics = []
+        for coding in self.codings:
+            scores = [
+                [design[:, :, [strongest, j]] @ fit.common[[strongest, j]] for design in coding.designs] for j in others
+            ]
+            statistics.append(self.score_tests(coding, self.own, fit, scores)[-len(others) :])
+        least = np.min(statistics, axis=0)
+        best = int(np.argmax(least))
+        return float(chi2.sf(least[best], self.degrees)) * len(others) * (len(others) + 1), others[best]
+
+    def test_coding(self, coding: _Coding, own: Sequence[int]) -> _Tests:
+        """Test every column in one coding, and what noisier labels would do to all of them."""
+        designs, n_tested = coding.designs, self.n_tested
+        fit = coding.start = fit_model(self.sites, designs, self.ridge, own, coding.scales, start=coding.start)
+        shared = fit.common.copy()
+        shared[list(own)] = 0
+        scales: list[list[Array]] = [[], []]
+        for number, (site, design) in enumerate(zip(self.sites, designs, strict=True)):
+            mine = fit.common[list(own)] + fit.deviations[number]
+            scales[0].append(design @ shared + design[:, :, list(own)] @ mine)
+            chances = site.probabilities(fit.log_odds[number])
+            first = 1 - chances.sum(axis=1, keepdims=True)  # flipped labels add as much to every class
+            scales[1].append(1 / np.maximum(first, 0.02) - 1 / np.maximum(chances, 0.02))
+        scales = [_unit_sites(scale) for scale in scales]
+        values = self.score_tests(coding, own, fit, scales)
+        rival = float(max(values[-2] - LOOSE, values[-1]))
+        return _Tests(values[:n_tested], rival, shared[:n_tested] ** 2, scales, fit)
+
+    def score_tests(self, coding: _Coding, own: Sequence[int], fit: Fit, further: list[list[Array]]) -> Array:
+        """Test every column, and further ones, for an effect that differs between environments."""
+        local = local_designs(self.sites, coding.designs, own, coding.scales)
+        return score_tests(self.sites, coding.designs, local, fit, self.ridge, further)
+
+    def adjusted(self, statistic: Array, importance: Array, own: Sequence[int]) -> Array:
+        """Return p values adjusted for the number of columns; half of the level goes by what columns are worth."""
+        free = np.setdiff1d(np.arange(len(statistic)), own)
+        even = self.shares[free] / max(1 - float(self.shares[list(own)].sum()), 1e-12)
+        share = 0.5 * even + 0.5 * importance[free] / max(float(importance[free].sum()), 1e-12)
+        p = np.ones(len(statistic))
+        p[free] = np.minimum(1.0, chi2.sf(statistic[free], self.degrees) / share)
+        return p
+
+    def measure(self, i: int, column: int, statistic: float, p_value: float, rival: float, noisier: bool) -> Effect:
+        """Return a named column's effect in each environment, in the coding in which it varies less."""
+        choices = []
+        for number, coding in enumerate(self.codings):
+            fit = self.measured(number)
+            scales = [np.ones(len(self.sites))] + ([_relative_scales(self.sites, coding.scales[0])] if noisier else [])
+            for scale in scales:
+                effects, errors = (fit.common[column] + fit.deviations[:, i]) / scale, fit.errors[:, i] / scale
+                mean, spread, _ = random_effects(effects, errors)
+                pair = self.pairs[number][column]
+                choices.append(Effect(column, statistic, p_value, rival, pair, effects, errors, mean, spread))
+        return min(choices, key=lambda effect: effect.size)
+
+    def measured(self, number: int) -> Fit:
+        """Return the fit in which the named columns are measured: without what the judges agree on."""
+        known: dict[int, Fit] = self.__dict__.setdefault("_measured", {})
+        if number not in known:
+            coding = self.codings[number]
+            designs = [design[:, :, : design.shape[2] - coding.n_agreed] for design in coding.designs]
+            known[number] = fit_model(self.sites, designs, self.ridge, self.own, errors=True)
+        return known[number]
 
 
 @dataclass(frozen=True, eq=False)
 class _Tests:
     """Score tests of every column, and of what noisier labels would do to all of them."""
 
-    statistics: Array  # (n_columns,) summed over targets
+    statistics: Array  # (n_columns,)
     rival: float
     importance: Array  # (n_columns,) squared common effect
-    scales: list[list[Array]]
+    scales: list[list[Array]]  # for each environment (n_rows, n_classes - 1)
+    fit: Fit
 
 
-def _test_columns(parts: list[_Pair], coding: _Coding, own: Sequence[int], n_classes: int) -> _Tests:
-    n_columns = coding.columns.shape[1]
-    statistics, importance, rival, scales = np.zeros(n_columns), np.zeros(n_columns), 0.0, []
-    for number, part in enumerate(parts):
-        columns, common = coding.columns[part.rows], coding.design(number, part)
-        fit = coding.starts[number] = _fit(part, common, own, coding.scales[number], start=coding.starts[number])
-        shared = fit.common.copy()
-        shared[list(own)] = 0
-        score = common @ shared + sum(columns[:, j] * fit.own[i][part.codes] for i, j in enumerate(own))
-        chance = special.expit(fit.log_odds)
-        noise = (2 * chance - 1) / np.maximum(chance * (1 - chance), 0.02)  # what flipped labels do to the log-odds
-        pair = [_unit(score), _unit(noise)]
-        scales.append(pair)
-        given = [columns[:, j] for j in own] + coding.scales[number]
-        values = _score_tests(part, common, fit.log_odds, given, np.column_stack([columns, *pair]))
-        statistics += values[:n_columns]
-        rival += float(max(values[n_columns] - LOOSE, values[n_columns + 1]))
-        importance += shared[:n_columns] ** 2
-    share = (n_classes - 1) / len(parts)  # pairs share rows: together they are worth K - 1 comparisons
-    return _Tests(statistics * share, rival * share, importance, scales)
-
-
-def _adjusted(statistic: Array, degrees: int, importance: Array, own: Sequence[int], n_columns: int) -> Array:
-    """Return p values adjusted for the number of columns; half of the level is shared out by what columns are worth."""
-    free = np.setdiff1d(np.arange(len(statistic)), own)
-    n_left = n_columns - len(own)
-    weight = np.zeros(len(statistic))
-    weight[free] = 0.5 + 0.5 * n_left * importance[free] / max(float(importance[free].sum()), 1e-12)
-    p = np.ones(len(statistic))
-    p[free] = np.minimum(1.0, chi2.sf(statistic[free], degrees) * n_left / np.maximum(weight[free], 1e-12))
-    return p
-
-
-def _measure(
-    parts: list[_Pair],
-    codings: list[_Coding],
-    found: list[tuple[int, float, float, float]],
-    own: list[int],
-    noisier: bool,
-) -> list[Effect]:
-    """Return the named columns with their effects in each environment, in the coding in which they vary less."""
-    if not own:
-        return []
-    measured: list[list[list[tuple[Array, Array, float, float]]]] = []  # coding, column, pair
-    for coding in codings:
-        by_column: list[list[tuple[Array, Array, float, float]]] = [[] for _ in own]
-        for number, part in enumerate(parts):
-            fit = _fit(part, coding.design(number, part, agreed=False), own, [], errors=True)
-            scales = [np.ones(part.n_environments)]
-            scales += [_relative_scales(part, coding.scales[number][0])] if noisier else []
-            for i in range(len(own)):
-                choices = []
-                for scale in scales:
-                    effects, errors = fit.own[i] / scale, fit.errors[i] / scale
-                    choices.append((effects, errors, *random_effects(effects, errors)[:2]))
-                by_column[i].append(min(choices, key=lambda choice: abs(choice[2]) * choice[3]))
-        measured.append(by_column)
-    result = []
-    for i, (column, statistic, p_value, rival) in enumerate(found):
-        sizes = [max(abs(mean) * spread for _, _, mean, spread in by_column[i]) for by_column in measured]
-        best = measured[int(np.argmin(sizes))][i]
-        effects, errors, means, spreads = (np.array([part[k] for part in best]) for k in range(4))
-        result.append(Effect(column, statistic, p_value, rival, effects, errors, means, spreads))
-    return result
-
-
-@dataclass(frozen=True, eq=False)
-class _Fit:
-    """Coefficients of the columns, effects by environment with their errors, and the log-odds of every row."""
-
-    common: Array
-    intercepts: Array  # (n_environments,)
-    own: Array  # (n_own, n_environments)
-    errors: Array  # (n_own, n_environments); zeros where they were not asked for
-    log_odds: Array
-
-
-def _fit(
-    part: _Pair,
-    common: Array,
-    own: Sequence[int],
-    scales: list[Array],
-    *,
-    start: _Fit | None = None,
-    errors: bool = False,
-) -> _Fit:
-    """Fit common effects, an intercept for each environment, and deviations by environment of the columns `own`.
-
-    Deviations have a prior standard deviation of one, so that few or collinear rows say little.
-    """
-    n_common, n_environments = common.shape[1], part.n_environments
-    varying = [*(common[:, j] for j in own), *scales]
-    design = np.hstack([common, part.indicators, *(column[:, None] * part.indicators for column in varying)])
-    penalty = np.ones(design.shape[1])
-    penalty[:n_common] = part.ridge
-    penalty[n_common : n_common + n_environments] = 1e-4
-    penalty[list(own)] = 1e-2
-    begin = np.zeros(design.shape[1])
-    if start is not None:  # the columns that came since begin with the common effect everywhere
-        begin[:n_common], begin[n_common : n_common + n_environments] = start.common, start.intercepts
-    for i, j in enumerate(own if start is not None else ()):
-        if start is not None and i < len(start.own):
-            begin[n_common + n_environments * (i + 1) + np.arange(n_environments)] = start.own[i] - start.common[j]
-    coefficients, log_odds = _ridge_logistic(design, part.target, part.weights, penalty, begin)
-    effects, deviations = np.zeros((len(own), n_environments)), np.zeros((len(own), n_environments))
-    covariance = linalg.inv(_curvature(design, log_odds, part.weights, penalty)) if errors else None
-    for i, j in enumerate(own):
-        places = n_common + n_environments * (i + 1) + np.arange(n_environments)
-        effects[i] = coefficients[j] + coefficients[places]
-        if covariance is not None:
-            variance = covariance[j, j] + covariance[places, places] + 2 * covariance[j, places]
-            deviations[i] = np.sqrt(np.maximum(variance, 1e-12))
-    intercepts = coefficients[n_common : n_common + n_environments]
-    return _Fit(coefficients[:n_common], intercepts, effects, deviations, log_odds)
-
-
-def _ridge_logistic(
-    design: Array, target: Array, weights: Array, penalty: Array, start: Array, most_steps: int = 40
-) -> tuple[Array, Array]:
-    """Return coefficients and log-odds of a penalized logistic regression, by damped Newton steps."""
-
-    def value(at: Array) -> tuple[float, Array]:
-        log_odds = design @ at
-        loss = weights @ (np.logaddexp(0, log_odds) - target * log_odds)
-        return float(loss + 0.5 * penalty @ at**2), log_odds
-
-    at = start
-    loss, log_odds = value(at)
-    for _ in range(most_steps):
-        gradient = design.T @ (weights * (special.expit(log_odds) - target)) + penalty * at
-        step = linalg.solve(_curvature(design, log_odds, weights, penalty), gradient, assume_a="pos")
-        if 0.5 * float(gradient @ step) < 1e-9 * (1 + abs(loss)):  # what a step can still gain
-            break
-        size = 1.0
-        next_loss, next_log_odds = value(at - step)
-        while next_loss > loss and size > 1e-4:
-            size /= 2
-            next_loss, next_log_odds = value(at - size * step)
-        at, loss, log_odds = at - size * step, next_loss, next_log_odds
-    return at, log_odds
-
-
-def _curvature(design: Array, log_odds: Array, weights: Array, penalty: Array) -> Array:
-    """Return the Hessian of the penalized loss."""
-    chance = special.expit(log_odds)
-    root = np.sqrt(weights * chance * (1 - chance))
-    scaled = design * root[:, None]
-    hessian = scaled.T @ scaled  # a product with its own transpose costs half of one of two matrices
-    hessian[np.diag_indices_from(hessian)] += penalty + 1e-8
-    return hessian
-
-
-def _score_tests(part: _Pair, common: Array, log_odds: Array, given: list[Array], tested: Array) -> Array:
-    """Return for each tested column the score statistic of its interaction with the environments."""
-    chance = special.expit(log_odds)
-    curvature, residuals = part.weights * chance * (1 - chance), part.weights * (part.target - chance)
-    n_environments, n_tested, n_common = part.n_environments, tested.shape[1], common.shape[1]
-    cross = np.zeros((n_environments, n_tested, n_common))
-    own, scores = np.zeros((n_environments, n_tested)), np.zeros((n_environments, n_tested))
-    total = np.zeros((n_common, n_common))
-    for code in range(n_environments):
-        rows = part.codes == code
-        if not rows.any():  # this environment has neither of the two classes
-            continue
-        share = curvature[rows][:, None]
-        basis = np.column_stack([np.ones(int(rows.sum())), *(column[rows] for column in given)])
-        gram = (basis * share).T @ basis
-        gram[np.diag_indices_from(gram)] += 1e-6 * max(float(np.trace(gram)), 1e-9)
-        both = np.hstack([common[rows], tested[rows]])
-        left = both - basis @ linalg.solve(gram, (basis * share).T @ both, assume_a="pos")
-        left_common, left_tested = left[:, :n_common], left[:, n_common:]
-        total += (left_common * share).T @ left_common
-        cross[code] = (left_tested * share).T @ left_common
-        own[code] = (left_tested**2 * share).sum(axis=0)
-        scores[code] = left_tested.T @ residuals[rows]
-    total[np.diag_indices_from(total)] += part.ridge
-    factor = linalg.cho_factor(total)
-    contrasts = linalg.null_space(np.ones((1, n_environments)))
-    statistics = np.zeros(n_tested)
-    for column in range(n_tested):
-        shared = cross[:, column, :]
-        variance = contrasts.T @ (np.diag(own[:, column]) - shared @ linalg.cho_solve(factor, shared.T)) @ contrasts
-        score = contrasts.T @ scores[:, column]
-        size = float(np.trace(variance)) / (n_environments - 1)
-        if size > 1e-9:
-            variance[np.diag_indices_from(variance)] += 1e-6 * size
-            statistics[column] = score @ linalg.solve(variance, score, assume_a="pos")
-    return statistics
-
-
-def _relative_scales(part: _Pair, score: Array) -> Array:
+def _relative_scales(sites: Sequence[Site], score: list[Array]) -> Array:
     """Return the slope of the whole score in each environment, relative to their mean."""
-    design = np.hstack([part.indicators, score[:, None] * part.indicators])
-    penalty = np.repeat([1e-4, 1e-2], part.n_environments)
-    coefficients, _ = _ridge_logistic(design, part.target, part.weights, penalty, np.zeros(design.shape[1]))
-    slopes = np.maximum(coefficients[part.n_environments :], 1e-3)
+    fit = fit_model(sites, [part[:, :, None] for part in score], 1e-2, (0,))
+    slopes = np.maximum(fit.common[0] + fit.deviations[:, 0], 1e-3)
     return np.asarray(slopes / slopes.mean())
 
 
-def _dense_columns(values: Block, parts: list[_Pair]) -> tuple[Array, NDArray[np.intp], list[list[Array]]]:
-    """Return the columns to test as an array, their numbers, and for each pair an offset of the others."""
-    if values.shape[1] > MOST_EXACT:
-        return _screened(values, parts)
-    dense = values.toarray() if is_sparse(values) else np.asarray(values, dtype=np.float64)
-    return dense, np.arange(values.shape[1]), [[] for _ in parts]
-
-
-def _screened(values: Block, parts: list[_Pair]) -> tuple[Array, NDArray[np.intp], list[list[Array]]]:
-    """Fit all columns of a wide table, and keep those with most evidence or most weight; the rest is an offset."""
+def _coefficients(
+    columns: Block, y: NDArray[np.intp], codes: NDArray[np.intp], weights: Array, n_columns: int
+) -> tuple[Array, Array]:
+    """Return the common effects of columns on every class but the first, and the probabilities of these."""
     from sklearn.linear_model import LogisticRegression
 
+    indicators = np.eye(int(codes.max()) + 1)[codes]
+    # Intercepts of environments are hardly penalized: their columns are long.
+    design = sp.hstack([sp.csr_array(columns), sp.csr_array(3 * np.sqrt(n_columns) * indicators)], format="csr")
+    model = LogisticRegression(C=2 / n_columns, max_iter=300, tol=1e-6).fit(design, y, sample_weight=weights)
+    found = model.coef_ if len(model.coef_) == 1 else model.coef_[1:] - model.coef_[:1]
+    return np.asarray(found[:, : columns.shape[1]]), np.asarray(model.predict_proba(design)[:, 1:])
+
+
+def _directed(columns: Array, weights: Array, folds: NDArray[np.intp]) -> tuple[Array, list[tuple[int, int]]]:
+    """Return what each column says about every class but the first, (n_rows, n_classes - 1, n_columns).
+
+    With more than two classes it is in units of what it says about the pair of classes between which it says most, and
+    what it says of a row was learned from other folds: what many columns say of rows that taught them is too certain.
+    """
+    weight = weights.mean(axis=0)
+    if len(weight) == 1:
+        return columns[:, None, :], [(0, 1)] * columns.shape[1]
+    levels = np.vstack([np.zeros(weight.shape[1]), weight])  # of every class
+    pairs = [_widest(column) for column in levels.T]
+    units = np.array([levels[b, j] - levels[a, j] for j, (a, b) in enumerate(pairs)])
+    scaled = weights / np.where(np.abs(units) > 1e-12, units, np.inf)
+    return columns[:, None, :] * scaled[folds], pairs
+
+
+def _together(columns: Array, weights: Array, folds: NDArray[np.intp]) -> Array:
+    """Return what columns say together, each row as learned from the other folds."""
+    said = np.stack([columns @ weight.T for weight in weights])
+    return _unit(said[folds, np.arange(len(columns))])
+
+
+def _widest(levels: Array) -> tuple[int, int]:
+    """Return the two classes that are furthest apart, the one of the smaller code first."""
+    a, b = sorted((int(np.argmin(levels)), int(np.argmax(levels))))
+    return (a, b) if a != b else (0, 1)
+
+
+def _main_pair(values: Array) -> tuple[int, int]:
+    """Return the two classes between which values for every class but the first vary most."""
+    levels = np.hstack([np.zeros((len(values), 1)), values])
+    pairs = list(itertools.combinations(range(levels.shape[1]), 2))
+    return max(pairs, key=lambda pair: float(np.std(levels[:, pair[1]] - levels[:, pair[0]])))
+
+
+def _unit(values: Array) -> Array:
+    """Return values for every class but the first, centered, in units of what varies most between two classes."""
+    centered = values - values.mean(axis=0)
+    first, second = _main_pair(values)
+    levels = np.hstack([np.zeros((len(values), 1)), centered])
+    return np.asarray(centered / max(float(np.std(levels[:, second] - levels[:, first])), 1e-9))
+
+
+def _unit_sites(parts: list[Array]) -> list[Array]:
+    """Return the same of values that stand by environment."""
+    return np.split(_unit(np.concatenate(parts)), np.cumsum([len(part) for part in parts])[:-1])
+
+
+def _dense_columns(
+    values: Block, y: NDArray[np.intp], codes: NDArray[np.intp], weights: Array
+) -> tuple[Array, NDArray[np.intp], list[Array]]:
+    """Return the columns to test as an array, their numbers, and what the others say, fitted."""
+    if values.shape[1] > MOST_EXACT:
+        return _screened(values, y, codes, weights)
+    dense = values.toarray() if is_sparse(values) else np.asarray(values, dtype=np.float64)
+    return dense, np.arange(values.shape[1]), []
+
+
+def _screened(
+    values: Block, y: NDArray[np.intp], codes: NDArray[np.intp], weights: Array
+) -> tuple[Array, NDArray[np.intp], list[Array]]:
+    """Fit all columns of a wide table, and keep those with most evidence or most weight; the rest is an offset."""
     matrix = sp.csr_array(values)
-    n_columns = matrix.shape[1]
+    n_columns, n_sites = matrix.shape[1], int(codes.max()) + 1
     mean = np.asarray(matrix.mean(axis=0)).ravel()
     deviation = np.sqrt(np.maximum(np.asarray(matrix.multiply(matrix).mean(axis=0)).ravel() - mean**2, 0))
     scaled = sp.csr_array(matrix @ sp.diags_array(1 / np.where(deviation > 1e-9, deviation, np.inf)))
-    rank, coefficients = np.zeros(n_columns), []
-    for part in parts:
-        rows = sp.csr_array(scaled[part.rows])
-        # Intercepts of environments are hardly penalized: their columns are long.
-        design = sp.hstack([rows, 3 * np.sqrt(n_columns) * part.indicators], format="csr")
-        fitted = LogisticRegression(C=2 / n_columns, max_iter=300).fit(design, part.target, sample_weight=part.weights)
-        chance = special.expit(fitted.decision_function(design))
-        curvature, residuals = part.weights * chance * (1 - chance), part.weights * (part.target - chance)
-        scores = np.zeros((part.n_environments, n_columns))
-        information = np.full((part.n_environments, n_columns), 1e-3)
-        for code in np.unique(part.codes):
-            there = np.flatnonzero(part.codes == code)
-            block, share = rows[there], curvature[there]
-            center = np.asarray(block.T @ share).ravel() / share.sum()
-            scores[code] = np.asarray(block.T @ residuals[there]).ravel() - center * residuals[there].sum()
-            known = np.asarray(block.multiply(block).T @ share).ravel() - center**2 * share.sum()
-            information[code] = np.maximum(known, 1e-3)
-        pooled = scores.sum(axis=0) ** 2 / information.sum(axis=0)
-        rank = np.maximum(rank, (scores**2 / information).sum(axis=0) - pooled)
-        coefficients.append(fitted.coef_.ravel()[:n_columns])
-    size = sum(coefficient**2 for coefficient in coefficients)
+    weight, chances = _coefficients(scaled, y, codes, weights, n_columns)
+    direction = weight / np.maximum(np.linalg.norm(weight, axis=0), 1e-12) if len(weight) > 1 else np.ones_like(weight)
+    scores, information = np.zeros((n_sites, n_columns)), np.full((n_sites, n_columns), 1e-3)
+    for code, (k, along) in itertools.product(range(n_sites), enumerate(direction)):
+        there = np.flatnonzero(codes == code)
+        block, chance = scaled[there], chances[there, k]
+        share, left = weights[there] * chance * (1 - chance), weights[there] * ((y[there] == k + 1) - chance)
+        center = np.asarray(block.T @ share).ravel() / max(float(share.sum()), 1e-12)
+        known = np.asarray(block.multiply(block).T @ share).ravel() - center**2 * share.sum()
+        scores[code] += along * (np.asarray(block.T @ left).ravel() - center * left.sum())
+        information[code] += along**2 * np.maximum(known, 0)
+    rank = (scores**2 / information).sum(axis=0) - scores.sum(axis=0) ** 2 / information.sum(axis=0)
+    size = (weight**2).sum(axis=0)
     chosen = np.union1d(np.argsort(-rank, kind="stable")[:SCREENED], np.argsort(-size, kind="stable")[:SCREENED])
     rest = np.setdiff1d(np.arange(n_columns), chosen)
-    offsets = [
-        [_unit(np.asarray(scaled[part.rows][:, rest] @ coefficient[rest]).ravel())]
-        for part, coefficient in zip(parts, coefficients, strict=True)
-    ]
-    return matrix[:, chosen].toarray(), chosen, offsets
+    return matrix[:, chosen].toarray(), chosen, [_unit(np.asarray(scaled[:, rest] @ weight[:, rest].T))]
 
 
 def _standardized(columns: Array, weights: Array) -> tuple[Array, NDArray[np.intp]]:
@@ -560,8 +501,3 @@ def _squares(columns: Array, quantities: NDArray[np.intp]) -> Array:
     deviation = squares.std(axis=0)
     varies = deviation > 1e-9
     return np.asarray((squares - squares.mean(axis=0))[:, varies] / deviation[varies])
-
-
-def _unit(values: Array) -> Array:
-    """Return values of mean 0 and variance 1."""
-    return np.asarray((values - values.mean()) / max(float(values.std()), 1e-9))

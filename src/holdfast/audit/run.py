@@ -96,30 +96,32 @@ def audit_columns(
     for number, environment in enumerate(environments):
         sites[environment.rows] = number
     search = find_unstable(
-        columns.values, y, sites, n_classes=len(classes), level=settings.level, sample_weight=sample_weight
+        columns.values,
+        y,
+        sites,
+        n_classes=len(classes),
+        level=settings.level,
+        sample_weight=sample_weight,
+        groups=tuple(columns.groups.values()),
     )
     names = tuple(environment.name for environment in environments)
     log.info("audit: %d columns, %d named", search.n_tests, len(search.effects))
     return Audit(_findings(columns, search, classes, names), names, settings.level, search.n_tests, search.noisier)
 
 
-def finding_of(
-    effect: Effect, feature: str, pairs: Sequence[tuple[int, int]], classes: NDArray[Any], environments: Sequence[str]
-) -> Finding:
+def finding_of(effect: Effect, feature: str, classes: NDArray[Any], environments: Sequence[str]) -> Finding:
     """Return a named column's effects as a finding."""
-    pair = effect.main_pair
-    first, second = (classes[code] for code in pairs[pair])
-    mean, spread = float(effect.means[pair]), float(effect.spreads[pair])
-    low, high = prediction_interval(mean, spread, len(environments))
+    first, second = (classes[code] for code in effect.pair)
+    low, high = prediction_interval(effect.mean, effect.spread, len(environments))
     return Finding(
         feature,
         effect.p_value,
         named=True,
         label=str(second) if len(classes) == 2 else f"{second} rather than {first}",
-        effects=dict(zip(environments, effect.by_environment[pair].tolist(), strict=True)),
-        errors=dict(zip(environments, effect.errors[pair].tolist(), strict=True)),
-        mean=mean,
-        spread=spread,
+        effects=dict(zip(environments, effect.by_environment.tolist(), strict=True)),
+        errors=dict(zip(environments, effect.errors.tolist(), strict=True)),
+        mean=effect.mean,
+        spread=effect.spread,
         low=low,
         high=high,
     )
@@ -134,7 +136,7 @@ def _findings(
     for effect in search.effects:
         name = features[effect.column]
         if name not in named:
-            named[name] = finding_of(effect, name, search.pairs, classes, environments)
+            named[name] = finding_of(effect, name, classes, environments)
     smallest: dict[str, float] = {}
     inputs: dict[str, bool] = {}
     for column, name in enumerate(features):

@@ -148,7 +148,7 @@ class StableClassifier(MethodClassifier):
             return self
 
         # Stage 1: one judge for each environment, asked about every row that it was not fitted on.
-        settings = JudgeSettings(n_folds=N_FOLDS, n_jobs=self.n_jobs)
+        settings = JudgeSettings(n_folds=N_FOLDS, alike=True, n_jobs=self.n_jobs)
         judgements = judge_environments(
             estimator, training, settings, seeding, classes=self.classes_, probabilities=True, pooled=True
         )
@@ -161,6 +161,7 @@ class StableClassifier(MethodClassifier):
             n_classes=len(self.classes_),
             sample_weight=training.sample_weight,
             agreed=_agreement(judgements),
+            groups=tuple(columns.groups.values()),
         )
 
         # Stage 3: use as much of these columns as the evidence supports.
@@ -202,7 +203,7 @@ class StableClassifier(MethodClassifier):
             self.estimator_ = MixedClassifier(models, removals, weights, calibration)
         self.path_ = tuple(_point(test, s, _at_strength(full, s)) for s in STRENGTHS)
         findings = tuple(
-            finding_of(effect, name, search.pairs, self.classes_, [e.name for e in training.environments])
+            finding_of(effect, name, self.classes_, [e.name for e in training.environments])
             for name, effect in _strongest(columns, search).items()
         )
         used = {name: 1.0 - strength * (1.0 - share) for name, share in kept.items()}

@@ -15,8 +15,8 @@ from holdfast.metrics import Interval
 
 # How much of a named effect is given up rises smoothly with three things, each between 0 and 1:
 LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to count, and at which it counts in full
-CLEAR = 0.3  # share by which the column must beat "labels are noisier there", as a statistic, to be blamed in full
-HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.3, 4, 0.05  # |mean effect| × spread at which half is given up; how fast it rises
+CLEAR = 0.15  # share by which the column must beat "labels are noisier there", as a statistic, to be blamed in full
+HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.14, 6, 0.05  # |mean effect| × spread at which half is given up; how fast it rises
 MOST_LEVELS = 3  # classifiers that do without some columns
 APART = 0.1  # kept shares that differ by less belong to one level
 

@@ -41,8 +41,10 @@ class Calibration:
 
 def class_scores(estimator: Any, X: Any, n_classes: int) -> NDArray[np.float64]:
     """Return (n_rows, n_classes) log-probabilities, else decision scores, else log votes, of a fitted classifier."""
-    if has_probabilities(estimator) or not hasattr(estimator, "decision_function"):
-        return np.asarray(np.log(np.maximum(code_probabilities(estimator, X, n_classes), PROBABILITY_FLOOR)))
+    has_scores = hasattr(estimator, "decision_function")
+    if has_probabilities(estimator) or not has_scores:
+        floor = 1e-12 if has_scores else PROBABILITY_FLOOR
+        return np.asarray(np.log(np.maximum(code_probabilities(estimator, X, n_classes), floor)))
     decision = np.asarray(estimator.decision_function(X), dtype=np.float64)
     if decision.ndim == 1:
         decision = np.stack([-decision / 2, decision / 2], axis=1)

@@ -1,8 +1,4 @@
-"""Folds: which rows a classifier is asked about that it was not fitted on. This is the only place that deals them.
-
-Rows are dealt by what they contain, not by their place in the table or by a seed, so that neither the order of the rows
-nor the seed changes an answer that is made out of fold.
-"""
+"""Folds: which rows a classifier is asked about that it was not fitted on."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.environments import Rows
-from holdfast.rows import TrainingRows, row_keys
+from holdfast.rows import TrainingRows, deal_evenly
 
 
 def deal_folds(training: TrainingRows, n_folds: int) -> NDArray[np.intp] | None:
@@ -22,13 +18,7 @@ def deal_folds(training: TrainingRows, n_folds: int) -> NDArray[np.intp] | None:
         return None
     if training.folds is not None:
         return training.folds
-    keys = row_keys(training.X)
-    folds = np.empty(training.n_rows, dtype=np.intp)
-    for environment in training.environments:
-        rows = environment.rows
-        order = np.lexsort((keys[rows], training.y[rows]))
-        folds[rows[order]] = np.arange(len(rows)) % n_folds
-    return folds
+    return deal_evenly(training.X, training.y, training.environment_codes, n_folds)
 
 
 def fold_parts(rows: Rows, folds: NDArray[np.intp] | None) -> tuple[Rows, ...]:

@@ -27,6 +27,7 @@ class JudgeSettings:
     """How judges are fitted."""
 
     n_folds: int = 0  # with at least 2, a judge's own rows are answered by fits that have not seen them
+    alike: bool = False  # whether the same fits answer about all environments' rows: no judge knows its own better
     selection: str | None = None  # for networks: the rule that selects a judge's epoch
     n_jobs: int | None = None  # fits that run at the same time
 
@@ -36,15 +37,17 @@ class Judge:
     """A classifier fitted on one environment alone, and the fits that answer about its own rows."""
 
     environment: Environment
-    estimator: Any  # fitted on all rows of the environment
+    estimator: Any  # fitted on all rows of the environment; None where the folds' fits answer about all rows
     fold_estimators: tuple[Any, ...] = ()  # each fitted on the rows outside its fold
-    fold_rows: tuple[Rows, ...] = ()  # rows of each fold
+    fold_rows: tuple[Rows, ...] = ()  # the rows that each of them answers about
 
     def unseen_rows(self, n_rows: int) -> list[tuple[Any, Rows]]:
         """Return which fitted model may speak about which rows."""
-        others = np.ones(n_rows, dtype=bool)
-        others[self.environment.rows] = False
-        pairs = [(self.estimator, np.flatnonzero(others)), *zip(self.fold_estimators, self.fold_rows, strict=True)]
+        pairs = list(zip(self.fold_estimators, self.fold_rows, strict=True))
+        if self.estimator is not None:
+            others = np.ones(n_rows, dtype=bool)
+            others[self.environment.rows] = False
+            pairs.insert(0, (self.estimator, np.flatnonzero(others)))
         return [(model, rows) for model, rows in pairs if len(rows)]
 
 
@@ -78,7 +81,8 @@ def fit_judges(
     fold_rows = [fold_parts(environment.rows, folds) for environment in environments]
     tasks: list[tuple[Rows, tuple[object, ...]]] = []
     for environment, held_out in zip(environments, fold_rows, strict=True):
-        tasks.append((environment.rows, (environment.name,)))
+        if not (settings.alike and held_out):
+            tasks.append((environment.rows, (environment.name,)))
         tasks.extend(
             (np.setdiff1d(environment.rows, rows, assume_unique=True), (environment.name, "fold", number))
             for number, rows in enumerate(held_out)
@@ -96,10 +100,21 @@ def fit_judges(
         )
     )
     log.info("stage 1: %d fits for %d environments", len(tasks), len(environments))
-    return tuple(
-        Judge(environment, next(fitted), tuple(next(fitted) for _ in held_out), held_out)
-        for environment, held_out in zip(environments, fold_rows, strict=True)
-    )
+    judges = []
+    for environment, held_out in zip(environments, fold_rows, strict=True):
+        whole = None if settings.alike and held_out else next(fitted)
+        answered = held_out if whole is not None else _answered(held_out, folds)
+        judges.append(Judge(environment, whole, tuple(next(fitted) for _ in held_out), answered))
+    return tuple(judges)
+
+
+def _answered(held_out: tuple[Rows, ...], folds: NDArray[np.intp] | None) -> tuple[Rows, ...]:
+    """Return the rows of all environments in the folds that were held out; rows of other folds go to the first."""
+    assert folds is not None
+    labels = [int(folds[rows[0]]) for rows in held_out]
+    known = np.isin(folds, labels)
+    parts = [np.flatnonzero(folds == label) for label in labels]
+    return (np.sort(np.concatenate([parts[0], np.flatnonzero(~known)])), *parts[1:])
 
 
 def fit_folds(

@@ -1,0 +1,232 @@
+"""A logistic model in which some effects are common to all environments, and others differ.
+
+The log-odds of every class against the first are a sum of columns. A *design* has one value for each row, class but the
+first, and column: with two classes it is the table itself. Each environment has intercepts of its own and effects of its
+own for a few columns; the rest is common. Environments share the common effects only, so a Newton step costs no more
+with many of them than with few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, special
+
+Array = NDArray[np.float64]
+MOST_STEPS = 40
+INTERCEPT, OWN, DEVIATION = 1e-4, 1e-2, 1.0  # penalties; deviations have a prior standard deviation of one
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """The labels of one environment's rows, and how much each row counts."""
+
+    target: Array  # (n_rows, n_classes - 1) 1 for the row's class, unless it is the first
+    weights: Array  # (n_rows,)
+
+    def probabilities(self, log_odds: Array) -> Array:
+        """Return the probabilities of all classes but the first."""
+        if log_odds.shape[1] == 1:
+            return np.asarray(special.expit(log_odds))
+        return np.asarray(np.exp(log_odds - special.logsumexp(_with_first(log_odds), axis=1, keepdims=True)))
+
+    def loss(self, log_odds: Array) -> float:
+        """Return the weighted sum of negative log-likelihoods."""
+        own = (self.target * log_odds).sum(axis=1)
+        return float(self.weights @ (special.logsumexp(_with_first(log_odds), axis=1) - own))
+
+    def residuals(self, chances: Array) -> Array:
+        """Return by how much the labels differ from their probabilities, weighted."""
+        return np.asarray(self.weights[:, None] * (self.target - chances))
+
+    def whiten(self, design: Array, chances: Array) -> Array:
+        """Return the design as rows whose product with themselves is the information, (n_rows × classes, …)."""
+        n_rows, n_others, n_columns = design.shape
+        if n_others == 1:
+            return np.asarray(design[:, 0] * np.sqrt(self.weights[:, None] * chances * (1 - chances)))
+        spread = np.eye(n_others) * chances[:, :, None] - chances[:, :, None] * chances[:, None, :]
+        roots = np.linalg.cholesky(spread + 1e-12 * np.eye(n_others)) * np.sqrt(self.weights)[:, None, None]
+        return np.matmul(roots.transpose(0, 2, 1), design).reshape(n_rows * n_others, n_columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted model."""
+
+    common: Array  # (n_columns,)
+    intercepts: Array  # (n_sites, n_classes - 1)
+    deviations: Array  # (n_sites, n_own) from the common effect
+    log_odds: tuple[Array, ...]  # for each site (n_rows, n_classes - 1)
+    loss: float
+    errors: Array  # (n_sites, n_own) of common effect and deviation together; empty where they were not asked for
+
+
+def fit_model(
+    sites: Sequence[Site],
+    designs: Sequence[Array],
+    ridge: float,
+    own: Sequence[int] = (),
+    scales: Sequence[Sequence[Array]] = (),
+    *,
+    start: Fit | None = None,
+    errors: bool = False,
+) -> Fit:
+    """Fit common effects, intercepts, and deviations by environment of the columns `own`.
+
+    `scales` are further columns with an effect by environment and none in common, each a list of (n_rows, n_classes - 1)
+    arrays, one for each site.
+    """
+    n_columns, n_others = designs[0].shape[1:][::-1]
+    local = local_designs(sites, designs, own, scales)
+    penalties = np.full(n_columns, ridge)
+    penalties[list(own)] = OWN
+    local_penalties = np.full(local[0].shape[2], DEVIATION)
+    local_penalties[:n_others] = INTERCEPT
+    common, each = np.zeros(n_columns), np.zeros((len(sites), local[0].shape[2]))
+    if start is not None:  # the columns that came since begin with the common effect everywhere
+        common, each[:, :n_others] = start.common.copy(), start.intercepts
+        known = start.deviations.shape[1]
+        each[:, n_others : n_others + known] = start.deviations
+
+    def value(common: Array, each: Array) -> tuple[float, list[Array]]:
+        odds = [design @ common + own @ mine for design, own, mine in zip(designs, local, each, strict=True)]
+        loss = sum(site.loss(part) for site, part in zip(sites, odds, strict=True))
+        return loss + 0.5 * float(penalties @ common**2 + (each**2 @ local_penalties).sum()), odds
+
+    loss, odds = value(common, each)
+    for _ in range(MOST_STEPS):
+        system = _System(sites, designs, local, odds, penalties, local_penalties)
+        step, steps = system.solve(-penalties * common, -local_penalties * each)
+        if 0.5 * system.gain < 1e-9 * (1 + abs(loss)):  # what a step can still gain
+            break
+        size = 1.0
+        next_loss, next_odds = value(common + step, each + steps)
+        while next_loss > loss and size > 1e-4:
+            size /= 2
+            next_loss, next_odds = value(common + size * step, each + size * steps)
+        common, each, loss, odds = common + size * step, each + size * steps, next_loss, next_odds
+    places = n_others + np.arange(len(own))
+    found = np.zeros((len(sites), 0))
+    if errors:
+        found = _System(sites, designs, local, odds, penalties, local_penalties).errors(list(own), places)
+    return Fit(common, each[:, :n_others], each[:, places], tuple(odds), loss, found)
+
+
+def local_designs(
+    sites: Sequence[Site], designs: Sequence[Array], own: Sequence[int], scales: Sequence[Sequence[Array]]
+) -> list[Array]:
+    """Return what every environment has effects of its own for: intercepts, the columns `own`, the scales."""
+    result = []
+    for number, design in enumerate(designs):
+        n_rows, n_others, _ = design.shape
+        intercepts = np.broadcast_to(np.eye(n_others), (n_rows, n_others, n_others))
+        further = [scale[number][:, :, None] for scale in scales]
+        result.append(np.concatenate([intercepts, design[:, :, list(own)], *further], axis=2))
+    return result
+
+
+class _System:
+    """The equations of one Newton step: a block of common effects, and one for each environment."""
+
+    def __init__(
+        self,
+        sites: Sequence[Site],
+        designs: Sequence[Array],
+        local: Sequence[Array],
+        log_odds: Sequence[Array],
+        penalties: Array,
+        local_penalties: Array,
+    ) -> None:
+        n_columns, n_local = len(penalties), len(local_penalties)
+        self.gradient, self.gradients = np.zeros(n_columns), np.zeros((len(sites), n_local))
+        self.common = np.diag(penalties + 1e-8)
+        self.mixed, self.own = np.zeros((len(sites), n_columns, n_local)), np.zeros((len(sites), n_local, n_local))
+        for number, (site, design, mine, odds) in enumerate(zip(sites, designs, local, log_odds, strict=True)):
+            chances = site.probabilities(odds)
+            left = site.residuals(chances).ravel()
+            self.gradient += design.reshape(len(left), n_columns).T @ left
+            self.gradients[number] = mine.reshape(len(left), n_local).T @ left
+            both = site.whiten(np.concatenate([design, mine], axis=2), chances)
+            information = both.T @ both
+            self.common += information[:n_columns, :n_columns]
+            self.mixed[number] = information[:n_columns, n_columns:]
+            self.own[number] = information[n_columns:, n_columns:] + np.diag(local_penalties + 1e-8)
+        self.shares = np.linalg.solve(self.own, self.mixed.transpose(0, 2, 1))  # (n_sites, n_local, n_columns)
+        self.reduced = self.common - np.einsum("eij,ejk->ik", self.mixed, self.shares)
+        self.gain = 0.0
+
+    def solve(self, prior: Array, priors: Array) -> tuple[Array, Array]:
+        """Return the step of the common effects and of each environment's own."""
+        gradient, gradients = self.gradient + prior, self.gradients + priors
+        right = gradient - np.einsum("elk,el->k", self.shares, gradients)
+        step = linalg.solve(self.reduced, right, assume_a="pos")
+        steps = np.linalg.solve(self.own, gradients[:, :, None])[:, :, 0] - self.shares @ step
+        self.gain = float(gradient @ step + (gradients * steps).sum())
+        return step, steps
+
+    def errors(self, own: list[int], places: NDArray[np.intp]) -> Array:
+        """Return the standard errors of the effects of the columns `own` in each environment."""
+        inverse = linalg.inv(self.reduced)
+        result = np.zeros((len(self.own), len(own)))
+        for number, shares in enumerate(self.shares):
+            covariance = linalg.inv(self.own[number]) + shares @ inverse @ shares.T
+            with_common = -(inverse @ shares.T)[own, places]
+            variance = inverse[own, own] + covariance[places, places] + 2 * with_common
+            result[number] = np.sqrt(np.maximum(variance, 1e-12))
+        return result
+
+
+def score_tests(
+    sites: Sequence[Site],
+    designs: Sequence[Array],
+    local: Sequence[Array],
+    fit: Fit,
+    ridge: float,
+    further: Sequence[Sequence[Array]],
+) -> Array:
+    """Return for each column of the designs, and for each further one, the score statistic of its interaction.
+
+    The penalty leaves a part of every common effect in the residuals, more of it where more rows are. It is taken out of
+    the scores, so that it does not look like a change of the effect where environments differ in size.
+    """
+    n_sites, n_columns = len(sites), designs[0].shape[2]
+    n_tested = n_columns + len(further)
+    cross, spread = np.zeros((n_sites, n_tested, n_columns)), np.zeros((n_sites, n_tested))
+    scores, total, left_over = np.zeros((n_sites, n_tested)), ridge * np.eye(n_columns), np.zeros(n_columns)
+    for number, (site, design, mine) in enumerate(zip(sites, designs, local, strict=True)):
+        more = [column[number][:, :, None] for column in further]
+        all_columns = np.concatenate([design, *more, mine], axis=2)
+        chances = site.probabilities(fit.log_odds[number])
+        left = site.residuals(chances).ravel()
+        gradient = all_columns.reshape(len(left), -1).T @ left
+        white = site.whiten(all_columns, chances)
+        information = white.T @ white
+        own = information[n_tested:, n_tested:].copy()
+        own[np.diag_indices_from(own)] += 1e-6 * max(float(np.trace(own)), 1e-9)
+        shares = linalg.solve(own, information[n_tested:], assume_a="pos")
+        reduced = information[:n_tested, :n_tested] - information[:n_tested, n_tested:] @ shares[:, :n_tested]
+        scores[number] = gradient[:n_tested] - shares[:, :n_tested].T @ gradient[n_tested:]
+        cross[number], spread[number] = reduced[:, :n_columns], np.diag(reduced)
+        total += reduced[:n_columns, :n_columns]
+        left_over += scores[number, :n_columns]
+    factor = linalg.cho_factor(total + 1e-8 * np.eye(n_columns))
+    scores -= cross @ linalg.cho_solve(factor, left_over)
+    contrasts = linalg.null_space(np.ones((1, n_sites)))
+    statistics = np.zeros(n_tested)
+    for column in range(n_tested):
+        shared = cross[:, column]
+        variance = contrasts.T @ (np.diag(spread[:, column]) - shared @ linalg.cho_solve(factor, shared.T)) @ contrasts
+        score = contrasts.T @ scores[:, column]
+        size = float(np.trace(variance)) / (n_sites - 1)
+        if size > 1e-9:
+            variance[np.diag_indices_from(variance)] += 1e-6 * size
+            statistics[column] = score @ linalg.solve(variance, score, assume_a="pos")
+    return statistics
+
+
+def _with_first(log_odds: Array) -> Array:
+    """Return the log-odds of all classes: those of the first are zero."""
+    return np.hstack([np.zeros((len(log_odds), 1)), log_odds])

@@ -1,0 +1,365 @@
+"""Which columns mean something else elsewhere: known effects, error rates where nothing changes, and power."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from holdfast.audit import effects as module
+from holdfast.audit.effects import find_unstable, prediction_interval, random_effects
+
+
+def draw(
+    sizes=(300, 300),
+    effects=(1.0, -0.5, 0.0, 0.0),
+    unstable=None,
+    *,
+    seed=0,
+    noise=None,
+    intercepts=None,
+    shift=0.0,
+    scale=1.0,
+    bend=0.0,
+):
+    """Return columns, labels and environments of a logistic model.
+
+    `unstable` are the effects of a further column in each environment; `noise` the share of wrong labels in each,
+    `intercepts` their log-odds; `shift` and `scale` say how the columns of the last environment lie elsewhere, and
+    `bend` is the effect of the square of the first column.
+    """
+    generator = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    n_rows, last = len(codes), len(sizes) - 1
+    X = generator.normal(size=(n_rows, len(effects)))
+    X[codes == last] = X[codes == last] * scale + shift
+    log_odds = X @ np.array(effects) + bend * X[:, 0] ** 2
+    if unstable is not None:
+        extra = generator.normal(size=n_rows)
+        log_odds = log_odds + extra * np.array(unstable)[codes]
+        X = np.column_stack([X, extra])
+    if intercepts is not None:
+        log_odds = log_odds + np.array(intercepts)[codes]
+    y = (generator.random(n_rows) < 1 / (1 + np.exp(-log_odds))).astype(int)
+    if noise is not None:
+        wrong = generator.random(n_rows) < np.array(noise)[codes]
+        y = np.where(wrong, 1 - y, y)
+    return X, y, codes
+
+
+def named(X, y, codes, **options):
+    """Return the numbers of the columns that are named."""
+    return [effect.column for effect in find_unstable(X, y, codes, n_classes=int(y.max()) + 1, **options).effects]
+
+
+# -- effects ---------------------------------------------------------------------------------------------------------
+
+
+def test_known_effects_come_back():
+    """The column that changes has its effect in each environment, within a few standard errors; the others are not named."""
+    X, y, codes = draw((4000, 4000, 4000), unstable=(2.0, 1.0, -0.5))
+    (found,) = find_unstable(X, y, codes, n_classes=2).effects
+    assert found.column == 4
+    assert found.by_environment.shape == found.errors.shape == (1, 3)
+    deviations = (found.by_environment[0] - [2.0, 1.0, -0.5]) / found.errors[0]
+    assert np.abs(deviations).max() < 3.5
+    assert 0.02 < found.errors.max() < 0.1
+    assert found.means[0] == pytest.approx(2.5 / 3, abs=0.1)
+    assert found.spreads[0] == pytest.approx(np.std([2.0, 1.0, -0.5], ddof=1), abs=0.15)
+    assert found.p_value < 1e-10
+    assert found.statistic > found.rival
+    assert found.size == pytest.approx(abs(found.means[0]) * found.spreads[0])
+
+
+def test_effects_are_for_one_standard_deviation():
+    """Other units of a column change nothing."""
+    X, y, codes = draw((1000, 1000), unstable=(1.5, 0.0))
+    (plain,), (scaled,) = (find_unstable(values, y, codes, n_classes=2).effects for values in (X, X * 1000 + 7))
+    np.testing.assert_allclose(scaled.by_environment, plain.by_environment, rtol=1e-4)
+    assert scaled.p_value == pytest.approx(plain.p_value, rel=1e-3)
+
+
+def test_neither_the_order_of_rows_nor_of_columns_matters():
+    """Nothing is drawn: the same rows have the same effects and p values."""
+    X, y, codes = draw((500, 500), unstable=(1.5, 0.0))
+    order, columns = np.random.default_rng(1).permutation(1000), np.array([4, 2, 0, 1, 3])
+    first = find_unstable(X, y, codes, n_classes=2)
+    second = find_unstable(X[order][:, columns], y[order], codes[order], n_classes=2)
+    assert columns[second.effects[0].column] == first.effects[0].column == 4
+    np.testing.assert_allclose(second.effects[0].by_environment, first.effects[0].by_environment, rtol=1e-4)
+    np.testing.assert_allclose(second.p_values, first.p_values[columns], rtol=1e-3)
+
+
+def test_weights_count_rows():
+    """A row of weight two is two rows, and rows of weight zero are none."""
+    X, y, codes = draw((300, 300), unstable=(1.5, 0.0))
+    twice = np.concatenate([np.arange(600), np.arange(0, 600, 3)])
+    weights = np.where(np.arange(600) % 3 == 0, 2.0, 1.0)
+    weighted = find_unstable(X, y, codes, n_classes=2, sample_weight=weights)
+    repeated = find_unstable(X[twice], y[twice], codes[twice], n_classes=2)
+    assert weighted.effects[0].column == repeated.effects[0].column == 4
+    np.testing.assert_allclose(
+        weighted.effects[0].by_environment, repeated.effects[0].by_environment, rtol=0.1, atol=0.05
+    )
+
+
+@pytest.mark.parametrize(("n_classes", "n_pairs"), [(3, 3), (4, 6), (5, 4)])
+def test_more_classes_are_compared_in_pairs(n_classes, n_pairs):
+    """All pairs while they are few, else each class with the most frequent one."""
+    generator = np.random.default_rng(0)
+    y, codes = generator.integers(n_classes, size=900), np.arange(900) % 2
+    y[:100] = 2
+    hint = np.where(generator.random(900) < np.array([0.95, 0.4])[codes], y == 1, generator.random(900) < 0.3)
+    X = np.column_stack([y + generator.normal(size=900), hint])
+    search = find_unstable(X, y, codes, n_classes=n_classes)
+    assert [effect.column for effect in search.effects] == [1]
+    assert len(search.pairs) == len(search.effects[0].means) == n_pairs
+    if n_classes == 5:
+        assert {first for first, _ in search.pairs} == {2}
+    assert 1 in search.pairs[search.effects[0].main_pair]
+
+
+def test_two_columns_that_change_are_both_named_the_stronger_first():
+    """The second is tested again, given the effects of the first."""
+    generator = np.random.default_rng(0)
+    codes = np.repeat([0, 1], 1500)
+    X = generator.normal(size=(3000, 4))
+    log_odds = X[:, 0] + X[:, 1] * np.array([2.0, 0.0])[codes] + X[:, 2] * np.array([0.0, 1.0])[codes]
+    y = (generator.random(3000) < 1 / (1 + np.exp(-log_odds))).astype(int)
+    assert named(X, y, codes) == [1, 2]
+
+
+# -- error rates -----------------------------------------------------------------------------------------------------
+
+N_DRAWS = 200
+MOST = 10  # of 200 draws, 5 %
+
+
+def false_alarms(n_draws=N_DRAWS, **options):
+    """Return in how many draws anything is named where nothing changes."""
+    return sum(bool(named(*draw(seed=1000 + seed, **options))) for seed in range(n_draws))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sizes": (100, 100)},
+        {"sizes": (60, 400), "effects": (2.0, -1.0, 0.5, 0.0)},
+        {"sizes": (100, 60, 140, 80)},
+        {"sizes": (100, 100), "effects": (1.0,) + (0.0,) * 15},
+    ],
+    ids=["equal", "of unlike size", "four environments", "many columns"],
+)
+def test_nothing_is_named_where_nothing_changes(options):
+    """In at most one of twenty draws, also where environments differ in size and effects are strong."""
+    assert false_alarms(**options) <= MOST
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"intercepts": (1.0, -1.0)},
+        {"shift": 1.0},
+        {"scale": 3.0},
+        {"shift": 1.0, "bend": 0.7},
+    ],
+    ids=["label shift", "covariate shift", "other units", "a bend in a shifted column"],
+)
+def test_shifts_are_not_taken_for_changes(options):
+    """Other frequencies of labels, other values of columns, more spread, and a bend together with other values."""
+    assert false_alarms(n_draws=100, sizes=(200, 200), **options) <= MOST / 2 + 2
+
+
+def test_other_units_in_one_environment_are_not_taken_for_a_change():
+    """A column in grams here and kilograms there has another effect for one unit, not for a standard deviation."""
+    alarms = 0
+    for seed in range(50):
+        X, y, codes = draw((300, 300), effects=(1.5, 0.5), seed=seed)
+        X[codes == 1, 0] *= 1000
+        alarms += bool(named(X, y, codes))
+    assert alarms <= 4
+
+
+@pytest.mark.parametrize("n_rows", [300, 1500])
+def test_noisier_labels_are_not_a_columns_fault(n_rows):
+    """All effects are weaker where labels are wrong more often; that is said instead."""
+    searches = [
+        find_unstable(
+            *draw((n_rows, n_rows), (1.5, 1.0, -1.0, 0.5), seed=seed, noise=(0.0, 0.2)), n_classes=2
+        )
+        for seed in range(30)
+    ]
+    assert sum(bool(search.effects) for search in searches) <= 4
+    if n_rows == 1500:
+        assert sum(search.noisier for search in searches) >= 25
+
+
+def test_noisier_labels_are_not_said_without_reason():
+    """Neither where nothing changes nor where one column does."""
+    for unstable in (None, (2.0, 0.0)):
+        searches = [
+            find_unstable(*draw((300, 300), seed=seed, unstable=unstable), n_classes=2) for seed in range(20)
+        ]
+        assert sum(search.noisier for search in searches) <= 2
+
+
+# -- power -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"intercepts": (0.7, -0.7)}, {"shift": 0.5}, {"effects": (1.0,) + (0.0,) * 30}],
+    ids=["plain", "with a label shift", "with a covariate shift", "among many"],
+)
+def test_the_planted_column_is_named(options):
+    """An effect of 1.5 here and 0 there is found in 300 rows each, in nine of ten draws at least."""
+    last = len(options.get("effects", (0,) * 4))
+    found = [named(*draw((300, 300), seed=seed, unstable=(1.5, 0.0), **options)) for seed in range(20)]
+    assert sum(last in columns for columns in found) >= 18
+    assert sum(columns == [last] for columns in found) >= 16
+
+
+def test_the_planted_column_is_named_beside_noisier_labels():
+    """What it shows beyond them."""
+    found = [
+        named(*draw((800, 800), (1.5, 1.0, -1.0), seed=seed, unstable=(1.5, -1.0), noise=(0.0, 0.1)))
+        for seed in range(10)
+    ]
+    assert sum(3 in columns for columns in found) >= 9
+
+
+def test_a_larger_level_names_at_least_as_much():
+    """Whatever is named at 0.01 is named at 0.05 and at 0.2, in the same order."""
+    for seed in range(40):
+        rows = draw((150, 150), seed=seed, unstable=(0.9, 0.0), noise=(0.0, 0.1 * (seed % 2)))
+        found = [named(*rows, level=level) for level in (0.001, 0.01, 0.05, 0.2, 0.5)]
+        for fewer, more in zip(found, found[1:], strict=False):
+            assert more[: len(fewer)] == fewer
+
+
+def test_what_the_judges_agree_on_is_taken_out():
+    """An interaction that holds everywhere would look like a change of its column where another one lies elsewhere."""
+    alarms = {False: 0, True: 0}
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        codes = np.repeat([0, 1], 400)
+        X = generator.normal(size=(800, 2))
+        X[:, 1] += np.array([-1.0, 1.0])[codes]
+        log_odds = 1.5 * X[:, 0] * X[:, 1]
+        y = (generator.random(800) < 1 / (1 + np.exp(-log_odds))).astype(int)
+        agreed = np.stack([-log_odds / 2, log_odds / 2], axis=1)
+        for known in (False, True):
+            alarms[known] += bool(named(X, y, codes, agreed=agreed if known else None))
+    assert alarms[False] >= 18
+    assert alarms[True] <= 3
+
+
+# -- tables of other shapes ------------------------------------------------------------------------------------------
+
+
+def test_wide_sparse_tables_are_screened():
+    """Among a thousand words the one whose meaning changes is named alone; every word has a p value."""
+    generator = np.random.default_rng(0)
+    codes, y = np.repeat([0, 1], 600), generator.integers(2, size=1200)
+    words = sp.random_array((1200, 1000), density=0.02, rng=generator, format="csr")
+    words.data[:] = 1.0
+    follows = np.where(generator.random(1200) < np.array([0.95, 0.6])[codes], y, 1 - y).astype(float)
+    leans = (generator.random(1200) < 0.3 + 0.3 * y).astype(float)
+    X = sp.csr_array(sp.hstack([words[:, :500], follows[:, None], leans[:, None], words[:, 500:]]))
+    search = find_unstable(X, y, codes, n_classes=2)
+    assert [effect.column for effect in search.effects] == [500]
+    assert search.p_values.shape == (1002,)
+    assert search.n_tests == 1002
+    assert 1002 > module.MOST_EXACT
+
+
+def test_a_sparse_table_is_like_a_dense_one():
+    """While it is not too wide."""
+    X, y, codes = draw((300, 300), unstable=(1.5, 0.0))
+    X = np.where(np.abs(X) > 0.5, X, 0.0)
+    dense, sparse = (find_unstable(values, y, codes, n_classes=2) for values in (X, sp.csr_array(X)))
+    np.testing.assert_allclose(sparse.p_values, dense.p_values)
+
+
+def test_constant_columns_are_never_named():
+    """Neither in the whole table nor in one environment only."""
+    X, y, codes = draw((200, 200))
+    X = np.column_stack([X, np.ones(400), np.where(codes == 1, X[:, 0], 0.0)])
+    search = find_unstable(X, y, codes, n_classes=2)
+    assert 4 not in [effect.column for effect in search.effects]
+    assert search.p_values[4] == 1.0
+    assert np.isfinite(search.p_values).all()
+
+
+def test_an_environment_with_one_class_is_no_evidence():
+    """It says nothing about effects, and breaks nothing."""
+    X, y, codes = draw((200, 200, 100))
+    y[codes == 2] = 1
+    search = find_unstable(X, y, codes, n_classes=2)
+    assert search.effects == ()
+    assert np.isfinite(search.p_values).all()
+
+
+def test_a_column_that_decides_the_label_is_measured():
+    """Where a column separates the labels in one environment its effect is large and finite."""
+    generator = np.random.default_rng(0)
+    codes, y = np.repeat([0, 1], 300), generator.integers(2, size=600)
+    hint = np.where(codes == 0, y, generator.integers(2, size=600))
+    X = np.column_stack([generator.normal(size=600) + y, hint])
+    (found,) = find_unstable(X, y, codes, n_classes=2).effects
+    assert found.column == 1
+    assert np.isfinite(found.by_environment).all()
+    assert found.by_environment[0, 0] > 1.0 > abs(found.by_environment[0, 1])
+
+
+def test_a_few_extreme_values_do_not_decide():
+    """Tails are pulled in: one typing error does not change what is named."""
+    X, y, codes = draw((300, 300), unstable=(1.5, 0.0))
+    X[5, 4] = 1e6
+    assert named(X, y, codes) == [4]
+
+
+# -- random effects --------------------------------------------------------------------------------------------------
+
+
+def test_the_spread_is_that_beyond_the_errors():
+    """Paule and Mandel: the weighted sum of squares is as large as its degrees of freedom."""
+    effects, errors = np.array([0.2, 1.0, 1.9, 0.7]), np.array([0.1, 0.2, 0.1, 0.3])
+    mean, spread, error = random_effects(effects, errors)
+    shares = 1 / (errors**2 + spread**2)
+    assert shares @ (effects - mean) ** 2 == pytest.approx(3.0, rel=1e-6)
+    assert mean == pytest.approx(shares @ effects / shares.sum())
+    assert error == pytest.approx(np.sqrt(1 / shares.sum()))
+
+
+def test_effects_without_errors_have_their_own_spread():
+    """The sample standard deviation."""
+    effects = np.array([1.0, 2.0, 4.0])
+    mean, spread, _ = random_effects(effects, np.full(3, 1e-6))
+    assert mean == pytest.approx(effects.mean(), rel=1e-4)
+    assert spread == pytest.approx(effects.std(ddof=1), rel=1e-3)
+
+
+def test_differences_within_their_errors_are_no_spread():
+    """Then the mean is the usual one, by precision."""
+    mean, spread, _ = random_effects(np.array([1.0, 1.2]), np.array([0.1, 0.4]))
+    assert spread == 0.0
+    assert mean == pytest.approx((1.0 / 0.01 + 1.2 / 0.16) / (1 / 0.01 + 1 / 0.16))
+
+
+def test_prediction_intervals_cover_the_next_environment():
+    """About 80 % of the next effects lie in intervals from six known ones."""
+    generator = np.random.default_rng(0)
+    inside = 0
+    for _ in range(400):
+        *known, following = generator.normal(1.0, 0.5, size=7)
+        mean, spread, _ = random_effects(np.array(known), np.full(6, 0.01))
+        low, high = prediction_interval(mean, spread, 6)
+        inside += low <= following <= high
+    assert 0.74 < inside / 400 < 0.88
+
+
+def test_fewer_environments_have_wider_intervals():
+    """And with two the interval is that of one degree of freedom."""
+    widths = [np.diff(prediction_interval(1.0, 0.3, n))[0] for n in (2, 3, 5, 10, 40)]
+    assert (np.diff(widths) <= 0).all()
+    low, high = prediction_interval(1.0, 0.3, 2)
+    assert low < 0 < high
