@@ -60,17 +60,7 @@ class Effect:
     errors: Array  # (n_environments,) standard errors
     mean: float
     spread: float  # standard deviation between environments, noise taken out
-
-    @property
-    def size(self) -> float:
-        """How much the column's part in the log-odds varies: |mean effect| × spread, of effects that level off.
-
-        An effect of 5 and one of 7 decide alike: the label is all but certain. So effects count as 2 tanh(effect/2),
-        which is the effect itself while it is small.
-        """
-        bounded = 2 * np.tanh(self.by_environment / 2)
-        mean, spread, _ = random_effects(bounded, np.maximum((1 - bounded**2 / 4) * self.errors, 1e-4))
-        return abs(mean) * spread
+    size: float  # how much the column's part in the log-odds varies
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +186,22 @@ def random_effects(effects: Array, errors: Array) -> tuple[float, float, float]:
     return mean, float(np.sqrt(low)), float(np.sqrt(1 / shares.sum()))
 
 
+def size_of_change(effects: Array, errors: Array) -> float:
+    """Return |mean effect| × spread between environments, of effects that level off.
+
+    An effect of 5 and one of 7 decide alike: the label is all but certain. So an effect counts as 2 tanh(effect/2),
+    which is the effect itself while it is small.
+
+    Examples
+    --------
+    >>> [round(size_of_change(np.array(pair), np.array([0.1, 0.1])), 2) for pair in ([0.5, 1.0], [5.0, 7.0])]
+    [0.21, 0.03]
+    """
+    bounded = 2 * np.tanh(effects / 2)
+    mean, spread, _ = random_effects(bounded, np.maximum((1 - bounded**2 / 4) * errors, 1e-4))
+    return abs(mean) * spread
+
+
 def prediction_interval(mean: float, spread: float, n_environments: int, level: float = 0.8) -> tuple[float, float]:
     """Return where the effect at the next environment is expected, from effects that vary by `spread` around `mean`.
 
@@ -252,9 +258,7 @@ class _Searching:
             rival = 0.0 if noisier else both[least].rival
             reached = self.with_partners(strongest, float(statistic[strongest]), rival)
             if rival > reached:
-                noisier = (
-                    True  # all effects change together: each environment gets a scale, and the columns their chance
-                )
+                noisier = True  # all effects change together: each environment gets a scale of its own
                 for coding, test in zip(self.codings, both, strict=True):
                     coding.scales = test.scales
                 continue
@@ -263,6 +267,8 @@ class _Searching:
                 found.append((column, reached, chance, rival))
         effects = tuple(self.measure(i, *entry, noisier) for i, entry in enumerate(found))
         named = tuple(replace(effect, column=int(self.back[effect.column])) for effect in effects)
+        for effect in named:
+            p_values[effect.column] = effect.p_value
         return Search(named, p_values, noisier, self.n_columns)
 
     def test_columns(self, own: Sequence[int]) -> tuple[list[_Tests], Array]:
@@ -341,7 +347,8 @@ class _Searching:
                 effects, errors = (fit.common[column] + fit.deviations[:, i]) / scale, fit.errors[:, i] / scale
                 mean, spread, _ = random_effects(effects, errors)
                 pair = self.pairs[number][column]
-                choices.append(Effect(column, statistic, p_value, rival, pair, effects, errors, mean, spread))
+                size = size_of_change(effects, errors)
+                choices.append(Effect(column, statistic, p_value, rival, pair, effects, errors, mean, spread, size))
         return min(choices, key=lambda effect: effect.size)
 
     def measured(self, number: int) -> Fit:

@@ -1,9 +1,9 @@
 """A logistic model in which some effects are common to all environments, and others differ.
 
-The log-odds of every class against the first are a sum of columns. A *design* has one value for each row, class but the
-first, and column: with two classes it is the table itself. Each environment has intercepts of its own and effects of its
-own for a few columns; the rest is common. Environments share the common effects only, so a Newton step costs no more
-with many of them than with few.
+The log-odds of every class against the first are a sum of columns. A *design* has one value for each row, class but
+the first, and column: with two classes it is the table itself. Each environment has intercepts of its own and effects
+of its own for a few columns; the rest is common. Environments share the common effects only, so a Newton step costs no
+more with many of them than with few.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Site:
             return np.asarray(design[:, 0] * np.sqrt(self.weights[:, None] * chances * (1 - chances)))
         spread = np.eye(n_others) * chances[:, :, None] - chances[:, :, None] * chances[:, None, :]
         roots = np.linalg.cholesky(spread + 1e-12 * np.eye(n_others)) * np.sqrt(self.weights)[:, None, None]
-        return np.matmul(roots.transpose(0, 2, 1), design).reshape(n_rows * n_others, n_columns)
+        return np.asarray(np.matmul(roots.transpose(0, 2, 1), design).reshape(n_rows * n_others, n_columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +76,8 @@ def fit_model(
 ) -> Fit:
     """Fit common effects, intercepts, and deviations by environment of the columns `own`.
 
-    `scales` are further columns with an effect by environment and none in common, each a list of (n_rows, n_classes - 1)
-    arrays, one for each site.
+    `scales` are further columns with an effect by environment and none in common, each a list of arrays, one for each
+    site, of shape (n_rows, n_classes - 1).
     """
     n_columns, n_others = designs[0].shape[1:][::-1]
     local = local_designs(sites, designs, own, scales)
@@ -189,8 +189,9 @@ def score_tests(
 ) -> Array:
     """Return for each column of the designs, and for each further one, the score statistic of its interaction.
 
-    The penalty leaves a part of every common effect in the residuals, more of it where more rows are. It is taken out of
-    the scores, so that it does not look like a change of the effect where environments differ in size.
+    The penalty leaves a part of every common effect in the residuals, more of it where more rows are. It is taken out
+    of the scores, so that it does not look like a change of the effect where environments differ in size. Statistics
+    are smaller by the share of the rows that the fit has used up.
     """
     n_sites, n_columns = len(sites), designs[0].shape[2]
     n_tested = n_columns + len(further)
@@ -224,7 +225,8 @@ def score_tests(
         if size > 1e-9:
             variance[np.diag_indices_from(variance)] += 1e-6 * size
             statistics[column] = score @ linalg.solve(variance, score, assume_a="pos")
-    return statistics
+    n_used, n_rows = n_columns + local[0].shape[2] * n_sites, sum(len(site.weights) for site in sites)
+    return statistics * max(1 - n_used / (n_rows * designs[0].shape[1]), 0.5)
 
 
 def _with_first(log_odds: Array) -> Array:

@@ -15,8 +15,8 @@ from holdfast.metrics import Interval
 
 # How much of a named effect is given up rises smoothly with three things, each between 0 and 1:
 LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to count, and at which it counts in full
-CLEAR = 0.15  # share by which the column must beat "labels are noisier there", as a statistic, to be blamed in full
-HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.14, 6, 0.05  # |mean effect| × spread at which half is given up; how fast it rises
+FAINT, CLEAR = 4.0, 6.0  # lead over "labels are noisier there", as a statistic, from which a column is blamed; in full
+HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.14, 6, 0.05  # size of the change at which half is given up; how fast it rises
 MOST_LEVELS = 3  # classifiers that do without some columns
 APART = 0.1  # kept shares that differ by less belong to one level
 
@@ -27,7 +27,7 @@ def kept_share(effect: Effect) -> float:
     One minus evidence × not merely noisier labels × size of the change, each rising smoothly from 0 to 1.
     """
     evidence = float(np.clip(np.log(LEVEL / max(effect.p_value, 1e-300)) / np.log(LEVEL / SURE), 0.0, 1.0))
-    own = float(np.clip((effect.statistic / max(effect.rival, 1e-9) - 1.0) / CLEAR, 0.0, 1.0))
+    own = float(np.clip((effect.statistic - effect.rival - FAINT) / (CLEAR - FAINT), 0.0, 1.0))
     power = effect.size**STEEPNESS
     size = max(0.0, (power / (power + HALF_SIZE**STEEPNESS) - NEGLIGIBLE) / (1 - NEGLIGIBLE))
     return 1.0 - evidence * own * size

@@ -1,0 +1,119 @@
+"""Effects that are common and effects that differ: the fit is the logistic regression, the tests are likelihood ratios."""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+from sklearn.linear_model import LogisticRegression
+
+from holdfast.audit import model as module
+from holdfast.audit.model import Site, fit_model, local_designs, score_tests
+
+
+def draw(n_classes, sizes=(200, 300), n_columns=3, *, deviation=0.0, seed=0):
+    """Return sites, designs, rows and labels; the first column's effect is larger by `deviation` at the last site."""
+    generator = np.random.default_rng(seed)
+    weight = 1 + 0.5 * generator.normal(size=(n_classes - 1, n_columns))
+    sites, designs, tables, labels = [], [], [], []
+    for number, size in enumerate(sizes):
+        X = generator.normal(size=(size, n_columns))
+        design = X[:, None, :] * weight
+        effects = np.ones(n_columns) + deviation * (number == len(sizes) - 1) * (np.arange(n_columns) == 0)
+        scores = np.hstack([np.zeros((size, 1)), design @ effects])
+        y = (scores + generator.gumbel(size=scores.shape)).argmax(axis=1)
+        sites.append(Site((y[:, None] == np.arange(1, n_classes)).astype(float), np.ones(size)))
+        designs.append(design)
+        tables.append(X)
+        labels.append(y)
+    return sites, designs, tables, labels
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_the_fit_is_the_maximum(n_classes):
+    """No step of any parameter improves the penalized likelihood."""
+    sites, designs, *_ = draw(n_classes)
+    fit = fit_model(sites, designs, 0.7, [0])
+    local = local_designs(sites, designs, [0], [])
+    gradient = -np.array([module.OWN, 0.7, 0.7]) * fit.common
+    for number, site in enumerate(sites):
+        left = site.residuals(site.probabilities(fit.log_odds[number]))
+        gradient += np.einsum("nkc,nk->c", designs[number], left)
+        own = np.einsum("nkc,nk->c", local[number], left)
+        own -= np.r_[fit.intercepts[number] * module.INTERCEPT, fit.deviations[number] * module.DEVIATION]
+        np.testing.assert_allclose(own, 0, atol=1e-2)
+    np.testing.assert_allclose(gradient, 0, atol=1e-2)
+
+
+def test_two_classes_without_own_effects_are_a_logistic_regression():
+    """With an intercept for each site, as scikit-learn fits it."""
+    sites, _, tables, labels = draw(2)
+    designs = [X[:, None, :] for X in tables]
+    fit = fit_model(sites, designs, 2.0)
+    indicators = np.repeat(np.eye(2), [200, 300], axis=0) * 1000
+    expected = LogisticRegression(C=0.5, tol=1e-10, max_iter=5000, fit_intercept=False).fit(
+        np.hstack([np.vstack(tables), indicators]), np.concatenate(labels)
+    )
+    np.testing.assert_allclose(fit.common, expected.coef_[0, :3], atol=2e-3)
+
+
+def test_a_start_changes_nothing_but_the_way():
+    """From another fit, with one column less of its own, the same maximum is reached."""
+    sites, designs, *_ = draw(3)
+    begun = fit_model(sites, designs, 1.0, [1])
+    again = fit_model(sites, designs, 1.0, [1, 2], start=begun)
+    np.testing.assert_allclose(again.common, fit_model(sites, designs, 1.0, [1, 2]).common, atol=1e-3)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_score_test_is_the_likelihood_ratio(monkeypatch, n_classes):
+    """For a change of moderate size and many rows, within a tenth."""
+    monkeypatch.setattr(module, "DEVIATION", 1e-6)
+    sites, designs, *_ = draw(n_classes, (2000, 3000), deviation=0.35)
+    null = fit_model(sites, designs, 1e-6)
+    full = fit_model(sites, designs, 1e-6, [0])
+    found = score_tests(sites, designs, local_designs(sites, designs, [], []), null, 1e-6, [])
+    assert found[0] == pytest.approx(2 * (null.loss - full.loss), rel=0.1)
+    assert found[0] > 10 > found[1:].max()
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_the_statistic_has_its_distribution_where_nothing_changes(n_classes):
+    """Also with a strong penalty and sites of unlike size: what the penalty leaves over is taken out."""
+    statistics = []
+    for seed in range(150):
+        sites, designs, *_ = draw(n_classes, (60, 400), seed=seed)
+        fit = fit_model(sites, designs, 20.0)
+        local = local_designs(sites, designs, [], [])
+        statistics.append(score_tests(sites, designs, local, fit, 20.0, []))
+    shares = chi2.sf(np.array(statistics), 1)
+    assert 0.01 < (shares < 0.05).mean() < 0.09
+    assert 0.4 < shares.mean() < 0.6
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_errors_are_those_of_the_inverse_information(n_classes):
+    """The blocks give what the whole matrix gives."""
+    sites, designs, *_ = draw(n_classes)
+    fit = fit_model(sites, designs, 0.5, [0], errors=True)
+    local = local_designs(sites, designs, [0], [])
+    n_local = local[0].shape[2]
+    whole = np.diag(np.r_[module.OWN, 0.5, 0.5, [*[module.INTERCEPT] * (n_classes - 1), module.DEVIATION] * 2])
+    for number, site in enumerate(sites):
+        own = np.zeros((len(designs[number]), n_classes - 1, 2 * n_local))
+        own[:, :, number * n_local : (number + 1) * n_local] = local[number]
+        white = site.whiten(np.concatenate([designs[number], own], axis=2), site.probabilities(fit.log_odds[number]))
+        whole += white.T @ white
+    covariance = np.linalg.inv(whole)
+    for number in range(2):
+        place = 3 + (number + 1) * n_local - 1
+        variance = covariance[0, 0] + covariance[place, place] + 2 * covariance[0, place]
+        assert fit.errors[number, 0] == pytest.approx(np.sqrt(variance), rel=1e-5)
+
+
+def test_weights_count_as_repeated_rows():
+    """A row of weight two is two rows."""
+    sites, designs, *_ = draw(3)
+    doubled = [Site(site.target, 2 * site.weights) for site in sites]
+    repeated = [Site(np.repeat(site.target, 2, axis=0), np.ones(2 * len(site.weights))) for site in sites]
+    first = fit_model(doubled, designs, 1.0)
+    second = fit_model(repeated, [np.repeat(design, 2, axis=0) for design in designs], 1.0)
+    np.testing.assert_allclose(first.common, second.common, atol=1e-6)
