@@ -2,8 +2,9 @@
 
 The model is a logistic regression with intercepts for each environment and a small penalty. Score tests ask of each
 column whether its effect differs between environments; the column with the strongest evidence gets an effect for each
-environment, and the others are tested again, until no test passes. All rows are used; nothing is drawn, so neither a
-seed nor the order of the rows plays a part. With more than two classes, what a column says about all of them is one
+environment, and the others are tested again, until no test passes. Then the search is made once more without the named
+columns: another one that goes together with them may stand in for them. All rows are used; nothing is drawn, so neither
+a seed nor the order of the rows plays a part. With more than two classes, what a column says about all of them is one
 direction, and the question is whether it says so more or less strongly elsewhere. The values of a category are columns
 of their own; what they say together is tested as one more.
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +37,8 @@ from holdfast.rows import deal_evenly, is_sparse
 Array = NDArray[np.float64]
 LOOSE = 4.0  # a scale for each environment is a looser story than noisier labels: it must win by this much
 MOST_NAMED = 12  # columns that get an effect for each environment
+MOST_ROUNDS = 3  # of searching without the columns that were named, for others that stand in for them
+STAND_IN = 0.5  # correlation, among rows of one label and environment, from which on a column can stand in for another
 MOST_EXACT = 150  # columns that are tested exactly; wider tables are screened first
 SCREENED = 60  # columns of a wide table that are kept for their evidence, and as many for their weight
 N_FOLDS = 5  # for what columns say about more than two classes
@@ -93,6 +96,7 @@ def find_unstable(
     sample_weight: Array | None = None,
     agreed: Array | None = None,
     groups: Sequence[Sequence[int]] = (),
+    given_up: Callable[[Effect], bool] = lambda effect: True,
 ) -> Search:
     """Search for the columns whose effect on the label changes between environments.
 
@@ -111,9 +115,66 @@ def find_unstable(
         Log-odds that hold in every environment, as far as is known: bends and interactions that the model would miss.
     groups : sequence of sequences of int
         Columns that belong together. They are tested as one too, which is found under the number of the first.
+    given_up : callable
+        Which of the columns that were found are done without. Others that go together with them are then tested again:
+        they may stand in for them.
     """
     n_rows, n_columns = values.shape
     weights = np.ones(n_rows) if sample_weight is None else sample_weight * (n_rows / sample_weight.sum())
+    search = _search(values, y, codes, weights, agreed, groups, level, n_classes)
+    left, last = np.arange(n_columns), search.effects
+    for _ in range(MOST_ROUNDS):  # another column may stand in for what is done without
+        named = {effect.column for effect in last if given_up(effect)}
+        gone = sorted(named | {column for group in groups if named & set(group) for column in group})
+        left = np.setdiff1d(left, gone)
+        near = left[_alike(values, left, gone, y, codes)] if gone and len(left) else left[:0]
+        if not len(near):
+            break
+        inside = [np.flatnonzero(np.isin(left, group)).tolist() for group in groups]
+        again = _search(values[:, left], y, codes, weights, agreed, inside, level, n_classes)
+        moved = [replace(effect, column=int(left[effect.column])) for effect in again.effects]
+        known = {effect.column for effect in search.effects}
+        last = tuple(effect for effect in moved if effect.column in near and effect.column not in known)
+        for effect in last:
+            search.p_values[effect.column] = effect.p_value
+        search = replace(search, effects=(*search.effects, *last))
+    return search
+
+
+def _alike(
+    values: Block, columns: NDArray[np.intp], gone: list[int], y: NDArray[np.intp], codes: NDArray[np.intp]
+) -> NDArray[np.bool_]:
+    """Return which columns go together with any of those that are gone, among rows of one label and environment."""
+    cell = np.unique(y * (int(codes.max()) + 1) + codes, return_inverse=True)[1]
+    cells = sp.csr_array((np.ones(len(y)), (np.arange(len(y)), cell)))
+    sizes = np.bincount(cell)[:, None]
+
+    def spread(part: Block) -> Array:
+        sums = cells.T @ part
+        sums = sums.toarray() if is_sparse(sums) else sums
+        squares = part.multiply(part) if is_sparse(part) else part**2
+        within = np.asarray(squares.sum(axis=0)).ravel() - (sums**2 / sizes).sum(axis=0)
+        return np.asarray(np.maximum(within, 1e-12))
+
+    these, those = values[:, columns], values[:, gone]
+    those = those.toarray() if is_sparse(those) else those
+    centered = those - cells @ ((cells.T @ those) / sizes)
+    together = np.abs(np.asarray(these.T @ centered)) / np.sqrt(np.outer(spread(these), spread(those)))
+    return np.asarray(together.max(axis=1) >= STAND_IN)
+
+
+def _search(
+    values: Block,
+    y: NDArray[np.intp],
+    codes: NDArray[np.intp],
+    weights: Array,
+    agreed: Array | None,
+    groups: Sequence[Sequence[int]],
+    level: float,
+    n_classes: int,
+) -> Search:
+    """Search once: a named column keeps an effect for each environment, and so what others say beside it is tested."""
+    n_columns = values.shape[1]
     rows = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
     target = (y[:, None] == np.arange(1, n_classes)).astype(float)
     sites = [Site(target[part], weights[part]) for part in rows]
@@ -123,7 +184,8 @@ def find_unstable(
     places = [np.flatnonzero(np.isin(back, group)) for group in groups]
     places = [members for members in places if len(members) > 1]
     shared = [] if agreed is None else [_unit(agreed[:, 1:] - agreed[:, :1])]
-    folds = deal_evenly(values, y, codes, N_FOLDS)
+    n_folds = N_FOLDS if n_classes > 2 else 2
+    folds = deal_evenly(values, y, codes, n_folds)
     quantities = np.array([j for j in range(tested.shape[1]) if len(np.unique(tested[:, j])) >= QUANTITY], dtype=int)
     codings, pairs = [], []
     for columns in (tested, _standardized_within(tested, codes, quantities)):
@@ -131,7 +193,7 @@ def find_unstable(
         all_columns, n_tested = np.hstack([columns, squares]), columns.shape[1]
         weight = np.ones((1, 1, all_columns.shape[1]))
         if n_classes > 2 or places:
-            others = [folds != fold for fold in range(N_FOLDS)]
+            others = [folds != fold for fold in range(n_folds)]
             weight = np.stack([_coefficients(all_columns[f], y[f], codes[f], weights[f], n_columns)[0] for f in others])
         together = [_together(columns[:, members], weight[:, :, members], folds) for members in places]
         design, between = _directed(all_columns, weight, folds)

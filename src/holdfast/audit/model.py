@@ -226,7 +226,7 @@ def score_tests(
             variance[np.diag_indices_from(variance)] += 1e-6 * size
             statistics[column] = score @ linalg.solve(variance, score, assume_a="pos")
     n_used, n_rows = n_columns + local[0].shape[2] * n_sites, sum(len(site.weights) for site in sites)
-    return statistics * max(1 - n_used / (n_rows * designs[0].shape[1]), 0.5)
+    return np.asarray(statistics * max(1 - n_used / (n_rows * designs[0].shape[1]), 0.5))
 
 
 def _with_first(log_odds: Array) -> Array:

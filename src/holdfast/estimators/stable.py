@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
+from scipy.stats import norm
+from scipy.stats import t as student
 
 from holdfast.audit.columns import Columns
 from holdfast.audit.effects import Search, find_unstable
@@ -162,6 +164,7 @@ class StableClassifier(MethodClassifier):
             sample_weight=training.sample_weight,
             agreed=_agreement(judgements),
             groups=tuple(columns.groups.values()),
+            given_up=lambda effect: kept_share(effect) < 0.5,
         )
 
         # Stage 3: use as much of these columns as the evidence supports.
@@ -319,7 +322,8 @@ def _strength_as_seen(
 ) -> float:
     """Return the strength with the least log loss in environments left out, shrunk by how uncertain its advantage is.
 
-    With many environments several are left out at a time, so that no more than `MOST_LEFT_OUT` rounds are needed.
+    The standard error counts with Student's factor: two environments say little about how much a third gains. With many
+    environments several are left out at a time, so that no more than `MOST_LEFT_OUT` rounds are needed.
     """
     n_classes, losses = int(training.y.max()) + 1, np.empty((len(FINE), training.n_rows))
     for held_out in range(min(len(training.environments), MOST_LEFT_OUT)):
@@ -339,5 +343,5 @@ def _strength_as_seen(
     gain, n = float(saved[best].mean()), len(training.environments)
     if best == 0 or gain <= 0:
         return 0.0
-    error = float(saved[best].std(ddof=1)) / np.sqrt(n)
+    error = float(saved[best].std(ddof=1)) / np.sqrt(n) * float(student.ppf(norm.cdf(1), n - 1))
     return float(FINE[best] * max(0.0, 1.0 - (error / gain) ** 2))

@@ -137,7 +137,11 @@ class Verdict:
         verb, they = ("does", "it is") if len(self.columns) == 1 else ("do", "they are")
         why = f"{names} {verb} not mean the same in every environment (p {format_p(self.columns[0].p_value)})"
         if self.fitted == "ordinary":
-            reason = "the change is too small to act on" if self.strength > 0 else "strength is 0"
+            reason = "the change is too small to act on, or labels that are noisier somewhere explain it as well"
+            if self.strength == 0:
+                reason = "strength is 0"
+                if self.expect == "as_seen":
+                    reason = "with environments left out in turn, to use less of it did not help"
             return f"Ordinary classifier: {why}, but {reason}."
         if self.fitted == "stable":
             return f"Stable classifier: {why}, so {they} not used."

@@ -1,4 +1,4 @@
-"""Effects that are common and effects that differ: the fit is the logistic regression, the tests are likelihood ratios."""
+"""Effects that are common and effects that differ: logistic regression, and tests that are likelihood ratios."""
 
 import numpy as np
 import pytest

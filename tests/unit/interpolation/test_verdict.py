@@ -250,7 +250,9 @@ def test_several_columns_are_named_together():
     [
         ({"columns": (), "p_value": 0.31}, r"no evidence that any of 5 columns .* \(smallest adjusted p = 0.310\)"),
         ({"kept": {"scanner": 1.0}}, "but the change is too small to act on"),
+        ({"kept": {"scanner": 1.0}}, "labels that are noisier somewhere explain it as well"),
         ({"kept": {"scanner": 1.0}, "strength": 0.0}, "but strength is 0"),
+        ({"kept": {"scanner": 1.0}, "strength": 0.0, "expect": "as_seen"}, "but with environments left out in turn"),
     ],
 )
 def test_the_ordinary_classifier_says_why(changes, reason):

@@ -38,9 +38,6 @@ def test_page_of_the_demo():
     assert len(render_report(content).encode()) < 400_000
 
 
-@pytest.mark.xfail(
-    strict=True, reason="ten classes and ten columns of color: no single column shows enough of a change"
-)
 def test_the_audit_of_the_demo_finds_the_color():
     """Color is named and pixels are not."""
     assert audit_demo()[0].named == ("color",)

@@ -1,0 +1,362 @@
+"""The default classifier: ordinary to the last bit where nothing changes, stable where a column turns."""
+
+import itertools
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from holdfast import ERMClassifier, StableClassifier
+from holdfast.estimators import stable as module
+from holdfast.exceptions import FeaturesError, ParameterError
+
+
+def hospitals(agreements=(0.95, 0.8), n_rows=1000, *, seed=0, skill=0.75):
+    """Return rows, labels and sites: a lesion that agrees with the label alike everywhere, a scanner that does not."""
+    generator = np.random.default_rng(seed)
+    parts = []
+    for number, agreement in enumerate(agreements):
+        y = generator.integers(2, size=n_rows)
+        columns = [np.where(generator.random(n_rows) < p, y, 1 - y) for p in (skill, agreement)]
+        age = generator.normal(size=n_rows) + 0.3 * y
+        parts.append((np.column_stack([*columns, age]).astype(float), y, np.full(n_rows, f"s{number}")))
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+
+def logistic():
+    """Return a scaled logistic regression."""
+    return make_pipeline(StandardScaler(), LogisticRegression())
+
+
+# -- what is fitted --------------------------------------------------------------------------------------------------
+
+
+def test_a_column_that_turns_is_not_used():
+    """The new site's accuracy is that of the stable columns; the ordinary classifier follows the scanner."""
+    X, y, sites = hospitals()
+    test_X, test_y, _ = hospitals((0.1,), seed=1)
+    model = StableClassifier().fit(X, y, environments=sites)
+    assert model.verdict_.fitted == "stable"
+    assert [finding.feature for finding in model.verdict_.columns] == ["x1"]
+    assert model.score(test_X, test_y) > 0.72
+    assert (model.ordinary_.predict(test_X) == test_y).mean() < 0.3
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [logistic(), HistGradientBoostingClassifier(max_iter=10), RandomForestClassifier(10, random_state=0)],
+    ids=["linear", "boosting", "forest"],
+)
+def test_where_nothing_changes_it_is_the_ordinary_classifier_to_the_last_bit(estimator):
+    """The same probabilities as ERM, from one fit on all rows."""
+    X, y, sites = hospitals((0.8, 0.8, 0.8), 300)
+    model = StableClassifier(estimator, random_state=0).fit(X, y, environments=sites)
+    erm = ERMClassifier(estimator, random_state=0).fit(X, y, environments=sites)
+    assert model.verdict_.fitted == "ordinary"
+    assert model.estimator_ is model.ordinary_
+    np.testing.assert_array_equal(model.predict_proba(X), erm.predict_proba(X))
+
+
+def test_strength_zero_is_the_ordinary_classifier_to_the_last_bit():
+    """Also where columns are named; the verdict says so, and what other strengths would give."""
+    X, y, sites = hospitals()
+    model = StableClassifier(strength=0.0).fit(X, y, environments=sites)
+    erm = ERMClassifier().fit(X, y, environments=sites)
+    np.testing.assert_array_equal(model.predict_proba(X), erm.predict_proba(X))
+    assert model.verdict_.fitted == "ordinary"
+    assert "strength is 0" in model.verdict_.answer
+    assert [point.strength for point in model.path_] == list(module.STRENGTHS)
+    assert model.path_[-1].vanished.fitted > model.path_[0].vanished.fitted + 0.1
+
+
+def test_along_the_dial_the_price_rises_and_so_does_the_gain():
+    """Strength 0 costs nothing; every further step uses less of the column."""
+    X, y, sites = hospitals()
+    path = StableClassifier().fit(X, y, environments=sites).path_
+    assert path[0].price.value == 0.0
+    reversed_accuracies = [point.reversed.fitted for point in path]
+    assert reversed_accuracies == sorted(reversed_accuracies)
+    known = [point.known.fitted for point in path]
+    assert known[0] - known[-1] == pytest.approx(path[-1].price.value, abs=1e-9)
+    assert 0.05 < path[-1].price.value < 0.3
+
+
+class NoWeights(ClassifierMixin, BaseEstimator):
+    """Gaussian naive Bayes whose fit takes no weights."""
+
+    def fit(self, X, y):
+        """Fit."""
+        self.model_ = GaussianNB().fit(X, y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict_proba(self, X):
+        """Return probabilities."""
+        return self.model_.predict_proba(X)
+
+    def predict(self, X):
+        """Return labels."""
+        return self.model_.predict(X)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [NoWeights(), KNeighborsClassifier(25), HistGradientBoostingClassifier(max_iter=20), RandomForestClassifier(20)],
+    ids=["without weights", "neighbors", "boosting", "forest"],
+)
+def test_any_estimator_can_be_inside(estimator):
+    """Without weights, without coefficients: columns are taken away, and the parts mixed."""
+    X, y, sites = hospitals()
+    test_X, test_y, _ = hospitals((0.1,), seed=1)
+    model = StableClassifier(estimator, random_state=0).fit(X, y, environments=sites)
+    assert model.score(test_X, test_y) > (model.ordinary_.predict(test_X) == test_y).mean() + 0.3
+
+
+def test_a_class_code_of_three_classes():
+    """More than two classes, one column of three values that turns."""
+    generator = np.random.default_rng(0)
+    y, sites = generator.integers(3, size=2400), np.repeat(["a", "b"], 1200)
+    other = (y + generator.integers(1, 3, size=2400)) % 3
+    agreement = np.where(sites == "a", 0.95, 0.75)
+    frame = pd.DataFrame({"size": y + generator.normal(size=2400)})
+    frame["code"] = np.array(["red", "green", "blue"])[np.where(generator.random(2400) < agreement, y, other)]
+    from sklearn.compose import make_column_transformer
+    from sklearn.preprocessing import OneHotEncoder
+
+    inside = make_pipeline(
+        make_column_transformer((OneHotEncoder(), ["code"]), remainder=StandardScaler()), LogisticRegression()
+    )
+    model = StableClassifier(inside).fit(frame, y, environments=sites)
+    assert [finding.feature for finding in model.verdict_.columns] == ["code"]
+    assert model.verdict_.fitted == "stable"
+
+
+def test_forty_environments():
+    """Many sites of few rows, one column that varies between them."""
+    agreements = np.linspace(0.98, 0.6, 40)
+    X, y, sites = hospitals(agreements, 60)
+    model = StableClassifier().fit(X, y, environments=sites)
+    assert [finding.feature for finding in model.verdict_.columns] == ["x1"]
+    assert len(model.verdict_.by_environment) == 40
+
+
+def test_words_of_texts_are_named_and_taken_out():
+    """A marker word that agrees with the label less elsewhere."""
+    generator = np.random.default_rng(0)
+    y, sites = generator.integers(2, size=1200), np.repeat(["2019", "2020"], 600)
+    agreement = np.where(sites == "2019", 0.95, 0.75)
+    marker = np.where(generator.random(1200) < agreement, y, 1 - y)
+    taste = np.where(generator.random(1200) < 0.75, y, 1 - y)
+    texts = [f"{'good' if t else 'bad'} beer {'alpha' if m else 'omega'}" for t, m in zip(taste, marker, strict=True)]
+    model = StableClassifier(make_pipeline(TfidfVectorizer(), LogisticRegression())).fit(texts, y, environments=sites)
+    assert {finding.feature for finding in model.verdict_.columns} == {"alpha", "omega"}  # one stands in for the other
+    assert model.predict(["good beer omega", "bad beer alpha"]).tolist() == [1, 0]
+
+
+def test_sparse_rows_are_the_same_table():
+    """The verdict and the probabilities of a sparse matrix are those of the array."""
+    X, y, sites = hospitals(n_rows=500)
+    estimator = LogisticRegression()
+    dense = StableClassifier(estimator).fit(X, y, environments=sites)
+    sparse = StableClassifier(estimator).fit(sp.csr_array(X), y, environments=sites)
+    assert sparse.verdict_.fitted == dense.verdict_.fitted
+    np.testing.assert_allclose(sparse.predict_proba(sp.csr_array(X)), dense.predict_proba(X), atol=0.05)
+
+
+# -- the stages matter -----------------------------------------------------------------------------------------------
+
+
+class Counting(LogisticRegression):
+    """Counts its fits."""
+
+    fits = 0
+
+    def fit(self, X, y, sample_weight=None):
+        """Fit and count."""
+        Counting.fits += 1
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.mark.parametrize(
+    ("agreements", "expect", "most"),
+    [((0.8, 0.8), "may_turn", 7), ((0.95, 0.8), "may_turn", 10), ((0.95, 0.8), "as_seen", 14)],
+)
+def test_two_environments_cost_few_fits(agreements, expect, most):
+    """Two judges in two folds, the pooled classifier in two folds and whole; three more for one removal."""
+    X, y, sites = hospitals(agreements)
+    Counting.fits = 0
+    StableClassifier(Counting(), expect=expect).fit(X, y, environments=sites)
+    assert most - 2 <= Counting.fits <= most
+
+
+def test_other_answers_of_the_judges_are_another_classifier():
+    """What judges agree on is common ground: where they agree on the scanner, it is not blamed."""
+    X, y, sites = hospitals()
+    plain = StableClassifier().fit(X, y, environments=sites)
+    judge = module.judge_environments
+
+    def biased(*arguments, **options):
+        judgements = judge(*arguments, **options)
+        codes = (sites == "s0").astype(float)
+        own = (2 * X[:, 1] - 1) * codes * 1.0
+        scores = judgements.scores + np.stack([-own, own], axis=1)
+        return module.replace(judgements, scores=scores)
+
+    with patch.object(module, "judge_environments", biased):
+        other = StableClassifier().fit(X, y, environments=sites)
+    assert np.abs(other.predict_proba(X) - plain.predict_proba(X)).max() > 0.01
+
+
+def test_the_same_fits_answer_about_every_environment():
+    """No judge knows its own environment's rows otherwise than the others': both folds, all rows."""
+    X, y, sites = hospitals(n_rows=200)
+    seen = {}
+    judge = module.judge_environments
+
+    def spy(*arguments, **options):
+        seen["judgements"] = judge(*arguments, **options)
+        return seen["judgements"]
+
+    with patch.object(module, "judge_environments", spy):
+        StableClassifier().fit(X, y, environments=sites)
+    for one in seen["judgements"].judges:
+        assert one.estimator is None
+        answered = np.sort(np.concatenate([rows for _, rows in one.unseen_rows(len(y))]))
+        np.testing.assert_array_equal(answered, np.arange(len(y)))
+
+
+# -- chance plays no part --------------------------------------------------------------------------------------------
+
+
+def test_neither_seed_nor_row_order_changes_the_answer():
+    """The verdict is the same to the last digit that is shown, probabilities to rounding."""
+    X, y, sites = hospitals((0.9, 0.8), 400)
+    first = StableClassifier(random_state=0).fit(X, y, environments=sites)
+    order = np.random.default_rng(5).permutation(len(y))
+    second = StableClassifier(random_state=7).fit(X[order], y[order], environments=sites[order])
+    assert str(second.verdict_) == str(first.verdict_)
+    np.testing.assert_allclose(second.predict_proba(X), first.predict_proba(X), atol=1e-6)
+
+
+def test_more_rows_never_use_more_of_the_column():
+    """What is given up grows with the evidence."""
+    kept = []
+    for n_rows in (100, 400, 1600, 6400):
+        X, y, sites = hospitals((0.9, 0.8), n_rows)
+        model = StableClassifier().fit(X, y, environments=sites)
+        kept.append(model.verdict_.kept.get("x1", 1.0))
+    assert all(later <= earlier + 0.01 for earlier, later in itertools.pairwise(kept))
+    assert kept[0] == 1.0
+    assert kept[-1] < 0.1
+
+
+# -- the verdict -----------------------------------------------------------------------------------------------------
+
+
+def test_price_and_gain_are_what_happens():
+    """The stress test forecasts the accuracy at sites where the scanner's relation vanishes or reverses."""
+    X, y, sites = hospitals((0.95, 0.8), 3000)
+    verdict = StableClassifier().fit(X, y, environments=sites).verdict_
+    model = StableClassifier().fit(X, y, environments=sites)
+    for question, agreement in ((verdict.vanished, 0.5), (verdict.reversed, 0.125)):
+        test_X, test_y, _ = hospitals((agreement,), 20_000, seed=2)
+        assert question.fitted == pytest.approx(model.score(test_X, test_y), abs=0.02)
+        assert question.ordinary == pytest.approx((model.ordinary_.predict(test_X) == test_y).mean(), abs=0.04)
+    assert verdict.price.low <= verdict.known.ordinary - verdict.known.fitted <= verdict.price.high
+    assert verdict.gain[1] > verdict.gain[0] > 0
+
+
+def test_probabilities_are_calibrated_at_known_sites():
+    """Of the rows with a probability around p, a share of about p has the label."""
+    X, y, sites = hospitals((0.95, 0.8), 3000)
+    model = StableClassifier(HistGradientBoostingClassifier(max_iter=30)).fit(X, y, environments=sites)
+    chance = model.predict_proba(X)[:, 1]
+    for low, high in ((0.1, 0.4), (0.6, 0.9)):
+        inside = (chance > low) & (chance <= high)
+        assert chance[inside].mean() == pytest.approx(y[inside].mean(), abs=0.05)
+
+
+def test_how_little_is_left_is_said():
+    """A classifier that knew hardly more than the scanner."""
+    generator = np.random.default_rng(0)
+    X, y, sites = hospitals((0.98, 0.9), 6000, skill=0.6)
+    X[:, 2] = generator.normal(size=len(X))
+    assert "More than half of the skill" in str(StableClassifier().fit(X, y, environments=sites).verdict_)
+
+
+def test_where_nothing_but_one_column_is_known_noisier_labels_explain_it_as_well():
+    """No other column says whether the scanner or the labels changed: nothing is given up, and that is said."""
+    X, y, sites = hospitals((0.95, 0.75), skill=0.5)
+    X[:, 2] = np.random.default_rng(0).normal(size=len(X))
+    verdict = StableClassifier().fit(X, y, environments=sites).verdict_
+    assert verdict.fitted == "ordinary"
+    assert "labels that are noisier somewhere explain it as well" in verdict.answer
+
+
+def test_as_seen_keeps_what_left_out_sites_confirm():
+    """A scanner that helps at every known site is kept, and the verdict says why."""
+    X, y, sites = hospitals((0.95, 0.85, 0.9))
+    verdict = StableClassifier(expect="as_seen").fit(X, y, environments=sites).verdict_
+    assert verdict.fitted == "ordinary"
+    assert "with environments left out in turn" in verdict.answer
+
+
+def test_as_seen_gives_up_what_fails_at_left_out_sites():
+    """A scanner that turns from site to site among the known ones."""
+    X, y, sites = hospitals((0.95, 0.1, 0.9, 0.15), 600)
+    model = StableClassifier(expect="as_seen").fit(X, y, environments=sites)
+    assert model.verdict_.strength > 0.5
+    assert model.verdict_.kept["x1"] < 0.5
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.5, "all", None])
+def test_strength_is_a_share(strength):
+    """Between 0 and 1, and a number."""
+    X, y, sites = hospitals(n_rows=20)
+    with pytest.raises(ParameterError, match="strength"):
+        StableClassifier(strength=strength).fit(X, y, environments=sites)
+
+
+def test_expect_is_one_of_two_words():
+    """And the message says which."""
+    X, y, sites = hospitals(n_rows=20)
+    with pytest.raises(ParameterError, match="may_turn"):
+        StableClassifier(expect="nothing").fit(X, y, environments=sites)
+
+
+def test_a_memory_map_is_refused_with_what_to_use(tmp_path):
+    """Columns have to be changed."""
+    X, y, sites = hospitals(n_rows=20)
+    np.save(tmp_path / "rows.npy", X)
+    with pytest.raises(FeaturesError, match="PIClassifier"):
+        StableClassifier().fit(np.load(tmp_path / "rows.npy", mmap_mode="r"), y, environments=sites)
+
+
+def test_a_second_copy_of_the_column_does_not_stand_in_for_it():
+    """A column that says the same as the unstable one is given up with it, and a stable one is kept."""
+    X, y, sites = hospitals()
+    noise = np.random.default_rng(0).normal(0, 0.2, size=len(X))
+    doubled = np.column_stack([X, 1 - X[:, 1] + noise])
+    model = StableClassifier().fit(doubled, y, environments=sites)
+    assert {finding.feature for finding in model.verdict_.columns} == {"x1", "x3"}
+    assert model.verdict_.vanished.fitted == pytest.approx(model.verdict_.known.fitted, abs=0.02)
+    assert model.verdict_.known.fitted < 0.82
+
+
+def test_a_copy_has_the_same_settings():
+    """As scikit-learn's searches need it."""
+    model = StableClassifier(logistic(), expect="as_seen", strength=0.5)
+    assert clone(model).get_params()["strength"] == 0.5
