@@ -370,7 +370,8 @@ class _Searching:
     def test_coding(self, coding: _Coding, own: Sequence[int]) -> _Tests:
         """Test every column in one coding, and what noisier labels would do to all of them."""
         designs, n_tested = coding.designs, self.n_tested
-        fit = coding.start = fit_model(self.sites, designs, self.ridge, own, coding.scales, start=coding.start)
+        start = coding.start or self.codings[0].start
+        fit = coding.start = fit_model(self.sites, designs, self.ridge, own, coding.scales, start=start)
         shared = fit.common.copy()
         shared[list(own)] = 0
         scales: list[list[Array]] = [[], []]
@@ -419,7 +420,7 @@ class _Searching:
         if number not in known:
             coding = self.codings[number]
             designs = [design[:, :, : design.shape[2] - coding.n_agreed] for design in coding.designs]
-            known[number] = fit_model(self.sites, designs, self.ridge, self.own, errors=True)
+            known[number] = fit_model(self.sites, designs, self.ridge, self.own, start=coding.start, errors=True)
         return known[number]
 
 

@@ -7,7 +7,7 @@ gets the columns of a row with another label of its environment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ class StressTest:
     vanished: tuple[Array, ...]
     reversed: tuple[Array, ...]
     training: TrainingRows
+    asked: dict[tuple[Any, ...], Array] = field(default_factory=dict)  # what was answered already
 
     def accuracies(self, question: str, weights: Sequence[float]) -> Array:
         """Return the accuracy of a mixture in each environment, (n_environments,)."""
@@ -57,9 +58,12 @@ class StressTest:
 
     def right(self, question: str, weights: Sequence[float]) -> Array:
         """Return for each row in which share of the draws a mixture predicts its label."""
-        draws = {"known": (self.known,), "vanished": self.vanished, "reversed": self.reversed}[question]
-        predicted = [mix_scores(scores, weights).argmax(axis=1) for scores in draws]
-        return np.asarray(np.mean([labels == self.training.y for labels in predicted], axis=0))
+        key = (question, *weights)
+        if key not in self.asked:
+            draws = {"known": (self.known,), "vanished": self.vanished, "reversed": self.reversed}[question]
+            predicted = [mix_scores(scores, weights).argmax(axis=1) for scores in draws]
+            self.asked[key] = np.mean([labels == self.training.y for labels in predicted], axis=0)
+        return self.asked[key]
 
     def compare(self, question: str, weights: Sequence[float]) -> Accuracy:
         """Return the accuracy of the ordinary classifier, which is the first part, and of the mixture."""
