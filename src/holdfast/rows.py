@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from holdfast.environments import (
     Environment,
+    Group,
     Rows,
     Weights,
     as_labels,
@@ -152,6 +153,10 @@ class TrainingRows:
         for number, environment in enumerate(self.environments):
             codes[environment.rows] = number
         return codes
+
+    def environment_groups(self) -> tuple[Group, ...]:
+        """Return the environments as groups, with the sample weights."""
+        return tuple(Group(e.name, e.rows).weighted(self.sample_weight) for e in self.environments)
 
     @property
     def weights(self) -> Weights:

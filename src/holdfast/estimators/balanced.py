@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.group_dro import known_groups, large_groups
 from holdfast.interpolation.worst_case import minimize_mixture_risk
-from holdfast.learners import last_step
 from holdfast.seeding import RandomState, Seeding
 
 
@@ -30,7 +29,7 @@ class BalancedClassifier(MethodClassifier):
     estimator_, groups_, classes_, environments_, history_
     """
 
-    __metadata_request__fit = {"environments": True, "group_labels": True}  # scikit-learn reads this
+    __metadata_request__fit = {"group_labels": True}  # scikit-learn reads this
 
     def __init__(
         self,
@@ -54,13 +53,13 @@ class BalancedClassifier(MethodClassifier):
         group_labels: Any = None,
         sample_weight: Any = None,
         validation: Any = None,
-    ) -> BalancedClassifier:
+    ) -> Self:
         """Fit on the groups, environment × label or as given by `group_labels`."""
         training = self._read_training(X, y, environments, sample_weight=sample_weight, group_labels=group_labels)
         groups = known_groups(training, self.classes_)
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
         held_out = self._read_validation(validation)
-        self.estimator_ = minimize_mixture_risk(
+        fitted = minimize_mixture_risk(
             self._base_estimator(training.X),
             training,
             self.groups_,
@@ -69,6 +68,4 @@ class BalancedClassifier(MethodClassifier):
             validation=held_out,
             selection=self.selection,
         )
-        self.history_ = getattr(last_step(self.estimator_), "history_", [])
-        self._score_validation(held_out)
-        return self
+        return self._keep_fitted(fitted, held_out)

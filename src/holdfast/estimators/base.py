@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from dataclasses import fields
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,9 +19,17 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
 
-from holdfast.environments import Environment, check_pairs, is_lazy, merge_small_environments, split_environments
+from holdfast.environments import (
+    Environment,
+    Group,
+    check_pairs,
+    is_lazy,
+    merge_small_environments,
+    split_environments,
+)
 from holdfast.exceptions import FeaturesError, InputTypeError, LabelsError, ParameterError, SingleEnvironmentWarning
 from holdfast.interpolation import Solution
+from holdfast.interpolation.worst_case import SolverSettings, minimize_worst_case_risk
 from holdfast.learners import code_probabilities, last_step
 from holdfast.rows import (
     TrainingRows,
@@ -36,6 +45,7 @@ from holdfast.rows import (
     read_labels,
     read_weights,
 )
+from holdfast.seeding import Seeding
 
 
 def _estimator_has(name: str) -> Any:
@@ -48,6 +58,8 @@ def _estimator_has(name: str) -> Any:
 
 class MethodEstimator(BaseEstimator):
     """Base of the estimators that learn from several environments."""
+
+    __metadata_request__fit = {"environments": True}  # scikit-learn reads this, with what subclasses add
 
     estimator: Any
     min_group_size: int = 5
@@ -181,7 +193,31 @@ class MethodEstimator(BaseEstimator):
             predicted = np.asarray(self.estimator_.predict(validation[0]))
             self.validation_score_ = float(self._validation_metric(validation[1], predicted))
 
-    def _keep(self, solution: Solution) -> None:
+    def _minimize(
+        self,
+        estimator: Any,
+        training: TrainingRows,
+        groups: Sequence[Group],
+        seeding: Seeding,
+        *,
+        validation: Any = None,
+        **changed: Any,
+    ) -> Solution:
+        """Minimize the worst-case risk over groups; the settings are our parameters, except for those in `changed`."""
+        settings = SolverSettings(**{f.name: getattr(self, f.name) for f in fields(SolverSettings)} | changed)
+        n_classes = len(self.classes_) if hasattr(self, "classes_") else None
+        return minimize_worst_case_risk(
+            estimator, training, groups, settings, seeding, n_classes=n_classes, validation=validation
+        )
+
+    def _keep_fitted(self, estimator: Any, validation: tuple[Any, NDArray[Any], Any] | None) -> Self:
+        """Store an estimator that was fitted at once, without groups."""
+        self.estimator_ = estimator
+        self.history_ = getattr(last_step(estimator), "history_", [])
+        self._score_validation(validation)
+        return self
+
+    def _keep_solution(self, solution: Solution, validation: tuple[Any, NDArray[Any], Any] | None) -> Self:
         """Store what stage 3 found."""
         self.estimator_ = solution.estimator
         self.solver_ = solution.solver
@@ -190,6 +226,8 @@ class MethodEstimator(BaseEstimator):
         self.worst_case_risk_ = solution.worst_case_risk
         self.gap_ = solution.gap
         self.history_ = solution.history
+        self._score_validation(validation)
+        return self
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

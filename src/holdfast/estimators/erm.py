@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from holdfast.environments import Group
 from holdfast.estimators.base import MethodClassifier, check_choice
 from holdfast.learners import fit_rows, last_step, seeded_clone
 from holdfast.rows import TrainingRows
@@ -35,8 +34,6 @@ class ERMClassifier(MethodClassifier):
     history_ : list of dict, one for each epoch of a network
     """
 
-    __metadata_request__fit = {"environments": True}  # scikit-learn reads this
-
     def __init__(
         self,
         estimator: Any = None,
@@ -52,7 +49,7 @@ class ERMClassifier(MethodClassifier):
 
     def fit(
         self, X: Any, y: Any, *, environments: Any = None, sample_weight: Any = None, validation: Any = None
-    ) -> ERMClassifier:
+    ) -> Self:
         """Fit on all rows.
 
         Parameters
@@ -68,7 +65,7 @@ class ERMClassifier(MethodClassifier):
         check_choice(self, "weighting", ("pooled", "environments"))
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         held_out = self._read_validation(validation)
-        self.estimator_ = fit_erm(
+        fitted = fit_erm(
             self._base_estimator(training.X),
             training,
             Seeding(self.random_state),
@@ -76,9 +73,7 @@ class ERMClassifier(MethodClassifier):
             validation=held_out,
             selection=self.selection,
         )
-        self.history_ = getattr(last_step(self.estimator_), "history_", [])
-        self._score_validation(held_out)
-        return self
+        return self._keep_fitted(fitted, held_out)
 
 
 def fit_erm(
@@ -96,13 +91,9 @@ def fit_erm(
     if hasattr(last_step(estimator), "fit_groups"):
         from holdfast.interpolation.gradient import NetworkFit, fit_network
 
-        groups = [
-            Group(environment.name, environment.rows).weighted(training.sample_weight)
-            for environment in training.environments
-        ]
         objective = "pooled" if weighting == "pooled" else "erm"
         fit = NetworkFit(objective=objective, validation=validation, selection=selection, stage="training")
-        return fit_network(estimator, training, groups, seeding, fit)
+        return fit_network(estimator, training, training.environment_groups(), seeding, fit)
     weights = training.sample_weight
     if weighting == "environments":
         weights = training.weights.copy()

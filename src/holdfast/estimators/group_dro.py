@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from holdfast.environments import Group, cross_groups, label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, check_choice
 from holdfast.exceptions import EnvironmentsError, SmallGroupWarning
-from holdfast.interpolation.worst_case import SolverSettings, minimize_worst_case_risk
 from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
@@ -89,7 +88,7 @@ class GroupDROClassifier(MethodClassifier):
         As for `PIClassifier`.
     """
 
-    __metadata_request__fit = {"environments": True, "group_labels": True}  # scikit-learn reads this
+    __metadata_request__fit = {"group_labels": True}  # scikit-learn reads this
 
     def __init__(
         self,
@@ -124,7 +123,7 @@ class GroupDROClassifier(MethodClassifier):
         sample_weight: Any = None,
         validation: Any = None,
         folds: Any = None,
-    ) -> GroupDROClassifier:
+    ) -> Self:
         """Fit on the groups.
 
         Parameters
@@ -143,33 +142,16 @@ class GroupDROClassifier(MethodClassifier):
         training = self._read_training(
             X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
         )
-        self._solve(training, known_groups(training, self.classes_), validation)
-        return self
+        return self._solve(training, known_groups(training, self.classes_), validation)
 
-    def _solve(self, training: TrainingRows, groups: tuple[Group, ...], validation: Any) -> None:
+    def _solve(self, training: TrainingRows, groups: tuple[Group, ...], validation: Any) -> Self:
         """Minimize the worst-case risk over the groups and keep what was found."""
         check_choice(self, "objective", ("max", "online"))
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
         held_out = self._read_validation(validation)
-        settings = SolverSettings(
-            solver=self.solver,
-            objective=self.objective,
-            selection=self.selection,
-            reweight_rounds=self.reweight_rounds,
-            n_folds=self.n_folds,
-            n_jobs=self.n_jobs,
-        )
-        solution = minimize_worst_case_risk(
-            self._base_estimator(training.X),
-            training,
-            self.groups_,
-            settings,
-            Seeding(self.random_state),
-            n_classes=len(self.classes_),
-            validation=held_out,
-        )
-        self._keep(solution)
-        self._score_validation(held_out)
+        estimator, seeding = self._base_estimator(training.X), Seeding(self.random_state)
+        solution = self._minimize(estimator, training, self.groups_, seeding, validation=held_out)
+        return self._keep_solution(solution, held_out)
 
 
 class OracleClassifier(GroupDROClassifier):
@@ -185,7 +167,7 @@ class OracleClassifier(GroupDROClassifier):
         As for `PIClassifier`.
     """
 
-    __metadata_request__fit = {"environments": True, "attribute": True}  # scikit-learn reads this
+    __metadata_request__fit = {"attribute": True}  # scikit-learn reads this
 
     def __init__(
         self,
@@ -224,7 +206,7 @@ class OracleClassifier(GroupDROClassifier):
         sample_weight: Any = None,
         validation: Any = None,
         folds: Any = None,
-    ) -> OracleClassifier:
+    ) -> Self:
         """Fit on groups of the unstable attribute.
 
         Parameters
@@ -243,5 +225,4 @@ class OracleClassifier(GroupDROClassifier):
                 "attribute=frame['color']; without such a column use PIClassifier, which needs none."
             )
         groups = agreement_groups if self.form == "agreement" else attribute_groups
-        self._solve(training, groups(training, self.classes_, attribute), validation)
-        return self
+        return self._solve(training, groups(training, self.classes_, attribute), validation)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from sklearn.pipeline import Pipeline
 
-from holdfast.environments import Group
 from holdfast.estimators.base import MethodClassifier, scaled, warn_single_environment
 from holdfast.estimators.erm import fit_erm
 from holdfast.exceptions import ParameterError
@@ -26,7 +25,6 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
     in the registry of methods.
     """
 
-    __metadata_request__fit = {"environments": True}  # scikit-learn reads this
     needs_network: ClassVar[bool] = True
 
     penalty_weight: float
@@ -77,20 +75,12 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
         validation = self._read_validation(validation)
         seeding = Seeding(self.random_state)
         if warn_single_environment(training.environments, type(self).__name__):
-            self.estimator_ = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
-            self.history_ = last_step(self.estimator_).history_
-            self._score_validation(validation)
-            return self
-        self.groups_ = tuple(
-            Group(environment.name, environment.rows).weighted(training.sample_weight)
-            for environment in training.environments
-        )
+            fitted = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
+            return self._keep_fitted(fitted, validation)
+        self.groups_ = training.environment_groups()
         network = seeded_clone(estimator, seeding, "environments")
         fit = NetworkFit(objective=self._objective(), validation=validation, selection=self.selection, stage="training")
-        solution = solve_gradient(network, training, self.groups_, seeding, fit)
-        self._keep(solution)
-        self._score_validation(validation)
-        return self
+        return self._keep_solution(solve_gradient(network, training, self.groups_, seeding, fit), validation)
 
 
 class IRMClassifier(EnvironmentObjectiveClassifier):
@@ -140,15 +130,8 @@ class VRExClassifier(EnvironmentObjectiveClassifier):
 
     Parameters
     ----------
-    estimator : NeuralClassifier, a Pipeline that ends in one, or None
-        None: columns scaled to unit variance, then a small network.
-    penalty_weight : float
-        Weight of the variance after the warm-up; above 1 the whole loss is divided by it.
-    warm_up : int
-        Steps with a penalty weight of 1 before that.
-    selection : str or None
-        The rule that selects the epoch.
-    random_state : int or None
+    estimator, penalty_weight, warm_up, selection, random_state
+        As for `IRMClassifier`; the penalty is the variance.
     """
 
     def __init__(
@@ -177,17 +160,10 @@ class RGMClassifier(EnvironmentObjectiveClassifier):
 
     Parameters
     ----------
-    estimator : NeuralClassifier, a Pipeline that ends in one, or None
-        None: columns scaled to unit variance, then a small network.
-    penalty_weight : float
-        Weight of the regret after the warm-up; above 1 the whole loss is divided by it.
-    warm_up : int
-        Steps with a penalty weight of 1 before that.
+    estimator, penalty_weight, warm_up, selection, random_state
+        As for `IRMClassifier`; the penalty is the regret.
     hidden : int
         Width of the hidden layer of the auxiliary heads.
-    selection : str or None
-        The rule that selects the epoch.
-    random_state : int or None
     """
 
     def __init__(

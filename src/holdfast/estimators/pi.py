@@ -6,7 +6,7 @@ import itertools
 import logging
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -17,7 +17,7 @@ from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_ch
 from holdfast.estimators.erm import fit_erm
 from holdfast.exceptions import CollapseWarning, EnvironmentsError, ParameterError
 from holdfast.interpolation import SOLVERS, Solution
-from holdfast.interpolation.worst_case import SolverSettings, choose_solver, minimize_worst_case_risk
+from holdfast.interpolation.worst_case import choose_solver
 from holdfast.judging.judgements import Judgements, judge_environments
 from holdfast.judging.judges import JudgeSettings
 from holdfast.learners import last_step
@@ -106,9 +106,12 @@ def _cut(half: Group, classifier: Any, training: TrainingRows, min_group_size: i
 
 
 class PredictThenInterpolate(MethodEstimator):
-    """Stages 1 and 3 and their settings, for classes and for numbers."""
+    """The three stages, for classes and for numbers; a subclass says how stage 2 cuts."""
 
+    __metadata_request__fit = {"group_labels": True}  # scikit-learn reads this
     _judges = True
+    _objectives: ClassVar[tuple[str, ...]] = ("max", "online")
+    _judge_scores: ClassVar[str]  # attribute that has every judge's score in every environment
     solver: str
     halves: str
     rounds: int = 1
@@ -120,6 +123,70 @@ class PredictThenInterpolate(MethodEstimator):
     n_jobs: int | None
     random_state: RandomState
     partitions_: tuple[Partition, ...]
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        environments: Any = None,
+        group_labels: Any = None,
+        sample_weight: Any = None,
+        validation: Any = None,
+        folds: Any = None,
+    ) -> Self:
+        """Fit in three stages.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, frame, images of shape (n_rows, …) or list of texts
+        y : labels, or numbers, of shape (n_rows,)
+        environments : labels of shape (n_rows,)
+            Which environment each row came from. None, or one label only: plain ERM, with a warning.
+        group_labels : labels of shape (n_rows,), optional
+            A bias that is known; it refines the halves.
+        sample_weight : array of shape (n_rows,), optional
+            Reaches every stage.
+        validation : (X, y) or (X, y, group_labels), optional
+            For networks: rows to select the epoch by; the others are only scored on them (`validation_score_`).
+        folds : labels of shape (n_rows,), optional
+            Fold of each row, so that rows of one patient stay together.
+        """
+        self._check_parameters()
+        training = self._read_training(
+            X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
+        )
+        held_out = self._read_validation(validation)
+        seeding = Seeding(self.random_state)
+        if warn_single_environment(training.environments, type(self).__name__):
+            return self._fit_alone(training, seeding, held_out)
+        if self.halves == "soft":
+            training.check_folds()
+        estimator = self._base_estimator(training.X)
+        self.solver_ = choose_solver(estimator, self.solver)  # refuses an estimator before any work
+        if self.objective == "chance" and self.solver_ != "gradient":
+            raise ParameterError("objective='chance' is for networks. Use a NeuralClassifier, or leave it out.")
+
+        # Stage 1: one judge for each environment, asked about every row that it was not fitted on.
+        judgements = self._judge(estimator, training, seeding)
+
+        # Stage 2: cut every judged environment by correctness.
+        self.partitions_ = self._partition(judgements, training)
+
+        # Stage 3: the least worst-case risk over all interpolations of the halves.
+        return self._interpolate(estimator, training, seeding, held_out)
+
+    def _partition(self, judgements: Judgements, training: TrainingRows) -> tuple[Partition, ...]:
+        """Cut every judged environment by what its judges say, and keep the judges' scores."""
+        raise NotImplementedError
+
+    def _check_parameters(self) -> None:
+        """Refuse values outside of what the parameters may be."""
+        check_choice(self, "halves", ("hard", "soft"))
+        check_choice(self, "objective", self._objectives)
+        check_choice(self, "solver", ("auto", *SOLVERS))
+        if self.halves == "soft" and self.n_folds < 2:
+            raise ParameterError("halves='soft' needs answers out of fold. Set n_folds to 2 or more.")
 
     def _judge(self, estimator: Any, training: TrainingRows, seeding: Seeding) -> Judgements:
         """Fit one judge for each environment, ask each about the rows it was not fitted on, and keep the judges."""
@@ -137,83 +204,47 @@ class PredictThenInterpolate(MethodEstimator):
         self.environment_classifiers_ = {judge.environment.label: judge.estimator for judge in judgements.judges}
         return judgements
 
-    def _interpolate(
-        self, estimator: Any, training: TrainingRows, seeding: Seeding, *, n_classes: int | None, validation: Any
-    ) -> None:
+    def _interpolate(self, estimator: Any, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
         """Minimize the worst-case risk over the halves, and keep what was found."""
         options: dict[str, Any] = {
             "min_group_size": self.min_group_size,
             "sample_weight": training.sample_weight,
             "group_labels": training.group_labels,
         }
+        changed: dict[str, Any] = {"solver": self.solver_}
         partitions = self.partitions_
         if self.objective == "chance":
-            partitions = halves_at_chance(partitions, n_classes or 2, sample_weight=training.sample_weight)
+            partitions = halves_at_chance(partitions, len(self.classes_), sample_weight=training.sample_weight)
             options["sample_weight"] = None  # it is in the halves' weights
+            changed["objective"] = "pooled"
         groups = halves_as_groups(partitions, **options)
         self.rounds_ = 1
         if self.rounds > 1:
-            halves, self.rounds_ = self._refine(estimator, training, seeding, n_classes)
+
+            def fit_judge(groups: Sequence[Group], environment: str, number: int) -> Solution:
+                return self._minimize(
+                    estimator, training, groups, seeding.child("round", number, environment), **changed
+                )
+
+            halves, self.rounds_ = refine_halves(
+                partitions, training, fit_judge, rounds=self.rounds, min_group_size=self.min_group_size
+            )
             groups = large_halves(halves, **options)
-        self.groups_ = groups or _environment_groups(training)
-        self._keep(self._minimize(estimator, training, self.groups_, seeding, n_classes, validation))
-        self._score_validation(validation)
-
-    def _refine(
-        self, estimator: Any, training: TrainingRows, seeding: Seeding, n_classes: int | None
-    ) -> tuple[list[Group], int]:
-        """Cut the halves again, by judges that are best in the worst half of their own environment."""
-
-        def fit_judge(groups: Sequence[Group], environment: str, number: int) -> Solution:
-            streams = seeding.child("round", number, environment)
-            return self._minimize(estimator, training, groups, streams, n_classes, None)
-
-        return refine_halves(
-            self.partitions_, training, fit_judge, rounds=self.rounds, min_group_size=self.min_group_size
-        )
-
-    def _minimize(
-        self,
-        estimator: Any,
-        training: TrainingRows,
-        groups: Sequence[Group],
-        seeding: Seeding,
-        n_classes: int | None,
-        validation: Any,
-    ) -> Solution:
-        """Minimize the worst-case risk over groups with this estimator's settings."""
-        settings = SolverSettings(
-            solver=self.solver_,
-            objective="pooled" if self.objective == "chance" else self.objective,
-            selection=self.selection,
-            reweight_rounds=self.reweight_rounds,
-            n_folds=self.n_folds,
-            n_jobs=self.n_jobs,
-        )
-        return minimize_worst_case_risk(
-            estimator, training, groups, settings, seeding, n_classes=n_classes, validation=validation
-        )
+        self.groups_ = groups or training.environment_groups()
+        solution = self._minimize(estimator, training, self.groups_, seeding, validation=validation, **changed)
+        return self._keep_solution(solution, validation)
 
     def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
         """Fit plain ERM: with one environment there is nothing to compare."""
         estimator = self._base_estimator(training.X)
-        self.estimator_ = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
-        self.environment_classifiers_ = {training.environments[0].label: self.estimator_}
+        fitted = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
+        self.environment_classifiers_ = {training.environments[0].label: fitted}
         self.partitions_, self.groups_ = (), ()
         self.group_risks_ = self.group_weights_ = np.empty(0)
         self.worst_case_risk_ = self.gap_ = float("nan")
         self.solver_, self.rounds_ = "erm", 1
-        self.history_ = getattr(last_step(self.estimator_), "history_", [])
-        self._score_validation(validation)
-        return self
-
-
-def _environment_groups(training: TrainingRows) -> tuple[Group, ...]:
-    """Return the environments themselves as groups, for when no half is left."""
-    return tuple(
-        Group(environment.name, environment.rows).weighted(training.sample_weight)
-        for environment in training.environments
-    )
+        setattr(self, self._judge_scores, np.full((1, 1), np.nan))
+        return self._keep_fitted(fitted, validation)
 
 
 class PIClassifier(PredictThenInterpolate, MethodClassifier):
@@ -293,7 +324,8 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     0.8
     """
 
-    __metadata_request__fit = {"environments": True, "group_labels": True}  # scikit-learn reads this
+    _objectives = ("max", "online", "chance")
+    _judge_scores = "accuracies_"
 
     def __init__(
         self,
@@ -324,61 +356,6 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        environments: Any = None,
-        group_labels: Any = None,
-        sample_weight: Any = None,
-        validation: Any = None,
-        folds: Any = None,
-    ) -> PIClassifier:
-        """Fit in three stages.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, frame, images of shape (n_rows, …) or list of texts
-        y : labels of shape (n_rows,)
-        environments : labels of shape (n_rows,)
-            Which environment each row came from. None, or one label only: plain ERM, with a warning.
-        group_labels : labels of shape (n_rows,), optional
-            A bias that is known; it refines the halves.
-        sample_weight : array of shape (n_rows,), optional
-            Reaches every stage.
-        validation : (X, y) or (X, y, group_labels), optional
-            For networks: rows to select the epoch by; the others are only scored on them (`validation_score_`).
-        folds : labels of shape (n_rows,), optional
-            Fold of each row, so that rows of one patient stay together.
-        """
-        self._check_parameters()
-        training = self._read_training(
-            X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
-        )
-        validation = self._read_validation(validation)
-        seeding = Seeding(self.random_state)
-        if warn_single_environment(training.environments, type(self).__name__):
-            self.accuracies_ = np.full((1, 1), np.nan)
-            return self._fit_alone(training, seeding, validation)
-        if self.halves == "soft":
-            training.check_folds()
-        estimator = self._base_estimator(training.X)
-        self.solver_ = choose_solver(estimator, self.solver)  # refuses an estimator before any work
-        if self.objective == "chance" and self.solver_ != "gradient":
-            raise ParameterError("objective='chance' is for networks. Use a NeuralClassifier, or leave it out.")
-
-        # Stage 1: one judge for each environment, asked about every row that it was not fitted on.
-        judgements = self._judge(estimator, training, seeding)
-
-        # Stage 2: cut every judged environment by correctness.
-        self.partitions_ = self._partition(judgements, training)
-
-        # Stage 3: the least worst-case risk over all interpolations of the halves.
-        self._interpolate(estimator, training, seeding, n_classes=len(self.classes_), validation=validation)
-        self._warn_of_collapse(training)
-        return self
-
     def audit(self, X: Any, y: Any, environments: Any = None, *, settings: AuditSettings | None = None) -> Audit:
         """Name the columns, words or attributes whose relation with the label changes between environments.
 
@@ -401,6 +378,11 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             return partition_by_correctness(judgements.predictions, *rows, sample_weight=training.sample_weight)
         return partition_by_probability(judgements.probabilities, *rows, sample_weight=training.sample_weight)
 
+    def _interpolate(self, estimator: Any, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
+        super()._interpolate(estimator, training, seeding, validation)
+        self._warn_of_collapse(training)
+        return self
+
     def _warn_of_collapse(self, training: TrainingRows) -> None:
         """Say when the final classifier gives nearly every row the same label: it has learned nothing."""
         shares = np.bincount(training.y, training.weights, minlength=len(self.classes_)) / training.weights.sum()
@@ -417,7 +399,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
                 "worst half contradicts the rest. Use StableClassifier, weaken the estimator's penalty, or, for "
                 "networks, set objective='online'.",
                 CollapseWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _fitted_environments(self, n_rows: int) -> np.ndarray[Any, Any]:
@@ -435,12 +417,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         return labels
 
     def _check_parameters(self) -> None:
-        """Refuse values outside of what the parameters may be."""
-        check_choice(self, "halves", ("hard", "soft"))
-        check_choice(self, "objective", ("max", "online", "chance"))
-        check_choice(self, "solver", ("auto", *SOLVERS))
-        if self.halves == "soft" and self.n_folds < 2:
-            raise ParameterError("halves='soft' needs probabilities out of fold. Set n_folds to 2 or more.")
+        super()._check_parameters()
         if not isinstance(self.rounds, int | np.integer) or self.rounds < 1:
             raise ParameterError(
                 f"The 'rounds' parameter of PIClassifier must be an integer >= 1. Got {self.rounds!r} instead."

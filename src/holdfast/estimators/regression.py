@@ -6,12 +6,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.estimators.base import MethodRegressor, check_choice, warn_single_environment
+from holdfast.environments import Partition
+from holdfast.estimators.base import MethodRegressor
 from holdfast.estimators.pi import PredictThenInterpolate
 from holdfast.exceptions import ParameterError
-from holdfast.interpolation.worst_case import choose_solver
+from holdfast.judging.judgements import Judgements
 from holdfast.partition import error_matrix, partition_by_error, partition_by_likelihood
-from holdfast.seeding import RandomState, Seeding
+from holdfast.rows import TrainingRows
+from holdfast.seeding import RandomState
 
 
 class PIRegressor(PredictThenInterpolate, MethodRegressor):
@@ -43,7 +45,7 @@ class PIRegressor(PredictThenInterpolate, MethodRegressor):
         As for `PIClassifier`; risks are mean squared errors.
     """
 
-    __metadata_request__fit = {"environments": True, "group_labels": True}  # scikit-learn reads this
+    _judge_scores = "errors_"
 
     def __init__(
         self,
@@ -74,54 +76,18 @@ class PIRegressor(PredictThenInterpolate, MethodRegressor):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        environments: Any = None,
-        group_labels: Any = None,
-        sample_weight: Any = None,
-        validation: Any = None,
-        folds: Any = None,
-    ) -> PIRegressor:
-        """Fit in three stages; the arguments are those of `PIClassifier.fit`."""
-        check_choice(self, "halves", ("hard", "soft"))
-        check_choice(self, "objective", ("max", "online"))
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._read_threshold()
+
+    def _partition(self, judgements: Judgements, training: TrainingRows) -> tuple[Partition, ...]:
+        """Cut every judged environment by the size of its judges' errors, and keep the mean errors."""
+        rows = judgements.predictions, training.y, training.environments
+        self.errors_ = error_matrix(*rows, training.sample_weight)
+        if self.halves == "soft":
+            return partition_by_likelihood(*rows, sample_weight=training.sample_weight)
         threshold, quantile = self._read_threshold()
-        training = self._read_training(
-            X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
-        )
-        validation = self._read_validation(validation)
-        seeding = Seeding(self.random_state)
-        if warn_single_environment(training.environments, type(self).__name__):
-            self.errors_ = np.full((1, 1), np.nan)
-            return self._fit_alone(training, seeding, validation)
-        estimator = self._base_estimator(training.X)
-        self.solver_ = choose_solver(estimator, self.solver)
-
-        # Stage 1: one regressor for each environment, asked about every row that it was not fitted on.
-        predictions = self._judge(estimator, training, seeding).predictions
-
-        # Stage 2: cut every judged environment by the size of the error.
-        if self.halves == "hard":
-            self.partitions_ = partition_by_error(
-                predictions,
-                training.y,
-                training.environments,
-                threshold=threshold,
-                quantile=quantile,
-                sample_weight=training.sample_weight,
-            )
-        else:
-            self.partitions_ = partition_by_likelihood(
-                predictions, training.y, training.environments, sample_weight=training.sample_weight
-            )
-        self.errors_ = error_matrix(predictions, training.y, training.environments, training.sample_weight)
-
-        # Stage 3: the least worst-case risk over all interpolations of the halves.
-        self._interpolate(estimator, training, seeding, n_classes=None, validation=validation)
-        return self
+        return partition_by_error(*rows, threshold=threshold, quantile=quantile, sample_weight=training.sample_weight)
 
     def _read_threshold(self) -> tuple[float | None, float]:
         """Return the threshold, or None and the share of rows that are correct."""

@@ -82,3 +82,10 @@ def test_infinite_targets_are_refused():
     """Targets must be finite numbers."""
     with pytest.raises(LabelsError, match=r"Input y contains NaN or infinity in 1 of 3 rows"):
         PIRegressor().fit(np.zeros((3, 1)), [0.0, np.inf, 1.0])
+
+
+def test_soft_halves_need_answers_out_of_fold():
+    """Without folds a judge's own error is not known, so that soft halves are refused before any work."""
+    X, y = np.arange(40.0).reshape(20, 2), np.arange(20.0)
+    with pytest.raises(ParameterError, match="halves='soft' needs answers out of fold"):
+        PIRegressor(halves="soft", n_folds=0).fit(X, y, environments=["a", "b"] * 10)
