@@ -1,25 +1,34 @@
 import re
 import sys
 import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
 import holdfast as package
-from holdfast.cli.doctor import EXTRAS, OLDEST_PYTHON, REQUIRED
+from holdfast.cli.doctor import EXTRAS, OLDEST_PYTHON
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 MODULE = sys.modules["holdfast.cli.doctor"]  # the package shows the command under this name
-SMALL = {"numpy": REQUIRED["numpy"]}
 
 
-def test_the_lists_are_those_of_the_project():
-    """Packages, extras and their oldest versions are those that the project declares."""
+@pytest.fixture
+def declare(monkeypatch):
+    """Return a function that declares what holdfast needs, as the metadata of its installation does."""
+    return lambda *needs: monkeypatch.setattr(MODULE, "requires", lambda name: list(needs))
+
+
+def test_the_lists_are_those_of_the_project(holdfast):
+    """Packages, extras and their oldest versions are those that the project declares, and every extra is explained."""
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
-    assert [f"{name}>={oldest}" for name, (_, oldest) in REQUIRED.items()] == project["dependencies"]
+    found = MODULE._requirements()
+    assert found.pop("") == project["dependencies"]
     extras = project["optional-dependencies"]
     assert extras["dev"].pop(0) == "holdfast[neural,plots]"
-    assert {name: list(needs) for name, (_, needs) in EXTRAS.items()} == extras
+    extras["dev"] += extras["neural"] + extras["plots"]
+    assert {name: set(needs) for name, needs in found.items()} == {name: set(needs) for name, needs in extras.items()}
+    assert set(EXTRAS) == set(extras)
     assert project["requires-python"] == f">={'.'.join(map(str, OLDEST_PYTHON))}"
 
 
@@ -29,7 +38,8 @@ def test_a_working_installation(holdfast, monkeypatch, tmp_path):
     result = holdfast("doctor", "--json").json
     assert result["problems"] == []
     assert result["holdfast"] == package.__version__
-    assert {p["name"]: p["problem"] for p in result["packages"]} == dict.fromkeys(REQUIRED)
+    needed = [need.partition(">=")[0] for need in MODULE._requirements()[""]]
+    assert {p["name"]: p["problem"] for p in result["packages"]} == dict.fromkeys(needed)
     assert result["cache"]["folder"] == str(tmp_path / "not" / "yet")
     assert result["cache"]["writable"] is True
     assert not (tmp_path / "not").exists()
@@ -49,10 +59,11 @@ def test_text_fits_80_columns(holdfast):
     assert (lines[0], lines[-1]) == ("Everything that holdfast needs works.", "Next: holdfast demo")
 
 
-def test_missing_extras_come_with_their_command(holdfast, monkeypatch):
+def test_missing_extras_come_with_their_command(holdfast, monkeypatch, declare):
     """What an extra lacks is no failure; the command that installs it is printed."""
-    monkeypatch.setattr(MODULE, "REQUIRED", SMALL)
-    monkeypatch.setattr(MODULE, "EXTRAS", {"moon": ("flying there", ("numpy>=2.0", "rocket[fuel]>=9", "numpy>=999"))})
+    needs = ("numpy>=2.0", "rocket[fuel]>=9", "numpy>=999")
+    declare("numpy>=2.0", *(f'{need}; extra == "moon"' for need in needs))
+    monkeypatch.setattr(MODULE, "EXTRAS", {"moon": "flying there"})
     outcome = holdfast("doctor")
     assert outcome.code == 0
     assert "\n  moon: pip install 'rocket[fuel]>=9' 'numpy>=999'\n" in outcome.out
@@ -61,26 +72,39 @@ def test_missing_extras_come_with_their_command(holdfast, monkeypatch):
 @pytest.mark.parametrize(
     ("required", "problem"),
     [
-        ({"no-such-thing": ("nothing", "1.0")}, "no-such-thing is not installed."),
-        ({"numpy": ("numpy", "999.1")}, r"numpy \S+ is too old: 999.1 or newer is needed."),
-        ({"numpy": ("numpy.broken", "1.0")}, r"numpy \S+ cannot be imported \(ModuleNotFoundError: No module"),
+        ("no-such-thing>=1.0", "no-such-thing is not installed."),
+        ("numpy>=999.1", r"numpy \S+ is too old: 999.1 or newer is needed."),
+        ("numpy>=1.0", r"numpy \S+ cannot be imported \(ModuleNotFoundError: No module"),
     ],
 )
-def test_what_is_needed_and_broken_is_code_1(holdfast, monkeypatch, required, problem):
+def test_what_is_needed_and_broken_is_code_1(holdfast, monkeypatch, declare, required, problem):
     """A package that is missing, too old or broken is named, with the command that mends it."""
-    monkeypatch.setattr(MODULE, "REQUIRED", required)
+    declare(required)
+    monkeypatch.setattr(MODULE, "MODULES", {"numpy": "numpy.broken"})
     outcome = holdfast("doctor", "--json")
     assert outcome.code == 1
     (found,), mend = outcome.json["problems"], outcome.json["next"]
     assert re.match(problem, found)
-    name, (_, oldest) = next(iter(required.items()))
     assert mend.startswith("pip install --upgrade ")
-    assert mend.endswith(f"'{name}>={oldest}'")
+    assert mend.endswith(f"'{required}'")
 
 
-def test_a_cache_that_cannot_be_written_is_a_remark(holdfast, monkeypatch):
+def test_code_that_was_never_installed_is_named(holdfast, monkeypatch):
+    """Without its metadata nobody knows what holdfast needs, so that itself is what is missing."""
+
+    def absent(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(MODULE, "requires", absent)
+    monkeypatch.setattr(MODULE, "version", absent)
+    outcome = holdfast("doctor", "--json")
+    assert outcome.code == 1
+    assert outcome.json["problems"] == ["holdfast is not installed."]
+
+
+def test_a_cache_that_cannot_be_written_is_a_remark(holdfast, monkeypatch, declare):
     """Data sets cannot be downloaded then, and the remark says what to set."""
-    monkeypatch.setattr(MODULE, "REQUIRED", SMALL)
+    declare("numpy>=2.0")
     monkeypatch.setattr(MODULE, "_can_write", lambda folder: False)
     monkeypatch.setenv("HOLDFAST_DATA", "/somewhere")
     outcome = holdfast("doctor", "--json")

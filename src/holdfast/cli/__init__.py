@@ -17,6 +17,7 @@ from holdfast.cli.demo import demo
 from holdfast.cli.doctor import doctor
 from holdfast.cli.evaluate import evaluate
 from holdfast.cli.fit import fit
+from holdfast.cli.options import one_by_one
 from holdfast.cli.partition import partition
 from holdfast.cli.predict import predict
 from holdfast.cli.report import report
@@ -48,7 +49,7 @@ for command in (
     theory,
     doctor,
 ):
-    app.command()(command)
+    app.command()(one_by_one(command))
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,24 +10,40 @@ import typer
 
 from holdfast.cli.options import (
     PAGES,
-    CategoricalOption,
-    DropOption,
-    JobsOption,
+    ColumnOptions,
+    EnvironmentOption,
     JsonOption,
+    LabelOption,
     OverwriteOption,
-    PeriodOption,
     SeedOption,
     SpreadsheetOption,
-    TextOption,
     check_file,
-    option_words,
-    read_table_rows,
 )
 from holdfast.cli.terminal import MOST_ROWS, command_line, print_table, print_text, say, show, showing_stages
 
 if TYPE_CHECKING:
     from holdfast.audit import Audit, Reliance
     from holdfast.tables.roles import TableRows
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditColumns(ColumnOptions):
+    """What the columns are, where the source is a table; a saved model knows that itself."""
+
+    label: LabelOption = ""
+    environment: EnvironmentOption = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """Where the findings are written."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write all findings to a .csv, .tsv, .parquet or .html file.", metavar="FILE"),
+    ] = None
+    for_spreadsheets: SpreadsheetOption = False
+    overwrite: OverwriteOption = False
 
 
 def audit(
@@ -36,21 +53,12 @@ def audit(
     table: Annotated[
         Path | None, typer.Argument(help="With a model: the .csv, .tsv or .parquet file.", metavar="TABLE")
     ] = None,
-    label: Annotated[str | None, typer.Option("--label", help="Column with the class label.", metavar="COL")] = None,
-    environment: Annotated[
-        list[str],
-        typer.Option(
-            "--environment", help="Column that says where a row came from; repeat it to cross columns.", metavar="COL"
-        ),
-    ] = [],  # noqa: B006 - typer copies defaults
+    *,
+    columns: AuditColumns,
     attribute: Annotated[
         list[str],
         typer.Option("--attribute", help="Column to audit that is not a feature; can be repeated.", metavar="COL"),
-    ] = [],  # noqa: B006
-    drop: DropOption = [],  # noqa: B006
-    text: TextOption = [],  # noqa: B006
-    categorical: CategoricalOption = [],  # noqa: B006
-    environment_by: PeriodOption = None,
+    ] = [],  # noqa: B006 - typer copies defaults
     baseline: Annotated[
         Path | None, typer.Option("--baseline", help="With a model: another one to show next to it.", metavar="DIR")
     ] = None,
@@ -58,14 +66,8 @@ def audit(
         float,
         typer.Option("--level", help="Accepted chance of naming anything wrongly.", min=0.0001, max=0.5, metavar="Q"),
     ] = 0.05,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write all findings to a .csv, .tsv, .parquet or .html file.", metavar="FILE"),
-    ] = None,
+    files: FileOptions,
     seed: SeedOption = 0,
-    jobs: JobsOption = 1,
-    for_spreadsheets: SpreadsheetOption = False,
-    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Name the columns and words whose meaning changes between environments.
@@ -80,22 +82,17 @@ def audit(
     from holdfast.tables.audits import audit_rows, reliance_of
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.files import TABLES
-    from holdfast.tables.roles import TableOptions
 
-    options: dict[str, Any] = {"--label": label, "--drop": drop, "--text": text, "--categorical": categorical}
-    options["--environment-by"] = environment_by
-    file = _table_of(source, table, options, environment, baseline)
-    if out is not None:
-        check_file(out, overwrite=overwrite, inputs=[file], suffixes=(*TABLES, *PAGES))
+    file = _table_of(source, table, columns, baseline)
+    if files.out is not None:
+        check_file(files.out, overwrite=files.overwrite, inputs=[file], suffixes=(*TABLES, *PAGES))
     models = {}
     if table is None:
-        named = {name.removeprefix("--").replace("-", "_"): value for name, value in options.items()}
-        columns = TableOptions(environment=environment, **named)
-        rows = read_table_rows(file, columns, attribute)
-        following = command_line("holdfast", "fit", file, *option_words(columns), "--out", "model")
+        rows = columns.read(file, attribute)
+        following = command_line("holdfast", "fit", file, *columns.words(), "--out", "model")
     else:
         fitted = TableClassifier.load(source)
-        rows = fitted.read_rows(file, environment=environment, attributes=attribute)
+        rows = fitted.read_rows(file, environment=columns.environment, attributes=attribute)
         models[_name(source, baseline)] = fitted
         if baseline is not None:
             models[_name(baseline, source)] = TableClassifier.load(baseline)
@@ -103,26 +100,25 @@ def audit(
     with showing_stages(f"auditing {len(rows.y):,} rows"):
         found = audit_rows(rows, level=level)
         reliance = reliance_of(models, rows, seed=seed, audit=found) if models else None
-    if out is not None:
-        _write(out, found, reliance, file, for_spreadsheets=for_spreadsheets)
-    result = _result(found, reliance, rows, out)
+    if files.out is not None:
+        _write(files.out, found, reliance, file, for_spreadsheets=files.for_spreadsheets)
+    result = _result(found, reliance, rows, files.out)
     answer, *more = result["sentences"]
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, more, found))
 
 
-def _table_of(
-    source: Path, table: Path | None, options: dict[str, Any], environment: list[str], baseline: Path | None
-) -> Path:
+def _table_of(source: Path, table: Path | None, columns: AuditColumns, baseline: Path | None) -> Path:
     """Return the table's file, after checking that the options fit the kind of source."""
     from holdfast.exceptions import ParameterError
 
+    options = columns.typed()
     if source.is_dir():
         if table is None:
             raise ParameterError(
                 f"{source} is a folder. To audit a saved model pass a table too: holdfast audit {source} TABLE."
             )
-        for name, value in options.items():
-            if value:
+        for name, values in options.items():
+            if values and name != "--environment":
                 raise ParameterError(f"{name} does not go with a saved model: it knows its columns. Leave it out.")
         return table
     if table is not None:
@@ -131,8 +127,8 @@ def _table_of(
         )
     if baseline is not None:
         raise ParameterError("--baseline goes with a saved model. Pass a model and a table, or leave it out.")
-    for name, value in (("--label", options["--label"]), ("--environment", environment)):
-        if not value:
+    for name in ("--label", "--environment"):
+        if not options[name]:
             raise ParameterError(f"A table needs {name}, the name of a column. See 'holdfast audit --help'.")
     return source
 

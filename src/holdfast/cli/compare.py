@@ -6,21 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import (
-    CategoricalOption,
-    DropOption,
-    EnvironmentOption,
-    EstimatorOption,
-    JobsOption,
-    JsonOption,
-    LabelOption,
-    PeriodOption,
-    SeedOption,
-    TableArgument,
-    TextOption,
-    option_words,
-    read_table_rows,
-)
+from holdfast.cli.options import ColumnOptions, EstimatorOption, FitOptions, JsonOption, TableArgument
 from holdfast.cli.terminal import (
     MOST_ROWS,
     command_line,
@@ -39,18 +25,15 @@ MOST_METHODS = 6  # that fit next to each other in 80 characters
 
 def compare(
     table: TableArgument,
-    label: LabelOption,
-    environment: EnvironmentOption,
-    drop: DropOption = [],  # noqa: B006 - typer copies defaults
-    text: TextOption = [],  # noqa: B006
-    categorical: CategoricalOption = [],  # noqa: B006
+    *,
+    columns: ColumnOptions,
     estimator: EstimatorOption = "logistic",
     method: Annotated[
         list[str],
         typer.Option(
             "--method", help="Method to compare with erm; can be repeated. By default all methods.", metavar="NAME"
         ),
-    ] = [],  # noqa: B006
+    ] = [],  # noqa: B006 - typer copies defaults
     metric: Annotated[
         str | None,
         typer.Option(
@@ -60,9 +43,7 @@ def compare(
             metavar="NAME",
         ),
     ] = None,
-    environment_by: PeriodOption = None,
-    seed: SeedOption = 0,
-    jobs: JobsOption = 1,
+    fits: FitOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Rank the methods for a table, and recommend one.
@@ -73,19 +54,10 @@ def compare(
     irm, vrex and rgm take part with --estimator mlp.
     """
     from holdfast.tables.comparison import METRICS, N_FOLDS, candidate_methods, compare_rows
-    from holdfast.tables.roles import TableOptions
 
-    options = TableOptions(
-        label=label,
-        environment=environment,
-        environment_by=environment_by,
-        drop=drop,
-        text=text,
-        categorical=categorical,
-    )
     # Refuses names before anything is read.
-    n_methods = len(candidate_methods(method or None, find_estimator(estimator).make(), seed))
-    rows = read_table_rows(table, options)
+    n_methods = len(candidate_methods(method or None, find_estimator(estimator).make(), fits.seed))
+    rows = columns.read(table)
     n_environments = len(set(rows.environments))
     with counting("fitting", n_methods * (n_environments if n_environments > 2 else N_FOLDS)) as step:
         found = compare_rows(
@@ -93,16 +65,16 @@ def compare(
             estimator=estimator,
             methods=method or None,
             metric=metric,
-            n_jobs=jobs,
-            random_state=seed,
+            n_jobs=fits.jobs,
+            random_state=fits.seed,
             progress=step,
         )
     result = {
         "estimator": estimator,
-        "seed": seed,
+        "seed": fits.seed,
         "n_rows": len(rows.y),
         "n_environments": n_environments,
-        "label": label,
+        "label": columns.label,
         "protocol": found.protocol,
         "ranked_by": found.ranked_by,
         "methods": [
@@ -123,7 +95,7 @@ def compare(
         "recommendation": found.recommendation,
         "caveat": found.caveat,
     }
-    words = [*option_words(options), "--estimator", estimator, "--method", found.recommended]
+    words = [*columns.words(), "--estimator", estimator, "--method", found.recommended]
     following = command_line("holdfast", "fit", table, *words, "--out", "model")
     by = METRICS[found.ranked_by]
     show(found.recommendation, result, following=following, as_json=as_json, body=lambda: _print(result, by))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
@@ -94,46 +97,15 @@ def _usable_cores() -> int | None:
 
 
 OLDEST_PYTHON = (3, 11)
-# Distribution -> (module, oldest version), as in pyproject.toml; a test compares the two.
-REQUIRED = {
-    "filelock": ("filelock", "3.30"),
-    "jinja2": ("jinja2", "3.1"),
-    "narwhals": ("narwhals", "2.0.1"),
-    "numpy": ("numpy", "2.0"),
-    "pandas": ("pandas", "2.2.2"),
-    "pyarrow": ("pyarrow", "16.1"),
-    "pydantic": ("pydantic", "2.8"),
-    "rich": ("rich", "13.8"),
-    "safetensors": ("safetensors", "0.4.5"),
-    "scikit-learn": ("sklearn", "1.9"),
-    "scipy": ("scipy", "1.13"),
-    "skops": ("skops", "0.16"),
-    "threadpoolctl": ("threadpoolctl", "3.5"),
-    "typer": ("typer", "0.26"),
-}
-# Extra -> what it is for, and its distributions; `dev` also has those of `neural` and `plots`.
-EXTRAS = {
-    "neural": ("networks", ("pillow>=10.3", "torch>=2.4")),
-    "plots": ("pictures as files", ("matplotlib>=3.10.8",)),
-    "boosters": ("other boosting libraries", ("catboost>=1.2.7", "lightgbm>=4.5", "xgboost>=2.1")),
-    "ray": ("sweeps on a cluster", ("ray>=2.40",)),
-    "tensorboard": ("watching a training", ("tensorboard>=2.18",)),
-    "docs": ("building the documentation", ("mkdocs>=1.6", "mkdocs-material>=9.5", "mkdocstrings[python]>=0.27")),
-    "dev": (
-        "working on holdfast",
-        (
-            "hypothesis>=6.115",
-            "import-linter>=2.1",
-            "mypy>=1.13",
-            "pandas-stubs>=2.2.2",
-            "polars>=1.10",
-            "pre-commit>=4.0",
-            "pytest>=8.3",
-            "pytest-xdist>=3.6",
-            "ruff>=0.8",
-            "scipy-stubs>=1.14",
-        ),
-    ),
+MODULES = {"scikit-learn": "sklearn"}  # of distributions whose module has another name
+EXTRAS = {  # extra -> what it is for
+    "neural": "networks",
+    "plots": "pictures as files",
+    "boosters": "other boosting libraries",
+    "ray": "sweeps on a cluster",
+    "tensorboard": "watching a training",
+    "docs": "building the documentation",
+    "dev": "working on holdfast",
 }
 LITTLE_SPACE = 1 << 30  # bytes
 
@@ -143,16 +115,16 @@ def doctor(as_json: JsonOption = False) -> None:
 
     Ends with exit code 1 when something that holdfast needs is missing, too old or broken.
     """
-    packages = [_package(name, module, oldest) for name, (module, oldest) in REQUIRED.items()]
+    needed = _requirements()
     result: dict[str, Any] = {
         "holdfast": __version__,
         "python": platform.python_version(),
         "executable": sys.executable,
         "platform": platform.platform(),
-        "packages": packages,
+        "packages": [_package(*need.split(">=")) for need in needed[""]],
         "processor": processor_facts(),
         "cache": cache_facts(),
-        "extras": [_extra(name, purpose, needs) for name, (purpose, needs) in EXTRAS.items()],
+        "extras": [_extra(name, purpose, needed.get(name, [])) for name, purpose in EXTRAS.items()],
         "plugins": [vars(plugin) for plugin in installed_plugins()],
     }
     result["problems"] = _problems(result)
@@ -167,31 +139,42 @@ def doctor(as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-def _package(name: str, module: str, oldest: str) -> dict[str, Any]:
-    """Return the version of a package that is needed, and what is wrong with it."""
-    from importlib import import_module
+def _requirements() -> dict[str, list[str]]:
+    """Return what holdfast declares to need, such as "numpy>=2.0", by extra; "" is what it always needs."""
+    found: dict[str, list[str]] = {}
+    try:
+        declared = requires("holdfast") or []
+    except PackageNotFoundError:  # a copy of the code that was never installed
+        declared = [f"holdfast>={__version__}"]
+    for requirement in declared:
+        need, _, marker = requirement.partition(";")
+        extra = re.search(r"extra == ['\"](.+)['\"]", marker)
+        found.setdefault(extra[1] if extra else "", []).append(need.strip())
+    return found
 
-    version = _version(name)
-    problem = None
-    if version is None:
+
+def _package(name: str, oldest: str) -> dict[str, Any]:
+    """Return the version of a package that is needed, and what is wrong with it."""
+    found, problem = _version(name), None
+    if found is None:
         problem = "is not installed"
-    elif _older(version, oldest):
-        problem = f"{version} is too old: {oldest} or newer is needed"
+    elif _older(found, oldest):
+        problem = f"{found} is too old: {oldest} or newer is needed"
     else:
         try:
-            import_module(module)
+            import_module(MODULES.get(name, name))
         except Exception as error:  # whatever a broken installation raises
-            problem = f"{version} cannot be imported ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
-    return {"name": name, "version": version, "oldest": oldest, "problem": problem}
+            problem = f"{found} cannot be imported ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+    return {"name": name, "version": found, "oldest": oldest, "problem": problem}
 
 
-def _extra(name: str, purpose: str, needs: tuple[str, ...]) -> dict[str, Any]:
+def _extra(name: str, purpose: str, needs: list[str]) -> dict[str, Any]:
     """Return which distributions of an extra are missing or too old, and how to install them."""
     missing = []
     for need in needs:
         distribution, _, oldest = need.partition(">=")
-        version = _version(distribution.partition("[")[0])
-        if version is None or _older(version, oldest):
+        found = _version(distribution.partition("[")[0])
+        if found is None or _older(found, oldest):
             missing.append(need)
     install = f"pip install {' '.join(repr(need) for need in missing)}" if missing else None
     return {"name": name, "for": purpose, "missing": missing, "install": install}
@@ -199,15 +182,13 @@ def _extra(name: str, purpose: str, needs: tuple[str, ...]) -> dict[str, Any]:
 
 def _version(distribution: str) -> str | None:
     """Return the installed version, None where there is none."""
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version(distribution)
     except PackageNotFoundError:
         return None
 
 
-def _older(version: str, oldest: str) -> bool:
+def _older(found: str, oldest: str) -> bool:
     """Return whether a version is older than another.
 
     Examples
@@ -215,9 +196,7 @@ def _older(version: str, oldest: str) -> bool:
     >>> _older("2.10.0rc1", "2.9"), _older("2.4.0+cpu", "2.4"), _older("1.26.4", "2.0")
     (False, False, True)
     """
-    import re
-
-    numbers = [[int(part) for part in re.findall(r"\d+", text.partition("+")[0])] for text in (version, oldest)]
+    numbers = [[int(part) for part in re.findall(r"\d+", text.partition("+")[0])] for text in (found, oldest)]
     return numbers[0] + [0] * len(numbers[1]) < numbers[1]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,22 +12,15 @@ import typer
 
 from holdfast.cli.options import (
     PAGES,
-    CategoricalOption,
-    DropOption,
-    EnvironmentOption,
+    ColumnOptions,
     EstimatorOption,
-    JobsOption,
+    FitOptions,
     JsonOption,
-    LabelOption,
     OverwriteOption,
-    PeriodOption,
     ReportOption,
-    SeedOption,
     TableArgument,
-    TextOption,
     check_file,
     check_folder,
-    read_table_rows,
 )
 from holdfast.cli.terminal import (
     MOST_ROWS,
@@ -42,32 +36,40 @@ from holdfast.cli.terminal import (
 from holdfast.estimators.named import DEFAULT_METHOD
 
 
-def fit(
-    table: TableArgument,
-    label: LabelOption,
-    environment: EnvironmentOption,
-    out: Annotated[Path, typer.Option("--out", help="Folder to save the classifier to.", metavar="DIR")],
-    drop: DropOption = [],  # noqa: B006 - typer copies defaults
-    text: TextOption = [],  # noqa: B006
-    categorical: CategoricalOption = [],  # noqa: B006
-    estimator: EstimatorOption = "logistic",
+@dataclass(frozen=True, kw_only=True)
+class MethodOptions:
+    """The method, and what is inside it."""
+
+    estimator: EstimatorOption = "logistic"
     method: Annotated[
         str,
         typer.Option("--method", help="stable, pi, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME"),
-    ] = DEFAULT_METHOD,
+    ] = DEFAULT_METHOD
     strength: Annotated[
         float | None,
         typer.Option("--strength", help="For stable: from 0 (the ordinary classifier) to 1.", metavar="X"),
-    ] = None,
+    ] = None
     expect: Annotated[
         str | None,
         typer.Option("--expect", help="For stable: relations may_turn or stay as_seen.", metavar="WHAT"),
-    ] = None,
-    halves: Annotated[str | None, typer.Option("--halves", help="For pi: hard or soft.", metavar="KIND")] = None,
-    environment_by: PeriodOption = None,
+    ] = None
+    halves: Annotated[str | None, typer.Option("--halves", help="For pi: hard or soft.", metavar="KIND")] = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return them as parameters of `TableClassifier`."""
+        own = {"strength": self.strength, "expect": self.expect, "halves": self.halves}
+        given = {name: value for name, value in own.items() if value is not None}
+        return {"estimator": self.estimator, "method": self.method, "method_options": given}
+
+
+def fit(
+    table: TableArgument,
+    *,
+    columns: ColumnOptions,
+    out: Annotated[Path, typer.Option("--out", help="Folder to save the classifier to.", metavar="DIR")],
+    chosen: MethodOptions,
     report: ReportOption = None,
-    seed: SeedOption = 0,
-    jobs: JobsOption = 1,
+    fits: FitOptions,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,28 +82,15 @@ def fit(
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.stages import stages_summary
 
-    chosen = {"strength": strength, "expect": expect, "halves": halves}
-    classifier = TableClassifier(
-        label=label,
-        environment=environment,
-        estimator=estimator,
-        method=method,
-        method_options={name: value for name, value in chosen.items() if value is not None},
-        environment_by=environment_by,
-        drop=drop,
-        text=text,
-        categorical=categorical,
-        random_state=seed,
-        n_jobs=jobs,
-    )
+    classifier = TableClassifier(**vars(columns), **chosen.to_dict(), random_state=fits.seed, n_jobs=fits.jobs)
     classifier.make_method()  # refuses names and options before anything is read
-    options = classifier.options
     check_folder(out, overwrite=overwrite)  # before hours of fitting
     if report is not None:
         check_file(report, option="--report", overwrite=overwrite, suffixes=PAGES)
-    rows = read_table_rows(table, options)
+    rows = columns.read(table)
     checkpoints = out.with_name(f"{out.name}.unfinished")
-    with showing_stages(f"fitting {method} with {estimator} on {len(rows.y):,} rows"):
+    name = f"{chosen.method} with {chosen.estimator}"
+    with showing_stages(f"fitting {name} on {len(rows.y):,} rows"):
         classifier.fit(rows, checkpoints=checkpoints)
         classifier.save(out, overwrite=overwrite)
         shutil.rmtree(checkpoints, ignore_errors=True)
@@ -110,17 +99,16 @@ def fit(
         from holdfast.reports import write_report
 
         with showing_stages(f"reporting {table}"):
-            title = f"{table.name}: {method} with {estimator}"
-            settings = {"table": str(table), "seed": seed}
-            content = table_page(classifier, title=title, rows=rows, settings=settings, seed=seed, jobs=jobs)
+            settings = {"table": str(table), "seed": fits.seed}
+            content = table_page(classifier, title=f"{table.name}: {name}", rows=rows, settings=settings)
             write_report(content, report)
     verdict = getattr(classifier.method_, "verdict_", None)
     result = {
         **classifier.names,
         "verdict": None if verdict is None else verdict.to_dict(),
-        "seed": seed,
+        "seed": fits.seed,
         "n_rows": len(rows.y),
-        "label": label,
+        "label": columns.label,
         "classes": [str(name) for name in classifier.classes_],
         "columns": {column.name: column.kind for column in rows.roles.schema.columns},
         "left_out": dict(rows.roles.schema.left_out),

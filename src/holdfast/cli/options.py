@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -12,7 +15,7 @@ from holdfast.cli.terminal import note
 from holdfast.estimators.named import ESTIMATORS
 
 if TYPE_CHECKING:
-    from holdfast.tables.roles import TableOptions, TableRows
+    from holdfast.tables.roles import TableRows
 
 TableArgument = Annotated[Path, typer.Argument(help="A .csv, .tsv or .parquet file.", metavar="TABLE")]
 FolderArgument = Annotated[Path, typer.Argument(help="The folder that 'holdfast fit' wrote.", metavar="DIR")]
@@ -61,47 +64,105 @@ SpreadsheetOption = Annotated[
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Folder of the data sets' files (default: $HOLDFAST_DATA).", metavar="DIR")
 ]
-ProcessesOption = Annotated[
-    int, typer.Option("--jobs", help="Processes, each with one thread; 0: only this process.", min=0, metavar="N")
-]
-RecordsOption = Annotated[
-    Path | None, typer.Option("--records", help="Also write compact records (JSON lines).", metavar="FILE")
-]
-MarkdownOption = Annotated[
-    Path | None, typer.Option("--markdown", help="Also write the tables as Markdown.", metavar="FILE")
-]
-FinishedOption = Annotated[bool, typer.Option("--finished", help="Start no run; show what is finished.")]
-FromRecordsOption = Annotated[
-    Path | None, typer.Option("--from", help="Start no run; show the tables of these compact records.", metavar="FILE")
-]
-
 MANIFEST = "manifest.json"
 PAGES = (".html", ".htm")
 
 
-def read_table_rows(table: Path, options: TableOptions, attributes: Sequence[str] = ()) -> TableRows:
-    """Read the rows of a table, and print what was left out or guessed."""
-    from holdfast.tables.roles import read_rows
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions:
+    """What the columns of a table are."""
 
-    rows = read_rows(table, options, attributes=attributes)
-    for remark in rows.notes:
-        note(f"note: {remark}")
-    return rows
+    label: LabelOption
+    environment: EnvironmentOption
+    drop: DropOption = field(default_factory=list)
+    text: TextOption = field(default_factory=list)
+    categorical: CategoricalOption = field(default_factory=list)
+    environment_by: PeriodOption = None
+
+    def read(self, table: Path, attributes: Sequence[str] = ()) -> TableRows:
+        """Read the rows of a table, and print what was left out or guessed."""
+        from holdfast.tables.roles import TableOptions, read_rows
+
+        rows = read_rows(table, TableOptions(**vars(self)), attributes=attributes)
+        for remark in rows.notes:
+            note(f"note: {remark}")
+        return rows
+
+    def words(self) -> list[str]:
+        """Return the options as they are typed.
+
+        Examples
+        --------
+        >>> ColumnOptions(label="y", environment=["site"], drop=["id"]).words()
+        ['--label', 'y', '--environment', 'site', '--drop', 'id']
+        """
+        return [word for option, values in self.typed().items() for value in values for word in (option, value)]
+
+    def typed(self) -> dict[str, list[str]]:
+        """Return the values of each option, by its name on the command line."""
+        values = {f"--{name.replace('_', '-')}": value for name, value in vars(self).items()}
+        return {name: value if isinstance(value, list) else [value] * bool(value) for name, value in values.items()}
 
 
-def option_words(options: TableOptions) -> list[str]:
-    """Return table options as they are typed.
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """How often and with what randomness something is fitted."""
 
-    Examples
-    --------
-    >>> from holdfast.tables.roles import TableOptions
-    >>> option_words(TableOptions(label="y", environment=["site"], drop=["id"]))
-    ['--label', 'y', '--environment', 'site', '--drop', 'id']
-    """
-    values: dict[str, Any] = {"--label": [options.label], "--environment": options.environment}
-    values |= {"--environment-by": [options.environment_by] if options.environment_by else []}
-    values |= {"--drop": options.drop, "--text": options.text, "--categorical": options.categorical}
-    return [word for option, found in values.items() for value in found for word in (option, value)]
+    seed: SeedOption = 0
+    jobs: JobsOption = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions:
+    """Which runs of an experiment are started, and where their records and tables go."""
+
+    finished: Annotated[bool, typer.Option("--finished", help="Start no run; show what is finished.")] = False
+    records: Annotated[
+        Path | None, typer.Option("--records", help="Also write compact records (JSON lines).", metavar="FILE")
+    ] = None
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", help="Also write the tables as Markdown.", metavar="FILE")
+    ] = None
+    from_records: Annotated[
+        Path | None,
+        typer.Option("--from", help="Start no run; show the tables of these compact records.", metavar="FILE"),
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the runs that are left and how long they will take.")
+    ] = False
+
+
+def one_by_one(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command for typer: where it takes a dataclass of options, these are given one by one."""
+    kinds = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            parameters += _parameters(groups[name])
+        else:
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=kinds[name]))
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        for name, kind in groups.items():
+            values[name] = kind(**{option.name: values.pop(option.name) for option in fields(kind)})
+        command(**values)
+
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _parameters(group: Any) -> Iterator[inspect.Parameter]:
+    """Yield a parameter for each option of a dataclass."""
+    kinds = get_type_hints(group, include_extras=True)
+    for option in fields(group):
+        default = option.default if option.default_factory is MISSING else option.default_factory()
+        default = inspect.Parameter.empty if default is MISSING else default
+        yield inspect.Parameter(
+            option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kinds[option.name]
+        )
 
 
 def check_file(

@@ -8,38 +8,25 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.options import (
-    CategoricalOption,
-    DropOption,
-    EnvironmentOption,
+    ColumnOptions,
     EstimatorOption,
-    JobsOption,
+    FitOptions,
     JsonOption,
-    LabelOption,
     OverwriteOption,
-    PeriodOption,
-    SeedOption,
     SpreadsheetOption,
     TableArgument,
-    TextOption,
     check_file,
-    option_words,
-    read_table_rows,
 )
 from holdfast.cli.terminal import command_line, print_stages, say, show, showing_stages
 
 
 def partition(
     table: TableArgument,
-    label: LabelOption,
-    environment: EnvironmentOption,
+    *,
+    columns: ColumnOptions,
     out: Annotated[Path, typer.Option("--out", help="A .csv, .tsv or .parquet file to write.", metavar="FILE")],
-    drop: DropOption = [],  # noqa: B006 - typer copies defaults
-    text: TextOption = [],  # noqa: B006
-    categorical: CategoricalOption = [],  # noqa: B006
     estimator: EstimatorOption = "logistic",
-    environment_by: PeriodOption = None,
-    seed: SeedOption = 0,
-    jobs: JobsOption = 1,
+    fits: FitOptions,
     for_spreadsheets: SpreadsheetOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -51,21 +38,12 @@ def partition(
     own rows.
     """
     from holdfast.tables.files import TableWriter
-    from holdfast.tables.roles import TableOptions
     from holdfast.tables.stages import partition_rows
 
-    options = TableOptions(
-        label=label,
-        environment=environment,
-        environment_by=environment_by,
-        drop=drop,
-        text=text,
-        categorical=categorical,
-    )
     check_file(out, overwrite=overwrite, inputs=[table])
-    rows = read_table_rows(table, options)
+    rows = columns.read(table)
     with showing_stages(f"judging with {estimator} on {len(rows.y):,} rows"):
-        frame, summary = partition_rows(rows, estimator, random_state=seed, n_jobs=jobs)
+        frame, summary = partition_rows(rows, estimator, random_state=fits.seed, n_jobs=fits.jobs)
         with TableWriter(out, for_spreadsheets=for_spreadsheets) as writer:
             writer.write(frame)
     found = summary["partitions"]
@@ -73,7 +51,7 @@ def partition(
     share = n_mistaken / (n_mistaken + n_judged)
     answer = f"Judges were mistaken in {share:.1%} of the rows of other environments ({len(found)} partitions)."
     result = {"estimator": estimator, "n_rows": len(frame), **summary, "out": out}
-    following = command_line("holdfast", "fit", table, *option_words(options), "--out", "model")
+    following = command_line("holdfast", "fit", table, *columns.words(), "--out", "model")
 
     def body() -> None:
         print_stages(summary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,6 @@ import typer
 
 from holdfast.cli.options import (
     PAGES,
-    JobsOption,
     JsonOption,
     OverwriteOption,
     SeedOption,
@@ -26,24 +26,31 @@ if TYPE_CHECKING:
     from holdfast.tables.roles import TableRows
 
 
-def report(
-    folder: Annotated[
-        Path, typer.Argument(help="A folder that 'fit', 'demo', 'sweep' or 'reproduce' wrote.", metavar="DIR")
-    ],
-    table: Annotated[Path | None, typer.Option("--table", help="The table it was fitted on.", metavar="TABLE")] = None,
+@dataclass(frozen=True, kw_only=True)
+class RowOptions:
+    """The rows that a report about a classifier of a table is made from."""
+
+    table: Annotated[Path | None, typer.Option("--table", help="The table it was fitted on.", metavar="TABLE")] = None
     test: Annotated[
         Path | None, typer.Option("--test", help="Other rows with labels, to compare on.", metavar="TABLE")
-    ] = None,
+    ] = None
     compare: Annotated[
         list[Path],
         typer.Option("--compare", help="With --test: another saved classifier; can be repeated.", metavar="DIR"),
-    ] = [],  # noqa: B006 - typer copies defaults
+    ] = field(default_factory=list)
     attribute: Annotated[
         list[str],
         typer.Option(
             "--attribute", help="Column that is not a feature, to show and score by; can be repeated.", metavar="COL"
         ),
-    ] = [],  # noqa: B006
+    ] = field(default_factory=list)
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(help="A folder that 'fit', 'demo', 'sweep' or 'reproduce' wrote.", metavar="DIR")
+    ],
+    rows: RowOptions,
     audit: Annotated[bool, typer.Option("--audit/--no-audit", help="With --table: also audit it.")] = True,
     out: Annotated[
         Path | None, typer.Option("--out", help="The HTML file to write (default: DIR.html).", metavar="FILE")
@@ -55,7 +62,6 @@ def report(
         ),
     ] = None,
     seed: SeedOption = 0,
-    jobs: JobsOption = 1,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -71,9 +77,8 @@ def report(
     check_file(page, overwrite=overwrite, suffixes=PAGES)
     if assets is not None:
         refuse_inside_model(assets, "--assets")
-    options = {"--table": table, "--test": test, "--compare": compare, "--attribute": attribute}
     with showing_stages(f"reporting {folder}"):
-        content = _page(folder, options, audit=audit, seed=seed, jobs=jobs)
+        content = _page(folder, rows, audit=audit, seed=seed)
         write_report(content, page)
         files = write_assets(content, assets) if assets is not None else []
     result: dict[str, Any] = {
@@ -93,7 +98,7 @@ def report(
     show(answer, result, following=following, as_json=as_json, body=body)
 
 
-def _page(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, jobs: int) -> Page:
+def _page(folder: Path, options: RowOptions, *, audit: bool, seed: int) -> Page:
     """Return the page about what a folder contains."""
     from holdfast.exceptions import ParameterError, SavedModelError
 
@@ -117,19 +122,19 @@ def _page(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, jobs
                 "'demo', 'sweep' or 'reproduce' wrote."
             )
         return estimator_page(fitted, title=f"{type(fitted).__name__} in {folder.name or folder}")
-    if options["--compare"] and options["--test"] is None:
+    if options.compare and options.test is None:
         raise ParameterError("--compare needs rows to compare on. Pass --test TABLE too.")
-    folders = [*options["--compare"], folder]
+    folders = [*options.compare, folder]
     classifiers = [TableClassifier.load(path) for path in folders]
-    attributes = options["--attribute"]
+    attributes = options.attribute
     rows = comparison = reliance = None
-    if options["--table"] is not None:
-        rows = classifiers[-1].read_rows(options["--table"], attributes=attributes)
-    if options["--test"] is not None:
+    if options.table is not None:
+        rows = classifiers[-1].read_rows(options.table, attributes=attributes)
+    if options.test is not None:
         named = dict(zip(short_names(folders, classifiers), classifiers, strict=True))
-        comparison = compare_saved(named, options["--test"], attributes=attributes)
+        comparison = compare_saved(named, options.test, attributes=attributes)
         if len({fitted.roles_.schema.columns for fitted in classifiers}) == 1:
-            reliance = reliance_of(named, classifiers[-1].read_rows(options["--test"]), seed=seed)
+            reliance = reliance_of(named, classifiers[-1].read_rows(options.test), seed=seed)
     return table_page(
         classifiers[-1],
         title=f"{classifiers[-1].names['method']} in {folder.resolve().name}",
@@ -137,19 +142,17 @@ def _page(folder: Path, options: dict[str, Any], *, audit: bool, seed: int, jobs
         comparison=comparison,
         reliance=reliance,
         audit=audit,
-        settings={name.removeprefix("--"): value for name, value in options.items() if isinstance(value, Path)},
-        seed=seed,
-        jobs=jobs,
+        settings={name: value for name, value in vars(options).items() if isinstance(value, Path)},
     )
 
 
-def _refuse(options: dict[str, Any], why: str) -> None:
+def _refuse(options: RowOptions, why: str) -> None:
     """Refuse options that only go with a classifier that was fitted on a table."""
     from holdfast.exceptions import ParameterError
 
-    for name, value in options.items():
+    for name, value in vars(options).items():
         if value:
-            raise ParameterError(f"{why}, so {name} does not go with it. Leave it out.")
+            raise ParameterError(f"{why}, so --{name} does not go with it. Leave it out.")
 
 
 def table_page(
@@ -161,8 +164,6 @@ def table_page(
     reliance: Reliance | None = None,
     audit: bool = True,
     settings: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    jobs: int = 1,
 ) -> Page:
     """Return the page about a classifier fitted on a table; with its training rows, also what changes in them."""
     from holdfast.datasets import Split

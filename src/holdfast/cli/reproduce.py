@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import (
-    PAGES,
-    DataOption,
-    FinishedOption,
-    FromRecordsOption,
-    JsonOption,
-    MarkdownOption,
-    RecordsOption,
-    ReportOption,
-    check_file,
-)
+from holdfast.cli.options import PAGES, DataOption, JsonOption, RecordOptions, ReportOption, check_file
 from holdfast.cli.sweep import describe, end_failed
 from holdfast.cli.terminal import (
     command_line,
@@ -43,18 +34,17 @@ if TYPE_CHECKING:
 NAMES = ("toy", "table1", "table2", "table3", "table4", "ablation", "correlations", "words", "irm", "time")
 
 
-def reproduce(
-    target: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.", metavar="TARGET")],
-    data: DataOption = None,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for the records; finished runs are used again.", metavar="DIR")
-    ] = Path("holdfast-reproduction"),
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Synthetic data and a few steps, to see that it works.")
-    ] = False,
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """On what data, how often and in how many processes a target is run."""
+
+    data: DataOption = None
+    quick: Annotated[bool, typer.Option("--quick", help="Synthetic data and a few steps, to see that it works.")] = (
+        False
+    )
     seeds: Annotated[
         int | None, typer.Option("--seeds", help="How many seeds (default: 3; quick: 1).", min=1, metavar="N")
-    ] = None,
+    ] = None
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -63,18 +53,26 @@ def reproduce(
             min=0,
             metavar="N",
         ),
-    ] = None,
-    finished: FinishedOption = False,
-    records: RecordsOption = None,
-    markdown: MarkdownOption = None,
+    ] = None
+
+    @property
+    def n_processes(self) -> int:
+        """Processes besides this one."""
+        return (0 if self.quick else os.cpu_count() or 1) if self.jobs is None else self.jobs
+
+
+def reproduce(
+    target: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.", metavar="TARGET")],
+    *,
+    plan: PlanOptions,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for the records; finished runs are used again.", metavar="DIR")
+    ] = Path("holdfast-reproduction"),
+    runs: RecordOptions,
     figures: Annotated[
         Path | None, typer.Option("--figures", help="Also write tables and figures, one file each.", metavar="DIR")
     ] = None,
     report: ReportOption = None,
-    from_records: FromRecordsOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the runs that are left and how long they will take.")
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a table or figure of the paper again, and compare.
@@ -91,20 +89,21 @@ def reproduce(
         raise ConfigError(f"There is no target {target!r}. {suggest(target, list(TARGETS))}")
     if report is not None:
         check_file(report, option="--report", overwrite=True, suffixes=PAGES)  # a second call shows more of the same
-    options = Options(data, quick, seeds or (1 if quick else 3))
-    n_processes = (0 if quick else os.cpu_count() or 1) if jobs is None else jobs
-    if dry_run and from_records is None:
-        _show_runs(target, options, out, n_processes, as_json=as_json)
+    options = Options(plan.data, plan.quick, plan.seeds or (1 if plan.quick else 3))
+    if runs.dry_run and runs.from_records is None:
+        _show_runs(target, options, out, plan.n_processes, as_json=as_json)
         return
-    if from_records is not None:
-        result = compare_recorded(target, from_records)
+    if runs.from_records is not None:
+        result = compare_recorded(target, runs.from_records)
     else:
         with showing_progress() as tell:
-            result = run_target(target, options, RunStore(out), jobs=n_processes, finished=finished, on_progress=tell)
-    if records is not None:
-        write_compact(result.records, records)
-    if markdown is not None:
-        write_markdown(result.tables, markdown)
+            result = run_target(
+                target, options, RunStore(out), jobs=plan.n_processes, finished=runs.finished, on_progress=tell
+            )
+    if runs.records is not None:
+        write_compact(result.records, runs.records)
+    if runs.markdown is not None:
+        write_markdown(result.tables, runs.markdown)
     if figures is not None and result.records:
         from holdfast.reports import write_assets
 

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import (
-    DataOption,
-    FinishedOption,
-    FromRecordsOption,
-    JsonOption,
-    MarkdownOption,
-    ProcessesOption,
-    RecordsOption,
-)
+from holdfast.cli.options import DataOption, JsonOption, RecordOptions
 from holdfast.cli.terminal import (
     command_line,
     format_seconds,
@@ -41,19 +33,16 @@ TUNED = "tuned on validation, scored on the test rows"
 
 def sweep(
     file: Annotated[Path, typer.Argument(help="An experiment file (TOML).", metavar="FILE")],
+    *,
     out: Annotated[
         Path, typer.Option("--out", help="Folder for the records; finished runs are kept.", metavar="DIR")
     ] = Path("holdfast-sweep"),
     data: DataOption = None,
-    jobs: ProcessesOption = 1,
+    jobs: Annotated[
+        int, typer.Option("--jobs", help="Processes, each with one thread; 0: only this process.", min=0, metavar="N")
+    ] = 1,
     ray: Annotated[bool, typer.Option("--ray", help="Run on a Ray cluster.")] = False,
-    finished: FinishedOption = False,
-    records: RecordsOption = None,
-    markdown: MarkdownOption = None,
-    from_records: FromRecordsOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the runs that are left and how long they will take.")
-    ] = False,
+    runs: RecordOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Run all settings of an experiment file.
@@ -67,23 +56,23 @@ def sweep(
     from holdfast.lab.store import RunStore
 
     experiment = read_experiment(file)
-    if dry_run:
+    if runs.dry_run:
         waiting = find_waiting(experiment.runs, out, jobs)
         following = command_line("holdfast", "sweep", file, "--out", out, "--jobs", jobs)
         answer, found = f"{experiment.name}: {describe(waiting)}", {"experiment": experiment.name, **waiting.to_dict()}
         show(answer, found, following=following, as_json=as_json, body=lambda: _print_grid(waiting.runs))
         return
-    if from_records is not None:
-        rows = _best(experiment, read_compact(from_records).get)
-        _write_markdown(experiment.name, rows, markdown)
+    if runs.from_records is not None:
+        rows = _best(experiment, read_compact(runs.from_records).get)
+        _write_markdown(experiment.name, rows, runs.markdown)
         following = command_line("holdfast", "sweep", file, "--out", out, "--dry-run")
-        answer = f"{experiment.name}: {len(rows)} results from the records in {from_records}."
+        answer = f"{experiment.name}: {len(rows)} results from the records in {runs.from_records}."
         result: dict[str, Any] = {"experiment": experiment.name, "best": rows}
         show(answer, result, following=following, as_json=as_json, body=lambda: _print_best(rows))
         return
     store = RunStore(out)
     with showing_progress() as tell:
-        if finished:
+        if runs.finished:
             done = look_up(experiment.runs, store, data)
         elif ray:
             done = run_on_ray(experiment.runs, store, folder=data, on_progress=tell)
@@ -91,11 +80,11 @@ def sweep(
             done = run_all(experiment.runs, store, folder=data, jobs=jobs, on_progress=tell)
     read = done.reader(store)
     best = _best(experiment, read)
-    if records is not None:
+    if runs.records is not None:
         kept = [read(run.config.identity) for run in experiment.runs]
-        write_compact([record for record in kept if record is not None], records)
+        write_compact([record for record in kept if record is not None], runs.records)
     if best:
-        _write_markdown(experiment.name, best, markdown)
+        _write_markdown(experiment.name, best, runs.markdown)
     failures = [{"identity": run.config.identity, "name": run.name, "error": text} for run, text in done.failures]
     counts = {"n_runs": done.n_runs, "n_done": done.n_done, "n_new": done.n_new}
     answer = f"{experiment.name}: {done.n_done} of {done.n_runs} runs are done, {done.n_new} of them new."

@@ -200,14 +200,10 @@ def _print_partitions(summary: dict[str, Any]) -> None:
 def _print_groups(summary: dict[str, Any]) -> None:
     groups = sorted(summary["groups"], key=lambda g: -g["risk"])
     rows = [[g["name"], g["n_rows"], g["risk"], g["weight"]] for g in groups]
-    weight = "step from ERM" if summary["solver"] == "invariant" else "weight"
     title = f"Stage 3 ({summary['solver']}): worst-case risk {summary['worst_case_risk']:.4f}"
-    gap = summary["gap"]
-    if summary["solver"] == "invariant":
-        title += f", the environments' risks differ by {gap:.2f}"
-    elif gap == gap:  # NaN: no certificate
-        title += f", at most {gap:.1g} above the optimum"
-    print_table(title, ["group", "rows", "risk", weight], rows[:MOST_ROWS])
+    if not math.isnan(summary["gap"]):  # NaN: no certificate
+        title += f", at most {summary['gap']:.1g} above the optimum"
+    print_table(title, ["group", "rows", "risk", "weight"], rows[:MOST_ROWS])
     print_rest(rows)
 
 
@@ -243,11 +239,6 @@ def format_score(value: float, low: float, high: float) -> str:
     '0.750 [0.500, 0.900]'
     """
     return f"{value:.3f} [{low:.3f}, {high:.3f}]"
-
-
-def shown_warnings() -> list[str]:
-    """Return the warnings of this run so far."""
-    return list(_shown)
 
 
 def note(text: str) -> None:

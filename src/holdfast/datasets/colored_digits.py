@@ -64,16 +64,14 @@ def load_colored_digits(
     """
     from sklearn.datasets import load_digits
 
-    etas, test_eta = check_probabilities("etas", etas), check_probability("test_eta", test_eta)
-    label_noise = check_probability("label_noise", label_noise)
-    test_colorings = check_count("test_colorings", test_colorings)
+    coloring = Coloring(etas, test_eta, label_noise, test_colorings)
     represent = _representation(representation, color_weight)
     pixels, digits = load_digits(return_X_y=True)
     everything = Digits(pixels.reshape(-1, 8, 8) / 16, digits.astype(np.intp))
     streams = Seeding(seed)
     deal = deal_rows(
         digits,
-        len(etas),
+        len(coloring.etas),
         validation_share=validation_share,
         test_share=test_share,
         generator=streams.generator("deal"),
@@ -84,10 +82,7 @@ def load_colored_digits(
         parts[:-2],
         *parts[-2:],
         represent=represent,
-        etas=etas,
-        test_eta=test_eta,
-        label_noise=label_noise,
-        test_colorings=test_colorings,
+        coloring=coloring,
         streams=streams.child("coloring"),
     )
 
@@ -124,6 +119,22 @@ class Digits:
         return Digits(self.images[rows], self.digits[rows])
 
 
+@dataclass(frozen=True)
+class Coloring:
+    """How labels and colors are drawn; the options are checked here."""
+
+    etas: Sequence[float]  # probability that the color is the label's, for each training environment
+    test_eta: float  # the same in the test environment
+    label_noise: float  # probability that the label is another digit than the one drawn
+    test_colorings: int  # how often the test digits are drawn
+
+    def __post_init__(self) -> None:
+        check_probabilities("etas", self.etas)
+        check_probability("test_eta", self.test_eta)
+        check_probability("label_noise", self.label_noise)
+        check_count("test_colorings", self.test_colorings)
+
+
 def color_digits(
     name: str,
     environments: Sequence[Digits],
@@ -131,10 +142,7 @@ def color_digits(
     test: Digits,
     *,
     represent: Callable[[NDArray[Any], Codes], Any],
-    etas: Sequence[float],
-    test_eta: float,
-    label_noise: float,
-    test_colorings: int,
+    coloring: Coloring,
     streams: Seeding,
     notes: tuple[str, ...] = (),
 ) -> Dataset:
@@ -143,9 +151,10 @@ def color_digits(
     Both validation settings hold the same digits with the same labels; only the colors differ. The first one agrees as
     the last training environment does.
     """
+    etas, test_eta = coloring.etas, coloring.test_eta
 
     def split(part: Digits, eta: float, environment: str, *stream: object) -> Split:
-        y = agreeing_codes(part.digits, 1 - label_noise, N_COLORS, streams.generator("labels", *stream))
+        y = agreeing_codes(part.digits, 1 - coloring.label_noise, N_COLORS, streams.generator("labels", *stream))
         colors = agreeing_codes(y, eta, N_COLORS, streams.generator("colors", environment, *stream))
         attributes = {"color": colors, "digit": part.digits, "coloring": np.full(len(y), stream[-1])}
         return Split(represent(part.images, colors), y, np.full(len(y), environment), attributes)
@@ -156,7 +165,7 @@ def color_digits(
         "train": split(validation, etas[-1], names[-1], "validation", 0),
         "test": split(validation, test_eta, "test", "validation", 0),
     }
-    tests = [split(test, test_eta, "test", "test", coloring) for coloring in range(test_colorings)]
+    tests = [split(test, test_eta, "test", "test", number) for number in range(coloring.test_colorings)]
     classes = tuple(str(digit) for digit in range(N_COLORS))
     return Dataset(name, join_splits(train), validations, join_splits(tests), classes, ("color",), "color", notes)
 

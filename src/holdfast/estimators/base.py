@@ -28,8 +28,8 @@ from holdfast.environments import (
     split_environments,
 )
 from holdfast.exceptions import FeaturesError, InputTypeError, LabelsError, ParameterError, SingleEnvironmentWarning
-from holdfast.interpolation import Solution
-from holdfast.interpolation.worst_case import SolverSettings, minimize_worst_case_risk
+from holdfast.interpolation import Solution, SolverSettings
+from holdfast.interpolation.worst_case import minimize_worst_case_risk
 from holdfast.learners import code_probabilities, last_step
 from holdfast.rows import (
     TrainingRows,

@@ -26,3 +26,15 @@ class Solution:
     def worst_case_risk(self) -> float:
         """The largest group risk."""
         return float(self.group_risks.max())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolverSettings:
+    """How the worst-case risk is minimized; each solver reads what concerns it."""
+
+    solver: str = "auto"
+    objective: str = "max"  # for networks: "max", "online" or "pooled"
+    selection: str | None = None  # for networks: the rule that selects the epoch
+    reweight_rounds: int = 20  # for reweighting: largest number of rounds
+    n_folds: int = 3  # for reweighting: folds by which groups are judged
+    n_jobs: int | None = None  # for reweighting: fits that run at the same time

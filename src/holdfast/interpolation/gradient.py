@@ -16,7 +16,6 @@ from holdfast.interpolation import Solution
 from holdfast.learners import last_step
 from holdfast.neural.evaluation import union_of
 from holdfast.neural.objectives import Objective
-from holdfast.neural.risks import make_loss
 from holdfast.neural.selection import LEAVE_ONE_OUT
 from holdfast.rows import MappedRows, TrainingRows, fit_transformers, is_mapped
 from holdfast.seeding import Seeding
@@ -147,5 +146,5 @@ def _group_risks(network: Any, X: Any, y: NDArray[Any], groups: Sequence[Group])
     else:
         targets = torch.from_numpy(np.searchsorted(network.classes_, y[rows]))
     losses = np.zeros(len(y))
-    losses[rows] = make_loss(network.loss)(outputs, targets).double().numpy()
+    losses[rows] = network.row_loss()(outputs, targets).double().numpy()
     return np.array([np.average(losses[group.rows], weights=group.weights) for group in groups])

@@ -17,9 +17,9 @@ number of rounds, and is the larger the less the groups differ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from holdfast.environments import Group, Rows, take_rows
 from holdfast.exceptions import DivergedError, ParameterError
-from holdfast.interpolation import Solution
+from holdfast.interpolation import Solution, SolverSettings
 from holdfast.learners import code_probabilities, fit_rows, has_probabilities, require_sample_weight, seeded_clone
 from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
@@ -78,7 +78,30 @@ def bin_columns(X: NDArray[np.floating], n_bins: int) -> NDArray[np.floating]:
 PROBABILITY_FLOOR = 1e-3
 
 
-class WeightedEnsemble(ClassifierMixin, BaseEstimator):
+class _FittedParts(BaseEstimator):
+    """Fitted estimators that answer together: their parts are parameters, so nothing is left to fit."""
+
+    estimators: list[Any]
+    weights: NDArray[np.float64]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_clone__(self) -> Self:
+        return self  # its parts are fitted; a clone of them would not be
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Return self: the parts are fitted already."""
+        return self
+
+    def _mean(self, answer: Callable[[Any], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the weighted mean of what the parts answer."""
+        weights = np.asarray(self.weights) / np.sum(self.weights)
+        total: NDArray[np.float64] = sum(w * answer(part) for part, w in zip(self.estimators, weights, strict=True))
+        return total
+
+
+class WeightedEnsemble(ClassifierMixin, _FittedParts):
     """Fitted classifiers over codes 0..n_classes-1 that answer with their weighted mean probability.
 
     Parameters
@@ -101,90 +124,57 @@ class WeightedEnsemble(ClassifierMixin, BaseEstimator):
         """The codes."""
         return np.arange(self.n_classes)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_clone__(self) -> WeightedEnsemble:
-        return self  # its parts are fitted; a clone of them would not be
-
-    def fit(self, X: Any, y: Any) -> WeightedEnsemble:
-        """Return self: the parts are fitted already."""
-        return self
-
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the weighted mean of the probabilities, (n_rows, n_classes)."""
-        weights = np.asarray(self.weights) / np.sum(self.weights)
-        parts = zip(self.estimators, weights, strict=True)
-        total: NDArray[np.float64] = sum(weight * code_probabilities(part, X, self.n_classes) for part, weight in parts)
-        return total
+        return self._mean(lambda part: code_probabilities(part, X, self.n_classes))
 
     def predict(self, X: Any) -> NDArray[np.intp]:
         """Return the most probable codes."""
         return np.asarray(self.predict_proba(X).argmax(axis=1))
 
 
-class WeightedMean(RegressorMixin, BaseEstimator):
+class WeightedMean(RegressorMixin, _FittedParts):
     """Fitted regressors that answer with their weighted mean."""
 
     def __init__(self, estimators: list[Any], weights: NDArray[np.float64]) -> None:
         self.estimators = estimators
         self.weights = weights
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_clone__(self) -> WeightedMean:
-        return self  # its parts are fitted; a clone of them would not be
-
-    def fit(self, X: Any, y: Any) -> WeightedMean:
-        """Return self: the parts are fitted already."""
-        return self
-
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the weighted mean of the predictions."""
-        weights = np.asarray(self.weights) / np.sum(self.weights)
-        parts = zip(self.estimators, weights, strict=True)
-        total: NDArray[np.float64] = sum(
-            weight * np.asarray(part.predict(X), dtype=np.float64) for part, weight in parts
-        )
-        return total
+        return self._mean(lambda part: np.asarray(part.predict(X), dtype=np.float64))
 
 
 def solve_reweight(
     estimator: Any,
     training: TrainingRows,
     groups: Sequence[Group],
+    settings: SolverSettings,
     seeding: Seeding,
     *,
     n_classes: int | None,
-    rounds: int = 20,
-    n_folds: int = 3,
     tolerance: float = 1e-3,
-    n_jobs: int | None = None,
 ) -> Solution:
     """Find the mixture of groups that is hardest for the estimator, and the ensemble that answers it.
 
     Parameters
     ----------
     estimator : estimator whose fit takes sample_weight, or a Pipeline that ends in one
-        A clone is fitted `rounds` × number of folds times. Unset random states come from `seeding`.
+        A clone is fitted for each round and fold. Unset random states come from `seeding`.
     training : TrainingRows
         Rows with codes 0..n_classes-1, or targets for a regressor. Its folds are used where it has some. The sum of its
         sample weights is that of every fit, so that the estimator's own penalty keeps its strength.
     groups : sequence of Group
         Groups may overlap; their weights include the sample weights. Rows in no group are not used.
+    settings : SolverSettings
+        Rounds, jobs, and the number of folds (at least 2, stratified by group and label) where the training rows have
+        none of their own.
     seeding : Seeding
         Streams for the folds and the estimators.
     n_classes : int or None
         Number of codes; None for a regressor.
-    rounds : int
-        Largest number of rounds.
-    n_folds : int
-        Number of folds, stratified by group and label, where the training rows have none of their own.
     tolerance : float
         Stop once the gap is below this.
-    n_jobs : int, optional
-        Folds fitted at the same time.
 
     Returns
     -------
@@ -193,11 +183,14 @@ def solve_reweight(
         far as the estimator answers best; `group_weights` the mean of q_t.
     """
     require_sample_weight(estimator, asked_by="solver='reweight'")
-    if rounds < 1:
-        raise ParameterError(f"The number of reweighting rounds must be at least 1. Got {rounds!r} instead.")
+    if settings.reweight_rounds < 1:
+        raise ParameterError(
+            f"The number of reweighting rounds must be at least 1. Got {settings.reweight_rounds!r} instead."
+        )
     y = training.y
     masses = group_masses(groups, len(y))  # (n_rows, n_groups), columns sum to one
     used = np.flatnonzero(masses.sum(axis=1) > 0)
+    n_folds = max(settings.n_folds, 2)
     fold_of_row = assign_folds(n_folds if training.folds is None else training.folds, y, masses, seeding)
     n_outputs = None if is_regressor(estimator) else n_classes
     fits = _Fits(training, binned_for(estimator, training.X), used, fold_of_row, n_outputs)
@@ -210,8 +203,8 @@ def solve_reweight(
     parts: list[Any] = []
     mixtures: list[NDArray[np.float64]] = []
     history: list[dict[str, Any]] = []
-    with Parallel(n_jobs=n_jobs) as parallel:
-        for t in range(1, rounds + 1):
+    with Parallel(n_jobs=settings.n_jobs) as parallel:
+        for t in range(1, settings.reweight_rounds + 1):
             row_weights = np.asarray(masses @ q)
             fitted = parallel(
                 delayed(_fit_fold)(seeded_clone(estimator, seeding, t, fold), fold, fits, row_weights)

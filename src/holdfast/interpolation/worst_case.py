@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Group, take_rows
 from holdfast.exceptions import ParameterError
-from holdfast.interpolation import SOLVERS, Solution
+from holdfast.interpolation import SOLVERS, Solution, SolverSettings
 from holdfast.learners import fit_rows, last_step, sample_weight_name, seeded_clone
 from holdfast.rows import TrainingRows, is_mapped
 from holdfast.seeding import Seeding
@@ -54,18 +53,6 @@ def choose_solver(estimator: Any, solver: str = "auto") -> str:
             + (f" or {suited[0]!r}." if suited else " and an estimator whose fit takes sample_weight.")
         )
     return solver
-
-
-@dataclass(frozen=True, kw_only=True)
-class SolverSettings:
-    """How the worst-case risk is minimized; each solver reads what concerns it."""
-
-    solver: str = "auto"
-    objective: str = "max"  # for networks: "max", "online" or "pooled"
-    selection: str | None = None  # for networks: the rule that selects the epoch
-    reweight_rounds: int = 20  # for reweighting: largest number of rounds
-    n_folds: int = 3  # for reweighting: folds by which groups are judged
-    n_jobs: int | None = None  # for reweighting: fits that run at the same time
 
 
 def minimize_worst_case_risk(
@@ -109,16 +96,7 @@ def minimize_worst_case_risk(
     else:
         from holdfast.interpolation.reweight import solve_reweight
 
-        solution = solve_reweight(
-            estimator,
-            training,
-            groups,
-            seeding,
-            n_classes=n_classes,
-            rounds=settings.reweight_rounds,
-            n_folds=max(settings.n_folds, 2),
-            n_jobs=settings.n_jobs,
-        )
+        solution = solve_reweight(estimator, training, groups, settings, seeding, n_classes=n_classes)
     worst = groups[int(np.argmax(solution.group_risks))].name
     log.info("stage 3: %s, worst-case risk %.4f in %s, gap %.2g", chosen, solution.worst_case_risk, worst, solution.gap)
     return solution

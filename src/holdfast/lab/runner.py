@@ -279,9 +279,9 @@ def _irm_penalty(classifier: Any, train: Split) -> dict[str, float]:
     """Return IRM's penalty and the risk on all training rows, the mean over environments."""
     import torch
 
-    from holdfast.neural.risks import irm_penalty, make_loss
+    from holdfast.neural.risks import irm_penalty
 
-    network, loss = classifier.estimator_, make_loss(classifier.estimator_.loss)
+    network, loss = classifier.estimator_, classifier.estimator_.row_loss()
     outputs, targets = network.outputs(train.X), torch.from_numpy(train.y.astype(np.int64))
     rows = [torch.from_numpy(e.rows) for e in split_environments(train.environments, len(train))]
     penalties = [irm_penalty(outputs[part].requires_grad_(), targets[part], loss=loss) for part in rows]

@@ -6,7 +6,7 @@ import copy
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -36,7 +36,6 @@ from holdfast.exceptions import (
 )
 from holdfast.neural.batches import RowSource, Vocabulary, make_source
 from holdfast.neural.evaluation import HeldOut, minus_squared_error, outputs_on, right_class, union_of
-from holdfast.neural.monitors import Monitor
 from holdfast.neural.networks import NETWORKS, Factory, Network, build_network, reads_text
 from holdfast.neural.objectives import Objective, make_objective
 from holdfast.neural.randomness import RandomStream
@@ -103,8 +102,6 @@ _SMALL = 100_000  # parameters: up to here a copy in float64 costs next to nothi
 class NeuralEstimator(BaseEstimator):
     """A network trained by the one loop; subclasses say what its targets are."""
 
-    network: str | Factory
-
     def __init__(
         self,
         network: str | Factory = "mlp",
@@ -114,8 +111,8 @@ class NeuralEstimator(BaseEstimator):
         batch_size: int = 50,
         learning_rate: float = 1e-3,
         weight_decay: float = 0.0,
-        dropout: float = 0.1,
-        loss: str | Loss = "cross_entropy",
+        dropout: float | None = None,
+        loss: str | Loss | None = None,
         weight_averaging: float | None = None,
         schedule: Schedule = "constant",
         patience: int | None = 20,
@@ -149,6 +146,8 @@ class NeuralEstimator(BaseEstimator):
         self.random_state = random_state
 
     _score = staticmethod(right_class)
+    _dropout: ClassVar[float] = 0.1  # where the parameter is None
+    _loss: ClassVar[str] = "cross_entropy"  # where the parameter is None
 
     def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
         """Return the targets for the loop, and learn what predictions need."""
@@ -180,10 +179,10 @@ class NeuralEstimator(BaseEstimator):
         validation : (X, y) or (X, y, group_labels), optional
             Rows that select the epoch.
         """
-        X, source, targets = self._read_training(X, y)
+        source, targets = self._read_training(X, y)
         weights = read_weights(sample_weight, len(source))
         groups = [Group("all rows", np.arange(len(source)), weights)]
-        return self._train(source, targets, groups, "erm", (), validation, None, "training", None)
+        return self._train(source, targets, groups, objective="erm", validation=validation)
 
     def fit_groups(
         self,
@@ -196,7 +195,6 @@ class NeuralEstimator(BaseEstimator):
         validation: Any = None,
         selection: str | None = None,
         stage: str = "training",
-        monitor: Monitor | None = None,
     ) -> Self:
         """Train on groups of rows under an objective: the way every method uses a network.
 
@@ -218,13 +216,18 @@ class NeuralEstimator(BaseEstimator):
         selection : str, optional
             Overrides the `selection` parameter.
         stage : str
-            What monitors call this training.
-        monitor : Monitor, optional
-            Sees every epoch; by default the one of ``with holdfast.training.watch(…)``.
+            What monitors call this training, see `holdfast.neural.monitors.watch`.
         """
-        X, source, targets = self._read_training(X, y)
+        source, targets = self._read_training(X, y)
         return self._train(
-            source, targets, groups, objective, environments or (), validation, selection, stage, monitor
+            source,
+            targets,
+            groups,
+            objective=objective,
+            environments=environments or (),
+            validation=validation,
+            selection=selection,
+            stage=stage,
         )
 
     def _train(
@@ -232,12 +235,12 @@ class NeuralEstimator(BaseEstimator):
         source: RowSource,
         targets: NDArray[Any],
         groups: Sequence[Group],
+        *,
         objective: str | Objective,
-        environments: Sequence[Environment],
-        validation: Any,
-        selection: str | None,
-        stage: str,
-        monitor: Monitor | None,
+        environments: Sequence[Environment] = (),
+        validation: Any = None,
+        selection: str | None = None,
+        stage: str = "training",
     ) -> Self:
         """Run the loop and keep what it learned."""
         self.input_shape_ = source.row_shape
@@ -246,7 +249,7 @@ class NeuralEstimator(BaseEstimator):
             targets=targets,
             groups=groups,
             objective=make_objective(objective),
-            loss=make_loss(self.loss),
+            loss=self.row_loss(),
             score=self._score,
             selection=self.selection if selection is None else selection,
             validation=self._read_validation(validation),
@@ -254,7 +257,7 @@ class NeuralEstimator(BaseEstimator):
             stage=stage,
         )
         build = functools.partial(build_network, self.network, **self._network_arguments())
-        trained = train(build, task, self._settings(), Seeding(self.random_state), monitor)
+        trained = train(build, task, self._settings(), Seeding(self.random_state))
         self.network_ = trained.network
         self.selected_ = trained.selected
         self.history_ = trained.history
@@ -265,7 +268,7 @@ class NeuralEstimator(BaseEstimator):
 
     def _settings(self) -> TrainingSettings:
         """Return the loop's settings, checked."""
-        if not 0 <= self.dropout < 1:
+        if self.dropout is not None and not 0 <= self.dropout < 1:
             raise ParameterError(f"The 'dropout' parameter must be in [0, 1). Got {self.dropout!r} instead.")
         return TrainingSettings(**{field.name: getattr(self, field.name) for field in fields(TrainingSettings)})
 
@@ -277,11 +280,11 @@ class NeuralEstimator(BaseEstimator):
         return {
             "input_shape": self.input_shape_,
             "n_classes": self._n_outputs(),
-            "dropout": float(self.dropout),
+            "dropout": self._dropout if self.dropout is None else float(self.dropout),
             **options,
         }
 
-    def _read_training(self, X: Any, y: Any) -> tuple[Any, RowSource, NDArray[Any]]:
+    def _read_training(self, X: Any, y: Any) -> tuple[RowSource, NDArray[Any]]:
         """Check rows and targets, and learn the vocabulary of texts."""
         if y is None:
             raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
@@ -292,7 +295,7 @@ class NeuralEstimator(BaseEstimator):
             given = self.vocabulary
             self.vocabulary_ = Vocabulary.build(X, min_count=self.min_count) if given is None else given
         source = make_source(X, self.vocabulary_)
-        return X, source, self._learn_targets(y, len(source))
+        return source, self._learn_targets(y, len(source))
 
     def _refuse_wrong_kind(self, *, is_texts: bool) -> None:
         """Refuse texts for a network of numbers and the other way round."""
@@ -343,6 +346,10 @@ class NeuralEstimator(BaseEstimator):
         names, columns, texts = self._label_columns(targets)
         groups = cross_groups([*names, "group"], [*columns, codes], [*texts, [str(value) for value in values]])
         return HeldOut(source, targets, groups)
+
+    def row_loss(self) -> Loss:
+        """Return the loss that is trained with: a function of outputs and targets that gives a number for each row."""
+        return make_loss(self._loss if self.loss is None else self.loss)
 
     def outputs(self, X: Any, rows: Rows | None = None) -> Tensor:
         """Return the network's outputs on all rows (or those listed), (n_rows, n_outputs), chunk by chunk.
@@ -487,10 +494,10 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
         Rows of each group in a batch; a smaller group is used whole.
     learning_rate, weight_decay : float
         Of Adam; the decay is coupled L2.
-    dropout : float, default=0.1
-        Probability that a unit is dropped.
-    loss : {"cross_entropy", "gce", "smoothed"} or callable
-        ``(logits, codes) -> (n,) losses``.
+    dropout : float, optional
+        Probability that a unit is dropped; None: 0.1, and 0 for a regressor.
+    loss : {"cross_entropy", "gce", "smoothed", "squared"} or callable, optional
+        ``(logits, codes) -> (n,) losses``; None: the cross-entropy, and the squared error for a regressor.
     weight_averaging : float, optional
         Decay of an exponential average of the weights, for example 0.999; the average is evaluated and kept.
     schedule : {"constant", "cosine"}
@@ -568,58 +575,14 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
 
 
 class NeuralRegressor(RegressorMixin, NeuralEstimator):
-    """A network as a scikit-learn regressor, with the squared loss; parameters as in `NeuralClassifier`.
+    """A network as a scikit-learn regressor; parameters as in `NeuralClassifier`.
 
     Targets are used as they are: scale them first where they are far from mean 0 and variance 1, for example with
     `sklearn.compose.TransformedTargetRegressor`. In selection rules "accuracy" reads minus the mean squared error.
     """
 
-    def __init__(
-        self,
-        network: str | Factory = "mlp",
-        *,
-        max_epochs: int = 100,
-        steps_per_epoch: int = 100,
-        batch_size: int = 50,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        dropout: float = 0.0,
-        loss: str | Loss = "squared",
-        weight_averaging: float | None = None,
-        schedule: Schedule = "constant",
-        patience: int | None = 20,
-        selection: str | None = None,
-        selection_rows: int | None = 1_000,
-        network_options: Mapping[str, Any] | None = None,
-        min_count: int = 1,
-        vocabulary: Vocabulary | None = None,
-        precision: Precision = "auto",
-        device: str = "auto",
-        random_state: RandomState = None,
-    ) -> None:
-        super().__init__(
-            network,
-            max_epochs=max_epochs,
-            steps_per_epoch=steps_per_epoch,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            dropout=dropout,
-            loss=loss,
-            weight_averaging=weight_averaging,
-            schedule=schedule,
-            patience=patience,
-            selection=selection,
-            selection_rows=selection_rows,
-            network_options=network_options,
-            min_count=min_count,
-            vocabulary=vocabulary,
-            precision=precision,
-            device=device,
-            random_state=random_state,
-        )
-
     _score = staticmethod(minus_squared_error)
+    _dropout, _loss = 0.0, "squared"
 
     def _learn_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
         with as_ours(LabelsError):

@@ -60,7 +60,7 @@ class TableClassifier(BaseEstimator):
         Column that says where a row came from (hospital, site, year). Several columns are crossed.
     estimator : str or scikit-learn classifier, default="logistic"
         Inside the method: a name in `holdfast.estimators.named.ESTIMATORS`, or a classifier.
-    method : str, default="pi"
+    method : str, default="stable"
         A name in `holdfast.estimators.methods.METHODS`.
     method_options : dict, optional
         Parameters of the method.

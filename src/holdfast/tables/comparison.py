@@ -36,6 +36,7 @@ from holdfast.exceptions import (
 )
 from holdfast.learners import last_step
 from holdfast.metrics import auroc
+from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline
 
@@ -134,17 +135,11 @@ def compare_rows(
             f"Column {names!r} has {n_environments:,} environments, and every method would be fitted once for each; at "
             f"most {MOST_ENVIRONMENTS} are allowed. Name a coarser column, or cut dates with environment_by='year'."
         )
-    inner = find_estimator(estimator).make()
-    candidates = candidate_methods(methods, inner, random_state)
-    return compare_methods(
-        rows.features,
-        rows.y,
-        rows.environments,
-        methods={name: make_pipeline(rows.roles.schema, method) for name, method in candidates.items()},
-        metric=metric,
-        n_jobs=n_jobs,
-        random_state=random_state,
-        progress=progress,
+    chosen = candidate_methods(methods, find_estimator(estimator).make(), random_state)
+    candidates = {name: make_pipeline(rows.roles.schema, method) for name, method in chosen.items()}
+    training = read_rows_to_compare(rows.features, rows.y, rows.environments)
+    return rank_methods(
+        candidates, training, metric=metric, n_jobs=n_jobs, random_state=random_state, progress=progress
     )
 
 
@@ -156,10 +151,8 @@ def compare_methods(
     estimator: Any = None,
     methods: Mapping[str, Any] | Sequence[str] | None = None,
     metric: str | None = None,
-    n_folds: int = N_FOLDS,
     n_jobs: int | None = None,
     random_state: RandomState = 0,
-    progress: Callable[[str], None] = lambda step: None,
 ) -> Comparison:
     """Fit every applicable method and rank them by environments (or halves) that they have not seen.
 
@@ -176,34 +169,47 @@ def compare_methods(
     metric : {"accuracy", "worst", "balanced_accuracy", "auroc", "log_loss", "brier"}, optional
         What ranks the methods: the mean over the environments left out, or the lowest accuracy among them. By default
         the accuracy, and with two environments the accuracy in the worst half.
-    n_folds : int
-        With two environments: how often rows are held out.
     n_jobs : int, optional
         Fits that run at the same time.
     random_state : int or None
-    progress : callable
-        Called with a line for each fit that begins.
 
     Returns
     -------
     Comparison
     """
-    if metric is not None and metric not in METRICS:
-        raise ParameterError(f"There is no metric {metric!r}. {suggest(metric, list(METRICS))}")
     candidates = candidate_methods(methods, estimator, random_state)
+    training = read_rows_to_compare(X, y, environments)
+    return rank_methods(candidates, training, metric=metric, n_jobs=n_jobs, random_state=random_state)
+
+
+def read_rows_to_compare(X: Any, y: Any, environments: Any) -> TrainingRows:
+    """Return rows with their labels as they are, of at least two environments."""
     labels = np.asarray(y)
     split = split_environments(environments, len(labels))
     if len(split) < 2:
         raise EnvironmentsError("comparing methods needs at least two environments. Got one label only.")
+    return TrainingRows(X, labels, split)
+
+
+def rank_methods(
+    candidates: Mapping[str, Any],
+    training: TrainingRows,
+    *,
+    metric: str | None,
+    n_jobs: int | None,
+    random_state: RandomState,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Comparison:
+    """Fit the candidates and rank them; `progress` is called with a line for each fit that begins."""
+    if metric is not None and metric not in METRICS:
+        raise ParameterError(f"There is no metric {metric!r}. {suggest(metric, list(METRICS))}")
+    X, labels, split, of_row = training.X, training.y, training.environments, training.environment_codes
     names = np.array([environment.name for environment in split], dtype=object)
-    of_row = np.empty(len(labels), dtype=np.intp)
-    for number, environment in enumerate(split):
-        of_row[environment.rows] = number
     leave_out = len(split) > 2
     if leave_out:
         held_out = [environment.rows for environment in split]
     else:
-        held_out = _held_out(split, labels, n_folds, Seeding(random_state))
+        held_out = _held_out(split, labels, N_FOLDS, Seeding(random_state))
     tasks = [(name, number) for name in candidates for number in range(len(held_out))]
 
     def announced(name: str, number: int) -> Any:

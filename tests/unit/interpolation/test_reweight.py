@@ -16,6 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast.environments import Group
 from holdfast.exceptions import DivergedError, ParameterError
+from holdfast.interpolation import SolverSettings
 from holdfast.interpolation.convex.linear import minimize_worst_case_log_loss
 from holdfast.interpolation.reweight import WeightedEnsemble, WeightedMean, assign_folds, group_masses, solve_reweight
 from holdfast.rows import TrainingRows
@@ -36,9 +37,12 @@ def rows():
 def solve(estimator, rows, **settings):
     """Solve with few rounds and two classes unless told otherwise."""
     X, y, groups = rows
-    settings = {"n_classes": 2, "rounds": 8, "n_folds": 2, **settings}
+    settings = {"rounds": 8, "n_folds": 2, **settings}
     seeding, folds = settings.pop("seeding", Seeding(0)), settings.pop("folds", None)
-    return solve_reweight(estimator, TrainingRows(X, y, (), folds=folds), groups, seeding, **settings)
+    own = {name: settings.pop(name) for name in ("n_classes", "tolerance") if name in settings}
+    chosen = SolverSettings(reweight_rounds=settings.pop("rounds"), **settings)
+    training = TrainingRows(X, y, (), folds=folds)
+    return solve_reweight(estimator, training, groups, chosen, seeding, **{"n_classes": 2, **own})
 
 
 def test_a_constant_classifier_meets_the_min_max_of_label_groups():

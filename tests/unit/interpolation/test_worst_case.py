@@ -13,8 +13,8 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast import NeuralClassifier
 from holdfast.environments import Group, split_environments
 from holdfast.exceptions import ParameterError
+from holdfast.interpolation import SolverSettings
 from holdfast.interpolation.worst_case import (
-    SolverSettings,
     choose_solver,
     minimize_mixture_risk,
     minimize_worst_case_risk,

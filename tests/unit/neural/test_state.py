@@ -9,7 +9,7 @@ import torch
 from holdfast.environments import Group
 from holdfast.exceptions import SavedModelError
 from holdfast.neural.estimator import NeuralClassifier
-from holdfast.neural.monitors import Monitor
+from holdfast.neural.monitors import Monitor, watch
 from holdfast.neural.objectives.groups import OnlineGroups
 from holdfast.neural.objectives.penalties import IRM
 from holdfast.neural.state import flatten, unflatten
@@ -48,7 +48,8 @@ def fit(objective, monitor, **options):
     X, y, groups = data()
     settings = {"max_epochs": 5, "steps_per_epoch": 4, "batch_size": 20, "weight_averaging": 0.9, "random_state": 3}
     classifier = NeuralClassifier("mlp", dropout=0.4, schedule="cosine", patience=4, **(settings | options))
-    return classifier.fit_groups(X, y, groups, objective=objective, validation=(X, y), monitor=monitor)
+    with watch(monitor):
+        return classifier.fit_groups(X, y, groups, objective=objective, validation=(X, y))
 
 
 @pytest.mark.parametrize("objective", ["erm", "pooled", "max", "online", OnlineGroups(groups_per_step=8), IRM(), "rgm"])

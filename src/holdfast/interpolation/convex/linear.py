@@ -19,7 +19,6 @@ from holdfast.interpolation.convex.problem import Design, LinearProblem, group_m
 from holdfast.rows import MappedRows, TransformedRows
 
 Array = NDArray[np.float64]
-WarmStart = tuple[ArrayLike, ArrayLike]  # coef, intercept
 
 # A large problem is started from the solution of a smaller one, on so many rows, unless few of them fit in memory.
 SAMPLED_ROWS = 50_000
@@ -36,7 +35,6 @@ class LinearSettings:
     total_weight: float | None = None  # of all rows, which divides the penalty; None: the number of rows
     tolerance: float = 1e-4  # certified gap to reach: nats, or shares of the targets' variance
     max_iterations: int = 100  # quadratic programs, most of which cost three passes over X
-    warm_start: WarmStart | None = None  # first coefficients, in scikit-learn's shapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,16 +142,13 @@ def _total_weight(design: Design, settings: LinearSettings) -> float:
 
 
 def _solve(task: _Task, settings: LinearSettings) -> LinearSolution:
-    """Minimize, from a warm start or from the solution of a sample of the rows, and warn when the gap stays open."""
+    """Minimize, from the solution of a sample of the rows, and warn when the gap stays open."""
     design, groups = task.design, task.groups
     kept = _weighty_groups(groups, design.n_rows)
     chosen = [groups[g] for g in kept]
     problem = LinearProblem(design, task.loss, task.scaled_y, group_matrix(chosen, design.n_rows), task.penalty)
     limits: dict[str, Any] = {"tolerance": settings.tolerance, "max_iterations": settings.max_iterations}
-    if settings.warm_start is None:
-        start, mixture = _sampled_start(problem, chosen, limits)
-    else:
-        start, mixture = _given_start(problem, settings.warm_start, task), None
+    start, mixture = _sampled_start(problem, chosen, limits)
     found = minimize_worst_case(problem, start=start, mixture=mixture, **limits)
     coef, intercept = design.to_original(found.point.coefficients)
     coef, intercept = coef * task.unit, intercept * task.unit + task.center
@@ -241,16 +236,3 @@ def _sampled_start(
         return None, None
     found = minimize_worst_case(sample, **limits)
     return found.point.coefficients, found.mixture
-
-
-def _given_start(problem: LinearProblem, warm_start: WarmStart, task: _Task) -> Array:
-    """Return a warm start in the coordinates and units of the solver."""
-    n_features, n_outputs = problem.design.n_features, problem.loss.n_outputs
-    coef, intercept = (np.asarray(part, dtype=np.float64) for part in warm_start)
-    if coef.size != n_outputs * n_features or intercept.size not in (1, n_outputs):
-        raise ParameterError(
-            f"warm_start must be (coef, intercept) of shapes {(n_outputs, n_features)} and {(n_outputs,)}. "
-            f"Got {coef.shape} and {intercept.shape} instead."
-        )
-    coef, intercept = coef / task.unit, (intercept - task.center) / task.unit
-    return problem.design.from_original(coef.reshape(n_outputs, n_features), np.broadcast_to(intercept, (n_outputs,)))

@@ -119,13 +119,6 @@ class Design:
             outputs[rows] = block @ coef.T + intercept
         return outputs
 
-    def from_original(self, coef: Array, intercept: Array) -> Array:
-        """Return the inverse of `to_original`, of shape (n_columns, n_outputs)."""
-        if not self.fit_intercept:
-            return np.array(coef.T)
-        moved = intercept + (0.0 if self.shift is None else coef @ self.shift)
-        return np.vstack([coef.T, moved[None, :]])
-
 
 def is_sparse(block: Any) -> bool:
     """Return whether a block is a sparse matrix."""

@@ -75,7 +75,7 @@ def solve_convex(
     n_classes : int or None
         Number of classes; None for a regressor.
     settings : LinearSettings, optional
-        Tolerance, iterations and first coefficients. The intercept and the total weight are set here.
+        Tolerance and iterations. The intercept and the total weight are set here.
 
     Returns
     -------

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.colored_digits import N_COLORS, ColoredImages, Digits, color_digits
+from holdfast.datasets.colored_digits import N_COLORS, ColoredImages, Coloring, Digits, color_digits
 from holdfast.datasets.drawing import Codes
 from holdfast.datasets.folders import (
     candidate_folders,
@@ -22,7 +22,6 @@ from holdfast.datasets.folders import (
     find_file,
     missing_file,
 )
-from holdfast.datasets.options import check_count, check_probabilities, check_probability
 from holdfast.datasets.values import Dataset, DatasetEntry, size_notes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError
@@ -142,9 +141,7 @@ def load_colored_mnist(
     verify : bool, default=True
         Refuse files that are not the original ones. False also takes other data in idx files, such as Fashion-MNIST.
     """
-    etas, test_eta = check_probabilities("etas", etas), check_probability("test_eta", test_eta)
-    label_noise = check_probability("label_noise", label_noise)
-    test_colorings = check_count("test_colorings", test_colorings)
+    coloring = Coloring(etas, test_eta, label_noise, test_colorings)
     training, testing = read_mnist(folder, verify=verify)
     parts = class_parts(training.digits, max(N_QUARTERS, len(etas)))[: len(etas)]
     if not len(parts[0]):
@@ -159,10 +156,7 @@ def load_colored_mnist(
         testing.take(quarters[2]),
         testing.take(quarters[3]),
         represent=lambda images, colors: ColoredImages(images, colors, N_COLORS),
-        etas=etas,
-        test_eta=test_eta,
-        label_noise=label_noise,
-        test_colorings=test_colorings,
+        coloring=coloring,
         streams=Seeding(seed).child("coloring"),
         notes=_notes(len(parts[0]), len(quarters[2]), len(quarters[3]), len(etas), verify),
     )

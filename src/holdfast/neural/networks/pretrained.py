@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from holdfast.exceptions import FeaturesError, SavedModelError, UntrustedFileError
 from holdfast.neural.networks.registry import Network
+from holdfast.neural.sources import make_source
 
 log = logging.getLogger(__name__)
 
@@ -99,62 +99,19 @@ def load_weights(network: nn.Module, path: Path | str, *, head: str | None = Non
     network.load_state_dict(tensors, strict=False)
 
 
-def extract_features(
-    network: Network,
-    X: Any,
-    *,
-    chunk_size: int = 64,
-    size: tuple[int, int] | None = None,
-    device: str = "cpu",
-    progress: Callable[[int, int], None] | None = None,
-) -> NDArray[np.float32]:
-    """Compute the features of every row once, with the network frozen.
+def extract_features(network: Network, X: Any, *, chunk_size: int = 64) -> NDArray[np.float32]:
+    """Compute the features of every row once, with the network frozen; return them as (n_rows, n_features).
 
-    Parameters
-    ----------
-    network : Network
-        Put into evaluation mode; its weights do not change.
-    X : array, or lazy images
-        (n_rows, channels, height, width) floats in [0, 1] or bytes. Objects with a method ``dense(rows)``, such as
-        `ImageFiles`, are decoded a chunk at a time.
-    chunk_size : int, default=64
-        Rows at a time.
-    size : tuple of (height, width), optional
-        What images are resized to, bilinearly.
-    device : str, default="cpu"
-        Where to compute.
-    progress : callable, optional
-        Called with the rows done and in all.
-
-    Returns
-    -------
-    array of shape (n_rows, n_features)
-        Rows for any tabular classifier.
+    X has (n_rows, channels, height, width) floats in [0, 1] or bytes, or is an object with a method ``dense(rows)``,
+    such as `ImageFiles`, which is decoded a chunk at a time.
     """
-    frozen = network.to(device).eval()
-    parts = []
-    done = 0
+    source, frozen = make_source(X), network.eval()
     with torch.inference_mode():
-        for images in _chunks(X, chunk_size):
-            batch = images.to(device)
-            if size is not None:
-                batch = nn.functional.interpolate(
-                    batch, size=size, mode="bilinear", align_corners=False, antialias=True
-                )
-            parts.append(frozen.features(batch.contiguous(memory_format=torch.channels_last)).float().cpu().numpy())
-            done += len(batch)
-            if progress is not None:
-                progress(done, len(X))
+        parts = [
+            frozen.features(source.take(slice(start, start + chunk_size))).float().numpy()
+            for start in range(0, len(source), chunk_size)
+        ]
     return np.concatenate(parts)
-
-
-def _chunks(X: Any, chunk_size: int) -> Iterator[Tensor]:
-    """Yield the rows as float32 tensors, bytes scaled to [0, 1]."""
-    for start in range(0, len(X), chunk_size):
-        rows = slice(start, min(start + chunk_size, len(X)))
-        images = np.asarray(X.dense(rows) if hasattr(X, "dense") else X[rows])
-        scale = 255.0 if images.dtype == np.uint8 else 1.0
-        yield torch.from_numpy(images.astype(np.float32) / np.float32(scale))
 
 
 def _shape(tensors: dict[str, Tensor], name: str) -> tuple[int, ...] | None:

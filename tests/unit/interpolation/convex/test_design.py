@@ -27,14 +27,13 @@ def test_forward_and_transposed_are_products_with_the_shifted_matrix(X, monkeypa
     np.testing.assert_allclose(design.transposed(outputs), matrix.T @ outputs, atol=1e-9)
 
 
-def test_coefficients_go_to_the_original_columns_and_back(X):
+def test_coefficients_go_to_the_original_columns(X):
     """Only the intercept moves with the shift."""
     design = Design(X)
     coefficients = np.array([[1.0, 2.0], [0.5, -1.0], [3.0, 0.0], [7.0, 8.0]])
     coef, intercept = design.to_original(coefficients)
     np.testing.assert_array_equal(coef, coefficients[:3].T)
     np.testing.assert_allclose(X @ coef.T + intercept, design.forward(coefficients), atol=1e-8)
-    np.testing.assert_allclose(design.from_original(coef, intercept), coefficients, atol=1e-9)
 
 
 def test_columns_near_zero_are_read_as_they_are():
@@ -51,7 +50,6 @@ def test_without_an_intercept_nothing_is_shifted(X):
     assert design.shift is None
     assert design.n_columns == 3
     np.testing.assert_allclose(design.forward(np.ones((3, 1)))[:, 0], X.sum(axis=1))
-    np.testing.assert_array_equal(design.from_original(np.ones((1, 3)), np.zeros(1)), np.ones((3, 1)))
 
 
 def test_sparse_rows_give_the_same_products():

@@ -323,18 +323,6 @@ def test_groups_without_any_gradient_are_already_solved():
     assert found.gap <= 1e-12
 
 
-def test_a_warm_start_at_the_optimum_needs_one_iteration_and_the_mixture():
-    """Coefficients in scikit-learn's shapes are where the solver starts."""
-    X, y, _ = three_classes()
-    group = [Group("all", np.arange(len(y)))]
-    cold = minimize_worst_case_log_loss(X, y, group, n_classes=3, settings=LinearSettings(tolerance=1e-8))
-    warm = minimize_worst_case_log_loss(
-        X, y, group, n_classes=3, settings=LinearSettings(tolerance=1e-8, warm_start=(cold.coef, cold.intercept))
-    )
-    assert len(warm.history) == 1 < len(cold.history)
-    np.testing.assert_allclose(warm.coef, cold.coef, atol=1e-6)
-
-
 def test_history_has_an_entry_for_each_iteration():
     """Risks and gaps are recorded, and the gap never grows."""
     X, y, groups = three_classes()
@@ -383,11 +371,6 @@ def test_a_group_without_weight_is_left_out():
         ({"y_codes": np.zeros(5, int)}, FeaturesError, "X has 90 rows for 5 labels"),
         ({"X": np.zeros((90, 2, 2))}, FeaturesError, "X must be numbers in rows and columns"),
         ({"X": np.full((90, 2), np.nan)}, FeaturesError, "X contains NaN or infinite values"),
-        (
-            {"settings": LinearSettings(warm_start=(np.zeros((3, 5)), np.zeros(3)))},
-            ParameterError,
-            r"of shapes \(3, 2\) and \(3,\)",
-        ),
     ],
 )
 def test_what_cannot_be_solved_is_refused(change, error, message):
