@@ -33,6 +33,7 @@ TABLES = (*SEPARATORS, *PARQUET)
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
 BUFFER = 1 << 20  # bytes that are read at a time: of a CSV file, or of each Parquet column
 CHUNK_ROWS = 65_536
+CHUNK_NUMBERS = 1 << 24  # of wide rows there are fewer in a chunk: 128 MiB
 SMALLER = "Leave columns out with drop=, or take a sample of the rows."
 
 
@@ -178,6 +179,7 @@ class TableFile(TableSource):
 
         names = list(columns)
         self.require(names)
+        n_rows = min(n_rows, max(CHUNK_NUMBERS // max(len(names), 1), 1))
         if self.is_parquet:
             import pyarrow.parquet
 
@@ -331,7 +333,8 @@ class TableFile(TableSource):
             "read_options": pyarrow.csv.ReadOptions(
                 column_names=self.columns,
                 skip_rows=self._n_header_lines,
-                block_size=max(BUFFER, 2 * self._longest_line),  # a row must lie within two blocks
+                # A row must lie within two blocks, and each block costs time for every column, however few its rows.
+                block_size=max(BUFFER, 2 * self._longest_line, min(64 * self._longest_line, 64 * BUFFER)),
             ),
             "parse_options": pyarrow.csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
             "convert_options": pyarrow.csv.ConvertOptions(
@@ -572,14 +575,15 @@ def map_columns(
     n_rows = sum(len(part) for part in source.chunks(columns[:1], types, rows_at_once))
     if n_rows == 0:
         raise TableError(f"{table} has no rows, so there is nothing to map.")
-    written = np.lib.format.open_memmap(to, mode="w+", dtype=dtype, shape=(n_rows, len(columns)))
-    start = 0
-    for part in source.chunks(columns, types, rows_at_once):
-        texts = [name for name in columns if part[name].dtype.kind not in "biuf"]
-        if texts:
-            raise TableError(f"Column {texts[0]!r} of {table} does not contain numbers. Name columns of numbers only.")
-        written[start : start + len(part)] = part[list(columns)].to_numpy(dtype=dtype)
-        start += len(part)
-    written.flush()
+    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False}
+    with new_file(to) as written:
+        np.lib.format.write_array_header_1_0(written, header | {"shape": (n_rows, len(columns))})
+        for part in source.chunks(columns, types, rows_at_once):
+            texts = [name for name in columns if part[name].dtype.kind not in "biuf"]
+            if texts:
+                raise TableError(
+                    f"Column {texts[0]!r} of {table} does not contain numbers. Name columns of numbers only."
+                )
+            written.write(np.ascontiguousarray(part[list(columns)], dtype=dtype).data)
     mapped: np.memmap[Any, Any] = np.lib.format.open_memmap(to, mode="r")
     return mapped

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.exceptions import StorageError, TableError
+from holdfast.exceptions import HoldfastError, StorageError, TableError
 from holdfast.saving.files import TEMPORARY, inject_faults, remove_leftovers
+from holdfast.tables import files
 from holdfast.tables.files import TableFile, TableWriter, map_columns, read_table
 from holdfast.tables.preprocessing import make_preprocessor
 from holdfast.tables.roles import TableOptions, read_rows
@@ -359,6 +360,41 @@ def test_a_table_may_have_many_columns(write):
     TableSchema.infer(rows.features, categorical=names[1::2])
     assert time.process_time() - begin < 20  # a list of 30,000 names that is searched 30,000 times takes minutes
     assert len(rows.roles.schema.columns) == 15_000
+
+
+def test_wide_rows_are_read_many_at_a_time(write):
+    """Each part costs time for every column, so a block of a few rows would make it grow with the columns' square."""
+    names = [f"c{number}" for number in range(4000)]
+    row = ",".join(["0.1234567890123456"] * len(names))
+    path = write("t.csv", ",".join(names) + "\n" + 100 * f"{row}\n")  # 8 MB
+    sizes = [len(chunk) for chunk in TableFile(path).chunks(names, dict.fromkeys(names, "number"))]
+    assert sum(sizes) == 100
+    assert len(sizes) <= 3
+
+
+def test_wide_rows_are_not_held_by_the_thousand(tmp_path, monkeypatch):
+    """A part of a Parquet file holds so many numbers, not so many rows."""
+    monkeypatch.setattr(files, "CHUNK_NUMBERS", 1000)
+    pd.DataFrame({name: np.arange(500) for name in "abcd"}).to_parquet(tmp_path / "t.parquet")
+    table = TableFile(tmp_path / "t.parquet")
+    assert [len(chunk) for chunk in table.chunks(["a", "b"])] == [500]
+    assert [len(chunk) for chunk in table.chunks(list("abcd"))] == [250, 250]
+
+
+@pytest.mark.parametrize("problem", ["text", "full disk"])
+def test_a_map_that_fails_leaves_the_older_one(tmp_path, problem):
+    """The file appears whole and flushed, or the older one stays."""
+    pd.DataFrame({"a": [1, 2], "name": ["x", "y"]}).to_parquet(tmp_path / "rows.parquet")
+    np.save(tmp_path / "rows.npy", [[7.0]])
+
+    def fault(step, path):
+        if problem == "full disk" and step == "fsync":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with inject_faults(fault), pytest.raises(HoldfastError, match="'name' of|the disk is full"):
+        map_columns(tmp_path / "rows.parquet", ["a", "name"] if problem == "text" else ["a"], tmp_path / "rows.npy")
+    assert np.load(tmp_path / "rows.npy").tolist() == [[7.0]]
+    assert sorted(os.listdir(tmp_path)) == ["rows.npy", "rows.parquet"]
 
 
 def test_a_file_beyond_the_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):

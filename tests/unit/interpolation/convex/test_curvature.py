@@ -58,3 +58,14 @@ def test_values_that_are_not_finite_are_refused(value):
     problem.design.X[3, 1] = value
     with np.errstate(all="ignore"), pytest.raises(FeaturesError, match="X contains NaN or infinite values"):
         MatrixCurvature(problem, z, weights)
+
+
+def test_conjugate_gradients_need_a_step_for_each_coefficient(monkeypatch):
+    """Directions are conjugate: five coefficients are solved in five steps, which steepest descent is not."""
+    problem, z, weights, right = make_problem(BinaryLogLoss(), penalty=1e-4)
+    problem.design.X[:] *= [1.0, 3.0, 9.0, 27.0]
+    problem.design.X[:, 1] += problem.design.X[:, 0]
+    monkeypatch.setattr(linear_curvature, "MAX_CG_ITERATIONS", 5)
+    exact, _ = MatrixCurvature(problem, z, weights).solve(right, precision=0.0)
+    close, _ = ProductCurvature(problem, z, weights).solve(right, precision=0.0)
+    np.testing.assert_allclose(close, exact, rtol=1e-6)

@@ -87,3 +87,11 @@ def test_scale_rows_keeps_the_kind():
     scaled = scale_rows(sparse.csr_matrix(matrix), weights)
     assert sparse.issparse(scaled)
     assert dense(scaled).tolist() == expected
+
+
+def test_spread_and_size_of_rows_are_known(X):
+    """Of few rows all are looked at; a sparse row is as large as what it holds."""
+    np.testing.assert_array_equal(Design(X).spread, X.std(axis=0))
+    assert Design(X).row_size == 3.0
+    assert Design(sparse.csr_matrix(np.eye(4)[:, [0, 0, 0, 1]])).row_size == 1.0
+    assert Design(sparse.csr_matrix(np.ones((4, 6)))).row_size == 6.0

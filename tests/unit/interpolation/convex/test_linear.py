@@ -343,6 +343,26 @@ def test_an_open_gap_warns():
     assert found.gap > 1e-6
 
 
+def test_an_open_gap_is_said_as_a_share_of_the_targets_variance():
+    """The tolerance of regression has no unit, and neither has the gap that is compared with it."""
+    X, _, groups = three_classes()
+    y = 1000.0 * X[:, 0] ** 2
+    with pytest.warns(SolverWarning, match="certified gap of") as caught:
+        found = minimize_worst_case_squared_loss(
+            X, y, groups, settings=LinearSettings(tolerance=1e-9, max_iterations=1)
+        )
+    said = float(str(caught[0].message).partition("gap of ")[2].partition(",")[0])
+    assert said == pytest.approx(found.gap / y.var(), rel=0.1)
+
+
+def test_the_default_penalty_of_regression_is_that_of_ridge():
+    """alpha is 1.0, as in scikit-learn."""
+    X, y, _ = three_classes()
+    everyone = [Group("all", np.arange(90))]
+    found = minimize_worst_case_squared_loss(X, y.astype(float), everyone, settings=LinearSettings(tolerance=1e-12))
+    np.testing.assert_allclose(found.coef[0], Ridge().fit(X, y).coef_, atol=1e-6)
+
+
 def test_a_group_without_weight_is_left_out():
     """It has no risk: reported as 0, weight 0, with a warning; zero weights inside a group are just absent rows."""
     X, y, groups = three_classes()
@@ -355,6 +375,7 @@ def test_a_group_without_weight_is_left_out():
             X, y, [*empty, partly, *groups[1:]], n_classes=3, settings=LinearSettings(tolerance=1e-8)
         )
     assert found.group_risks[:2].tolist() == found.group_weights[:2].tolist() == [0.0, 0.0]
+    assert all(entry["group_risks"][:2] == [0.0, 0.0] and len(entry["group_risks"]) == 5 for entry in found.history)
     plain = minimize_worst_case_log_loss(X, y, groups, n_classes=3, settings=LinearSettings(tolerance=1e-8))
     np.testing.assert_allclose(found.group_risks[2:], plain.group_risks, atol=1e-6)
 

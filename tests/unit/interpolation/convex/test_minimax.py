@@ -105,3 +105,50 @@ def test_without_a_penalty_no_point_of_the_box_is_below_the_bound(seed: int):
         for _ in range(20):
             other = found.point.coefficients * (1 + spread * generator.normal(size=problem.shape))
             assert problem.risks(problem.design.forward(other)).max() >= found.lower_bound - 1e-12
+
+
+def test_the_bound_without_a_penalty_has_a_known_value():
+    """The dual value less the moments that a box, 1000 times the coefficients plus one over the spread, can use."""
+    X, y = np.array([[-1.0], [1.0], [3.0], [1.0]]), np.array([0, 1, 1, 0])
+    design = Design(X)
+    problem = LinearProblem(design, BinaryLogLoss(), y, np.full((4, 1), 0.25), penalty=0.0)
+    coefficients = np.array([[0.5], [0.0]])
+    point = linear_minimax._evaluate(problem, coefficients, design.forward(coefficients))
+    model = linear_minimax.TangentModel(problem, point, np.ones(1), precision=0.0)
+    model.newton_step = np.zeros_like(coefficients)
+    shares = 1 / (1 + np.exp(-0.5 * X[:, 0]))
+    amount = 1 - 0.5 / shares.mean()  # mixing in so much of a constant makes the mean share that of class 1
+    shares = (1 - amount) * shares + 0.5 - (1 - amount) * shares.mean()
+    entropy = -(shares * np.log(shares) + (1 - shares) * np.log(1 - shares)).mean()
+    moment = abs(((shares - y) * X[:, 0]).mean())
+    expected = entropy - 1000 * (0.5 + 1 / X.std()) * moment
+    assert linear_minimax.certified_bound(problem, point, model) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_best_step_has_the_value_it_says():
+    """At the step, the largest tangent plus curvature and penalty is the value; no other step is lower."""
+    problem = random_problem(1)
+    generator = np.random.default_rng(0)
+    coefficients = problem.gauge(generator.normal(size=problem.shape)) * 0.01
+    point = linear_minimax._evaluate(problem, coefficients, problem.design.forward(coefficients))
+    q = np.full(len(point.risks), 1.0 / len(point.risks))
+    model = linear_minimax.TangentModel(problem, point, q, precision=0.0)
+    curvature = linear_curvature.ProductCurvature(problem, point.z, model.row_weights)
+    pull = (problem.penalties * coefficients).ravel()
+
+    def value(step):
+        tangents = point.risks[model.groups] + (model.gradients + pull) @ step
+        return tangents.max() + 0.5 * float(step @ curvature.product(step[:, None])[:, 0]) + model.penalty
+
+    _, step, least = model.best_step(point.risks[model.groups])
+    assert value(step.ravel()) == pytest.approx(least, rel=1e-6)
+    for _ in range(20):
+        other = problem.gauge(step * (1 + 0.3 * generator.normal(size=step.shape))).ravel()
+        assert value(other) >= least - 1e-9
+
+
+def test_the_working_set_is_the_worst_groups_and_those_of_the_mixture():
+    """All groups where they are few."""
+    risks, q = np.array([0.1, 0.5, 0.3, 0.4]), np.array([1.0, 0.0, 0.0, 0.0])
+    assert linear_minimax._working_groups(risks, q, 4).tolist() == [0, 1, 2, 3]
+    assert linear_minimax._working_groups(risks, q, 2).tolist() == [0, 1, 3]
