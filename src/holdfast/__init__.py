@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.saving import save as save_model
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.comparison import compare_methods
+    from holdfast.tables.diagnosis import diagnose
 
 __version__ = "0.2.0"
 
@@ -50,6 +51,7 @@ __all__ = [
     "VRExClassifier",
     "__version__",
     "compare_methods",
+    "diagnose",
     "load_model",
     "partition_by_correctness",
     "save_model",
@@ -75,6 +77,7 @@ _PUBLIC = {
     "TableClassifier": "holdfast.tables.classifier:TableClassifier",
     "VRExClassifier": "holdfast.estimators.penalties:VRExClassifier",
     "compare_methods": "holdfast.tables.comparison:compare_methods",
+    "diagnose": "holdfast.tables.diagnosis:diagnose",
     "load_model": "holdfast.saving:load",
     "partition_by_correctness": "holdfast.partition:partition_by_correctness",
     "save_model": "holdfast.saving:save",

@@ -228,6 +228,34 @@ def auroc(codes: ArrayLike, probabilities: ArrayLike) -> float:
     return float(np.mean(present)) if present else float("nan")
 
 
+def auroc_interval(codes: ArrayLike, probabilities: ArrayLike) -> Interval:
+    """Return the area under the ROC curve with its 95 % interval (Hanley and McNeil, on the scale of log-odds).
+
+    With more than two classes the errors of their areas are averaged, as if they all went the same way.
+
+    Examples
+    --------
+    >>> found = auroc_interval([0] * 20 + [1] * 20, [[1 - p, p] for p in np.linspace(0.1, 0.9, 40)])
+    >>> found.value, round(found.low, 2)
+    (1.0, 0.83)
+    """
+    y, p = _coded(codes, probabilities)
+    value, errors = auroc(y, p), []
+    for column in [1] if p.shape[1] == 2 else range(p.shape[1]):
+        area, n_1, n_0 = _binary_auroc(y == column, p[:, column]), int((y == column).sum()), int((y != column).sum())
+        if not np.isnan(area):
+            area = min(max(area, 0.5 / n_1 / n_0), 1 - 0.5 / min(n_1, n_0))  # a perfect order still is uncertain
+            first, second = area / (2 - area) - area**2, 2 * area**2 / (1 + area) - area**2
+            variance = (area * (1 - area) + (n_1 - 1) * first + (n_0 - 1) * second) / (n_1 * n_0)
+            errors.append((area, np.sqrt(variance) / (area * (1 - area))))
+    if not errors:
+        return Interval(float("nan"), float("nan"), float("nan"))
+    middle = float(special.logit(np.mean([area for area, _ in errors])))
+    half = 1.96 * float(np.mean([error for _, error in errors]))
+    low, high = special.expit(middle - half), special.expit(middle + half)
+    return Interval(value, float(low), max(value, float(high)))
+
+
 def calibration_error(codes: ArrayLike, probabilities: ArrayLike, *, n_bins: int = 15) -> float:
     """Return the expected calibration error of the predicted class, over bins of equal width.
 

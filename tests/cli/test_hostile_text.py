@@ -38,11 +38,15 @@ def is_plain(text):
     return not [c for c in text if c != "\n" and (unicodedata.category(c) in ("Cc", "Cs") or c in "\u202e\u202d\u2066")]
 
 
-@pytest.mark.parametrize("command", ["fit", "partition", "audit", "compare"])
+@pytest.mark.parametrize("command", ["fit", "partition", "audit", "compare", "diagnose"])
 def test_escapes_in_data_do_not_reach_the_terminal(holdfast, hostile, tmp_path, command):
     """They are shown as text; JSON gives them back as they are."""
     options = [hostile, "--label", "y", "--environment", "site", "--drop", "note"]
-    options += ["--out", tmp_path / ("out" if command == "fit" else "out.csv")] if command != "compare" else []
+    options += (
+        ["--out", tmp_path / {"fit": "out", "diagnose": "out.html"}.get(command, "out.csv")]
+        if command != "compare"
+        else []
+    )
     options += ["--method", "pi"] if command in ("fit", "compare") else []
     outcome = holdfast(command, *options)
     assert outcome.code == 0, outcome.err

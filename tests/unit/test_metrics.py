@@ -11,6 +11,7 @@ from holdfast.exceptions import InputError, LabelsError
 from holdfast.metrics import (
     accuracy_by_group,
     auroc,
+    auroc_interval,
     average_interval,
     brier_score,
     calibration_error,
@@ -257,6 +258,22 @@ def test_probability_scores_match_scikit_learn(n_classes):
     assert brier_score(codes, probabilities) == pytest.approx(
         brier_score_loss(codes, probabilities, scale_by_half=True, labels=range(n_classes))
     )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_intervals_of_the_auroc_cover_it(n_classes):
+    """The area of many rows lies in the interval of a few, about 19 times in 20; without two classes there is none."""
+
+    def answers(generator, n_rows):
+        codes = generator.integers(n_classes, size=n_rows)
+        scores = np.exp(generator.normal(size=(n_rows, n_classes)) + 1.2 * np.eye(n_classes)[codes])
+        return codes, scores / scores.sum(axis=1, keepdims=True)
+
+    truth = auroc(*answers(np.random.default_rng(0), 50_000))
+    found = [auroc_interval(*answers(np.random.default_rng(seed), 60)) for seed in range(1, 201)]
+    assert np.mean([interval.low <= truth <= interval.high for interval in found]) >= 0.93
+    assert np.mean([interval.high - interval.low for interval in found]) < 0.3
+    assert np.isnan(auroc_interval([1, 1], [[0.5, 0.5], [0.1, 0.9]]).low)
 
 
 def test_auroc_without_two_classes_is_nan():

@@ -14,6 +14,7 @@ from holdfast.cli.audit import audit
 from holdfast.cli.compare import compare
 from holdfast.cli.data import data
 from holdfast.cli.demo import demo
+from holdfast.cli.diagnose import diagnose
 from holdfast.cli.doctor import doctor
 from holdfast.cli.evaluate import evaluate
 from holdfast.cli.fit import fit
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.callback(invoke_without_command=True)(start)
 for command in (
     demo,
+    diagnose,
     fit,
     predict,
     evaluate,

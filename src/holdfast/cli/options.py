@@ -42,6 +42,10 @@ CategoricalOption = Annotated[
     list[str],
     typer.Option("--categorical", help="Column of numbers that are categories; can be repeated.", metavar="COL"),
 ]
+MissingOption = Annotated[
+    list[str],
+    typer.Option("--missing", help="Text that means a missing value, such as '?'; can be repeated.", metavar="TEXT"),
+]
 EstimatorOption = Annotated[
     str,
     typer.Option(
@@ -77,6 +81,7 @@ class ColumnOptions:
     drop: DropOption = field(default_factory=list)
     text: TextOption = field(default_factory=list)
     categorical: CategoricalOption = field(default_factory=list)
+    missing: MissingOption = field(default_factory=list)
     environment_by: PeriodOption = None
 
     def read(self, table: Path, attributes: Sequence[str] = ()) -> TableRows:

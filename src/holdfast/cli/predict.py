@@ -40,7 +40,8 @@ def predict(
     from holdfast.tables.files import TableFile
 
     check_file(out, overwrite=overwrite, inputs=[table])
-    fitted, rows = TableClassifier.load(folder), TableFile(table)
+    fitted = TableClassifier.load(folder)
+    rows = TableFile(table, fitted.roles_.missing)
     with showing_stages(f"predicting {table}"):
         counts: Counter[str] = fitted.write_predictions(rows, out, keep=keep, for_spreadsheets=for_spreadsheets)
     n_rows = counts.total()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from holdfast.metrics import Interval
 from holdfast.reports.chapters import audit_page, compare_on_rows, comparison_dots, estimator_page, seeds_interval
+from holdfast.reports.diagnosis import diagnosis_page
 from holdfast.reports.html import render_report, write_report
 from holdfast.reports.tables import to_csv, to_latex, to_markdown, write_assets
 from holdfast.reports.values import (
@@ -44,6 +45,7 @@ __all__ = [
     "audit_page",
     "compare_on_rows",
     "comparison_dots",
+    "diagnosis_page",
     "estimator_page",
     "render_report",
     "seeds_interval",

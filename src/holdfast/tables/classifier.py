@@ -68,6 +68,8 @@ class TableClassifier(BaseEstimator):
         How to cut an environment column of dates.
     drop, text, categorical : str or sequence of str
         Columns to leave out; whose words are used; of numbers that are levels, not amounts.
+    missing : str or sequence of str
+        Texts that mean a missing value, such as "?", when it is fitted and when it predicts.
     random_state : int, default=0
         Makes the fit repeatable.
     n_jobs : int, optional
@@ -108,6 +110,7 @@ class TableClassifier(BaseEstimator):
         drop: str | Sequence[str] = (),
         text: str | Sequence[str] = (),
         categorical: str | Sequence[str] = (),
+        missing: str | Sequence[str] = (),
         random_state: int | None = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -120,6 +123,7 @@ class TableClassifier(BaseEstimator):
         self.drop = drop
         self.text = text
         self.categorical = categorical
+        self.missing = missing
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -133,6 +137,7 @@ class TableClassifier(BaseEstimator):
             drop=self.drop,
             text=self.text,
             categorical=self.categorical,
+            missing=self.missing,
         )
 
     @property
@@ -220,7 +225,7 @@ class TableClassifier(BaseEstimator):
 
     def predict_chunks(self, table: TableLike, keep: Sequence[str] = ()) -> Iterator[Predictions]:
         """Predict a table a chunk at a time; columns in `keep` are handed through."""
-        source, schema = open_table(table), self.roles_.schema
+        source, schema = open_table(table, self.roles_.missing), self.roles_.schema
         schema.require(source.columns)
         *before, (_, method) = self.pipeline_.steps
         has_probabilities = hasattr(method, "predict_proba")
@@ -270,7 +275,7 @@ class TableClassifier(BaseEstimator):
         """
         import pandas as pd
 
-        source, keep = open_table(table), list(dict.fromkeys(keep))
+        source, keep = open_table(table, self.roles_.missing), list(dict.fromkeys(keep))
         source.require(keep)
         names = [f"probability_{label}" for label in self.classes_] if hasattr(self.method_, "predict_proba") else []
         written = {"prediction", *names}
@@ -293,7 +298,7 @@ class TableClassifier(BaseEstimator):
         self, table: TableLike, *, environment: Sequence[str] = (), attributes: Sequence[str] = ()
     ) -> TableRows:
         """Read the columns that it was fitted with from another table, and attributes; the label is needed too."""
-        source, roles = open_table(table), self.roles_
+        source, roles = open_table(table, self.roles_.missing), self.roles_
         names = list(environment) or list(roles.environments)
         source.require([roles.label, *names, *attributes])
         roles.schema.require(source.columns)
@@ -387,6 +392,7 @@ class TableClassifier(BaseEstimator):
             estimator=names.get("estimator", "logistic"),
             method=names.get("method", DEFAULT_METHOD),
             environment_by=roles.period,
+            missing=roles.missing,
             **columns,
         )
         fitted.pipeline_, fitted.roles_ = pipeline, roles

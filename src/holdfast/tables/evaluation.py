@@ -260,7 +260,7 @@ def read_labeled(
     fitted: TableClassifier, table: Any, *, environment: Sequence[str] = (), attributes: Sequence[str] = ()
 ) -> LabeledRows:
     """Read label, environment and attribute columns."""
-    source, roles, notes = open_table(table), fitted.roles_, []
+    source, roles, notes = open_table(table, fitted.roles_.missing), fitted.roles_, []
     names = list(environment) or [name for name in roles.environments if name in source]
     source.require([roles.label, *names, *attributes])
     if not environment and len(names) < len(roles.environments):

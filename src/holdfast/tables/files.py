@@ -97,11 +97,13 @@ class TableFrame(TableSource):
     ----------
     frame : data frame
         Column names that are not text are turned into text.
+    missing : sequence of str
+        Texts that mean a missing value; a column of texts that are numbers without them becomes numbers.
     """
 
     name = "the table"
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: Any, missing: Sequence[str] = ()) -> None:
         import pandas as pd
 
         if isinstance(frame, pd.DataFrame):
@@ -118,6 +120,8 @@ class TableFrame(TableSource):
             }
             self._frame = pd.DataFrame(parts)
         self._frame.columns = pd.Index(self.columns, dtype=object)
+        for name in self._frame.columns if missing else ():
+            self._frame[name] = _without_words(self._frame[name], missing)
 
     def read(self, columns: Sequence[str] | None = None, types: Mapping[str, str] | None = None) -> pd.DataFrame:
         """Return whole columns; `types` are those of the frame."""
@@ -142,10 +146,12 @@ class TableFile(TableSource):
     ----------
     path : str or Path
         A file ending in .csv, .tsv, .parquet or .pq.
+    missing : sequence of str
+        Texts that mean a missing value, next to those in `MISSING`.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, missing: Sequence[str] = ()) -> None:
+        self.path, self.missing = Path(path), tuple(missing)
         self.name = str(self.path)
         self._check_file()
         self._name_columns(self._parquet_columns() if self.is_parquet else self._csv_columns())
@@ -340,7 +346,7 @@ class TableFile(TableSource):
             "convert_options": pyarrow.csv.ConvertOptions(
                 column_types={name: plain[kind] for name, kind in types.items() if name in wanted},
                 include_columns=names,
-                null_values=list(MISSING),
+                null_values=[*MISSING, *self.missing],
                 strings_can_be_null=True,
             ),
         }
@@ -353,6 +359,9 @@ class TableFile(TableSource):
         def is_plain(kind: Any) -> bool:
             return pa.types.is_integer(kind) or (pa.types.is_floating(kind) and not pa.types.is_float16(kind))
 
+        if self.missing and self.is_parquet:
+            frame = TableFrame(table, self.missing).read()
+            return frame[names]
         numbers = [field.name for field in table.schema if is_plain(field.type)]
         block: pd.DataFrame = table.select(numbers).to_pandas()  # in one piece: a table can have 100,000 columns
         if len(numbers) == len(names):
@@ -449,14 +458,25 @@ def plain_series(column: Any, where: str) -> pd.Series[Any]:
     return column.to_pandas()  # type: ignore[no-any-return]
 
 
-def open_table(table: Any) -> TableSource:
-    """Return a table to read from: a file by its path, or a data frame."""
+def _without_words(series: pd.Series[Any], missing: Sequence[str]) -> pd.Series[Any]:
+    """Return a column with some texts missing; as numbers, where all others are, as a CSV file would be read."""
+    import pandas as pd
+
+    if series.dtype.kind in "biufcmM" or not series.isin(missing).any() and not pd.api.types.is_string_dtype(series):
+        return series
+    rest = series.astype(object).mask(series.isin(missing))
+    numbers = pd.to_numeric(rest, errors="coerce")
+    return numbers if (numbers.isna() == rest.isna()).all() else rest
+
+
+def open_table(table: Any, missing: Sequence[str] = ()) -> TableSource:
+    """Return a table to read from: a file by its path, or a data frame; texts in `missing` are missing values."""
     if isinstance(table, TableSource):
         return table
     if isinstance(table, str | os.PathLike):
-        return TableFile(os.fspath(table))
+        return TableFile(os.fspath(table), missing)
     if hasattr(table, "columns") and (hasattr(table, "__arrow_c_stream__") or hasattr(table, "iloc")):
-        return TableFrame(table)
+        return TableFrame(table, missing)
     raise TableError(
         f"A table must be the path of a {', '.join(TABLES)} file or a data frame (pandas, polars, pyarrow). "
         f"Got {type(table).__name__} instead."

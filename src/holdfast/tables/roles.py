@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.environments import listed
 from holdfast.exceptions import LabelsError, ParameterError, SavedModelError, TableError, suggest
 from holdfast.tables.files import open_table
-from holdfast.tables.schema import TableSchema, looks_like_text, storage_of
+from holdfast.tables.schema import TableSchema, looks_like_text, odd_tokens, storage_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +38,8 @@ class TableOptions:
         Feature columns whose words are used.
     categorical : str or sequence of str
         Feature columns of numbers that are levels, not amounts.
+    missing : str or sequence of str
+        Texts that mean a missing value, such as "?".
     """
 
     label: str
@@ -46,9 +48,10 @@ class TableOptions:
     drop: str | Sequence[str] = ()
     text: str | Sequence[str] = ()
     categorical: str | Sequence[str] = ()
+    missing: str | Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for name in ("environment", "drop", "text", "categorical"):
+        for name in ("environment", "drop", "text", "categorical", "missing"):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
         if not self.environment:
@@ -84,6 +87,7 @@ class TableRoles:
     schema: TableSchema
     environment_storages: Mapping[str, str] = field(default_factory=dict)  # column -> what it contains
     known: tuple[str, ...] = ()  # environments it was fitted on, small ones that were merged too
+    missing: tuple[str, ...] = ()  # texts that mean a missing value
 
     def to_dict(self) -> dict[str, Any]:
         """Return the roles as plain JSON values."""
@@ -95,6 +99,7 @@ class TableRoles:
             "schema": self.schema.to_dict(),
             "environment_storages": dict(self.environment_storages),
             "known": list(self.known),
+            "missing": list(self.missing),
         }
 
     @classmethod
@@ -110,6 +115,7 @@ class TableRoles:
                 schema,
                 dict(values.get("environment_storages", {})),
                 tuple(map(str, values.get("known", ()))),
+                tuple(map(str, values.get("missing", ()))),
             )
         except (KeyError, TypeError) as problem:
             raise SavedModelError(
@@ -148,7 +154,7 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
     attributes : sequence of str
         Columns that are read next to the features and are not among them.
     """
-    source = open_table(table)
+    source = open_table(table, options.missing)
     label, environment = options.label, options.environment
     for name in attributes:
         options.refuse_role(name, "it cannot be an attribute")
@@ -172,7 +178,14 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
     labels = read_environments(frame, environment, options.environment_by)
     known = tuple(dict.fromkeys(map(str, labels)))
     roles = TableRoles(
-        label, storage_of(frame[label], label), tuple(environment), options.environment_by, schema, storages, known
+        label,
+        storage_of(frame[label], label),
+        tuple(environment),
+        options.environment_by,
+        schema,
+        storages,
+        known,
+        tuple(options.missing),
     )
     found = TableSchema.infer(frame[list(attributes)]).features(frame) if attributes else None
     return TableRows(roles, schema.features(frame), y, labels, found, _notes(frame, schema))
@@ -259,4 +272,11 @@ def _notes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
         quoted = listed([repr(name) for name in prose])
         verb = "look" if prose[1:] else "looks"
         notes.append(f"{quoted} {verb} like free text; pass text={prose[0]!r} to use the words")
+    for name in schema.names("categorical"):
+        if words := odd_tokens(frame[name]):
+            said = listed([repr(word) for word in words])
+            notes.append(
+                f"column {name!r} has numbers and {said}, so that its numbers are taken for categories; pass "
+                f"missing={words[0]!r} if that means a missing value"
+            )
     return tuple(notes)

@@ -12,6 +12,7 @@ A column that is missing in every row, or has no name, is left out, with the rea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -28,6 +29,9 @@ Storage = Literal["number", "boolean", "string", "date", "time"]
 DATE_PARTS: Mapping[str, str] = {"month": "month", "weekday": "day_of_week"}  # our word, pandas' word
 _PLAIN: Mapping[str, Storage] = {"i": "number", "u": "number", "f": "number", "b": "boolean"}  # kinds of numpy types
 DATE_FEATURES = ("days", *DATE_PARTS)
+MOST_TOKENS, MANY_NUMBERS = 3, 10  # different words among numbers, and different numbers that words are odd among
+GAPS = ("unknown", "missing", "none", "not available", "n.a.", "na", "nil", "unk", "not done", "not recorded")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 LARGEST = 1e100  # the square of anything larger is close to overflow
 
 
@@ -187,6 +191,23 @@ def looks_like_text(series: pd.Series[Any]) -> bool:
     present = series.dropna().head(1000)
     n_words = present.str.count(r"\s+").mean() + 1 if len(present) else 0
     return bool(n_words >= 4 and present.nunique() > 0.5 * len(present))
+
+
+def odd_tokens(series: pd.Series[Any]) -> tuple[str, ...]:
+    """Return the few words that turn a column of numbers into one of levels, most frequent first; () for other columns.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> odd_tokens(pd.Series(["1.5", "2", "?"] * 4)), odd_tokens(pd.Series(["a", "b", "1"]))
+    (('?',), ())
+    """
+    counts = series.dropna().astype(str).value_counts()
+    odd = [str(text) for text in counts.index if not _NUMBER.fullmatch(str(text).strip())]
+    n_numbers = len(counts) - len(odd)
+    is_gap = all(not re.search(r"\w", text) or text.strip().lower() in GAPS for text in odd)
+    few = 0 < len(odd) <= MOST_TOKENS and not any(re.search(r"\d", text) for text in odd)
+    return tuple(odd) if few and n_numbers >= (2 if is_gap else MANY_NUMBERS) else ()
 
 
 def _column(storage: Storage, name: str, *, text: Container[str], categorical: Container[str]) -> Column:

@@ -15,7 +15,7 @@ import pytest
 from holdfast.exceptions import HoldfastError, StorageError, TableError
 from holdfast.saving.files import TEMPORARY, inject_faults, remove_leftovers
 from holdfast.tables import files
-from holdfast.tables.files import TableFile, TableWriter, map_columns, read_table
+from holdfast.tables.files import TableFile, TableWriter, map_columns, open_table, read_table
 from holdfast.tables.preprocessing import make_preprocessor
 from holdfast.tables.roles import TableOptions, read_rows
 from holdfast.tables.schema import TableSchema
@@ -109,6 +109,22 @@ def test_missing_file_and_folder(write, tmp_path):
         read_table(tmp_path / "none" / "z.csv")
     with pytest.raises(TableError, match="is a folder. Pass one .csv, .tsv, .parquet, .pq file."):
         read_table(tmp_path)
+
+
+def test_words_that_mean_missing(write, tmp_path):
+    """They are missing in files and frames alike, and columns of numbers become numbers, also where they have none."""
+    texts = pd.DataFrame({"a": ["1.5", "?", "2"], "b": ["x", "?", "?"], "c": ["1", "2", "3"], "d": [1, 2, 3]})
+    texts.to_parquet(tmp_path / "t.parquet")
+    frames = [texts, texts.astype({"a": "category"}), tmp_path / "t.parquet"]
+    frames.append(write("t.csv", texts.to_csv(index=False)))
+    for table in frames:
+        frame = open_table(table, ["?"]).read()
+        assert frame["a"].isna().tolist() == [False, True, False]
+        assert frame["a"].dropna().tolist() == [1.5, 2.0]
+        assert frame["b"].tolist()[0] == "x"
+        assert frame["c"].tolist() == frame["d"].tolist() == [1, 2, 3]
+        assert frame["b"].isna().sum() == 2
+    assert texts["a"].tolist() == ["1.5", "?", "2"]  # what was passed is as it was
 
 
 def test_missing_column_suggests_a_near_one(write):

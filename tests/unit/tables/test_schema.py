@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from holdfast.exceptions import SavedModelError, TableError
-from holdfast.tables.schema import Column, TableSchema, looks_like_text
+from holdfast.tables.schema import Column, TableSchema, looks_like_text, odd_tokens
 
 
 def small_frame():
@@ -177,3 +177,21 @@ def test_texts_that_say_no_date_are_missing():
     schema = TableSchema.infer(pd.DataFrame({"day": pd.to_datetime(["2026-01-01", "2026-01-02"])}))
     features = schema.features(pd.DataFrame({"day": ["NaT", "NaT"]}))
     assert features.isna().to_numpy().all()
+
+
+@pytest.mark.parametrize(
+    ("values", "tokens"),
+    [
+        (["1", "2.5", "?", "?", "-"], ("?", "-")),
+        (["1", "2", "Unknown"], ("Unknown",)),
+        ([str(number) for number in range(12)] + ["low"], ("low",)),
+        (["1", "2", "low"], ()),  # levels that have names
+        (["1", "2", "a", "b", "c", "d"], ()),
+        ([str(number) for number in range(12)] + ["<5"], ()),  # a value, not a gap
+        (["1", "2", None], ()),
+        (["a", "?"], ()),
+    ],
+)
+def test_words_among_numbers_are_found(values, tokens):
+    """Signs and words for a gap among numbers are odd, any word among many numbers, and nothing among levels."""
+    assert odd_tokens(pd.Series(values, dtype=object)) == tokens

@@ -1,0 +1,136 @@
+"""`holdfast diagnose`: does a model break at the next site, why, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.options import (
+    PAGES,
+    ColumnOptions,
+    EstimatorOption,
+    FitOptions,
+    JsonOption,
+    OverwriteOption,
+    TableArgument,
+    check_file,
+)
+from holdfast.cli.terminal import (
+    MOST_ROWS,
+    command_line,
+    counting,
+    print_rest,
+    print_table,
+    print_text,
+    say,
+    show,
+)
+from holdfast.estimators.named import find_estimator
+
+if TYPE_CHECKING:
+    from holdfast.tables.diagnosis import Diagnosis, Recommendation
+
+
+def diagnose(
+    table: TableArgument,
+    *,
+    columns: ColumnOptions,
+    estimator: EstimatorOption = "logistic",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Also write the answer as an .html page.", metavar="FILE")
+    ] = None,
+    fits: FitOptions,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether a model breaks at a site it has not seen, why, and what to do.
+
+    Each environment (site) is left out in turn, and an ordinary model is fitted on the others. What it loses there is
+    split into other patients, other rates and other relations; columns whose meaning changes and data that does not fit
+    are named; remedies are tried at the sites left out, and one is recommended, with the command to run next.
+    """
+    from holdfast.tables.diagnosis import count_steps, diagnose_rows
+
+    find_estimator(estimator)  # refuses names before anything is read
+    if out is not None:
+        check_file(out, overwrite=overwrite, inputs=[table], suffixes=PAGES)
+    rows = columns.read(table)
+    with counting("step", count_steps(len(set(rows.environments)))) as step:
+        found = diagnose_rows(rows, estimator=estimator, n_jobs=fits.jobs, random_state=fits.seed, progress=step)
+    words = [*columns.words(), "--estimator", estimator]
+    following = next_command(table, words, found.recommendation, out)
+    if out is not None:
+        from holdfast.reports import diagnosis_page, write_report
+
+        title = f"{table.name}: will the model hold at the next site?"
+        settings = {"table": table, "label": columns.label, "environment": " × ".join(columns.environment)}
+        write_report(
+            diagnosis_page(found, title=title, following=following, settings={**settings, "seed": fits.seed}), out
+        )
+    result = {"n_rows": len(rows.y), "seed": fits.seed, **found.to_dict(), "out": out}
+    show(str(found), result, following=following, as_json=as_json, body=lambda: _print(found, out))
+
+
+def next_command(table: Path, words: list[str], advice: Recommendation, out: Path | None) -> str:
+    """Return the command that follows from a recommendation."""
+    if advice.action in ("repair", "collect"):
+        words = [*words, *(word for text in advice.missing for word in ("--missing", text))]
+        if not advice.missing:
+            words += [word for name in advice.columns for word in ("--drop", name)]
+        page = [] if out is None else ["--out", str(out), "--overwrite"]
+        return command_line("holdfast", "diagnose", table, *words, *page)
+    method = "stable" if advice.action == "stable" else "erm"
+    return command_line("holdfast", "fit", table, *words, "--method", method, "--out", "model")
+
+
+def _print(found: Diagnosis, out: Path | None) -> None:
+    advice = found.recommendation
+    say("")
+    print_text(advice.reason)
+    print_text(advice.sure)
+    new, seen = "new", "seen"
+    rows: list[list[Any]] = [
+        [s.name, s.n_rows, s.new.accuracy.value, s.known.accuracy.value]
+        + [s.new.auroc.value, s.known.auroc.value, s.new.loss.value, s.known.loss.value]
+        for s in found.sites
+    ]
+    header = ["site", "rows", f"{new}", f"{seen}", f"AUROC {new}", seen, f"loss {new}", seen]
+    print_table(
+        "1. Does the model break? Accuracy, AUROC and loss where the site is new, and where it has been seen",
+        header,
+        [[_known(cell) for cell in row] for row in rows[:MOST_ROWS]],
+    )
+    print_rest(rows)
+    low, high = found.forecast.low, found.forecast.high
+    print_text(f"Expect an accuracy of {low:.2f} to {high:.2f} at the next site (80 %).", indent="  ")
+    parts = [["all sites", *map(_interval, found.parts.values())]]
+    parts += [[site.name, *map(_interval, site.split.parts.values())] for site in found.sites]
+    print_table(f"2. Why? Parts of the {found.loss_name} at a new site", ["site", *found.parts], parts[:MOST_ROWS])
+    print_rest(parts)
+    say("")
+    print_text("3. Which columns?")
+    for line in [f.sentence for f in found.findings] or ["No evidence that any column changes its meaning."]:
+        print_text(line, indent="  ")
+    say("")
+    print_text("4. Is the data sound?")
+    odd = () if found.profile is None else found.profile.sentences
+    for line in odd[:MOST_ROWS] or ["Nothing stands out."]:
+        print_text(line, indent="  ")
+    remedies = [[r.name, _interval(r.gain), f"{r.n_better} of {len(found.sites)}"] for r in found.remedies]
+    title = f"5. What should I do? Gain of {found.loss_name} at the sites left out"
+    print_table(title, ["change", "gain", "sites better"], [[name.replace("`", ""), *rest] for name, *rest in remedies])
+    for remark in found.notes:
+        print_text(f"Note: {remark}")
+    if out is not None:
+        say("")
+        say(f"Wrote {out}.")
+
+
+def _known(value: Any) -> Any:
+    return value if value == value else "–"
+
+
+def _interval(value: Any) -> str:
+    return f"{value.value:+.3f} ± {(value.high - value.low) / 2:.3f}"

@@ -1,0 +1,246 @@
+"""The page of `holdfast diagnose`: the answer, then the five questions in the order in which they are asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from holdfast.environments import listed
+from holdfast.reports.chapters import MOST_PLACES, effects_figure, profile_blocks, versions
+from holdfast.reports.values import (
+    Answer,
+    Block,
+    Cell,
+    Dot,
+    Dots,
+    Page,
+    Section,
+    Sentences,
+    Shares,
+    Table,
+)
+
+SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
+    "breaks": ("bad", "The model breaks at a new site"),
+    "miscalibrated": ("caution", "At a new site, the model's probabilities are off"),
+    "holds": ("good", "The model holds at a new site"),
+    "unclear": ("unknown", "Too few rows to tell"),
+}
+NEW, KNOWN, ELSEWHERE = "has not seen this site", "has seen this site", "at the other sites"
+HELP = {
+    "other patients": "Only rows of such a place help. A part cannot be helped: some rows are harder for any model.",
+    "other rates": "Recalibrating at the site mends this.",
+    "other relations": "The model applies what does not hold there: see questions 3 and 4.",
+}
+MEANINGS = {
+    "other patients": "rows of the same class look different there, P(x) changes",
+    "other rates": "classes are more or less frequent than the columns explain",
+    "other relations": "the same columns mean something else, P(y | x) changes",
+}
+
+
+def diagnosis_page(
+    found: Any, *, title: str = "Diagnosis", following: str = "", settings: Mapping[str, Any] | None = None
+) -> Page:
+    """Return a report about what `holdfast.diagnose` returned.
+
+    Parameters
+    ----------
+    found : Diagnosis
+    title : str
+    following : str
+        The command to run next.
+    settings : mapping, optional
+        How it was made, such as the table's name.
+    """
+    sites = [site.name for site in found.sites]
+    n_rows = sum(site.n_rows for site in found.sites)
+    return Page(
+        title,
+        f"{n_rows:,} rows of {len(sites)} sites: {listed(sites)}. The ordinary model is {found.estimator}.",
+        (
+            _breaks_section(found),
+            _cause_section(found),
+            _columns_section(found),
+            _data_section(found),
+            _remedy_section(found, following),
+            _settings_section(found, settings or {}),
+        ),
+        answer=_answer(found, following),
+    )
+
+
+def _answer(found: Any, following: str) -> Answer:
+    signal, text = SIGNALS[found.state]
+    advice = found.recommendation
+    if found.state == "holds" and advice.action != "keep":
+        signal = "caution"
+    rows: tuple[tuple[Cell, ...], ...] = (
+        ("at a site it has seen", found.mean("known")),
+        ("at a site it has not seen", found.mean("new")),
+        ("to expect at the next site", found.forecast),
+    )
+    note = "Mean over sites, on rows that the model was not fitted on; the last with an 80% prediction interval."
+    numbers = Table("Accuracy of the ordinary model", ("accuracy", "ordinary model"), rows, note)
+    lines = [f"Why: {advice.reason}", advice.sure]
+    lines += [f"Run next: `{following}`"] if following else []
+    return Answer(f"{found.finding} *{advice.sentence}*", signal, text, numbers, tuple(lines))
+
+
+def _breaks_section(found: Any) -> Section:
+    dots = [
+        Dot(site.name, series, quality.accuracy.value, quality.accuracy.low, quality.accuracy.high)
+        for site in found.sites[:MOST_PLACES]
+        for series, quality in ((NEW, site.new), (KNOWN, site.known))
+    ]
+    figure = Dots(
+        "Accuracy at every site, by whether the model has seen it",
+        "accuracy at the site, with 95% intervals",
+        tuple(dots),
+        "The same rows both times. Where the upper dot lies left of the lower one, not having seen the site costs "
+        "accuracy.",
+        place_title="site",
+        percent=True,
+    )
+    areas = Table(
+        "AUROC at every site",
+        ("site", "rows", NEW, KNOWN, "accuracy of its most frequent class"),
+        tuple((s.name, s.n_rows, s.new.auroc, s.known.auroc, f"{s.most_frequent:.0%}") for s in found.sites),
+        "How well the model ranks rows: 0.5 is chance. A site in which almost all rows have one class is easy to be "
+        "right about: compare its accuracy with the last column.",
+        digits=2,
+        n_keys=1,
+    )
+    losses = Table(
+        f"{found.loss_name.capitalize()} at every site",
+        ("site", ELSEWHERE, NEW, KNOWN),
+        tuple((site.name, site.elsewhere.loss, site.new.loss, site.known.loss) for site in found.sites),
+        "How wrong the model's probabilities are: less is better. 95% intervals.",
+        digits=2,
+        n_keys=1,
+    )
+    lines = [note[:1].upper() + note[1:] for note in found.notes]
+    intro = (
+        "Each site is left out in turn, the model is fitted on the others, and it is asked about the site left out. "
+        "Next to it is a model that was fitted on rows of all sites, asked about rows that it has not seen. "
+        f"Accuracy lost: {_points(found.lost)}."
+    )
+    blocks: list[Block] = [figure, areas, losses]
+    return Section(
+        "1. Does the model break at a new site?", intro, (*blocks, *([Sentences(tuple(lines))] if lines else []))
+    )
+
+
+def _cause_section(found: Any) -> Section:
+    places = [("all sites", found.parts), *((site.name, site.split.parts) for site in found.sites[:MOST_PLACES])]
+    dots = [
+        Dot(place, name, part.value, part.low, part.high) for place, parts in places for name, part in parts.items()
+    ]
+    figure = Dots(
+        f"Where the {found.loss_name} at a new site comes from",
+        f"{found.loss_name} at the site minus that at the sites the model was fitted on; 0: no difference",
+        tuple(dots),
+        "95% intervals, for this model. A negative part makes the site easier. "
+        + " ".join(f"*{name.capitalize()}*: {text}." for name, text in MEANINGS.items()),
+        place_title="site",
+        reference=0.0,
+    )
+    by_score = [site.name for site in found.sites if site.split.by_score]
+    lines = []
+    if by_score:
+        lines.append(
+            f"Hardly any row of the other sites resembles those of {listed(by_score, most=5)} in every column. There, "
+            "rows were compared by the model's score alone, so that a column that is measured otherwise may count as "
+            "other patients or as other relations."
+        )
+    cause = "no part is beyond its interval." if found.cause is None else f"mostly *{found.cause}*. {HELP[found.cause]}"
+    intro = (
+        f"The {found.loss_name} at a site left out, minus that at the sites the model was fitted on, in three parts. "
+        f"Over all sites: {cause}"
+    )
+    return Section("2. Why?", intro, (figure, *([Sentences(tuple(lines), "warning")] if lines else [])))
+
+
+def _columns_section(found: Any) -> Section:
+    title = "3. Which columns?"
+    if not found.findings:
+        tested = "any column" if found.verdict is None else f"any of {found.verdict.n_tests} columns"
+        line = f"No evidence that {tested} means something else at one site than at another."
+        return Section(title, "", (Sentences((line,)),))
+    figure = effects_figure(found.findings)
+    sentences = Sentences(tuple(finding.sentence for finding in found.findings), "finding")
+    intro = "Columns whose relation with the label is not the same at every site, the strongest evidence first."
+    return Section(title, intro, (sentences, figure) if figure is not None else (sentences,))
+
+
+def _data_section(found: Any) -> Section:
+    sites = found.sites
+    classes = tuple(sites[0].shares)
+    shares = Shares(
+        "How frequent each class is",
+        tuple(site.name for site in sites),
+        classes,
+        tuple(tuple(site.shares.values()) for site in sites),
+        tuple(site.n_rows for site in sites),
+    )
+    words = [
+        f"`{name}` has numbers and {listed([repr(word) for word in tokens])}, so that its numbers are taken for "
+        "categories."
+        for name, tokens in found.tokens.items()
+    ]
+    blocks = ([Sentences(tuple(words), "warning")] if words else []) + profile_blocks(found.profile)
+    odd = words or (found.profile is not None and found.profile.sentences)
+    intro = "Look at these columns before anything else." if odd else "Nothing stands out."
+    return Section("4. Is the data sound?", intro, (*blocks, shares))
+
+
+def _remedy_section(found: Any, following: str) -> Section:
+    advice = found.recommendation
+    lines = [f"*{advice.sentence}* {advice.reason}", advice.sure]
+    if advice.action == "recalibrate":
+        lines.append(
+            "To recalibrate: keep the fitted model, collect labeled rows at the new site, as many as were used here, "
+            "and fit a logistic regression of the label on the model's log-odds there."
+        )
+    also = [r for r in found.remedies if r.is_sure and r.action == "repair" and r.action != advice.action]
+    if also:
+        best = max(also, key=lambda remedy: remedy.gain.value)
+        lines.append(f"Also worth doing: repair or drop {listed([f'`{name}`' for name in best.columns], most=4)}.")
+    lines += [f"Run next: `{following}`"] if following else []
+    dots = tuple(Dot(r.name, "gain", r.gain.value, r.gain.low, r.gain.high) for r in found.remedies)
+    figure = Dots(
+        "What each change would have brought at the sites left out",
+        f"{found.loss_name} of the ordinary model minus that with the change; right of 0: better",
+        dots,
+        "95% intervals, mean over sites. Recommended is the change of least effort that brings, for sure, at least "
+        "half of what the best one brings; rows of the new site are the greatest effort.",
+        place_title="change",
+        reference=0.0,
+    )
+    rows: Sequence[tuple[Cell, ...]] = [
+        (r.name, r.gain, r.accuracy, f"{r.n_better} of {len(found.sites)}") for r in found.remedies
+    ]
+    table = Table(
+        "What each change would have brought, in numbers",
+        ("change", f"gain of {found.loss_name}", "gain of accuracy", "sites that get better"),
+        tuple(rows),
+        n_keys=1,
+    )
+    return Section("5. What should I do?", "", (Sentences(tuple(lines), "finding"), figure, table))
+
+
+def _settings_section(found: Any, settings: Mapping[str, Any]) -> Section:
+    rows = {"estimator": found.estimator, **{name: str(value) for name, value in settings.items()}, **versions()}
+    note = (
+        "Leaving sites out shows how the model does at places that differ from one another as much as these do. It "
+        "cannot show what happens at a place that differs more."
+    )
+    table = Table("Settings and versions", ("what", "value"), tuple(rows.items()))
+    return Section("How this was made", note, (table,), folded=True)
+
+
+def _points(value: Any) -> str:
+    if math.isnan(value.value):
+        return "unknown"
+    return f"{100 * value.value:.1f} points [{100 * value.low:.1f} to {100 * value.high:.1f}]"

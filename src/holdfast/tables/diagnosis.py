@@ -1,0 +1,743 @@
+"""Does a model break at a site it has not seen, why, because of which columns, is the data sound, and what to do.
+
+Each site is left out in turn, and an ordinary model is fitted on the others. Its scores at the site left out are
+compared with those of a model that has seen rows of that site too, on the same rows, and with its own scores at the
+sites it was fitted on, out of fold. Remedies are tried in the same way, and one is recommended by what it gained.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.decomposition import TruncatedSVD
+from sklearn.pipeline import Pipeline
+from sklearn.utils.parallel import Parallel, delayed
+
+from holdfast.audit.effects import prediction_interval
+from holdfast.audit.results import Finding
+from holdfast.environments import Environment, Rows, listed, split_environments, take_rows, unique_labels
+from holdfast.estimators.named import find_estimator
+from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
+from holdfast.judging.calibration import calibrate
+from holdfast.judging.folds import deal_folds
+from holdfast.learners import code_probabilities, fit_rows, has_probabilities, seeded_clone
+from holdfast.metrics import Interval, auroc_interval, exact_interval
+from holdfast.rows import TrainingRows
+from holdfast.seeding import Seeding
+from holdfast.tables.audits import audit_rows
+from holdfast.tables.classifier import TableClassifier
+from holdfast.tables.files import open_table
+from holdfast.tables.loss_split import Losses, LossSplit, split_loss
+from holdfast.tables.preprocessing import make_preprocessor, needs_dense
+from holdfast.tables.profile import Profile, profile_columns
+from holdfast.tables.roles import TableRoles, TableRows
+from holdfast.tables.schema import TableSchema, odd_tokens
+from holdfast.tables.stages import split_rows
+
+Array = NDArray[np.float64]
+Action = Literal["keep", "recalibrate", "repair", "stable", "collect"]
+N_FOLDS = 5
+MOST_ROUNDS = 10  # with more sites, several are left out at a time
+MOST_ODD = 5  # columns that do not fit of which each is left out alone
+MOST_ENCODED = 100  # columns of the matrix that the loss is split with; wider ones are condensed
+LEAST_PROBABILITY = 1e-6
+BREAKS, BREAKS_ONE = (
+    0.01,
+    0.03,
+)  # accuracy that is lost for sure, over all sites or at one, from which on a model breaks
+MATTERS = 0.05  # a loss of accuracy that nobody would overlook
+WORTH = 0.01  # gain of log loss from which on a remedy is worth its trouble
+# A part of the loss in words, and the changes that it speaks for
+REASONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "other patients": (", mostly because the rows (patients) there are others", ("collect",)),
+    "other rates": (", mostly because classes are more or less frequent there", ("recalibrate",)),
+    "other relations": (", mostly because columns mean something else there", ("repair", "stable", "collect")),
+}
+CHEAP = 0.02  # price of the stable classifier, in accuracy, that is paid as an insurance
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good answers are, with 95 % intervals."""
+
+    accuracy: Interval
+    auroc: Interval  # of one class against the rest, where there are more than two
+    loss: Interval  # log loss; the share of mistakes for estimators without probabilities
+
+
+@dataclass(frozen=True, eq=False)
+class SiteDiagnosis:
+    """One site: the model at the others, here without rows of this site, and here with them."""
+
+    name: str
+    n_rows: int
+    shares: Mapping[str, float]  # of each class
+    elsewhere: Quality  # at the sites it was fitted on, out of fold, this one left out
+    new: Quality  # here, this one left out
+    known: Quality  # here, out of fold, rows of this site among those it was fitted on
+    lost: Interval  # accuracy here that not having seen this site costs, row by row
+    split: LossSplit  # of the loss: new minus elsewhere
+
+    @property
+    def most_frequent(self) -> float:
+        """The accuracy of always predicting this site's most frequent class."""
+        return max(self.shares.values())
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What a change brings at sites left out, compared with the ordinary model there."""
+
+    action: Action
+    name: str
+    gain: Interval  # of log loss; positive is better; mean over sites
+    accuracy: Interval  # gain of accuracy
+    n_better: int  # sites with a smaller loss
+    columns: tuple[str, ...] = ()
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the gain is worth it and beyond its interval."""
+        return self.gain.low > 0 and self.gain.value >= WORTH
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to do, why, and how sure that is."""
+
+    action: Action
+    sentence: str
+    reason: str
+    sure: str
+    columns: tuple[str, ...] = ()  # to repair or drop
+    missing: tuple[str, ...] = ()  # words of the table that mean "missing"
+    site: str = ""  # where rows are needed
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """What `diagnose` found; `str()` is the answer in one sentence.
+
+    Attributes
+    ----------
+    state : "breaks", "miscalibrated", "holds" or "unclear"
+    sites : tuple of SiteDiagnosis
+    lost : Interval
+        Accuracy at a site that the model has not seen, below that at the same site when it has; mean over sites.
+    forecast : Interval
+        Accuracy to expect at the next site (80 %), from the sites left out.
+    parts : mapping of str to Interval
+        The loss at new sites minus that at known ones: other patients, other rates, other relations; mean over sites.
+    findings : tuple of Finding
+        The columns whose relation with the label changes between sites.
+    profile : Profile
+        Every column at every site, and what does not fit.
+    tokens : mapping of str to tuple of str
+        Columns of numbers that a few words turned into categories, and these words.
+    remedies : tuple of Remedy
+    recommendation : Recommendation
+    verdict : Verdict or None
+        What `StableClassifier` says about all rows; None where it does not take the estimator.
+    """
+
+    estimator: str
+    loss_name: str
+    state: Literal["breaks", "miscalibrated", "holds", "unclear"]
+    sites: tuple[SiteDiagnosis, ...]
+    lost: Interval
+    forecast: Interval
+    parts: Mapping[str, Interval]
+    findings: tuple[Finding, ...]
+    profile: Profile | None
+    tokens: Mapping[str, tuple[str, ...]]
+    remedies: tuple[Remedy, ...]
+    recommendation: Recommendation
+    verdict: Any = None
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    def __str__(self) -> str:
+        return f"{self.finding} {self.recommendation.sentence}"
+
+    def mean(self, which: Literal["elsewhere", "new", "known"]) -> float:
+        """Return the mean accuracy over sites."""
+        return float(np.mean([getattr(site, which).accuracy.value for site in self.sites]))
+
+    @property
+    def cause(self) -> str | None:
+        """The largest part of the loss, where it is beyond its interval."""
+        name = max(self.parts, key=lambda part: self.parts[part].value)
+        return name if self.parts[name].low > 0 else None
+
+    @property
+    def finding(self) -> str:
+        """Whether the model breaks and why, in one sentence."""
+        new, known = self.mean("new"), self.mean("known")
+        numbers = f"right for {new:.0%} of rows, and for {known:.0%} when it has seen the site"
+        if self.state == "holds":
+            return f"An ordinary model holds at a site it has not seen: it is {numbers}."
+        if self.state == "unclear":
+            return f"There are too few rows to say whether an ordinary model breaks at a new site: it is {numbers}."
+        why = REASONS[self.cause][0] if self.cause and self.recommendation.action in REASONS[self.cause][1] else ""
+        if self.state == "miscalibrated":
+            return (
+                "At a site it has not seen, an ordinary model is right about as often, but its probabilities are off"
+                f"{why}: it is {numbers}."
+            )
+        worst = max(self.sites, key=lambda site: site.lost.value)
+        return (
+            f"An ordinary model breaks at a site it has not seen{why}: it is {numbers} "
+            f"(most is lost in {worst.name}: {worst.new.accuracy.value:.0%} instead of "
+            f"{worst.known.accuracy.value:.0%})."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "text": str(self),
+            "state": self.state,
+            "estimator": self.estimator,
+            "loss": self.loss_name,
+            "accuracy": {which: self.mean(which) for which in ("elsewhere", "new", "known")},
+            "lost": self.lost.to_dict(),
+            "forecast": self.forecast.to_dict(),
+            "cause": self.cause,
+            "parts": {name: part.to_dict() for name, part in self.parts.items()},
+            "sites": [
+                {
+                    "name": site.name,
+                    "n_rows": site.n_rows,
+                    "shares": dict(site.shares),
+                    **{which: _plain(getattr(site, which)) for which in ("elsewhere", "new", "known")},
+                    "lost": site.lost.to_dict(),
+                    "parts": {name: part.to_dict() for name, part in site.split.parts.items()},
+                    "n_alike": site.split.n_alike,
+                    "by_score": site.split.by_score,
+                }
+                for site in self.sites
+            ],
+            "columns": [finding.to_dict() for finding in self.findings],
+            "data": [] if self.profile is None else list(self.profile.sentences),
+            "tokens": {name: list(words) for name, words in self.tokens.items()},
+            "remedies": [
+                {
+                    "action": remedy.action,
+                    "name": remedy.name,
+                    "columns": list(remedy.columns),
+                    "gain": remedy.gain.to_dict(),
+                    "accuracy": remedy.accuracy.to_dict(),
+                    "n_better": remedy.n_better,
+                }
+                for remedy in self.remedies
+            ],
+            "recommendation": vars(self.recommendation),
+            "verdict": None if self.verdict is None else self.verdict.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def diagnose(
+    X: Any,
+    y: Any,
+    environments: Any,
+    *,
+    estimator: Any = "logistic",
+    n_jobs: int | None = None,
+    random_state: int | None = 0,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Diagnosis:
+    """Say whether an ordinary model breaks at a site it has not seen, why, and what to do.
+
+    Parameters
+    ----------
+    X : data frame or array of shape (n_rows, n_columns)
+        Numbers, texts (levels) and dates; numbers may be missing.
+    y : labels of shape (n_rows,)
+    environments : labels of shape (n_rows,)
+        The site of each row; at least two different ones.
+    estimator : str or scikit-learn classifier
+        A name such as "boosting" (see `holdfast fit --help`), or a classifier of numbers.
+    n_jobs : int, optional
+        Fits that run at the same time.
+    random_state : int or None
+    progress : callable
+        Called with a line for each step that begins, see `count_steps`.
+
+    Returns
+    -------
+    Diagnosis
+        `str()` is the answer in words.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(0)
+    >>> y, sites = generator.integers(2, size=900), np.repeat(["Boston", "Chicago", "Denver"], 300)
+    >>> marker = np.where(generator.random(900) < 0.8, y, 1 - y)
+    >>> found = diagnose(marker[:, None], y, sites)
+    >>> found.state, found.recommendation.action
+    ('holds', 'keep')
+    """
+    import pandas as pd
+
+    if not hasattr(X, "columns"):
+        if getattr(X, "ndim", 0) != 2 or hasattr(X, "toarray"):
+            raise FeaturesError(
+                f"diagnose looks at the columns of a table. Got {type(X).__name__} instead. Pass a data frame, or an "
+                "array with a row for each example."
+            )
+        X = pd.DataFrame(np.asarray(X), columns=[f"x{place}" for place in range(X.shape[1])])
+    frame = open_table(X).read()
+    labels = np.asarray(y)
+    sites = np.empty(len(frame), dtype=object)
+    for site in split_environments(environments, len(frame)):
+        sites[site.rows] = site.name
+    if len(labels) != len(frame):
+        raise LabelsError(f"y has {len(labels)} labels for {len(frame)} rows. Pass one label for each row.")
+    schema = TableSchema.infer(frame)
+    roles = TableRoles("label", "string", ("environments",), None, schema)
+    rows = TableRows(roles, schema.features(frame), labels, sites)
+    return diagnose_rows(rows, estimator=estimator, n_jobs=n_jobs, random_state=random_state, progress=progress)
+
+
+def count_steps(n_sites: int) -> int:
+    """Return how often `progress` is called at most."""
+    return 2 + 2 * min(n_sites, MOST_ROUNDS)
+
+
+def diagnose_rows(
+    rows: TableRows,
+    *,
+    estimator: Any = "logistic",
+    n_jobs: int | None = None,
+    random_state: int | None = 0,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Diagnosis:
+    """Diagnose the rows of a table; parameters as in `diagnose`."""
+    work = _Work(rows, estimator, n_jobs, random_state)
+    profile = profile_columns(rows.features, work.names_of_rows())
+    progress("the model at known sites, out of fold")
+    known = work.out_of_fold(np.arange(len(rows.y)))
+    odd = _odd_columns(profile, rows.roles.schema)
+    new, elsewhere, without = known.copy(), [], {columns: known.copy() for columns in odd}
+    for number, (names, out) in enumerate(work.rounds, start=1):
+        progress(f"without {listed(names, most=3)}, {number} of {len(work.rounds)}")
+        rest = np.setdiff1d(np.arange(len(rows.y)), out)
+        new[out] = work.ask(rest, out)
+        elsewhere.append(work.out_of_fold(rest)[rest])
+        for columns, answers in without.items():
+            answers[out] = work.ask(rest, out, columns)
+    progress("columns whose meaning changes, and the stable classifier")
+    verdict, findings, notes = work.verdict()
+    answers_by: list[tuple[Action, str, tuple[str, ...], Array]] = [
+        ("repair", _without(columns), columns, answers) for columns, answers in without.items()
+    ]
+    if verdict is not None and verdict.fitted != "ordinary" and len(work.split) > 2:
+        stable = known.copy()
+        for number, (names, out) in enumerate(work.rounds, start=1):
+            progress(f"the stable classifier without {listed(names, most=3)}, {number} of {len(work.rounds)}")
+            stable[out] = work.ask_stable(np.setdiff1d(np.arange(len(rows.y)), out), out)
+        answers_by.append(("stable", "the stable classifier", tuple(f.feature for f in findings), stable))
+    if work.probable:
+        answers_by.append(("recalibrate", "recalibrated at the site", (), work.recalibrate(new)))
+    answers_by.append(("collect", "fitted with rows of the site too", (), known))
+    tried = [work.remedy(new, *entry) for entry in answers_by]
+    remedies = tuple(sorted(tried, key=lambda remedy: -remedy.gain.value))
+    sites = tuple(_site_diagnoses(work, new, known, elsewhere, Seeding(random_state)))
+    lost = _mean_interval([site.lost for site in sites])
+    tokens = {
+        name: words for name in rows.roles.schema.names("categorical") if (words := odd_tokens(rows.features[name]))
+    }
+    parts = {
+        name: _mean_interval([site.split.parts[name] for site in sites])
+        for name in ("other patients", "other rates", "other relations")
+    }
+    state = _state(lost, sites, next(r for r in remedies if r.action == "collect"))
+    accuracies = [site.new.accuracy.value for site in sites]
+    low, high = prediction_interval(float(np.mean(accuracies)), float(np.std(accuracies, ddof=1)), len(sites))
+    found = Diagnosis(
+        estimator if isinstance(estimator, str) else type(estimator).__name__,
+        "log loss" if work.probable else "share of mistakes",
+        state,
+        sites,
+        lost,
+        Interval(float(np.mean(accuracies)), max(low, 0.0), min(high, 1.0)),
+        parts,
+        findings,
+        profile,
+        tokens,
+        remedies,
+        Recommendation("keep", "", "", ""),
+        verdict,
+        (*rows.notes, *notes, *work.notes()),
+    )
+    return replace(found, recommendation=_recommend(found))
+
+
+class _Work:
+    """The rows, the unfitted model, and how it is asked."""
+
+    def __init__(self, rows: TableRows, estimator: Any, n_jobs: int | None, random_state: int | None) -> None:
+        self.rows, self.estimator, self.n_jobs, self.random_state = rows, estimator, n_jobs, random_state
+        self.seeding = Seeding(random_state)
+        self.inner = find_estimator(estimator).make() if isinstance(estimator, str) else clone(estimator)
+        self.probable = has_probabilities(self.inner)
+        self.classes, self.y = unique_labels(rows.y, what="labels", error=LabelsError)
+        self.split = split_rows(rows, because="so nothing can be tried at a site that the model has not seen")
+        encoded = make_preprocessor(rows.roles.schema).fit_transform(rows.features)
+        if encoded.shape[1] > MOST_ENCODED:
+            encoded = TruncatedSVD(20, random_state=0).fit_transform(encoded)
+        self.encoded: Array = np.asarray(encoded, dtype=np.float64)
+        folds = deal_folds(TrainingRows(self.encoded, self.y, self.split), N_FOLDS)
+        assert folds is not None
+        self.folds = folds
+        n_rounds = min(len(self.split), MOST_ROUNDS)
+        together = [self.split[number::n_rounds] for number in range(n_rounds)]
+        self.rounds = [([e.name for e in group], np.concatenate([e.rows for e in group])) for group in together]
+
+    def names_of_rows(self) -> NDArray[Any]:
+        """Return the site of each row; small ones are merged."""
+        names = np.empty(len(self.y), dtype=object)
+        for site in self.split:
+            names[site.rows] = site.name
+        return names
+
+    def notes(self) -> list[str]:
+        """Say where several sites were left out at a time."""
+        if len(self.rounds) == len(self.split):
+            return []
+        return [f"{len(self.split)} sites were left out in {len(self.rounds)} rounds, several at a time."]
+
+    def ask(self, rest: Rows, out: Rows, without: Sequence[str] = ()) -> Array:
+        """Fit the model on some rows and return its probabilities for others, (n_out, n_classes)."""
+        schema, features = self.rows.roles.schema, self.rows.features
+        if without:
+            schema = replace(schema, columns=tuple(c for c in schema.columns if c.name not in without))
+            features = features[schema.feature_names()]
+        preprocessor = make_preprocessor(schema, dense=needs_dense(self.inner))
+        model = Pipeline([("features", preprocessor), ("classifier", self.inner)])
+        fitted = fit_rows(seeded_clone(model, self.seeding, "diagnose"), features, self.y, rest)
+        return code_probabilities(fitted, take_rows(features, out), len(self.classes))
+
+    def out_of_fold(self, rows: Rows) -> Array:
+        """Return probabilities for some rows, each from a model of the other folds; (n_all_rows, n_classes)."""
+        answers = np.full((len(self.y), len(self.classes)), np.nan)
+        parts = [rows[self.folds[rows] == fold] for fold in range(N_FOLDS)]
+        parts = [part for part in parts if len(part)]
+        asked = Parallel(n_jobs=self.n_jobs)(delayed(self.ask)(np.setdiff1d(rows, part), part) for part in parts)
+        for part, found in zip(parts, asked, strict=True):
+            answers[part] = found
+        return answers
+
+    def _stable(self, rows: TableRows) -> TableClassifier:
+        roles = rows.roles
+        method = TableClassifier(
+            label=roles.label,
+            environment=roles.environments,
+            estimator=self.estimator,
+            method="stable",
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return method.fit(rows)
+
+    def verdict(self) -> tuple[Any, tuple[Finding, ...], tuple[str, ...]]:
+        """Return what the stable classifier says about all rows, and the columns that change."""
+        try:
+            verdict = self._stable(self.rows).verdict_
+            return verdict, verdict.columns, ()
+        except HoldfastError as problem:
+            found = audit_rows(self.rows, level=0.05).findings
+            return None, tuple(f for f in found if f.named), (f"the stable classifier was not tried: {problem}",)
+
+    def ask_stable(self, rest: Rows, out: Rows) -> Array:
+        """Return the stable classifier's probabilities for rows of sites left out."""
+        rows = self.rows
+        part = replace(
+            rows, features=rows.features.iloc[rest], y=rows.y[rest], environments=rows.environments[rest], notes=()
+        )
+        fitted, answers = self._stable(part), np.zeros((len(out), len(self.classes)))
+        places = np.searchsorted(self.classes.astype(fitted.classes_.dtype), fitted.classes_)
+        if hasattr(fitted.pipeline_, "predict_proba"):
+            answers[:, places] = fitted.pipeline_.predict_proba(rows.features.iloc[out])
+        else:
+            predicted = np.searchsorted(self.classes, fitted.pipeline_.predict(rows.features.iloc[out]))
+            answers[np.arange(len(out)), predicted] = 1.0
+        return answers
+
+    def recalibrate(self, answers: Array) -> Array:
+        """Return answers at each site left out, with temperature and rates from half of its rows, for the other."""
+        found, scores = answers.copy(), np.log(np.maximum(answers, LEAST_PROBABILITY))
+        for site in self.split:
+            half = self.folds[site.rows] % 2 == 0
+            for fitted, asked in ((site.rows[half], site.rows[~half]), (site.rows[~half], site.rows[half])):
+                if len(fitted) and len(asked):
+                    found[asked] = calibrate(scores[fitted], self.y[fitted], offsets=True).probabilities(scores[asked])
+        return found
+
+    def losses(self, answers: Array, rows: Rows) -> Array:
+        """Return the loss of each row."""
+        of_label = answers[np.arange(len(rows)), self.y[rows]]
+        if self.probable:
+            return np.asarray(-np.log(np.maximum(of_label, LEAST_PROBABILITY)))
+        return 1.0 - of_label
+
+    def correct(self, answers: Array, rows: Rows) -> Array:
+        """Return 1 for each row that is right and 0 for others."""
+        return np.asarray(answers.argmax(axis=1) == self.y[rows], dtype=np.float64)
+
+    def quality(self, answers: Array, rows: Rows) -> Quality:
+        """Return how good the answers about some rows are."""
+        right = self.correct(answers, rows)
+        low, high = exact_interval(right.sum(), len(rows))
+        area = auroc_interval(self.y[rows], answers) if self.probable else Interval(*[float("nan")] * 3)
+        return Quality(
+            Interval(float(right.mean()), float(low), float(high)), area, _interval(self.losses(answers, rows))
+        )
+
+    def remedy(self, new: Array, action: Action, name: str, columns: tuple[str, ...], answers: Array) -> Remedy:
+        """Compare answers at sites left out with the ordinary model's, row by row."""
+        gains, accuracies = [], []
+        for site in self.split:
+            rows = site.rows
+            gains.append(_interval(self.losses(new[rows], rows) - self.losses(answers[rows], rows)))
+            accuracies.append(_interval(self.correct(answers[rows], rows) - self.correct(new[rows], rows)))
+        n_better = sum(gain.value > 0 for gain in gains)
+        return Remedy(action, name, _mean_interval(gains), _mean_interval(accuracies), n_better, columns)
+
+
+def _interval(values: Array) -> Interval:
+    """Return the mean of rows with its 95 % interval; equal values still are uncertain, so one more row is added."""
+    error = np.sqrt((values.var() + 1.0 / (len(values) + 1)) / len(values))
+    return Interval(float(values.mean()), float(values.mean() - 1.96 * error), float(values.mean() + 1.96 * error))
+
+
+def _mean_interval(parts: Sequence[Interval]) -> Interval:
+    """Return the mean over sites with its interval: these sites, other rows."""
+    value = float(np.mean([part.value for part in parts]))
+    half = float(np.sqrt(np.sum([((part.high - part.low) / 2) ** 2 for part in parts]))) / len(parts)
+    return Interval(value, value - half, value + half)
+
+
+def _site_diagnoses(
+    work: _Work, new: Array, known: Array, elsewhere: Sequence[Array], seeding: Seeding
+) -> list[SiteDiagnosis]:
+    """Return every site's scores and the split of its loss."""
+    found: dict[str, SiteDiagnosis] = {}
+    by_name: dict[str, Environment] = {site.name: site for site in work.split}
+    for (names, out), answers in zip(work.rounds, elsewhere, strict=True):
+        rest = np.setdiff1d(np.arange(len(work.y)), out)
+        there = Losses(work.losses(answers, rest), work.y[rest], _scores(answers), work.encoded[rest])
+        quality = work.quality(answers, rest)
+        for name in names:
+            rows = by_name[name].rows
+            here = Losses(work.losses(new[rows], rows), work.y[rows], _scores(new[rows]), work.encoded[rows])
+            shares = np.bincount(work.y[rows], minlength=len(work.classes)) / len(rows)
+            found[name] = SiteDiagnosis(
+                name,
+                len(rows),
+                dict(zip(map(str, work.classes), map(float, shares), strict=True)),
+                quality,
+                work.quality(new[rows], rows),
+                work.quality(known[rows], rows),
+                _interval(work.correct(known[rows], rows) - work.correct(new[rows], rows)),
+                split_loss(there, here, generator=seeding.generator("split", name)),
+            )
+    return [found[site.name] for site in work.split]
+
+
+def _scores(answers: Array) -> Array:
+    """Return the log-odds of every class against the first, (n_rows, n_classes - 1)."""
+    logs = np.log(np.clip(answers, 1e-3, 1.0))
+    return np.asarray(logs[:, 1:] - logs[:, :1])
+
+
+def _odd_columns(profile: Profile | None, schema: TableSchema) -> list[tuple[str, ...]]:
+    """Return sets of columns to try without: each that does not fit at some site, and all of them."""
+    if profile is None:
+        return []
+    features = list(dict.fromkeys(profile.columns[column] for column, _, _ in profile.remarks))
+    known = set(schema.names())
+    odd = [name for name in features if name in known]
+    sets = [(name,) for name in odd[:MOST_ODD]] + ([tuple(odd)] if len(odd) > 1 else [])
+    return [columns for columns in sets if len(columns) < len(known)]
+
+
+def _state(
+    lost: Interval, sites: Sequence[SiteDiagnosis], collect: Remedy
+) -> Literal["breaks", "miscalibrated", "holds", "unclear"]:
+    """Return whether the model breaks at new sites."""
+    wider = 1.3  # so many standard errors more, because the worst of several sites is looked at
+    at_one = max(site.lost.value - wider * (site.lost.value - site.lost.low) for site in sites)
+    if lost.low > BREAKS or at_one > BREAKS_ONE:
+        return "breaks"
+    if collect.is_sure:
+        return "miscalibrated"
+    accuracy = _mean_interval([site.new.accuracy for site in sites])
+    return "unclear" if lost.high > MATTERS or accuracy.high - accuracy.value > MATTERS else "holds"
+
+
+def _recommend(found: Diagnosis) -> Recommendation:
+    """Return the change of least effort that brings at least half of what the best one brings, if it is sure."""
+    if found.tokens:
+        words = tuple(dict.fromkeys(word for tokens in found.tokens.values() for word in tokens))
+        columns = tuple(found.tokens)
+        said = listed([f"'{word}'" for word in words], most=3)
+        return Recommendation(
+            "repair",
+            f"First read {said} as missing in {_quoted(columns)}.",
+            f"{_quoted(columns)} {_verb(columns, 'contains', 'contain')} numbers, but {said} "
+            f"{_verb(words, 'turns', 'turn')} them into categories, one for each value.",
+            "Sure: this is how the table was read. Everything below may change when it is read again.",
+            columns,
+            missing=words,
+        )
+    sure = [remedy for remedy in found.remedies if remedy.is_sure]
+    enough = 0.5 * max((remedy.gain.value for remedy in sure), default=0.0)
+    actions: tuple[Action, ...] = ("repair", "stable", "recalibrate", "collect")
+    for action in actions:
+        fitting = [remedy for remedy in sure if remedy.action == action and remedy.gain.value >= enough]
+        if fitting:
+            return _advise(found, max(fitting, key=lambda remedy: remedy.gain.value))
+    verdict = found.verdict
+    if verdict is not None and verdict.fitted != "ordinary":
+        # With two sites it could not be tried; with more, it is an insurance if it costs little.
+        insured = verdict.price.value <= CHEAP and verdict.gain[0] >= MATTERS
+        if insured or (len(found.sites) == 2 and found.state == "breaks"):
+            return _advise_stable(found, "Not sure: leaving sites out does not show a gain; it is an insurance.")
+    smallest = min(found.sites, key=lambda site: site.n_rows)
+    if found.state == "unclear":
+        return Recommendation(
+            "collect",
+            f"Collect more rows, first in {smallest.name}.",
+            f"The accuracy lost at a new site is {_points(found.lost)}, and the accuracy there is known only to within "
+            f"{100 * _half(_mean_interval([s.new.accuracy for s in found.sites])):.0f} points. {smallest.name} has "
+            f"{smallest.n_rows:,} rows.",
+            "Not sure: that is the reason for the advice.",
+            site=smallest.name,
+        )
+    if found.state == "breaks":
+        worst = max(found.sites, key=lambda site: site.lost.value)
+        return Recommendation(
+            "collect",
+            f"Collect rows at the new site before using a model there, as many as in {worst.name} or more.",
+            f"Accuracy at a new site is {_points(found.lost)} lower, and nothing that was tried helps for sure.",
+            "Fairly sure that the model breaks; not sure that rows will mend it.",
+            site=worst.name,
+        )
+    return Recommendation(
+        "keep",
+        "Keep the ordinary model.",
+        f"Accuracy at a new site is {_points(found.lost)} lower than at the same site when it is known, and nothing "
+        "that was tried is better for sure.",
+        f"{'Quite' if found.lost.high <= MATTERS / 2 else 'Fairly'} sure, for sites that differ from these as much as "
+        "these differ from one another.",
+    )
+
+
+def _advise(found: Diagnosis, remedy: Remedy) -> Recommendation:
+    """Recommend a remedy that gained at sites left out."""
+    n_sites = len(found.sites)
+    level = "Quite sure" if remedy.n_better == n_sites else "Fairly sure"
+    sure = f"{level}: it is better at {remedy.n_better} of {n_sites} sites left out."
+    gained = (
+        f"Tried at the sites left out, this lowers the {found.loss_name} by {_signed(remedy.gain)} and changes the "
+        f"accuracy by {_points(remedy.accuracy)}."
+    )
+    if remedy.action == "stable":
+        return replace(_advise_stable(found, sure), reason=f"{_advise_stable(found, sure).reason} {gained}")
+    if remedy.action == "repair":
+        odd = [] if found.profile is None else found.profile.remarks
+        names = () if found.profile is None else found.profile.columns
+        why = " ".join(dict.fromkeys(text for column, _, text in odd if names[column] in remedy.columns))
+        return Recommendation(
+            "repair",
+            f"Repair {_quoted(remedy.columns)}, or fit without {_verb(remedy.columns, 'it', 'them')}.",
+            f"{why} Without {_verb(remedy.columns, 'it', 'them')}, the model does better at sites it has not seen. "
+            f"{gained}",
+            sure,
+            remedy.columns,
+        )
+    if remedy.action == "recalibrate":
+        return Recommendation(
+            "recalibrate",
+            "Keep the model, and recalibrate it at each new site with labeled rows of that site.",
+            f"{_ranking(found)} {gained} {_half_rows(found)} rows of each site were used for it here.",
+            sure,
+        )
+    worst = max(found.sites, key=lambda site: site.new.loss.value - site.known.loss.value)
+    return Recommendation(
+        "collect",
+        "Collect labeled rows at the new site and fit with them before using the model there.",
+        f"Rows of the site itself help more than anything else that was tried, most in {worst.name}. {gained}",
+        sure,
+        site=worst.name,
+    )
+
+
+def _ranking(found: Diagnosis) -> str:
+    """Say whether the order of the model's scores carries over."""
+    new, known = (float(np.nanmean([getattr(s, which).auroc.value for s in found.sites])) for which in ("new", "known"))
+    areas = f"AUROC {new:.2f} at a site it has not seen, {known:.2f} when it has"
+    if known - new <= CHEAP:
+        return f"Its ranking of rows carries over ({areas}), its probabilities do not."
+    return f"Much of what is lost is in its probabilities ({areas})."
+
+
+def _half_rows(found: Diagnosis) -> str:
+    sizes = [site.n_rows // 2 for site in found.sites]
+    return f"About {min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
+
+
+def _advise_stable(found: Diagnosis, sure: str) -> Recommendation:
+    verdict = found.verdict
+    vanished, turned = verdict.gain
+    return Recommendation(
+        "stable",
+        f"Use the stable classifier, which relies less on {_quoted([f.feature for f in found.findings])}.",
+        f"It costs {_points(verdict.price)} of accuracy at sites like these, and saves {100 * vanished:.0f} points "
+        f"where the relation vanishes and {100 * turned:.0f} where it reverses.",
+        sure,
+        tuple(finding.feature for finding in found.findings),
+    )
+
+
+def _without(columns: Sequence[str]) -> str:
+    return f"without {columns[0]}" if len(columns) == 1 else f"without all {len(columns)} odd columns"
+
+
+def _quoted(columns: Sequence[str]) -> str:
+    return listed([f"`{name}`" for name in columns], most=4)
+
+
+def _verb(things: Sequence[Any], one: str, several: str) -> str:
+    return one if len(things) == 1 else several
+
+
+def _points(value: Interval) -> str:
+    """Return accuracies as points.
+
+    Examples
+    --------
+    >>> _points(Interval(0.05, 0.02, 0.08))
+    '5.0 points [2.0 to 8.0]'
+    """
+    return f"{100 * value.value:.1f} points [{100 * value.low:.1f} to {100 * value.high:.1f}]"
+
+
+def _half(value: Interval) -> float:
+    return (value.high - value.low) / 2
+
+
+def _signed(value: Interval) -> str:
+    return f"{value.value:.3f} [{value.low:.3f} to {value.high:.3f}]"
+
+
+def _plain(quality: Quality) -> dict[str, Any]:
+    return {name: getattr(quality, name).to_dict() for name in ("accuracy", "auroc", "loss")}

@@ -1,0 +1,93 @@
+import shlex
+
+import numpy as np
+import pandas as pd
+import pytest
+
+OPTIONS = ("--label", "ill", "--environment", "site")
+SITES = ("Boston", "Chicago", "Denver")
+
+
+@pytest.fixture(scope="module")
+def patients():
+    """Return rows of three sites; the scanner tells the diagnosis at two of them, and the opposite at the third."""
+    generator = np.random.default_rng(0)
+    sites, ill = np.repeat(SITES, 150), generator.integers(2, size=450)
+    agreement = np.array([{"Boston": 0.95, "Chicago": 0.75, "Denver": 0.1}[site] for site in sites])
+    return pd.DataFrame(
+        {
+            "site": sites,
+            "marker": (generator.normal(size=450) + 1.5 * ill).round(2),
+            "scanner": np.where(generator.random(450) < agreement, ill, 1 - ill),
+            "ill": ill,
+        }
+    )
+
+
+def test_answer_tables_and_a_next_command_that_runs(holdfast, patients, tmp_path):
+    """The answer comes first, the five questions below in 80 columns, and the last line can be pasted."""
+    patients.to_csv(tmp_path / "rows.csv", index=False)
+    outcome = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS, "--out", tmp_path / "page.html")
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.startswith("An ordinary model breaks at a site it has not seen, mostly because columns mean")
+    questions = ("1. Does the model break?", "2. Why?", "3. Which columns?", "4. Is the data sound?", "5. What should")
+    places = [outcome.out.index(f"\n{question}") for question in questions]
+    assert places == sorted(places)
+    *lines, last = outcome.out.splitlines()
+    assert max(map(len, (line for line in lines if not line.startswith("Wrote ")))) <= 80
+    assert "step 1 of 8: the model at known sites, out of fold" in outcome.err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "will the model hold at the next site?" in page
+    assert last.removeprefix("Next: ").split(" --")[0] in page
+    words = shlex.split(last.removeprefix("Next: "))
+    assert words[:2] == ["holdfast", "fit"]
+    assert words[-4:] == ["--method", "stable", "--out", "model"]
+    assert holdfast(*words[1:-1], tmp_path / "model").code == 0
+
+
+def test_json_has_all_of_it(holdfast, patients, tmp_path):
+    """--json has the same answer, scores, parts, columns and the recommendation."""
+    patients.to_csv(tmp_path / "rows.csv", index=False)
+    result = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS, "--json").json
+    assert result["answer"] == result["text"]
+    assert [site["name"] for site in result["sites"]] == list(SITES)
+    assert result["recommendation"]["action"] == "stable"
+    assert [column["feature"] for column in result["columns"]] == ["scanner"]
+    assert result["cause"] == "other relations"
+    assert result["next"].startswith("holdfast fit ")
+
+
+def test_question_marks_lead_to_the_option(holdfast, patients, tmp_path):
+    """Numbers with question marks are noted; the next command reads them as missing, and so does the saved model."""
+    patients["marker"] = patients["marker"].astype(str).mask(np.arange(len(patients)) % 11 == 0, "?")
+    file = tmp_path / "rows.csv"
+    patients.to_csv(file, index=False)
+    outcome = holdfast("diagnose", file, *OPTIONS)
+    assert "note: column 'marker' has numbers and '?'" in outcome.err
+    assert "pass --missing '?' if that means a missing value" in outcome.err
+    assert outcome.out.splitlines()[-1].endswith("--missing '?'")
+    options = (*OPTIONS, "--method", "erm", "--missing", "?", "--out", tmp_path / "model", "--json")
+    assert holdfast("fit", file, *options).json["columns"] == {"marker": "numeric", "scanner": "numeric"}
+    patients.to_parquet(tmp_path / "rows.parquet", index=False)
+    results = [
+        holdfast("evaluate", tmp_path / "model", tmp_path / f"rows.{kind}", "--json").json
+        for kind in ("csv", "parquet")
+    ]
+    assert results[0]["overall"]["accuracy"] == results[1]["overall"]["accuracy"]
+    out = tmp_path / "out.csv"
+    assert holdfast("predict", tmp_path / "model", tmp_path / "rows.parquet", "--out", out).code == 0
+    refused = holdfast("audit", tmp_path / "model", file, "--missing", "?")
+    assert (refused.code, "--missing does not go with a saved model" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--out", "page.csv"), "--out page.csv is of the unknown type '.csv'"),
+        (("--estimator", "logistc"), "There is no estimator 'logistc'. Did you mean 'logistic'?"),
+    ],
+)
+def test_bad_options_are_refused_before_the_table_is_read(holdfast, tmp_path, options, message):
+    """A wrong page or estimator is noticed at once."""
+    outcome = holdfast("diagnose", tmp_path / "not there.csv", *OPTIONS, *options)
+    assert (outcome.code, message in outcome.err) == (2, True)

@@ -1,0 +1,66 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from holdfast import diagnose
+from holdfast.reports import diagnosis_page, render_report
+from holdfast.reports.values import Dots, Sentences
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Return the diagnosis of three sites: one has a scanner that lies, another a column that is always 0."""
+    generator = np.random.default_rng(0)
+    sites, y = np.repeat(["Boston", SCRIPT, "Denver"], 150), generator.integers(2, size=450)
+    agreement = np.where(sites == "Boston", 0.95, np.where(sites == "Denver", 0.1, 0.8))
+    X = pd.DataFrame(
+        {
+            "marker": generator.normal(size=450) + 1.5 * y,
+            "scanner": np.where(generator.random(450) < agreement, y, 1 - y),
+            "chol": np.where(sites == "Denver", 0.0, generator.normal(200, 20, size=450)),
+        }
+    )
+    return diagnose(X, np.where(y, "ill", "well"), sites)
+
+
+def test_the_answer_comes_first_and_the_questions_in_order(found):
+    """The sentence, a signal, three accuracies, the reason and the command; then the five questions."""
+    page = diagnosis_page(found, title="rows.csv", following="holdfast fit rows.csv")
+    assert page.answer.signal == "bad"
+    assert page.answer.sentence == f"{found.finding} *{found.recommendation.sentence}*"
+    assert [row[0] for row in page.answer.numbers.rows][:2] == ["at a site it has seen", "at a site it has not seen"]
+    assert page.answer.advice[-1] == "Run next: `holdfast fit rows.csv`"
+    assert [section.title for section in page.sections] == [
+        "1. Does the model break at a new site?",
+        "2. Why?",
+        "3. Which columns?",
+        "4. Is the data sound?",
+        "5. What should I do?",
+        "How this was made",
+    ]
+
+
+def test_every_question_has_its_picture(found):
+    """Accuracy by site, parts of the loss, the forest plot, the class shares and the gains; odd columns are named."""
+    page = diagnosis_page(found)
+    titles = [block.title for block in page.blocks() if isinstance(block, Dots)]
+    assert titles == [
+        "Accuracy at every site, by whether the model has seen it",
+        "Where the log loss at a new site comes from",
+        "Effect of each unstable column, by environment",
+        "What each change would have brought at the sites left out",
+    ]
+    parts = next(block for block in page.blocks() if isinstance(block, Dots) and "comes from" in block.title)
+    assert parts.series == ("other patients", "other rates", "other relations")
+    assert parts.places == ("all sites", *sorted(["Boston", SCRIPT, "Denver"]))
+    said = [line for block in page.blocks() if isinstance(block, Sentences) for line in block.lines]
+    assert "`chol` is always 0 in Denver, but varies elsewhere." in said
+
+
+def test_names_are_text(found):
+    """A site called like a script is shown, not run."""
+    html = render_report(diagnosis_page(found, following=f"holdfast fit '{SCRIPT}'"))
+    assert SCRIPT not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html

@@ -1,0 +1,152 @@
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+
+from holdfast import diagnose
+from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError
+from holdfast.tables.diagnosis import MOST_ROUNDS, count_steps
+from holdfast.tables.roles import TableOptions, read_rows
+
+SITES = ("Boston", "Chicago", "Denver", "Lyon")
+
+
+def table(n_rows=400, sites=SITES, seed=0):
+    """Return rows in which two columns tell the label in the same way everywhere."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(2, size=n_rows * len(sites))
+    columns = {name: generator.normal(size=len(y)) + 1.2 * y for name in ("marker", "pressure")}
+    return pd.DataFrame({**columns, "age": generator.normal(50, 10, size=len(y))}), y, np.repeat(sites, n_rows)
+
+
+def test_a_model_that_holds_is_kept():
+    """Where nothing differs the model holds, no part of the loss stands out, and the ordinary model is kept."""
+    found = diagnose(*table())
+    assert (found.state, found.recommendation.action, found.cause) == ("holds", "keep", None)
+    assert str(found).startswith("An ordinary model holds at a site it has not seen: it is right for ")
+    assert str(found).endswith("Keep the ordinary model.")
+    assert found.findings == ()
+    assert found.profile.sentences == ()
+    assert found.lost.high < 0.05
+    for site in found.sites:
+        assert site.new.accuracy.low < site.known.accuracy.value < site.new.accuracy.high
+        assert site.new.auroc.low < site.elsewhere.auroc.value < site.new.auroc.high
+
+
+def test_other_rates_are_recalibrated():
+    """Where only the classes' frequencies differ, that part is the largest and recalibration is advised."""
+    X, y, sites = table(n_rows=1600)
+    generator = np.random.default_rng(1)
+    shares = dict(zip(SITES, (0.1, 0.25, 0.6, 1.0), strict=True))
+    keep = generator.random(len(y)) < np.where(
+        y == 1, [shares[s] for s in sites], 1.1 - np.array([shares[s] for s in sites])
+    )
+    found = diagnose(X[keep], y[keep], sites[keep])
+    assert found.cause == "other rates"
+    assert found.recommendation.action == "recalibrate"
+    assert "mostly because classes are more or less frequent there" in str(found)
+    assert "Its ranking of rows carries over (AUROC " in found.recommendation.reason
+
+
+def test_a_column_in_another_unit_is_to_be_repaired():
+    """A column that is measured in another unit at one site is named, and dropping it helps at sites left out."""
+    X, y, sites = table()
+    X["pressure"] = 120 + 10 * X["pressure"]
+    X.loc[sites == "Lyon", "pressure"] /= 7.5  # kPa
+    found = diagnose(X, y, sites)
+    assert found.recommendation.action == "repair"
+    assert found.recommendation.columns == ("pressure",)
+    assert "check its unit" in found.recommendation.reason
+    assert found.state == "breaks"
+
+
+def test_words_among_numbers_come_first(tmp_path):
+    """A question mark among numbers is named with the column, before anything else is advised."""
+    X, y, sites = table(n_rows=100)
+    X["marker"] = X["marker"].round(2).astype(str).mask(np.arange(len(X)) % 9 == 0, "?")
+    found = diagnose(X, y, sites)
+    advice = found.recommendation
+    assert (advice.action, advice.columns, advice.missing) == ("repair", ("marker",), ("?",))
+    assert found.tokens == {"marker": ("?",)}
+    file = tmp_path / "rows.csv"
+    X.assign(y=y, site=sites).to_csv(file, index=False)
+    rows = read_rows(file, TableOptions(label="y", environment="site"))
+    assert "pass missing='?' if that means a missing value" in rows.notes[0]
+    again = read_rows(file, TableOptions(label="y", environment="site", missing="?"))
+    assert again.notes == ()
+    assert again.roles.schema.names("numeric") == ["marker", "pressure", "age"]
+
+
+def test_an_unstable_column_calls_for_the_stable_classifier():
+    """A column that tells the label at some sites, and the opposite at others, is named; price and gain are given."""
+    X, y, sites = table()
+    generator = np.random.default_rng(1)
+    agreement = np.array([dict(zip(SITES, (0.95, 0.8, 0.3, 0.1), strict=True))[site] for site in sites])
+    X["scanner"] = np.where(generator.random(len(y)) < agreement, y, 1 - y)
+    found = diagnose(X, y, sites)
+    assert [finding.feature for finding in found.findings] == ["scanner"]
+    assert (found.state, found.cause) == ("breaks", "other relations")
+    advice = found.recommendation
+    assert advice.action == "stable"
+    assert "points where the relation vanishes" in advice.reason
+    assert next(remedy for remedy in found.remedies if remedy.action == "stable").n_better >= 2
+    assert found.to_dict()["recommendation"]["columns"] == ("scanner",)
+
+
+def test_few_rows_call_for_more():
+    """With a handful of rows it cannot be said whether the model breaks: more are to be collected."""
+    found = diagnose(*table(n_rows=14, seed=3))
+    assert (found.state, found.recommendation.action) == ("unclear", "collect")
+    assert found.recommendation.site in SITES
+
+
+def test_what_only_the_site_knows_calls_for_its_rows():
+    """Where wards differ, and every site has wards of its own, only rows of the site say which ones do."""
+    generator = np.random.default_rng(0)
+    sites, ward = np.repeat(SITES, 200), generator.integers(4, size=800)
+    y = (generator.random(800) < np.array([0.1, 0.9, 0.2, 0.8])[ward]).astype(int)
+    X = pd.DataFrame({"ward": [f"{site} {number}" for site, number in zip(sites, ward, strict=True)]})
+    found = diagnose(X.assign(age=generator.normal(size=800)), y, sites)
+    assert (found.state, found.recommendation.action) == ("breaks", "collect")
+    assert found.recommendation.reason.startswith("Rows of the site itself help more than anything else")
+
+
+@pytest.mark.parametrize("estimator", ["linear_svm", RandomForestClassifier(20, min_samples_leaf=5)])
+def test_other_estimators(estimator):
+    """Estimators without probabilities lose mistakes instead of log loss; classifiers may be passed themselves."""
+    found = diagnose(*table(n_rows=80), estimator=estimator, random_state=1)
+    assert found.loss_name == ("share of mistakes" if estimator == "linear_svm" else "log loss")
+    assert np.isnan(found.sites[0].new.auroc.value) == (estimator == "linear_svm")
+    assert found.estimator == ("linear_svm" if estimator == "linear_svm" else "RandomForestClassifier")
+
+
+def test_many_sites_are_left_out_together_and_several_classes_are_told():
+    """With more sites than rounds, several are left out at a time, which is said; three classes have an AUROC."""
+    generator = np.random.default_rng(0)
+    sites = np.repeat([f"site {number:02}" for number in range(13)], 24)
+    y = generator.integers(3, size=len(sites))
+    steps = []
+    found = diagnose(np.column_stack([y + generator.normal(size=len(y))]), y, sites, progress=steps.append)
+    assert len(found.sites) == 13
+    assert f"13 sites were left out in {MOST_ROUNDS} rounds, several at a time." in found.notes
+    assert 2 + MOST_ROUNDS <= len(steps) <= count_steps(13)
+    assert 0.6 < found.sites[0].new.auroc.value < 0.95
+
+
+def test_the_answer_does_not_depend_on_the_order_of_rows():
+    """Shuffled rows get the same scores and the same advice."""
+    X, y, sites = table(n_rows=40)
+    order = np.random.default_rng(0).permutation(len(y))
+    first, second = diagnose(X, y, sites), diagnose(X.iloc[order], y[order], sites[order])
+    assert str(first) == str(second)
+
+
+def test_what_cannot_be_diagnosed_is_refused():
+    """One site, images, and labels that do not match get an error that says what to pass."""
+    X, y, sites = table(n_rows=20)
+    with pytest.raises(EnvironmentsError, match="has one environment only, so nothing can be tried at a site"):
+        diagnose(X, y, np.full(len(y), "Boston"))
+    with pytest.raises(FeaturesError, match="diagnose looks at the columns of a table"):
+        diagnose(np.zeros((4, 8, 8)), [0, 1, 0, 1], ["a", "a", "b", "b"])
+    with pytest.raises(LabelsError, match="y has 79 labels for 80 rows"):
+        diagnose(X, y[1:], sites)
