@@ -35,3 +35,18 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_fit(holdfast, hosp
         outcome = holdfast("fit", hospitals.train, *hospitals.fit_options, "--out", tmp_path / "model")
     assert outcome.code == 1
     assert "the file system is read-only" in outcome.err
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_predicting(holdfast, hospitals, tmp_path, monkeypatch):
+    """The same for a table of predictions."""
+    options = ("--method", "erm", "--out", tmp_path / "model")
+    assert holdfast("fit", hospitals.train, *hospitals.fit_options, *options).code == 0
+
+    def fault(name, path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(TableClassifier, "write_predictions", lambda *args, **options: pytest.fail("it predicted"))
+    with inject_faults(fault):
+        outcome = holdfast("predict", tmp_path / "model", hospitals.test, "--out", tmp_path / "p.csv")
+    assert outcome.code == 1
+    assert "the disk is full" in outcome.err

@@ -98,3 +98,32 @@ def test_scores_of_unseen_classes_are_the_lowest(rows):
     machine = LinearSVC().fit(X, np.where(y == 0, 0, y + 1))
     scores = class_scores(machine, X, 4)
     assert (scores[:, 1] == machine.decision_function(X).min()).all()
+
+
+@pytest.mark.parametrize("offsets", [False, True])
+def test_few_rows_are_pulled_towards_what_the_scores_say(offsets):
+    """The map minimizes the mean log loss plus, for each of n rows, half the squared parameters over n."""
+    scores, y = np.log([[0.8, 0.2], [0.4, 0.6], [0.7, 0.3], [0.9, 0.1]]), np.array([0, 1, 0, 0])
+
+    def objective(scale, shift=0.0):
+        logs = scale * scores + [shift, -shift]
+        loss = -(logs[np.arange(4), y] - np.logaddexp(logs[:, 0], logs[:, 1])).mean()
+        return loss + (np.log(scale) ** 2 + 2 * shift**2) / 8
+
+    found = calibrate(scores, y, offsets=offsets)
+    least = objective(found.scale, found.offsets[0] if offsets else 0.0)
+    shifts = np.linspace(-2, 2, 41) if offsets else [0.0]
+    assert least <= min(objective(s, t) for s in np.geomspace(0.1, 10, 201) for t in shifts) + 1e-9
+
+
+def test_the_scale_of_weights_does_not_matter():
+    """Weights are shares."""
+    scores, y, weights = np.log([[0.8, 0.2]] * 3), np.array([0, 1, 0]), np.array([1.0, 1.0, 2.0])
+    assert calibrate(scores, y, 10 * weights).scale == pytest.approx(calibrate(scores, y, weights).scale, rel=1e-3)
+
+
+def test_scores_are_sharpened_fifty_times_at_most():
+    """Scores that are faint but always right do not become certain."""
+    y = np.arange(100_000) % 2
+    scores = np.where(np.eye(2)[y] == 1, 1e-3, -1e-3)
+    assert calibrate(scores, y).scale == pytest.approx(50.0)

@@ -58,6 +58,9 @@ def test_own_rows_are_unknown_without_folds():
     assert (judgements.predictions[0, :20] == -1).all()
     assert np.isnan(judgements.probabilities[0, :20]).all()
     assert np.isfinite(judgements.probabilities[0, 20:]).all()
+    hard = judge(LogisticRegression(), X, X[:, 0].astype(int), np.repeat(["a", "b"], 20), probabilities=False)
+    assert (hard.predictions[0, :20] == -1).all()
+    assert (hard.predictions[0, 20:] == X[20:, 0]).all()
     assert judgements.folds is None
     assert [environment.name for environment in judgements.environments] == ["a", "b"]
 

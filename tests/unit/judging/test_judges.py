@@ -184,3 +184,15 @@ def test_a_network_judges(two_sites):
     judges = fit(network, X.astype(np.float32), y, labels, selection="other_environments")
     assert [len(judge.estimator.history_) for judge in judges] == [2, 2]
     assert all(entry["other_environments_score"] is not None for entry in judges[0].estimator.history_)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_network_of_one_class_is_a_constant(two_sites):
+    """A site with one label needs no training, whatever the estimator."""
+    X, y, labels = two_sites
+    y = np.where(labels == "a", 1, y)
+    network = NeuralClassifier("linear", max_epochs=1, steps_per_epoch=1, batch_size=4, precision="fp32")
+    one, other = fit(network, X.astype(np.float32), y, labels)
+    assert not hasattr(one.estimator, "history_")
+    assert (one.estimator.predict(X.astype(np.float32)) == 1).all()
+    assert len(other.estimator.history_) == 1

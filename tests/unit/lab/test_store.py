@@ -1,5 +1,7 @@
 """Records, claims and failures in one folder."""
 
+import errno
+import os
 import subprocess
 import sys
 import time
@@ -8,6 +10,7 @@ import pytest
 
 from holdfast.exceptions import StorageError
 from holdfast.lab.store import RunStore
+from holdfast.saving.files import inject_faults
 
 
 def test_records_come_back_and_are_never_replaced(tmp_path):
@@ -68,3 +71,14 @@ def test_the_claim_of_a_dead_process_is_taken_over(tmp_path):
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_first_run(tmp_path):
+    """A sweep does not work for hours to find the disk full."""
+
+    def fault(step, path):
+        if step == "fsync":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with inject_faults(fault), pytest.raises(StorageError, match="the disk is full"):
+        RunStore(tmp_path / "out")

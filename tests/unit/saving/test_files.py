@@ -277,3 +277,17 @@ def test_the_check_sweeps_leftovers(tmp_path):
     os.utime(tmp_path / f"{TEMPORARY}old", (0, 0))
     check_writable(tmp_path / "a")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_temporary_name_that_exists_is_not_written_to(tmp_path, monkeypatch, kind):
+    """Whoever guesses the name can neither hand over a file nor lead the writer elsewhere."""
+    (tmp_path / "other").write_bytes(b"other")
+    name = tmp_path / "other" if kind == "file" else tmp_path / "link"
+    if kind == "link":
+        name.symlink_to(tmp_path / "other")
+    monkeypatch.setattr(files, "temporary_beside", lambda path: name)
+    with pytest.raises(StorageError, match="it exists already"):
+        write_bytes(tmp_path / "a", b"new")
+    assert (tmp_path / "other").read_bytes() == b"other"
+    assert not (tmp_path / "a").exists()

@@ -36,7 +36,7 @@ from holdfast.exceptions import (
 )
 from holdfast.saving import models as models_module
 from holdfast.saving.codec import allow
-from holdfast.saving.files import inject_faults
+from holdfast.saving.files import inject_faults, read_regular
 from holdfast.saving.json_files import write_json
 from holdfast.saving.models import load, read_manifest, save
 
@@ -347,3 +347,23 @@ def test_other_processes_write_the_same_bytes(tmp_path):
         subprocess.run([sys.executable, "-c", script, folders[-1]], check=True, env=environment)
         time.sleep(2.1)  # zip files count in steps of two seconds
     assert folder_bytes(folders[0]) == folder_bytes(folders[1])
+
+
+def test_sizes_are_compared_before_anything_is_read(tmp_path, monkeypatch):
+    """A file of another size is named with both sizes, and no other file is opened."""
+    save(LogisticRegression().fit(X, Y), tmp_path / "model")
+    last = sorted(path for path in (tmp_path / "model").iterdir() if path.name != "manifest.json")[-1]
+    size = last.stat().st_size
+    last.write_bytes(last.read_bytes()[:-3])
+    read = []
+
+    def spy(path, *, max_bytes):
+        read.append(path.name)
+        return read_regular(path, max_bytes=max_bytes)
+
+    monkeypatch.setattr(models_module, "read_regular", spy)
+    with pytest.raises(
+        CorruptFileError, match=f"{last.name}' is damaged: it has {size - 3} bytes, {size} were written"
+    ):
+        load(tmp_path / "model")
+    assert read == ["manifest.json"]
