@@ -134,6 +134,8 @@ KNN = KNeighborsClassifier(algorithm="brute").fit(X, Y)
 SVM = SVC().fit(X, Y)
 ONE_HOT = OneHotEncoder(handle_unknown="ignore").fit(LEVELS)
 GROUPED = OneHotEncoder(max_categories=3, drop="first").fit(LEVELS)
+TWO_AND_MORE = np.column_stack([np.where(LEVELS[:, 0] == "a", "a", "b").astype(object), LEVELS[:, 1]])
+MIXED = OneHotEncoder(max_categories=3).fit(TWO_AND_MORE)
 WORDS = TfidfVectorizer().fit(TEXTS)
 TREE = DecisionTreeClassifier(max_depth=3).fit(X, Y)
 FOREST = RandomForestClassifier(3, random_state=0).fit(X, Y)
@@ -163,6 +165,11 @@ CASES = {  # name: object, rows, part of the message
     "one hot: groups": (
         changed(GROUPED, _default_to_infrequent_mappings=lambda found: [edited(found[0], 0, 10**6), *found[1:]]),
         LEVELS,
+        "categories out of range",
+    ),
+    "one hot: groups where there are none": (
+        changed(MIXED, _default_to_infrequent_mappings=lambda found: [np.array([10**6, 0]), *found[1:]]),
+        TWO_AND_MORE,
         "categories out of range",
     ),
     "one hot: dropped": (
@@ -365,6 +372,39 @@ def test_ordinary_vectorizers_pass(vectorizer, tmp_path):
     save(vectorizer, tmp_path / "model")
     copied = load(tmp_path / "model")
     assert (copied.transform(TEXTS) != vectorizer.transform(TEXTS)).nnz == 0
+
+
+ORDINARY = {
+    "support vectors": SVM,
+    "support vectors, three classes": NuSVC().fit(X, np.arange(60) % 3),
+    "support vector regression": SVR().fit(X, X[:, 0]),
+    "one machine with probabilities": changed(SVM, _probA=np.array([-1.0]), _probB=np.array([0.0]), probability=True),
+    "neighbors": KNN,
+    "neighbors, two outputs": KNeighborsClassifier(algorithm="brute").fit(X, np.column_stack([Y, 1 - Y])),
+    "neighbors, regression": KNeighborsRegressor(algorithm="brute").fit(X, X[:, 0]),
+    "no labels": NearestNeighbors(algorithm="brute").fit(X),
+    "one hot": ONE_HOT,
+    "one hot, grouped": GROUPED,
+    "one hot, some grouped": MIXED,
+    "one hot, numbers with NaN": OneHotEncoder().fit(np.where(X[:5] > 1, np.nan, X[:5])),
+    "bins": BINS,
+    "words": WORDS,
+    "tree": TREE,
+    "forest": FOREST,
+    "stages": STAGES,
+    "stages from zero": GradientBoostingClassifier(n_estimators=2, init="zero").fit(X, Y),
+    "boosting": BOOSTING,
+    "linear, three classes": LogisticRegression().fit(X, np.arange(60) % 3),
+    "factors": NMF(2, max_iter=999).fit(X),
+    "centers": KMeans(2, n_init=1).fit(X),
+    "search": SEARCH,
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_what_a_fit_leaves_passes(name):
+    """No check refuses an estimator that nobody changed."""
+    check_value(copy.deepcopy(ORDINARY[name]), "estimator", loaded=True)
 
 
 def test_every_check_has_classes_to_look_at():

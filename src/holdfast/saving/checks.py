@@ -130,7 +130,7 @@ def _check_one(item: Any, where: str, n_columns: float) -> float:
 
 def _check_parameters(item: Any, state: dict[str, Any], where: str) -> None:
     """Refuse attributes that replace methods, and parameters that read files or could take forever."""
-    parameters = type(item)._get_param_names()
+    parameters = getattr(type(item), "_get_param_names", item.get_params)()  # kernels have no names of their own
     for name in state:
         usual = name in parameters or not hasattr(type(item), name)
         _require(usual, where, f"a value in the place of {name!r}, which belongs to the class")

@@ -227,6 +227,17 @@ def make(fitted="stable", columns=(FOUND,), kept=None, **changes):
     return Verdict(fitted, columns, kept if kept is not None else {f.feature: 0.02 for f in columns}, **values)
 
 
+def test_shares_that_are_near_are_one_level_and_there_are_three_at_most():
+    """Columns whose kept shares differ by less than 0.1 are given up together."""
+    assert [columns for _, columns in removal_levels([0.5, 0.55])] == [(), (0, 1)]
+    assert [columns for _, columns in removal_levels([0.1, 0.3, 0.5, 0.7, 0.9])] == [
+        (),
+        (0,),
+        (0, 1),
+        (0, 1, 2, 3, 4),
+    ]
+
+
 def test_the_answer_names_column_and_evidence():
     """What was fitted stands first, then why."""
     assert make().answer == (
@@ -308,6 +319,7 @@ def test_it_is_plain_values():
     assert stored["price"] == {"value": 0.1, "low": 0.08, "high": 0.12}
     assert stored["reversed"] == {"ordinary": 0.3, "fitted": 0.78}
     assert stored["by_environment"]["Lyon"] == {"ordinary": 0.9, "fitted": 0.8}
+    assert make().to_dict()["noisier"] is False
     assert {"known", "vanished", "forecast", "chance", "p_value", "n_tests", "noisier", "expect", "strength"} <= set(
         stored
     )

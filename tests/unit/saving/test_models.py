@@ -18,6 +18,8 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -79,6 +81,7 @@ ESTIMATORS = [
     GradientBoostingClassifier(n_estimators=5),
     CalibratedClassifierCV(LogisticRegression(), cv=2),
     SVC(),
+    GaussianProcessClassifier(1.0 * RBF(), optimizer=None),
     KNeighborsClassifier(algorithm="brute"),
     MLPClassifier((4,), max_iter=2000, random_state=0),
     make_pipeline(FunctionTransformer(np.log1p), LogisticRegression()),

@@ -33,7 +33,8 @@ def fit(folder, *, network="mlp", stop_after=None, every=1, **settings):
     """Fit a network under a monitor; return it with the epochs that were trained."""
     counter = Counter(stop_after)
     model = NeuralClassifier(network, max_epochs=4, steps_per_epoch=3, batch_size=8, random_state=0, **settings)
-    with watch(CheckpointMonitor(folder, every=every, inside=counter)):
+    options = {} if every == 1 else {"every": every}  # after every epoch by default
+    with watch(CheckpointMonitor(folder, inside=counter, **options)):
         try:
             model.fit(IMAGES if network == "cnn" else IMAGES[:, 0, 0], LABELS)
         except Stopped:

@@ -6,6 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import all_estimators
 
 from holdfast.exceptions import UntrustedFileError
+from holdfast.saving import sklearn_parts
 from holdfast.saving.sklearn_parts import _LISTED, is_trusted, public_class
 
 
@@ -70,3 +71,12 @@ def test_a_name_in_a_file_imports_nothing_but_scikit_learns_public_modules():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[False, False, False, True]", "[]"]
+
+
+def test_libraries_are_hidden_only_while_skops_is_imported(monkeypatch):
+    """Afterwards whoever wants scikit-learn's adapters to torch and others can import them."""
+    hidden = [f"sklearn.externals.array_api_compat.{name}" for name in ("cupy", "dask", "torch")]
+    for name in ("skops.io", *hidden):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert sklearn_parts._import_skops().__name__ == "skops.io"
+    assert [name for name in hidden if name in sys.modules] == []

@@ -378,6 +378,17 @@ def test_a_table_may_have_many_columns(write):
     assert len(rows.roles.schema.columns) == 15_000
 
 
+def test_a_wide_table_of_numbers_and_texts_becomes_a_frame_in_linear_time(tmp_path):
+    """Which columns are numbers is looked up, not searched for: 40,000 searches take 12 s."""
+    numbers = {f"c{number}": [1.0, 2.0] for number in range(40_000)}
+    pq.write_table(pa.table({"t": ["a", "b"]}), tmp_path / "t.parquet")
+    table = pa.table({**numbers, "t": ["a", "b"]})
+    begin = time.process_time()
+    frame = TableFile(tmp_path / "t.parquet")._frame(table, table.column_names)
+    assert time.process_time() - begin < 6
+    assert frame.shape == (2, 40_001)
+
+
 def test_wide_rows_are_read_many_at_a_time(write):
     """Each part costs time for every column, so a block of a few rows would make it grow with the columns' square."""
     names = [f"c{number}" for number in range(4000)]
