@@ -61,7 +61,7 @@ class Fit:
     deviations: Array  # (n_sites, n_own) from the common effect
     log_odds: tuple[Array, ...]  # for each site (n_rows, n_classes - 1)
     loss: float
-    errors: Array  # (n_sites, n_own) of common effect and deviation together; empty where they were not asked for
+    errors: Array  # (n_sites, n_own) of the effects, for comparing sites; empty where they were not asked for
 
 
 def fit_model(
@@ -168,14 +168,20 @@ class _System:
         return step, steps
 
     def errors(self, own: list[int], places: NDArray[np.intp]) -> Array:
-        """Return the standard errors of the effects of the columns `own` in each environment."""
-        inverse = linalg.inv(self.reduced)
-        result = np.zeros((len(self.own), len(own)))
-        for number, shares in enumerate(self.shares):
-            covariance = linalg.inv(self.own[number]) + shares @ inverse @ shares.T
-            with_common = -(inverse @ shares.T)[own, places]
-            variance = inverse[own, own] + covariance[places, places] + 2 * with_common
-            result[number] = np.sqrt(np.maximum(variance, 1e-12))
+        """Return the standard errors of the effects of the columns `own` in each environment.
+
+        What is uncertain about all environments alike is left out, such as which of two columns that say the same has
+        the effect: these errors are for comparing environments.
+        """
+        inverse, n_sites = linalg.inv(self.reduced), len(self.own)
+        result = np.zeros((n_sites, len(own)))
+        alone = np.array([np.diag(linalg.inv(block)) for block in self.own])
+        for number, (column, place) in enumerate(zip(own, places, strict=True)):
+            lean = np.eye(len(inverse))[column] - self.shares[:, place]  # of each effect on the common ones
+            covariance = lean @ inverse @ lean.T
+            alike = (covariance.sum() - np.trace(covariance)) / max(n_sites * (n_sites - 1), 1)
+            variance = np.diag(covariance) + alone[:, place] - max(float(alike), 0.0)
+            result[:, number] = np.sqrt(np.maximum(variance, alone[:, place]))
         return result
 
 
