@@ -32,7 +32,7 @@ def test_what_changes_is_named(holdfast, slides):
     result = holdfast("audit", slides, *OPTIONS, "--drop", "remark", "--json").json
     assert (result["n_rows"], result["environments"]) == (800, ["Lyon", "Oslo"])
     assert result["named"] == ["stain"]
-    assert result["answer"] == "`stain` does not mean the same in every environment (1 of 5 tested)."
+    assert result["answer"] == "`stain` does not mean the same in every environment (1 of 3 tested)."
     assert result["sentences"][0] == result["answer"]
     assert {f["feature"] for f in result["findings"] if f["named"]} == set(result["named"])
     assert "relied_on" not in result
@@ -56,7 +56,7 @@ def test_text_fits_80_columns(holdfast, slides, tmp_path):
     assert outcome.code == 0
     lines = outcome.out.splitlines()
     assert max(len(line) for line in lines if not line.startswith("Next: ")) <= 80
-    assert lines[0] == "`stain` does not mean the same in every environment (1 of 5 tested)."
+    assert lines[0] == "`stain` does not mean the same in every environment (1 of 3 tested)."
     assert "stain: log-odds of low for one standard deviation" in lines
     assert "No evidence of a change" in lines
     frame = pd.read_csv(slides).drop(columns=["stain", "remark"])

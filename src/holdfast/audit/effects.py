@@ -73,7 +73,6 @@ class Search:
     effects: tuple[Effect, ...]  # strongest evidence first
     p_values: Array  # (n_columns,) adjusted, of every column when it was last tested
     noisier: bool  # whether all effects change together, as noisier labels would make them
-    n_tests: int
 
 
 @dataclass(eq=False)
@@ -331,7 +330,7 @@ class _Searching:
         named = tuple(replace(effect, column=int(self.back[effect.column])) for effect in effects)
         for effect in named:
             p_values[effect.column] = effect.p_value
-        return Search(named, p_values, noisier, self.n_columns)
+        return Search(named, p_values, noisier)
 
     def test_columns(self, own: Sequence[int]) -> tuple[list[_Tests], Array]:
         """Test every column in both codings; the smaller statistic counts."""

@@ -105,8 +105,9 @@ def audit_columns(
         groups=tuple(columns.groups.values()),
     )
     names = tuple(environment.name for environment in environments)
-    log.info("audit: %d columns, %d named", search.n_tests, len(search.effects))
-    return Audit(_findings(columns, search, classes, names), names, settings.level, search.n_tests, search.noisier)
+    findings = _findings(columns, search, classes, names)
+    log.info("audit: %d columns, %d named", len(findings), sum(finding.named for finding in findings))
+    return Audit(findings, names, settings.level, len(findings), search.noisier)
 
 
 def finding_of(effect: Effect, feature: str, classes: NDArray[Any], environments: Sequence[str]) -> Finding:

@@ -94,6 +94,7 @@ def compare(
         "recommended": found.recommended,
         "recommendation": found.recommendation,
         "caveat": found.caveat,
+        "verdict": None if found.verdict is None else found.verdict.to_dict(),
     }
     words = [*columns.words(), "--estimator", estimator, "--method", found.recommended]
     following = command_line("holdfast", "fit", table, *words, "--out", "model")
@@ -125,6 +126,11 @@ def _print(result: dict[str, Any], by: str) -> None:
         for remark in method["remarks"]:
             print_text(f"{method['method']}, {remark}")
     print_text(result["caveat"])
+    verdict = result["verdict"]
+    if verdict is not None and verdict["fitted"] != "ordinary":
+        asked = {"as known": "known", "if the relation vanishes": "vanished", "if it reverses": "reversed"}
+        rows = [[question, verdict[key]["ordinary"], verdict[key]["fitted"]] for question, key in asked.items()]
+        print_table("Stress test of all rows: accuracy out of fold", ["what happens", "erm", "stable"], rows)
 
 
 def _print_parts(methods: list[dict[str, Any]], what: str) -> None:

@@ -211,7 +211,8 @@ class StableClassifier(MethodClassifier):
         )
         used = {name: 1.0 - strength * (1.0 - share) for name, share in kept.items()}
         forecast = test.forecast(weights, _transfer_loss(judgements, training))
-        self.verdict_ = self._verdict(training, test, weights, findings, used, search, strength, forecast)
+        verdict = self._verdict(training, test, weights, findings, used, search, strength, forecast)
+        self.verdict_ = replace(verdict, n_tests=len(set(columns.features())))
 
     def _verdict(
         self,
@@ -242,10 +243,9 @@ class StableClassifier(MethodClassifier):
             {name: Accuracy(float(a), float(b)) for name, a, b in zip(names, ordinary, fitted, strict=True)},
             float(shares.max()),
             float(min((e.p_value for e in search.effects), default=search.p_values.min(initial=1.0))),
-            search.n_tests,
-            search.noisier,
-            self.expect,
-            strength,
+            noisier=search.noisier,
+            expect=self.expect,
+            strength=strength,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -173,6 +173,11 @@ class Verdict:
     @property
     def _forecast(self) -> str:
         return f"Expect an accuracy of {self.forecast.low:.2f} to {self.forecast.high:.2f} at a new environment."
+
+    def renamed(self, names: Mapping[str, str]) -> Verdict:
+        """Return the verdict with other names for its columns."""
+        columns = tuple(replace(found, feature=names.get(found.feature, found.feature)) for found in self.columns)
+        return replace(self, columns=columns, kept={names.get(name, name): share for name, share in self.kept.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain values."""

@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -202,12 +202,7 @@ class TableClassifier(BaseEstimator):
         if verdict is None or "features" not in self.pipeline_.named_steps:
             return
         names = matrix_names(self.pipeline_.named_steps["features"], self.roles_.schema)
-        known = {f"x{place}": name for place, name in enumerate(names)}
-        columns = tuple(
-            replace(finding, feature=known.get(finding.feature, finding.feature)) for finding in verdict.columns
-        )
-        kept = {known.get(name, name): share for name, share in verdict.kept.items()}
-        self.method_.verdict_ = replace(verdict, columns=columns, kept=kept)
+        self.method_.verdict_ = verdict.renamed({f"x{place}": name for place, name in enumerate(names)})
 
     def _continued(self, rows: TableRows, checkpoints: str | Path | None) -> Any:
         """Return a context in which a network writes checkpoints and continues from those of the same fit."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
-from holdfast.environments import Environment, Rows, split_environments, take_rows
+from holdfast.environments import Environment, Rows, listed, split_environments, take_rows
 from holdfast.estimators.erm import ERMClassifier
 from holdfast.estimators.methods import METHODS
 from holdfast.estimators.named import find_estimator
@@ -38,11 +38,12 @@ from holdfast.learners import last_step
 from holdfast.metrics import auroc
 from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState, Seeding
-from holdfast.tables.preprocessing import fit_pipeline, make_pipeline
+from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, make_preprocessor, matrix_names
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from holdfast.interpolation.verdict import Verdict
     from holdfast.tables.roles import TableRows
 
 METRICS: Mapping[str, str] = {  # name -> in words
@@ -98,6 +99,7 @@ class Comparison:
     recommended: str
     recommendation: str  # one sentence with its evidence
     caveat: str | None = None  # what the ranking cannot show
+    verdict: Verdict | None = None  # of `stable` fitted on all rows, with its stress test; None where it took no part
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each method."""
@@ -138,9 +140,13 @@ def compare_rows(
     chosen = candidate_methods(methods, find_estimator(estimator).make(), random_state)
     candidates = {name: make_pipeline(rows.roles.schema, method) for name, method in chosen.items()}
     training = read_rows_to_compare(rows.features, rows.y, rows.environments)
-    return rank_methods(
+    found = rank_methods(
         candidates, training, metric=metric, n_jobs=n_jobs, random_state=random_state, progress=progress
     )
+    if found.verdict is None or not rows.roles.schema.names("text"):
+        return found
+    columns = matrix_names(make_preprocessor(rows.roles.schema).fit(rows.features), rows.roles.schema)
+    return replace(found, verdict=found.verdict.renamed({f"x{place}": name for place, name in enumerate(columns)}))
 
 
 def compare_methods(
@@ -240,7 +246,29 @@ def rank_methods(
     )
     recommended, sentence = _recommend(scores, ranked_by, len(split))
     protocol, caveat = (LEFT_OUT, SCOPE) if leave_out else (HELD_OUT, CAVEAT)
-    return Comparison(protocol, ranked_by, tuple(scores), recommended, sentence, caveat)
+    verdict = _verdict_on_all(candidates.get("stable"), training)
+    if verdict is not None and verdict.fitted != "ordinary" and recommended != "stable":
+        unstable = listed([f"`{finding.feature}`" for finding in verdict.columns], most=3)
+        sentence += (
+            f" But the meaning of {unstable} differs between these environments. If it may vanish or reverse at the "
+            "next one, take stable: the stress test shows what that saves."
+        )
+    return Comparison(protocol, ranked_by, tuple(scores), recommended, sentence, caveat, verdict)
+
+
+def _verdict_on_all(stable: Any, training: TrainingRows) -> Verdict | None:
+    """Return the verdict of a stable classifier of all rows: its stress test asks what left-out sites cannot show."""
+    if stable is None:
+        return None
+    names = np.array([environment.name for environment in training.environments], dtype=object)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HoldfastWarning)
+            fitted = _fit(clone(stable), training.X, training.y, names[training.environment_codes])
+    except HoldfastError:
+        return None  # its problem is said with its scores
+    verdict: Verdict | None = getattr(last_step(fitted), "verdict_", None)
+    return verdict
 
 
 def candidate_methods(methods: Any, estimator: Any, random_state: RandomState) -> dict[str, Any]:
