@@ -78,8 +78,7 @@ def compare(n_rows: int, repetitions: int) -> list[dict[str, Any]]:
     from sklearn.linear_model import LogisticRegression
 
     from holdfast.environments import Group
-    from holdfast.interpolation.convex.linear import LinearSettings, minimize_worst_case_log_loss
-    from holdfast.interpolation.convex.solver import solve_convex
+    from holdfast.interpolation.convex.solver import LinearSettings, minimize_worst_case_log_loss, solve_convex
     from holdfast.rows import TrainingRows
 
     X, y, environment = table(n_rows, 4)

@@ -87,7 +87,7 @@ def sweep(folder: Path, seeds: range, jobs: int) -> None:
 def sweep_alone(folder: Path, seed: int) -> None:
     """Make the two runs of a seed, each in a process of its own that decides about its threads."""
     program = (
-        "import sys; from pathlib import Path; from holdfast.lab.grids import read_experiment; "
+        "import sys; from pathlib import Path; from holdfast.lab.experiments import read_experiment; "
         "from holdfast.lab.runner import run; "
         "run(read_experiment(Path(sys.argv[1])).runs[int(sys.argv[2])].config, cache=Path(sys.argv[3]))"
     )

@@ -97,12 +97,7 @@ class Group:
 def split_environments(environments: Any, n_rows: int) -> tuple[Environment, ...]:
     """Turn one label for each row into environments, ordered by label.
 
-    Parameters
-    ----------
-    environments : array-like of shape (n_rows,) or (n_rows, n_columns), or None
-        Strings, integers, categories, booleans or dates; several columns are crossed. None: all rows are one.
-    n_rows : int
-        Number of rows that the labels must match.
+    Labels are strings, integers, categories, booleans or dates; several columns are crossed. None: all rows are one.
 
     Examples
     --------

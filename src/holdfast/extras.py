@@ -9,21 +9,7 @@ from holdfast.exceptions import MissingExtraError
 
 
 def require(module: str, *, extra: str, what: str) -> Any:
-    """Import a package of an extra and return it.
-
-    Parameters
-    ----------
-    module : str
-        The module to import, for example "torch".
-    extra : str
-        The extra of holdfast that installs it, for example "neural".
-    what : str
-        What needs it, in the plural, as the start of a sentence: "Networks".
-
-    Raises
-    ------
-    MissingExtraError
-        The package, or one that it needs, is not installed.
+    """Import a package of an extra and return it; `what` needs it, in the plural, as the start of a sentence.
 
     Examples
     --------

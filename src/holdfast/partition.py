@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,16 +90,8 @@ def partition_by_probability(
 
     The correct half weights a row by P_i(y|x), the mistaken half by h(x) / P_i(y|x) with h(x) = 1 / sum_c 1/P_i(c|x),
     which is 1 - P_i(y|x) for two classes and keeps, for any number, that the mistaken half's log-odds are those of
-    the judged environment minus those of the judge's.
-
-    Parameters
-    ----------
-    probabilities : array of shape (n_judges, n_rows, n_classes)
-        Calibrated, and for each judge about rows that it was not fitted on.
-    y : array of shape (n_rows,)
-        Class codes.
-    environments : sequence of Environment
-    sample_weight : array of shape (n_rows,), optional
+    the judged environment minus those of the judge's. The probabilities, (n_judges, n_rows, n_classes), are calibrated,
+    and for each judge about rows that it was not fitted on; `y` are class codes.
 
     Examples
     --------
@@ -109,9 +101,7 @@ def partition_by_probability(
     ('b', [0.8], [0.2])
     """
     partitions = []
-    for (index, judge), judged in itertools.product(enumerate(environments), environments):
-        if judge is judged:
-            continue
+    for index, judge, judged in _pairs(environments):
         rows = judged.rows
         clipped = np.clip(probabilities[index, rows], PROBABILITY_FLOOR, None)  # (n_rows, n_classes)
         clipped /= clipped.sum(axis=1, keepdims=True)
@@ -288,17 +278,8 @@ def partition_by_error(
 ) -> tuple[Partition, ...]:
     """Cut each environment by whether each judge's squared error is within a threshold, for regression.
 
-    Parameters
-    ----------
-    predictions : array of shape (n_judges, n_rows)
-    y : array of shape (n_rows,)
-    environments : sequence of Environment
-    threshold : float, optional
-        Largest squared error of a correct row. None: the `quantile` of the judged environment's errors.
-    quantile : float
-        Share of the judged environment that counts as correct when there is no threshold.
-    sample_weight : array of shape (n_rows,), optional
-        Weights of the rows in the quantile and in `Partition.accuracy`.
+    Predictions have the shape (n_judges, n_rows). Without a threshold, the largest squared error of a correct row is
+    the (weighted) `quantile` of the judged environment's errors.
 
     Examples
     --------
@@ -310,14 +291,13 @@ def partition_by_error(
     ([2, 3], [4, 5], [0, 1])
     """
     partitions = []
-    for (index, judge), judged in itertools.product(enumerate(environments), environments):
-        if judge is not judged:
-            errors = (predictions[index, judged.rows] - y[judged.rows]) ** 2
-            weights = None if sample_weight is None else sample_weight[judged.rows]
-            right = errors <= (_quantile(errors, quantile, weights) if threshold is None else threshold)
-            rows = judged.rows
-            accuracy = weighted_mean(right, rows, sample_weight)
-            partitions.append(Partition(judge.name, judged.name, rows[right], rows[~right], accuracy=accuracy))
+    for index, judge, judged in _pairs(environments):
+        rows = judged.rows
+        errors = (predictions[index, rows] - y[rows]) ** 2
+        weights = None if sample_weight is None else sample_weight[rows]
+        right = errors <= (_quantile(errors, quantile, weights) if threshold is None else threshold)
+        accuracy = weighted_mean(right, rows, sample_weight)
+        partitions.append(Partition(judge.name, judged.name, rows[right], rows[~right], accuracy=accuracy))
     return tuple(partitions)
 
 
@@ -329,18 +309,22 @@ def partition_by_likelihood(
     sample_weight: Weights | None = None,
 ) -> tuple[Partition, ...]:
     """Cut each environment softly by exp(-error²/2s²), s² the judge's own out-of-fold squared error, for regression."""
+    errors = (predictions - y) ** 2  # (n_judges, n_rows)
     partitions = []
+    for index, judge, judged in _pairs(environments):
+        own, rows = weighted_mean(errors[index, judge.rows], judge.rows, sample_weight), judged.rows
+        with np.errstate(over="ignore"):  # a judge without any error at home: all others are infinitely far
+            right = np.exp(-errors[index, rows] / (2.0 * max(own, np.finfo(float).tiny)))
+        accuracy = weighted_mean(right, rows, sample_weight)
+        partitions.append(Partition(judge.name, judged.name, rows, rows, right, 1.0 - right, accuracy))
+    return tuple(partitions)
+
+
+def _pairs(environments: Sequence[Environment]) -> Iterator[tuple[int, Environment, Environment]]:
+    """Yield every judge with its number, and every environment that it judges."""
     for (index, judge), judged in itertools.product(enumerate(environments), environments):
         if judge is not judged:
-            at_home = (predictions[index, judge.rows] - y[judge.rows]) ** 2
-            own = weighted_mean(at_home, judge.rows, sample_weight)
-            errors = (predictions[index, judged.rows] - y[judged.rows]) ** 2
-            with np.errstate(over="ignore"):  # a judge without any error at home: all others are infinitely far
-                right = np.exp(-errors / (2.0 * max(own, np.finfo(float).tiny)))
-            rows = judged.rows
-            accuracy = weighted_mean(right, rows, sample_weight)
-            partitions.append(Partition(judge.name, judged.name, rows, rows, right, 1.0 - right, accuracy))
-    return tuple(partitions)
+            yield index, judge, judged
 
 
 def _quantile(values: NDArray[np.float64], share: float, weights: Weights | None) -> float:

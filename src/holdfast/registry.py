@@ -30,22 +30,9 @@ _OURS = "holdfast"  # the distribution whose entry points win over those of othe
 class Registry(Mapping[str, Entry], Generic[Entry]):
     """A read-only mapping from names to entries, which also finds the entry points of installed packages.
 
-    Our own entries come first and win over an entry point of the same name.
-
-    Parameters
-    ----------
-    kind : str
-        What an entry is, for messages: ``"method"``.
-    entries : mapping
-        Our own entries: the values themselves, or ``"module:attribute"`` text that is imported when it is asked for.
-    group : str, optional
-        The group of entry points that packages use. None: packages cannot add entries.
-    accepts : callable, optional
-        Returns whether a value can be an entry; asked of what packages add.
-    expected : str, default="an entry"
-        What `accepts` asks for, for messages.
-    error : type, default=ParameterError
-        What `find` raises for an unknown name.
+    Our own entries, values or ``"module:attribute"`` texts that are imported when they are asked for, come first and
+    win over an entry point of the same name. Packages use entry points of `group`; what they add must be `expected`,
+    which `accepts` checks. `kind` is what messages call an entry, and `find` raises `error` for an unknown name.
 
     Examples
     --------

@@ -309,6 +309,16 @@ def known_codes(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
     return np.searchsorted(classes, labels)
 
 
+def read_held_out(validation: Any) -> tuple[Any, Any, Any]:
+    """Return rows, labels and group labels (or None) of what was passed as `validation`."""
+    if not isinstance(validation, tuple | list) or len(validation) not in (2, 3):
+        raise InputTypeError(
+            f"validation must be (X, y) or (X, y, group_labels). Got {type(validation).__name__} instead."
+        )
+    X, y, *groups = validation
+    return X, y, groups[0] if groups else None
+
+
 def read_weights(sample_weight: Any, n_rows: int) -> Weights | None:
     """Return one finite weight for each row, at least some positive."""
     if sample_weight is None:

@@ -78,7 +78,7 @@ def test_another_table_is_refused(holdfast, hospitals, tmp_path):
 
 def test_report_of_runs(holdfast, tmp_path):
     """A folder of records is told over its seeds; options of tables do not go with it."""
-    from holdfast.lab.config import parse_run
+    from holdfast.lab.experiments import parse_run
     from holdfast.lab.store import RunStore
 
     store = RunStore(tmp_path / "sweep")

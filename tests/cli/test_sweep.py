@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.grids import read_experiment
+from holdfast.lab.experiments import read_experiment
 from holdfast.lab.store import RunStore
 
 TOY = """

@@ -11,7 +11,7 @@ import torch
 
 from holdfast import NeuralClassifier, load_model, save_model
 from holdfast.estimators.methods import METHODS
-from holdfast.lab.config import parse_run
+from holdfast.lab.experiments import parse_run
 from holdfast.lab.runner import run
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-method.md"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from holdfast.lab.execution import run_all
-from holdfast.lab.grids import read_experiment
+from holdfast.lab.experiments import read_experiment
 from holdfast.lab.store import RunStore
 from holdfast.saving.files import inject_faults
 from holdfast.saving.json_files import read_record

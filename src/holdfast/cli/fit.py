@@ -42,16 +42,13 @@ class MethodOptions:
 
     estimator: EstimatorOption = "logistic"
     method: Annotated[
-        str,
-        typer.Option("--method", help="stable, pi, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME"),
+        str, typer.Option("--method", help="stable, pi, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME")
     ] = DEFAULT_METHOD
     strength: Annotated[
-        float | None,
-        typer.Option("--strength", help="For stable: from 0 (the ordinary classifier) to 1.", metavar="X"),
+        float | None, typer.Option("--strength", help="For stable: from 0 (the ordinary classifier) to 1.", metavar="X")
     ] = None
     expect: Annotated[
-        str | None,
-        typer.Option("--expect", help="For stable: relations may_turn or stay as_seen.", metavar="WHAT"),
+        str | None, typer.Option("--expect", help="For stable: relations may_turn or stay as_seen.", metavar="WHAT")
     ] = None
     halves: Annotated[str | None, typer.Option("--halves", help="For pi: hard or soft.", metavar="KIND")] = None
 

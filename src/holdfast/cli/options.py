@@ -48,11 +48,7 @@ MissingOption = Annotated[
 ]
 EstimatorOption = Annotated[
     str,
-    typer.Option(
-        "--estimator",
-        help=f"{', '.join(list(ESTIMATORS)[:-1])} or {list(ESTIMATORS)[-1]}.",
-        metavar="NAME",
-    ),
+    typer.Option("--estimator", help=f"{', '.join(list(ESTIMATORS)[:-1])} or {list(ESTIMATORS)[-1]}.", metavar="NAME"),
 ]
 ReportOption = Annotated[Path | None, typer.Option("--report", help="Also write an HTML report.", metavar="FILE")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Makes the run repeatable.", min=0, metavar="N")]
@@ -171,12 +167,7 @@ def _parameters(group: Any) -> Iterator[inspect.Parameter]:
 
 
 def check_file(
-    file: Path,
-    *,
-    overwrite: bool,
-    option: str = "--out",
-    inputs: Sequence[Path] = (),
-    suffixes: Sequence[str] = (),
+    file: Path, *, overwrite: bool, option: str = "--out", inputs: Sequence[Path] = (), suffixes: Sequence[str] = ()
 ) -> None:
     """Refuse an output file of another type, that exists (without `overwrite`), is an input, or cannot be written."""
     from holdfast.exceptions import ParameterError

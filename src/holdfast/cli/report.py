@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import (
-    PAGES,
-    JsonOption,
-    OverwriteOption,
-    SeedOption,
-    check_file,
-    refuse_inside_model,
-)
+from holdfast.cli.options import PAGES, JsonOption, OverwriteOption, SeedOption, check_file, refuse_inside_model
 from holdfast.cli.terminal import command_line, print_text, show, showing_stages
 
 if TYPE_CHECKING:

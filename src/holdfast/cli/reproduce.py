@@ -12,15 +12,7 @@ import typer
 
 from holdfast.cli.options import PAGES, DataOption, JsonOption, RecordOptions, ReportOption, check_file
 from holdfast.cli.sweep import describe, end_failed
-from holdfast.cli.terminal import (
-    command_line,
-    format_seconds,
-    note,
-    print_table,
-    print_text,
-    show,
-    showing_progress,
-)
+from holdfast.cli.terminal import command_line, format_seconds, note, print_table, print_text, show, showing_progress
 from holdfast.exceptions import ConfigError, suggest
 
 if TYPE_CHECKING:

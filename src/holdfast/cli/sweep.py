@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.lab.execution import SweepResult, Waiting
-    from holdfast.lab.grids import Experiment, PlannedRun
+    from holdfast.lab.experiments import Experiment, PlannedRun
 
     Reader = Callable[[str], dict[str, Any] | None]
 
@@ -51,7 +51,7 @@ def sweep(
     fails is recorded, the others continue, and the exit code is 1.
     """
     from holdfast.lab.execution import find_waiting, look_up, run_all, run_on_ray
-    from holdfast.lab.grids import read_experiment
+    from holdfast.lab.experiments import read_experiment
     from holdfast.lab.reproduction import read_compact, write_compact
     from holdfast.lab.store import RunStore
 

@@ -44,18 +44,7 @@ def show(
 ) -> None:
     """Print what a command found: the answer in one sentence, its numbers, and a command to run next.
 
-    Parameters
-    ----------
-    answer : str
-        One sentence.
-    result : mapping
-        The numbers, for --json.
-    following : str
-        A command that can be pasted into a shell, see `command_line`.
-    as_json : bool
-        Print one JSON object with all of it.
-    body : callable, optional
-        Prints the numbers.
+    With `as_json` all of it, the numbers as in `result`, is one JSON object; else `body` prints the numbers.
     """
     if as_json:
         print_json({"answer": answer, **result, "next": following})

@@ -16,15 +16,7 @@ from holdfast.datasets.values import NOTHING_NEEDED, Dataset, DatasetEntry, Spli
 from holdfast.exceptions import DatasetError, ParameterError, suggest
 from holdfast.registry import Registry
 
-__all__ = [
-    "DATASETS",
-    "Dataset",
-    "DatasetEntry",
-    "Split",
-    "data_instructions",
-    "download",
-    "load_dataset",
-]
+__all__ = ["DATASETS", "Dataset", "DatasetEntry", "Split", "data_instructions", "download", "load_dataset"]
 
 DATASETS: Registry[DatasetEntry] = Registry(
     "data set",

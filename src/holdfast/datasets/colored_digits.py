@@ -36,10 +36,8 @@ def load_colored_digits(
 
     Parameters
     ----------
-    folder : path, optional
-        Not used: the digits come with scikit-learn.
-    seed : int, default=0
-        Deals the digits to the splits and draws labels and colors.
+    folder, seed
+        Nothing is read; the seed deals the digits to the splits and draws labels and colors.
     etas : sequence of float, default=(0.9, 0.8)
         Probability that the color is the label's, for each training environment.
     test_eta : float, default=0.1
@@ -171,21 +169,9 @@ def color_digits(
 
 
 def color_images(images: NDArray[Any], colors: Codes, n_colors: int) -> NDArray[np.float32]:
-    """Put each image into the channel of its color.
+    """Put each image, (n_rows, height, width), into the channel of its color: (n_rows, n_colors, height, width).
 
-    Parameters
-    ----------
-    images : array of shape (n_rows, height, width)
-        Bytes are scaled to [0, 1]; floats are taken as they are.
-    colors : array of shape (n_rows,)
-        Channel of each image.
-    n_colors : int
-        Number of channels.
-
-    Returns
-    -------
-    array of shape (n_rows, n_colors, height, width)
-        All channels but one are zero.
+    All other channels are zero. Bytes are scaled to [0, 1]; floats are taken as they are.
     """
     colored = np.zeros((len(images), n_colors, *images.shape[1:]), dtype=np.float32)
     rows = np.arange(len(images))
@@ -199,16 +185,8 @@ def color_images(images: NDArray[Any], colors: Codes, n_colors: int) -> NDArray[
 class ColoredImages(LazyRows):
     """Gray images and a color code each: dense, one channel for each color, (n_rows, n_colors, height, width) float32.
 
-    14,995 MNIST digits are 12 MB like this and 470 MB as a dense array.
-
-    Parameters
-    ----------
-    images : array of shape (n_rows, height, width)
-        Bytes or floats.
-    colors : array of shape (n_rows,)
-        Codes from 0 to n_colors - 1.
-    n_colors : int
-        Number of channels.
+    `images` have the shape (n_rows, height, width), `colors` are codes from 0 to n_colors - 1. 14,995 MNIST digits are
+    12 MB like this and 470 MB as a dense array.
     """
 
     def __init__(self, images: NDArray[Any], colors: Codes, n_colors: int) -> None:
@@ -244,6 +222,5 @@ class ColoredImages(LazyRows):
 
 
 COLORED_DIGITS = DatasetEntry(
-    summary="1,797 real 8x8 digits that come with scikit-learn, colored.",
-    loader=load_colored_digits,
+    summary="1,797 real 8x8 digits that come with scikit-learn, colored.", loader=load_colored_digits
 )

@@ -46,18 +46,9 @@ def deal_rows(
     test_share: float,
     generator: np.random.Generator,
 ) -> Deal:
-    """Shuffle each class and deal it: test, validation, and the rest in turn to the environments.
+    """Shuffle each class and deal it: test, validation, and the rest in turn to the training environments.
 
-    Parameters
-    ----------
-    labels : array of shape (n_rows,)
-        Class of each row.
-    n_environments : int
-        Training environments.
-    validation_share, test_share : float
-        Shares of each class, rounded down.
-    generator : numpy Generator
-        Shuffles.
+    The shares are those of each class, rounded down.
     """
     check_probability("validation_share", validation_share)
     check_probability("test_share", test_share)

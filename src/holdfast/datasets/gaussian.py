@@ -47,10 +47,8 @@ def load_gaussian(
 
     Parameters
     ----------
-    folder : path, optional
-        Not used: nothing is read.
-    seed : int, default=0
-        Draws the rows.
+    folder, seed
+        Nothing is read; the seed draws the rows.
     n_classes : int, default=3
         Two or more.
     n_environments : int, default=3
@@ -146,6 +144,5 @@ def _columns(
 
 
 GAUSSIAN = DatasetEntry(
-    summary="Tables with noisy or clean stable columns and one or two unstable ones; synthetic.",
-    loader=load_gaussian,
+    summary="Tables with noisy or clean stable columns and one or two unstable ones; synthetic.", loader=load_gaussian
 )

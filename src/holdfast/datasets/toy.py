@@ -29,10 +29,8 @@ def load_toy(
 
     Parameters
     ----------
-    folder : path, optional
-        Not used: nothing is read.
-    seed : int, default=0
-        Draws the rows, or only their order when `exact`.
+    folder, seed
+        Nothing is read; the seed draws the rows, or only their order when `exact`.
     etas : sequence of float, default=(0.0, 0.1)
         Probability that x2 differs from y, for each training environment.
     noise : float, default=0.2
@@ -128,7 +126,4 @@ def _rounding_notes(n_rows: int, n_classes: int, noise: float, etas: Sequence[fl
     return ()
 
 
-TOY = DatasetEntry(
-    summary="Two binary features, one stable, one not; synthetic.",
-    loader=load_toy,
-)
+TOY = DatasetEntry(summary="Two binary features, one stable, one not; synthetic.", loader=load_toy)

@@ -19,15 +19,8 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
 
-from holdfast.environments import (
-    Environment,
-    Group,
-    check_pairs,
-    is_lazy,
-    merge_small_environments,
-    split_environments,
-)
-from holdfast.exceptions import FeaturesError, InputTypeError, LabelsError, ParameterError, SingleEnvironmentWarning
+from holdfast.environments import Environment, Group, check_pairs, is_lazy, merge_small_environments, split_environments
+from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SingleEnvironmentWarning
 from holdfast.interpolation import Solution, SolverSettings
 from holdfast.interpolation.worst_case import minimize_worst_case_risk
 from holdfast.learners import code_probabilities, last_step
@@ -42,6 +35,7 @@ from holdfast.rows import (
     read_column,
     read_folds,
     read_groups,
+    read_held_out,
     read_labels,
     read_weights,
 )
@@ -113,16 +107,11 @@ class MethodEstimator(BaseEstimator):
         """Return validation rows with class codes and group labels (or None), checked like the training rows."""
         if validation is None:
             return None
-        if not isinstance(validation, tuple | list) or len(validation) not in (2, 3):
-            raise InputTypeError(
-                f"validation must be (X, y) or (X, y, group_labels). Got {type(validation).__name__} instead."
-            )
-        X = self._check_rows(validation[0], reset=False)
-        y = self._read_validation_targets(validation[1])
+        X, y, groups = read_held_out(validation)
+        X, y = self._check_rows(X, reset=False), self._read_validation_targets(y)
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         if len(y) != n_rows:
             raise LabelsError(f"validation has {len(y)} labels for {n_rows} rows. Pass one label for each row.")
-        groups = validation[2] if len(validation) == 3 else None
         return X, y, None if groups is None else np.asarray(groups)
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:

@@ -47,24 +47,11 @@ def refine_halves(
     rounds: int,
     min_group_size: int,
 ) -> tuple[list[Group], int]:
-    """Cut the halves again until `rounds` are done, nothing changes or the halves get too small.
+    """Cut the hard halves of the first round again until `rounds` are done or no half is cut any more.
 
-    Parameters
-    ----------
-    partitions : tuple of Partition
-        Of the first round, hard halves.
-    training : TrainingRows
-    fit_judge : callable
-        `(groups, environment, round) -> Solution`, the least worst-case risk over the halves of one environment.
-    rounds : int
-        Largest number of rounds, the first one included.
-    min_group_size : int
-        A cut that leaves less than this on either side is not made.
-
-    Returns
-    -------
-    list of Group, int
-        The last round's halves and the number of rounds that changed anything.
+    `fit_judge(groups, environment, round)` finds the least worst-case risk over the halves of one environment. A cut
+    that leaves less than `min_group_size` rows on either side is not made. Returns the last round's halves, and the
+    number of rounds that changed anything, the first one included.
     """
     halves = {(p.judge, p.judged): [half for half in p.groups() if len(half)] for p in partitions}
     for number in range(2, rounds + 1):

@@ -34,20 +34,10 @@ class NetworkFit:
 def fit_network(
     estimator: Any, training: TrainingRows, groups: Sequence[Group], seeding: Seeding, fit: NetworkFit
 ) -> Any:
-    """Train a network on groups of rows; return the estimator, fitted.
+    """Train a network, or a pipeline that ends in one, on groups of rows; return the estimator, fitted itself.
 
-    Parameters
-    ----------
-    estimator : NeuralClassifier, NeuralRegressor, or a Pipeline that ends in one
-        Unfitted; it is fitted itself. A pipeline's transformers are fitted on all rows.
-    training : TrainingRows
-        Rows with class codes or targets. Its environments are those of the selection rules "other_environments" and
-        "leave_one_environment_out".
-    groups : sequence of Group
-        They may overlap.
-    seeding : Seeding
-        For the estimator where its `random_state` is not set.
-    fit : NetworkFit
+    A pipeline's transformers are fitted on all rows. Groups may overlap. The training's environments are those of the
+    selection rules "other_environments" and "leave_one_environment_out".
     """
     _train(estimator, training, groups, seeding, fit)
     return estimator
@@ -58,11 +48,8 @@ def solve_gradient(
 ) -> Solution:
     """Minimize the largest group risk of a network; parameters as for `fit_network`.
 
-    Returns
-    -------
-    Solution
-        Without a certificate: `gap` is NaN. As in the paper the group risks are those of the training rows, which a
-        network that memorizes them makes look better than they are.
+    There is no certificate: `gap` is NaN. As in the paper the group risks are those of the training rows, which a
+    network that memorizes them makes look better than they are.
     """
     X = _train(estimator, training, groups, seeding, fit)
     network = last_step(estimator)

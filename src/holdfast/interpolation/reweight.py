@@ -104,14 +104,7 @@ class _FittedParts(BaseEstimator):
 class WeightedEnsemble(ClassifierMixin, _FittedParts):
     """Fitted classifiers over codes 0..n_classes-1 that answer with their weighted mean probability.
 
-    Parameters
-    ----------
-    estimators : list of fitted classifiers
-        A classifier without probabilities takes part with a vote.
-    weights : array of shape (n_estimators,)
-        Not negative; scaled to sum one.
-    n_classes : int
-        Number of codes.
+    A classifier without probabilities takes part with a vote. Weights are scaled to sum one.
     """
 
     def __init__(self, estimators: list[Any], weights: NDArray[np.float64], n_classes: int) -> None:
@@ -157,30 +150,14 @@ def solve_reweight(
 ) -> Solution:
     """Find the mixture of groups that is hardest for the estimator, and the ensemble that answers it.
 
-    Parameters
-    ----------
-    estimator : estimator whose fit takes sample_weight, or a Pipeline that ends in one
-        A clone is fitted for each round and fold. Unset random states come from `seeding`.
-    training : TrainingRows
-        Rows with codes 0..n_classes-1, or targets for a regressor. Its folds are used where it has some. The sum of its
-        sample weights is that of every fit, so that the estimator's own penalty keeps its strength.
-    groups : sequence of Group
-        Groups may overlap; their weights include the sample weights. Rows in no group are not used.
-    settings : SolverSettings
-        Rounds, jobs, and the number of folds (at least 2, stratified by group and label) where the training rows have
-        none of their own.
-    seeding : Seeding
-        Streams for the folds and the estimators.
-    n_classes : int or None
-        Number of codes; None for a regressor.
-    tolerance : float
-        Stop once the gap is below this.
+    A clone of the estimator is fitted for each round and fold; unset random states come from `seeding`. The sum of the
+    sample weights is that of every fit, so that the estimator's own penalty keeps its strength. Groups may overlap,
+    their weights include the sample weights, and rows in no group are not used. Where the training rows have no folds
+    of their own, they are dealt, stratified by group and label. `n_classes` is None for a regressor. The rounds stop
+    once the gap is below `tolerance`.
 
-    Returns
-    -------
-    Solution
-        `group_risks` are the ensemble's, out of fold; `gap` how far their largest is from the min–max value, as
-        far as the estimator answers best; `group_weights` the mean of q_t.
+    Of the solution, `group_risks` are the ensemble's, out of fold, `gap` is how far their largest is from the min–max
+    value, as far as the estimator answers best, and `group_weights` is the mean of q_t.
     """
     require_sample_weight(estimator, asked_by="solver='reweight'")
     if settings.reweight_rounds < 1:

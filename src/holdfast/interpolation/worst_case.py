@@ -65,22 +65,10 @@ def minimize_worst_case_risk(
     n_classes: int | None,
     validation: Any = None,
 ) -> Solution:
-    """Minimize the largest group risk over the estimator's parameters.
+    """Minimize the largest group risk over the parameters of an estimator, which is cloned.
 
-    Parameters
-    ----------
-    estimator : scikit-learn estimator or NeuralClassifier
-        Unfitted; it is cloned.
-    training : TrainingRows
-        Their folds, where given, are those of the reweighting solver.
-    groups : sequence of Group
-        They may overlap; their weights include any sample weights.
-    settings : SolverSettings
-    seeding : Seeding
-    n_classes : int or None
-        None for regression.
-    validation : (X, y, group_labels), optional
-        For networks: what the selection rule needs.
+    Groups may overlap; their weights include any sample weights. `n_classes` is None for regression, and `validation`
+    rows are for the selection rules of networks.
     """
     chosen = choose_solver(estimator, settings.solver)
     estimator = seeded_clone(estimator, seeding, "stage 3")

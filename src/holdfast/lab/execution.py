@@ -23,8 +23,7 @@ import numpy as np
 
 from holdfast.exceptions import SavedModelError
 from holdfast.extras import require
-from holdfast.lab.config import RunConfig
-from holdfast.lab.grids import PlannedRun
+from holdfast.lab.experiments import PlannedRun, RunConfig
 from holdfast.lab.inputs import find_changed
 from holdfast.lab.store import RunStore
 

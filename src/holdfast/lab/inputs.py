@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from holdfast.datasets import Dataset, Split, load_dataset
 from holdfast.datasets.folders import data_folder, note_file, noting_files
 from holdfast.exceptions import ConfigError, DatasetError
-from holdfast.lab.config import RunConfig
 from holdfast.lab.data.beer import TOKENS
 from holdfast.lab.data.celeba import ImageFiles
 from holdfast.lab.data.synthetic import MAKERS, make_files
+from holdfast.lab.experiments import RunConfig
 from holdfast.saving.files import locked, new_folder, write_bytes
 
 _HASHED = 1 << 27  # bytes from the start and from the end: files of word vectors have gigabytes
@@ -151,7 +151,7 @@ def _with_words(dataset: Dataset, config: RunConfig, folder: Path) -> Prepared:
 def _with_numbers(dataset: Dataset) -> Dataset:
     """Turn the columns of a table into numbers, as learned on the training rows."""
     from holdfast.tables.preprocessing import make_preprocessor
-    from holdfast.tables.schema import TableSchema
+    from holdfast.tables.roles import TableSchema
 
     schema = TableSchema.infer(dataset.train.X)
     preprocessor = make_preprocessor(schema, dense=True).fit(schema.features(dataset.train.X))

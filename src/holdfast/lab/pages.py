@@ -260,10 +260,7 @@ def demo_page(result: dict[str, Any], classifier: Any, *, audit: Any = None, rel
 
     data = load_dataset("colored_digits", seed=0, **DATA)
     titles = {name: title.partition(":")[0] for name, title in METHODS.items()}
-    places = {
-        "where the color misleads": "test_accuracies",
-        "rows like the training ones": "validation_accuracies",
-    }
+    places = {"where the color misleads": "test_accuracies", "rows like the training ones": "validation_accuracies"}
     found = {
         (place, title): _inside(seeds_interval(result["methods"][name][key]))
         for place, key in places.items()
@@ -316,11 +313,7 @@ def digits_section(data: Any, classifier: Any) -> Section:
         # Two digits of each label, in the order of the labels: the first rows of a half may all be alike.
         some = [row for label in labels for row in rows[train.y[rows] == label][:2]]
         pictures = tuple(
-            Picture(
-                tuple(map(tuple, train.X[row][:64].reshape(8, 8).tolist())),
-                int(colors[row]),
-                str(train.y[row]),
-            )
+            Picture(tuple(map(tuple, train.X[row][:64].reshape(8, 8).tolist())), int(colors[row]), str(train.y[row]))
             for row in some
         )
         share = float(np.mean(colors[rows] == train.y[rows])) if len(rows) else math.nan

@@ -23,7 +23,7 @@ from holdfast.estimators.named import ESTIMATORS
 from holdfast.exceptions import ConfigError
 from holdfast.judging.judgements import judge_environments
 from holdfast.judging.judges import JudgeSettings
-from holdfast.lab.config import HALVES, RunConfig
+from holdfast.lab.experiments import HALVES, RunConfig
 from holdfast.lab.inputs import Prepared, prepare
 from holdfast.metrics import accuracy_by_group, correlation, label_attribute_groups, score_groups
 from holdfast.partition import partition_by_correctness

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.lab.config import parse_run
-from holdfast.lab.grids import PlannedRun
+from holdfast.lab.experiments import PlannedRun, parse_run
 from holdfast.saving.json_files import canonical_json
 
 Record = Mapping[str, Any]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.datasets import Split
-from holdfast.lab.config import RunConfig
+from holdfast.lab.experiments import RunConfig
 from holdfast.lab.inputs import Prepared
 from holdfast.metrics import accuracy_by_group, label_attribute_groups
 from holdfast.neural.batches import make_source

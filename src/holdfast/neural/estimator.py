@@ -16,19 +16,10 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_n_features, check_is_fitted, validate_data
 from torch import Tensor
 
-from holdfast.environments import (
-    Environment,
-    Group,
-    Rows,
-    cross_groups,
-    is_lazy,
-    label_array,
-    unique_labels,
-)
+from holdfast.environments import Environment, Group, Rows, cross_groups, is_lazy, label_array, unique_labels
 from holdfast.exceptions import (
     EnvironmentsError,
     FeaturesError,
-    InputTypeError,
     LabelsError,
     ParameterError,
     SavedModelError,
@@ -43,7 +34,7 @@ from holdfast.neural.risks import Loss, make_loss
 from holdfast.neural.selection import Selected
 from holdfast.neural.settings import Precision, Schedule, TrainingSettings, autocast, resolve_device
 from holdfast.neural.training import TrainingTask, train
-from holdfast.rows import as_ours, is_text, known_codes, read_column, read_labels, read_weights
+from holdfast.rows import as_ours, is_text, known_codes, read_column, read_held_out, read_labels, read_weights
 from holdfast.seeding import RandomState, Seeding
 
 FORMAT = 1
@@ -327,22 +318,14 @@ class NeuralEstimator(BaseEstimator):
         """Return the validation rows, with groups where group labels are given."""
         if validation is None:
             return None
-        if not isinstance(validation, tuple | list) or len(validation) not in (2, 3):
-            raise InputTypeError(
-                f"validation must be (X, y) or (X, y, group_labels). Got {type(validation).__name__} instead."
-            )
-        source = make_source(self._check_rows(validation[0], reset=False), self.vocabulary_)
-        targets = self._known_targets(validation[1], len(source))
-        if len(validation) == 2 or validation[2] is None:
+        X, y, group_labels = read_held_out(validation)
+        source = make_source(self._check_rows(X, reset=False), self.vocabulary_)
+        targets = self._known_targets(y, len(source))
+        if group_labels is None:
             return HeldOut(source, targets)
-        labels = label_array(
-            validation[2],
-            len(source),
-            what="validation's group_labels",
-            error=EnvironmentsError,
-            example="frame['sex']",
-        )
-        values, codes = unique_labels(labels, what="validation's group_labels", error=EnvironmentsError)
+        what: dict[str, Any] = {"what": "validation's group_labels", "error": EnvironmentsError}
+        labels = label_array(group_labels, len(source), example="frame['sex']", **what)
+        values, codes = unique_labels(labels, **what)
         names, columns, texts = self._label_columns(targets)
         groups = cross_groups([*names, "group"], [*columns, codes], [*texts, [str(value) for value in values]])
         return HeldOut(source, targets, groups)

@@ -23,8 +23,15 @@ from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
 from holdfast.exceptions import HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
 from holdfast.tables.files import CHUNK_ROWS, TableWriter, open_table
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, matrix_names
-from holdfast.tables.roles import TableOptions, TableRoles, TableRows, read_environments, read_labels, read_rows
-from holdfast.tables.schema import TableSchema
+from holdfast.tables.roles import (
+    TableOptions,
+    TableRoles,
+    TableRows,
+    TableSchema,
+    read_environments,
+    read_labels,
+    read_rows,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -36,8 +36,7 @@ from holdfast.tables.files import open_table
 from holdfast.tables.loss_split import Losses, LossSplit, split_loss
 from holdfast.tables.preprocessing import make_preprocessor, needs_dense
 from holdfast.tables.profile import Profile, profile_columns
-from holdfast.tables.roles import TableRoles, TableRows
-from holdfast.tables.schema import TableSchema, odd_tokens
+from holdfast.tables.roles import TableRoles, TableRows, TableSchema, odd_tokens
 from holdfast.tables.stages import split_rows
 
 Array = NDArray[np.float64]

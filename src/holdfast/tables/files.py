@@ -38,18 +38,10 @@ SMALLER = "Leave columns out with drop=, or take a sample of the rows."
 
 
 class TableSource:
-    """Named columns whose rows are read on demand: a file, or a frame that is in memory already.
+    """Named columns whose rows are read on demand: a file, or a frame that is in memory already."""
 
-    Attributes
-    ----------
-    name : str
-        What error messages call the table.
-    columns : tuple of str
-        Column names in the table's order.
-    """
-
-    name: str
-    columns: tuple[str, ...]
+    name: str  # what error messages call the table
+    columns: tuple[str, ...]  # in the table's order
 
     def _name_columns(self, names: Sequence[str]) -> None:
         """Set `columns`; a column without a name is called `unnamed_<position>`."""
@@ -91,14 +83,9 @@ class TableSource:
 
 
 class TableFrame(TableSource):
-    """A data frame: pandas, polars, pyarrow, or any other that gives its columns to Arrow.
+    """A data frame: pandas, polars, pyarrow, or any other that gives its columns to Arrow; names become text.
 
-    Parameters
-    ----------
-    frame : data frame
-        Column names that are not text are turned into text.
-    missing : sequence of str
-        Texts that mean a missing value; a column of texts that are numbers without them becomes numbers.
+    `missing` are texts that mean a missing value; a column of texts that are numbers without them becomes numbers.
     """
 
     name = "the table"
@@ -140,15 +127,7 @@ class TableFrame(TableSource):
 
 
 class TableFile(TableSource):
-    """A CSV or Parquet file.
-
-    Parameters
-    ----------
-    path : str or Path
-        A file ending in .csv, .tsv, .parquet or .pq.
-    missing : sequence of str
-        Texts that mean a missing value, next to those in `MISSING`.
-    """
+    """A CSV or Parquet file, ending in .csv, .tsv, .parquet or .pq; `missing` are further texts that mean missing."""
 
     def __init__(self, path: str | Path, missing: Sequence[str] = ()) -> None:
         self.path, self.missing = Path(path), tuple(missing)
@@ -404,15 +383,7 @@ class TableFile(TableSource):
 
 
 def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read a CSV or Parquet file.
-
-    Parameters
-    ----------
-    path : str or Path
-        A file ending in .csv, .tsv, .parquet or .pq.
-    columns : sequence of str, optional
-        Columns to read. None: all of them.
-    """
+    """Read columns (None: all of them) of a file ending in .csv, .tsv, .parquet or .pq."""
     return TableFile(path).read(columns)
 
 
@@ -498,12 +469,8 @@ def memory_bytes() -> int:
 class TableWriter:
     """Writes frames one after the other to a CSV or Parquet file, which appears under its name when all are written.
 
-    Parameters
-    ----------
-    file : Path
-        Its suffix says the format.
-    for_spreadsheets : bool
-        Put an apostrophe before texts, column names included, that a spreadsheet would take for a formula.
+    The file's suffix says the format. With `for_spreadsheets`, an apostrophe is put before texts, column names
+    included, that a spreadsheet would take for a formula.
     """
 
     def __init__(self, file: Path, *, for_spreadsheets: bool = False) -> None:

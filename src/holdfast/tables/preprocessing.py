@@ -27,7 +27,7 @@ from sklearn.utils import get_tags
 
 from holdfast.exceptions import TableError
 from holdfast.learners import last_step
-from holdfast.tables.schema import DATE_PARTS, TableSchema
+from holdfast.tables.roles import DATE_PARTS, TableSchema
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,12 +42,7 @@ MAX_DENSE_WORDS = 300
 def make_preprocessor(schema: TableSchema, *, dense: bool = False) -> ColumnTransformer:
     """Return an unfitted transformer of `schema.features(frame)`.
 
-    Parameters
-    ----------
-    schema : TableSchema
-        The columns.
-    dense : bool
-        Whether the estimator takes no sparse matrix. Without text columns the result is dense in any case.
+    `dense` is for estimators that take no sparse matrix. Without text columns the result is dense in any case.
     """
     places = {name: place for place, name in enumerate(schema.feature_names())}  # scikit-learn is slow with names
     dates = schema.names("date")

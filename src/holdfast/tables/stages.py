@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.environments import (
-    Environment,
-    check_pairs,
-    merge_small_environments,
-    split_environments,
-    unique_labels,
-)
+from holdfast.environments import Environment, check_pairs, merge_small_environments, split_environments, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import EnvironmentsError, LabelsError
 from holdfast.judging.judgements import judge_environments

@@ -7,10 +7,9 @@ import threading
 
 import pytest
 
-from holdfast.lab.config import parse_run
 from holdfast.lab.data.synthetic import make_files
 from holdfast.lab.execution import estimate, rough_seconds, run_all
-from holdfast.lab.grids import PlannedRun
+from holdfast.lab.experiments import PlannedRun, parse_run
 from holdfast.lab.store import RunStore
 
 

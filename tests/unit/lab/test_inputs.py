@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 
 from holdfast.datasets import load_dataset
 from holdfast.exceptions import ConfigError
-from holdfast.lab.config import RunConfig
 from holdfast.lab.data.synthetic import make_files
+from holdfast.lab.experiments import RunConfig
 from holdfast.lab.inputs import prepare
 from holdfast.neural.networks.pretrained import extract_features
 from holdfast.neural.networks.registry import build_network

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.exceptions import ConfigError
 from holdfast.lab import validation
-from holdfast.lab.config import parse_run
+from holdfast.lab.experiments import parse_run
 from holdfast.lab.runner import run
 from holdfast.lab.validation import CheckpointMonitor, SettingsMonitor
 

@@ -8,7 +8,7 @@ import pytest
 from holdfast.exceptions import MissingExtraError
 from holdfast.lab import paper
 from holdfast.lab.execution import run_on_ray
-from holdfast.lab.grids import PlannedRun, parse_experiment
+from holdfast.lab.experiments import PlannedRun, parse_experiment
 from holdfast.lab.reproduction import compact
 from holdfast.lab.store import RunStore
 from holdfast.lab.targets import TARGETS

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from holdfast.lab.config import parse_run
-from holdfast.lab.grids import PlannedRun
+from holdfast.lab.experiments import PlannedRun, parse_run
 from holdfast.lab.tuning import tune
 
 

@@ -17,8 +17,7 @@ from holdfast.saving.files import TEMPORARY, inject_faults, remove_leftovers
 from holdfast.tables import files
 from holdfast.tables.files import TableFile, TableWriter, map_columns, open_table, read_table
 from holdfast.tables.preprocessing import make_preprocessor
-from holdfast.tables.roles import TableOptions, read_rows
-from holdfast.tables.schema import TableSchema
+from holdfast.tables.roles import TableOptions, TableSchema, read_rows
 
 
 @pytest.fixture

@@ -30,19 +30,9 @@ def maximize_on_simplex(linear: Array, factor: Array, *, start: Array | None = N
 
     An active-set method: it solves for the mixture on the current support, and adds the vertex of the largest slope or
     drops the first one that would turn negative. Few groups are ever worst at once, so it is done after a handful of
-    tiny systems, however many groups there are.
-
-    Parameters
-    ----------
-    linear : array of shape (n_groups,)
-        Slope for each vertex.
-    factor : array of shape (rank, n_groups)
-        Square root of the quadratic term.
-    start : array of shape (n_groups,) or None
-        A point of the simplex to start from; the best vertex by default, and where it mixes more groups than an optimum
-        has to.
-    precision : float
-        Slope above the mixture's that a vertex may keep, relative to the size of the program's numbers.
+    tiny systems, however many groups there are. `factor`, (rank, n_groups), is a square root of the quadratic term. The
+    best vertex is the start by default, and where `start` mixes more groups than an optimum has to. `precision` is the
+    slope above the mixture's that a vertex may keep, relative to the size of the program's numbers.
 
     Examples
     --------
@@ -290,18 +280,7 @@ def minimize_worst_case(
 ) -> Minimum:
     """Minimize until the certified gap is at most `tolerance`, `max_iterations` are done or nothing moves any more.
 
-    Parameters
-    ----------
-    problem : LinearProblem
-        Group risks and penalty.
-    tolerance : float
-        Largest accepted gap, in units of the loss.
-    max_iterations : int
-        Number of quadratic programs.
-    start : array of shape (n_columns, n_outputs) or None
-        First coefficients; zeros by default, and where zeros are better.
-    mixture : array of shape (n_groups,) or None
-        First mixture of groups; uniform by default.
+    The first coefficients are zeros by default, and where zeros are better than `start`; the first mixture is uniform.
     """
     n_groups, n_rows = problem.group_rows.shape[1], problem.design.n_rows
     point = _evaluate(problem, np.zeros(problem.shape), np.zeros((n_rows, problem.shape[1])))

@@ -23,19 +23,11 @@ N_SAMPLED_ROWS = 2_000
 
 
 class Design:
-    """The matrix [X − shift, 1] of a linear model, read in blocks of rows.
+    """The matrix [X − shift, 1] of a linear model, read in blocks of rows on every pass.
 
-    Parameters
-    ----------
-    X : ndarray, memory map, rows of one, sparse matrix or TransformedRows, of shape (n_rows, n_features)
-        Features. Read block by block on every pass.
-    fit_intercept : bool
-        Whether a column of ones is appended. Without it nothing is shifted.
-    width : int
-        Number of outputs, which bounds the size of a block.
+    X is an array, a memory map, rows of one, a sparse matrix or TransformedRows. Without `fit_intercept` there is no
+    column of ones and nothing is shifted. `width`, the number of outputs, bounds the size of a block.
 
-    Notes
-    -----
     Coefficients are those of the original columns, so a penalty on them needs no translation; only the intercept moves,
     by shift·coefficients. Columns are shifted when their mean would swamp their spread, and a sample of the rows is
     enough to say so: any shift gives the same problem.

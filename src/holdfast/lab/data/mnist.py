@@ -15,13 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.colored_digits import N_COLORS, ColoredImages, Coloring, Digits, color_digits
 from holdfast.datasets.drawing import Codes
-from holdfast.datasets.folders import (
-    candidate_folders,
-    data_command,
-    existing_folders,
-    find_file,
-    missing_file,
-)
+from holdfast.datasets.folders import candidate_folders, data_command, existing_folders, find_file, missing_file
 from holdfast.datasets.values import Dataset, DatasetEntry, size_notes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError
@@ -215,10 +209,7 @@ def _notes(n_environment: int, n_validation: int, n_test: int, n_environments: i
     return (*notes, *(() if verify else ("the files' checksums were not compared with MNIST's",)))
 
 
-MIRRORS = (
-    "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    "https://storage.googleapis.com/cvdf-datasets/mnist/",
-)
+MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
 
 
 def download_mnist(

@@ -147,11 +147,7 @@ def split_table(frame: pd.DataFrame, description: TableDescription, seed: int) -
 
 
 def make_dataset(
-    name: str,
-    frame: pd.DataFrame,
-    description: TableDescription,
-    parts: tuple[Rows, Rows, Rows],
-    notes: Sequence[str],
+    name: str, frame: pd.DataFrame, description: TableDescription, parts: tuple[Rows, Rows, Rows], notes: Sequence[str]
 ) -> Dataset:
     """Return the data set of a table whose rows are already split."""
     classes, y = np.unique(frame[description.label].astype(str).to_numpy(), return_inverse=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.lab import paper
-from holdfast.lab.grids import PlannedRun
+from holdfast.lab.experiments import PlannedRun
 from holdfast.lab.targets.results import (
     JUDGES,
     VALIDATIONS,

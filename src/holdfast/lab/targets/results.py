@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.lab import paper
-from holdfast.lab.config import RunConfig
-from holdfast.lab.grids import PlannedRun
+from holdfast.lab.experiments import PlannedRun, RunConfig
 from holdfast.lab.targets.sources import BACKBONES, SOURCES, is_of
 from holdfast.lab.targets.values import Plan, Reader, Record
 from holdfast.reports.values import Spread, Table

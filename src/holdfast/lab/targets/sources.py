@@ -13,9 +13,8 @@ from holdfast.datasets import data_instructions, load_dataset
 from holdfast.datasets.folders import data_folder
 from holdfast.exceptions import AbsentFilesError, HoldfastError
 from holdfast.lab import paper
-from holdfast.lab.config import HALVES, RunConfig, parse_run
 from holdfast.lab.data.vectors import GLOVE_PACKAGE, holds_vectors
-from holdfast.lab.grids import PlannedRun
+from holdfast.lab.experiments import HALVES, PlannedRun, RunConfig, parse_run
 from holdfast.lab.targets.values import Missing, Options, Plan
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.lab import paper
-from holdfast.lab.config import HALVES, parse_run
-from holdfast.lab.grids import PlannedRun
+from holdfast.lab.experiments import HALVES, PlannedRun, parse_run
 from holdfast.lab.targets.results import (
     VALIDATIONS,
     records_of,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from holdfast.lab.config import RunConfig
-from holdfast.lab.grids import PlannedRun
+from holdfast.lab.experiments import PlannedRun, RunConfig
 from holdfast.reports.values import Figure, Table
 
 Record: TypeAlias = dict[str, Any]

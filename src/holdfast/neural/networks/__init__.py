@@ -18,12 +18,4 @@ from holdfast.neural.networks.registry import (
 # The families register themselves, so they come after the registry.
 from holdfast.neural.networks import cnn, layers, mobilenet, resnet, text_cnn  # noqa: F401
 
-__all__ = [
-    "NETWORKS",
-    "Factory",
-    "Network",
-    "build_network",
-    "has_batch_statistics",
-    "reads_text",
-    "register_network",
-]
+__all__ = ["NETWORKS", "Factory", "Network", "build_network", "has_batch_statistics", "reads_text", "register_network"]

@@ -10,15 +10,7 @@ from holdfast.neural.networks.pretrained import ImageNetNormalization, check_ima
 from holdfast.neural.networks.registry import Network, register_network
 
 # Expansion, channels, blocks, stride of the first block (Sandler et al. 2018, table 2).
-_STAGES = (
-    (1, 16, 1, 1),
-    (6, 24, 2, 2),
-    (6, 32, 3, 2),
-    (6, 64, 4, 2),
-    (6, 96, 3, 1),
-    (6, 160, 3, 2),
-    (6, 320, 1, 1),
-)
+_STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 _FIRST, _LAST = 32, 1280
 
 
@@ -63,12 +55,7 @@ class MobileNetV2(Network):
     classifier: Head  # type: ignore[assignment]
 
     def __init__(
-        self,
-        *,
-        input_shape: tuple[int, ...],
-        n_classes: int,
-        dropout: float = 0.0,
-        weights: Path | str | None = None,
+        self, *, input_shape: tuple[int, ...], n_classes: int, dropout: float = 0.0, weights: Path | str | None = None
     ) -> None:
         super().__init__()
         check_images("mobilenet_v2", input_shape)

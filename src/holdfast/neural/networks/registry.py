@@ -62,21 +62,10 @@ def register_network(name: str) -> Callable[[FactoryT], FactoryT]:
 def build_network(
     network: str | Factory, *, input_shape: tuple[int, ...], n_classes: int, dropout: float = 0.0, **options: Any
 ) -> nn.Module:
-    """Build a network by name, by callable, or as a copy of a module.
+    """Build a network by its name in `NETWORKS`, by a callable, or as a copy of a module with its weights.
 
-    Parameters
-    ----------
-    network : str, callable or nn.Module
-        A name in `NETWORKS`; or a callable that returns an `nn.Module` and takes whichever it likes of
-        ``input_shape``, ``n_classes``, ``dropout`` and the options; or a module, which is copied with its weights.
-    input_shape : tuple of int
-        Shape of one row; for texts ``(n_tokens,)``.
-    n_classes : int
-        Number of outputs.
-    dropout : float, default=0.0
-        Probability that a unit is dropped during training.
-    **options
-        Further settings of the network, for example ``hidden=(64, 64)``.
+    A callable takes whichever it likes of ``input_shape`` (of one row; for texts ``(n_tokens,)``), ``n_classes`` (the
+    number of outputs), ``dropout`` and the options, for example ``hidden=(64, 64)``.
     """
     arguments: dict[str, Any] = {"input_shape": input_shape, "n_classes": n_classes, "dropout": dropout}
     if isinstance(network, nn.Module):

@@ -48,12 +48,7 @@ class ResNet50(Network):
     """
 
     def __init__(
-        self,
-        *,
-        input_shape: tuple[int, ...],
-        n_classes: int,
-        dropout: float = 0.0,
-        weights: Path | str | None = None,
+        self, *, input_shape: tuple[int, ...], n_classes: int, dropout: float = 0.0, weights: Path | str | None = None
     ) -> None:
         super().__init__()
         check_images("resnet50", input_shape)

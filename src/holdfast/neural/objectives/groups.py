@@ -21,18 +21,13 @@ from holdfast.neural.objectives.base import Objective, ObjectiveRun, Problem, St
 class WorstGroup(Objective):
     """max_g (R_g + C/√n_g): every group's batch risk is computed each step, the gradient is the largest one's.
 
-    A step's cost grows with the number of groups, since the maximum needs every risk; `OnlineGroups` does not.
-
-    Parameters
-    ----------
-    adjustment : float, default=0.0
-        C of Sagawa et al. (2020): C/√n_g is added to the risk of each group, because the training risk of small groups
-        is too optimistic.
+    A step's cost grows with the number of groups, since the maximum needs every risk; `OnlineGroups` does not. C is the
+    adjustment of Sagawa et al. (2020): the training risk of small groups is too optimistic.
     """
 
     name: ClassVar[str] = "max"
     training_score: ClassVar[Literal["worst", "mean"]] = "worst"
-    adjustment: float = 0.0
+    adjustment: float = 0.0  # C
 
     def __post_init__(self) -> None:
         if self.adjustment < 0:
@@ -168,25 +163,14 @@ class OnlineGroups(Objective):
 
     Up to `groups_per_step` groups, every step draws a batch of each. With more, it draws as many rows in all from the
     mixture of the groups, so that a step costs the same for 4 groups and for 2,000 (see `_MixtureRun`).
-
-    Parameters
-    ----------
-    step_size : float, default=0.01
-        How fast weights follow the risks.
-    adjustment : float, default=0.0
-        C of C/√n_g.
-    groups_per_step : int, default=4
-        A step touches at most this many times `batch_size` rows.
-    exploration : float, default=0.1
-        Share of a mixture's rows that is spread evenly over all groups.
     """
 
     name: ClassVar[str] = "online"
     training_score: ClassVar[Literal["worst", "mean"]] = "worst"
-    step_size: float = 0.01
-    adjustment: float = 0.0
-    groups_per_step: int = 4
-    exploration: float = 0.1
+    step_size: float = 0.01  # how fast weights follow the risks
+    adjustment: float = 0.0  # C of C/√n_g
+    groups_per_step: int = 4  # a step touches at most this many times `batch_size` rows
+    exploration: float = 0.1  # share of a mixture's rows that is spread evenly over all groups
 
     def __post_init__(self) -> None:
         if self.groups_per_step < 1 or not 0 < self.exploration < 1:

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from holdfast.environments import Group
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SmallGroupWarning, SolverWarning
-from holdfast.interpolation.convex.linear import (
+from holdfast.interpolation.convex.solver import (
     LinearSettings,
     minimize_worst_case_log_loss,
     minimize_worst_case_squared_loss,
@@ -418,8 +418,8 @@ def test_large_problems_start_from_a_sample(monkeypatch):
     y = (2 * X[:, 0] + generator.normal(size=6000) > 0).astype(int)
     groups = [Group("up", np.flatnonzero(X[:, 1] > 0)), Group("down", np.flatnonzero(X[:, 1] < 0.3))]
     whole = minimize_worst_case_log_loss(X, y, groups, n_classes=2)
-    monkeypatch.setattr("holdfast.interpolation.convex.linear.SAMPLED_ROWS", 1000)
-    monkeypatch.setattr("holdfast.interpolation.convex.linear.MIN_SAMPLED_ROWS", 1000)
+    monkeypatch.setattr("holdfast.interpolation.convex.solver.SAMPLED_ROWS", 1000)
+    monkeypatch.setattr("holdfast.interpolation.convex.solver.MIN_SAMPLED_ROWS", 1000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sampled = minimize_worst_case_log_loss(X, y, groups, n_classes=2)

@@ -15,8 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast.environments import Group
 from holdfast.exceptions import InputTypeError, LabelsError, SolverWarning
-from holdfast.interpolation.convex.linear import LinearSettings
-from holdfast.interpolation.convex.solver import solve_convex, supports_convex
+from holdfast.interpolation.convex.solver import LinearSettings, solve_convex, supports_convex
 from holdfast.rows import TrainingRows
 
 

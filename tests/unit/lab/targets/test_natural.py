@@ -6,7 +6,7 @@ from dataclasses import astuple
 import pytest
 
 from holdfast.lab import paper
-from holdfast.lab.grids import PlannedRun
+from holdfast.lab.experiments import PlannedRun
 from holdfast.lab.targets.natural import report_correlations, report_natural
 from holdfast.lab.targets.sources import make_run
 from holdfast.lab.targets.values import Options, Plan

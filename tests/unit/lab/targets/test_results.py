@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.lab.grids import PlannedRun
+from holdfast.lab.experiments import PlannedRun
 from holdfast.lab.targets.results import QUICK, merge_notes, warn_quick, what_differs
 from holdfast.lab.targets.sources import make_run
 from holdfast.lab.targets.values import Options, Plan

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from holdfast.exceptions import SavedModelError, TableError
-from holdfast.tables.schema import Column, TableSchema, looks_like_text, odd_tokens
+from holdfast.tables.roles import Column, TableSchema, looks_like_text, odd_tokens
 
 
 def small_frame():
