@@ -86,6 +86,14 @@ class Group:
             return np.full(len(self.rows), 1.0 / max(len(self.rows), 1))
         return np.asarray(self.weights / self.weights.sum())
 
+    def part(self, inside: Any) -> Group:
+        """Return some of the rows (a mask, places or a slice) under the same name."""
+        return Group(self.name, self.rows[inside], None if self.weights is None else self.weights[inside])
+
+    def weighing(self) -> Group:
+        """Return the rows of positive weight."""
+        return self if self.weights is None else self.part(self.weights > 0)
+
     def weighted(self, sample_weight: Weights | None) -> Group:
         """Return the group with its rows also weighted by `sample_weight` (one number for each row of X)."""
         if sample_weight is None:
@@ -173,10 +181,8 @@ def as_labels(values: Any) -> NDArray[Any]:
 
 def missing_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which rows hold None, NaN or NaT in any column."""
-    if labels.dtype.kind in "fc":
+    if labels.dtype.kind in "fcmM":
         missing = np.isnan(labels)
-    elif labels.dtype.kind in "mM":
-        missing = np.isnat(labels)
     elif labels.dtype.kind == "O":
         flat = [_is_missing(value) for value in labels.ravel()]
         missing = np.array(flat, dtype=bool).reshape(labels.shape)

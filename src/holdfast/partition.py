@@ -232,9 +232,8 @@ def _refine(half: Group, group_labels: tuple[NDArray[np.intp], Sequence[str]] | 
     codes, names = group_labels
     refined = []
     for code in np.unique(codes[half.rows]):
-        inside = codes[half.rows] == code
-        weights = None if half.weights is None else half.weights[inside]
-        refined.append(Group(f"{half.name}, {names[code]}", half.rows[inside], weights))
+        part = half.part(codes[half.rows] == code)
+        refined.append(dataclasses.replace(part, name=f"{half.name}, {names[code]}"))
     return refined
 
 

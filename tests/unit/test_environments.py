@@ -213,3 +213,14 @@ def test_labels_that_cannot_be_compared_or_read():
         split_environments([[1], [1, 2]], 2)
     with pytest.raises(EnvironmentsError, match=r"^environments mixes labels of types Decimal"):
         split_environments([decimal.Decimal("sNaN"), decimal.Decimal(1)], 2)
+
+
+def test_a_part_of_a_group_keeps_name_and_weights():
+    """Rows are taken with their weights, and rows that weigh nothing can be left out."""
+    group = Group("g", np.array([3, 5, 8]), np.array([1.0, 0.0, 2.0]))
+    part = group.part(slice(None, None, 2))
+    assert (part.name, part.rows.tolist(), part.weights.tolist()) == ("g", [3, 8], [1.0, 2.0])
+    assert group.weighing().rows.tolist() == [3, 8]
+    plain = Group("h", np.array([3, 5]))
+    assert plain.weighing() is plain
+    assert plain.part(np.array([False, True])).weights is None

@@ -35,6 +35,16 @@ class AuditColumns(ColumnOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """What is asked of a saved model: what it relies on, by shuffled columns, and next to which other one."""
+
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="With a model: another one to show next to it.", metavar="DIR")
+    ] = None
+    seed: SeedOption = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class FileOptions:
     """Where the findings are written."""
 
@@ -59,15 +69,12 @@ def audit(
         list[str],
         typer.Option("--attribute", help="Column to audit that is not a feature; can be repeated.", metavar="COL"),
     ] = [],  # noqa: B006 - typer copies defaults
-    baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="With a model: another one to show next to it.", metavar="DIR")
-    ] = None,
+    model: ModelOptions,
     level: Annotated[
         float,
         typer.Option("--level", help="Accepted chance of naming anything wrongly.", min=0.0001, max=0.5, metavar="Q"),
     ] = 0.05,
     files: FileOptions,
-    seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Name the columns and words whose meaning changes between environments.
@@ -83,6 +90,7 @@ def audit(
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.files import TABLES
 
+    baseline = model.baseline
     file = _table_of(source, table, columns, baseline)
     if files.out is not None:
         check_file(files.out, overwrite=files.overwrite, inputs=[file], suffixes=(*TABLES, *PAGES))
@@ -99,7 +107,7 @@ def audit(
         following = command_line("holdfast", "report", source, "--test", file)
     with showing_stages(f"auditing {len(rows.y):,} rows"):
         found = audit_rows(rows, level=level)
-        reliance = reliance_of(models, rows, seed=seed, audit=found) if models else None
+        reliance = reliance_of(models, rows, seed=model.seed, audit=found) if models else None
     if files.out is not None:
         _write(files.out, found, reliance, file, for_spreadsheets=files.for_spreadsheets)
     result = _result(found, reliance, rows, files.out)

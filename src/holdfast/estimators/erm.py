@@ -54,13 +54,10 @@ class ERMClassifier(MethodClassifier):
 
         Parameters
         ----------
-        X : rows
-        y : labels of shape (n_rows,)
+        X, y, sample_weight, validation
+            As for `PIClassifier.fit`.
         environments : labels of shape (n_rows,), optional
             Only `weighting="environments"` uses them.
-        sample_weight : array of shape (n_rows,), optional
-        validation : (X, y) or (X, y, group_labels), optional
-            For networks: rows to select the epoch by.
         """
         check_choice(self, "weighting", ("pooled", "environments"))
         training = self._read_training(X, y, environments, sample_weight=sample_weight)

@@ -128,16 +128,12 @@ class GroupDROClassifier(MethodClassifier):
 
         Parameters
         ----------
-        X, y : rows and labels
+        X, y, sample_weight, validation, folds
+            As for `PIClassifier.fit`.
         environments : labels of shape (n_rows,), optional
             Groups are environment × label; the labels alone without environments.
         group_labels : labels of shape (n_rows,), optional
             The groups themselves, instead of environment × label.
-        sample_weight : array of shape (n_rows,), optional
-        validation : (X, y) or (X, y, group_labels), optional
-            For networks: rows to select the epoch by.
-        folds : labels of shape (n_rows,), optional
-            Fold of each row for the reweighting solver.
         """
         training = self._read_training(
             X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds

@@ -55,12 +55,8 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
 
         Parameters
         ----------
-        X, y : rows and labels
-        environments : labels of shape (n_rows,)
-            None, or one label only: plain ERM, with a warning.
-        sample_weight : array of shape (n_rows,), optional
-        validation : (X, y) or (X, y, group_labels), optional
-            Rows to select the epoch by.
+        X, y, environments, sample_weight, validation
+            As for `PIClassifier.fit`.
         """
         from holdfast.interpolation.gradient import NetworkFit, solve_gradient
 

@@ -119,7 +119,7 @@ def _part(group: Group, mask: NDArray[np.bool_]) -> Group:
     inside = mask[group.rows]
     if inside.all() or not inside.any():
         return group
-    return Group(group.name, group.rows[inside], None if group.weights is None else group.weights[inside])
+    return group.part(inside)
 
 
 def _group_risks(network: Any, X: Any, y: NDArray[Any], groups: Sequence[Group]) -> NDArray[np.float64]:

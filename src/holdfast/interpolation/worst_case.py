@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -120,17 +121,10 @@ def minimize_mixture_risk(
 
 def _weighing(training: TrainingRows, groups: Sequence[Group]) -> tuple[TrainingRows, Sequence[Group]]:
     """Leave out rows that weigh nothing in any group, so that they do not affect scaling or the penalty."""
-    heavy = [_without_zeros(group) for group in groups]
+    heavy = [group.weighing() for group in groups]
     used = np.unique(np.concatenate([group.rows for group in heavy])) if heavy else np.arange(training.n_rows)
     if len(used) == training.n_rows or is_mapped(training.X):
         return training, groups
-    renumbered = [Group(group.name, np.searchsorted(used, group.rows), group.weights) for group in heavy]
+    renumbered = [replace(group, rows=np.searchsorted(used, group.rows)) for group in heavy]
     weights = None if training.sample_weight is None else training.sample_weight[used]
     return TrainingRows(take_rows(training.X, used), training.y[used], (), weights), renumbered
-
-
-def _without_zeros(group: Group) -> Group:
-    if group.weights is None:
-        return group
-    heavy = group.weights > 0
-    return Group(group.name, group.rows[heavy], group.weights[heavy])

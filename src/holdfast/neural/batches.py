@@ -108,10 +108,7 @@ class GroupStreams:
 
 def _without_zero_weights(group: Group) -> Group:
     """Return the group without rows of weight zero."""
-    if group.weights is not None and not (group.weights > 0).all():
-        kept = group.weights > 0
-        group = Group(group.name, group.rows[kept], group.weights[kept])
-    if len(group) == 0:
+    if len(group := group.weighing()) == 0:
         raise ParameterError(f"Group {group.name!r} has no rows (of positive weight). Drop it before training.")
     return group
 

@@ -68,19 +68,9 @@ class Profile:
 
 
 def profile_columns(X: Any, environments: Any, names: Sequence[str] | None = None) -> Profile | None:
-    """Describe every column at every site.
+    """Describe every column of a frame or a 2-d array, whose columns have `names`, at every site.
 
-    Parameters
-    ----------
-    X : frame or 2-d array
-    environments : labels of shape (n_rows,)
-    names : sequence of str, optional
-        Names of the columns of an array.
-
-    Returns
-    -------
-    Profile or None
-        None for texts, images and arrays of many columns.
+    None for texts, images and arrays of many columns.
 
     Examples
     --------

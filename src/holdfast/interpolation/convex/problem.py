@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -209,18 +209,13 @@ class LinearProblem:
         if 4 * n_rows > self.design.n_rows:
             return None
         share = max(n_rows // len(groups), 1)
-        parts = []
-        for group in groups:
-            step = -(-len(group) // share)
-            parts.append(
-                Group(group.name, group.rows[::step], None if group.weights is None else group.weights[::step])
-            )
+        parts = [group.part(slice(None, None, -(-len(group) // share))) for group in groups]
         if any(part.weights is not None and not part.weights.sum() > 0 for part in parts):
             return None
         rows = np.unique(np.concatenate([part.rows for part in parts]))
         if 4 * len(rows) > self.design.n_rows:  # more groups than rows asked for
             return None
-        moved = [Group(part.name, np.searchsorted(rows, part.rows), part.weights) for part in parts]
+        moved = [replace(part, rows=np.searchsorted(rows, part.rows)) for part in parts]
         return LinearProblem(
             self.design.sample(rows), self.loss, self.y[rows], group_matrix(moved, len(rows)), self.penalty
         )
