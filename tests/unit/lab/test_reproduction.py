@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.exceptions import ConfigError, DatasetError
 from holdfast.lab.reproduction import compare_recorded, plan_target
-from holdfast.lab.targets.values import Options
+from holdfast.lab.targets.sources import Options
 
 
 def write(path, *configs, **changes):

@@ -14,8 +14,7 @@ from holdfast.lab.store import RunStore
 from holdfast.lab.targets import TARGETS
 from holdfast.lab.targets.planted import report_table1
 from holdfast.lab.targets.results import summarize
-from holdfast.lab.targets.sources import make_run
-from holdfast.lab.targets.values import Options, Plan
+from holdfast.lab.targets.sources import Options, Plan, make_run
 
 
 def test_runs_have_the_authors_settings():

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from holdfast.lab import paper
 from holdfast.lab.targets.natural import report_correlations, report_natural
 from holdfast.lab.targets.planted import plan_table1, report_table1, report_table2, report_time
-from holdfast.lab.targets.sources import plan_halves, plan_methods
+from holdfast.lab.targets.results import Reader, Report
+from holdfast.lab.targets.sources import Missing, Options, Plan, Record, plan_halves, plan_methods
 from holdfast.lab.targets.studies import (
     plan_ablation,
     plan_irm,
@@ -21,7 +22,6 @@ from holdfast.lab.targets.studies import (
     report_toy,
     report_words,
 )
-from holdfast.lab.targets.values import Missing, Options, Plan, Reader, Record, Report
 
 __all__ = ["TARGETS", "Missing", "Options", "Plan", "Reader", "Record", "Report", "Target"]
 

@@ -10,13 +10,15 @@ from holdfast.lab import paper
 from holdfast.lab.targets.results import (
     JUDGES,
     Ours,
+    Reader,
+    Report,
     records_of,
     selection_note,
     summarize,
     summarize_setting,
     what_differs,
 )
-from holdfast.lab.targets.values import Plan, Reader, Record, Report
+from holdfast.lab.targets.sources import Plan, Record
 from holdfast.reports.values import HeatMap, Table
 
 ENVIRONMENT = {"ask2me": "breast cancer", "celeba": "Male"}  # the attribute that the environments are

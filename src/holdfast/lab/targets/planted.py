@@ -13,14 +13,15 @@ from holdfast.lab.targets.results import (
     JUDGES,
     VALIDATIONS,
     Ours,
+    Reader,
+    Report,
     records_of,
     selection_note,
     summarize,
     summarize_setting,
     what_differs,
 )
-from holdfast.lab.targets.sources import SOURCES, make_run, plan_methods
-from holdfast.lab.targets.values import Options, Plan, Reader, Record, Report
+from holdfast.lab.targets.sources import SOURCES, Options, Plan, Record, make_run, plan_methods
 from holdfast.reports.values import Table
 
 # Beyond the paper: a loss that resists label noise, the mixture at chance instead of the maximum, averaged weights, a

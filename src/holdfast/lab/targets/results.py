@@ -1,27 +1,36 @@
-"""What the records of a target add up to: means over seeds, and notes on what differs from the paper."""
+"""What the records of a target add up to: reports, means over seeds, and notes on what differs from the paper."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from holdfast.lab import paper
 from holdfast.lab.experiments import PlannedRun, RunConfig
-from holdfast.lab.targets.sources import BACKBONES, SOURCES, is_of
-from holdfast.lab.targets.values import Plan, Reader, Record
-from holdfast.reports.values import Spread, Table
+from holdfast.lab.targets.sources import BACKBONES, SOURCES, Plan, Record, is_of
+from holdfast.reports.values import Figure, Spread, Table
 
+Reader: TypeAlias = Callable[[RunConfig], Record | None]
 VALIDATIONS = {"test": "as test", "train": "as training"}  # a setting of a run -> what tables call its rows
 QUICK = "Quick: synthetic data and a few steps; the numbers mean nothing."
 JUDGES = "Judges are selected by other_environments."
 # A number, but not one that is part of a name: E1, Male=0, mobilenet_v2.
 _NUMBER = re.compile(r"(?<![\w.=])\d+(?:,\d{3})*(?:\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a target shows of its records."""
+
+    tables: tuple[Table, ...] = ()
+    rows: tuple[dict[str, Any], ...] = ()  # machine-readable, for the targets that have them
+    figures: tuple[Figure, ...] = ()
 
 
 @dataclass(frozen=True)

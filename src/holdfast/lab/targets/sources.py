@@ -1,13 +1,13 @@
-"""The paper's data sets: which files they need, what their networks are, and the runs that tables need of them."""
+"""The paper's data sets: which files they need, what their networks are, and plans of the runs that targets need."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from holdfast.datasets import data_instructions, load_dataset
 from holdfast.datasets.folders import data_folder
@@ -15,7 +15,47 @@ from holdfast.exceptions import AbsentFilesError, HoldfastError
 from holdfast.lab import paper
 from holdfast.lab.data.vectors import GLOVE_PACKAGE, holds_vectors
 from holdfast.lab.experiments import HALVES, PlannedRun, RunConfig, parse_run
-from holdfast.lab.targets.values import Missing, Options, Plan
+
+Record: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a target was asked for."""
+
+    folder: Path | None = None  # of the data sets
+    quick: bool = False  # small synthetic data and short trainings, to see that it works
+    n_seeds: int = 3
+    recorded: tuple[Record, ...] | None = None  # show what these records hold, without any data
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A data set that cannot be used, and what it needs."""
+
+    dataset: str
+    reason: str
+    needs: str
+    is_damaged: bool = False  # its files are there but cannot be read: a failure, not a gap
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a target, and the data sets that it has to do without."""
+
+    runs: tuple[PlannedRun, ...]
+    missing: tuple[Missing, ...] = ()
+
+    def served(self, has: Callable[[str], bool]) -> Plan:
+        """Return the plan with finished runs in place of those they serve; `has` says which identities are finished."""
+
+        def finished(run: PlannedRun) -> PlannedRun:
+            other = run.served_by
+            if other is None or has(run.config.identity) or not has(other.identity):
+                return run
+            return PlannedRun(run.name, other)
+
+        return replace(self, runs=tuple(map(finished, self.runs)))
 
 
 @dataclass(frozen=True)

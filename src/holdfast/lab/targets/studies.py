@@ -12,14 +12,15 @@ from holdfast.lab import paper
 from holdfast.lab.experiments import HALVES, PlannedRun, parse_run
 from holdfast.lab.targets.results import (
     VALIDATIONS,
+    Reader,
+    Report,
     records_of,
     selection_note,
     summarize,
     summarize_setting,
     what_differs,
 )
-from holdfast.lab.targets.sources import find_missing, make_run
-from holdfast.lab.targets.values import Missing, Options, Plan, Reader, Record, Report
+from holdfast.lab.targets.sources import Missing, Options, Plan, Record, find_missing, make_run
 from holdfast.reports.values import Curves, HeatMap, Line, Table
 
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))

@@ -8,8 +8,7 @@ import pytest
 from holdfast.lab import paper
 from holdfast.lab.experiments import PlannedRun
 from holdfast.lab.targets.natural import report_correlations, report_natural
-from holdfast.lab.targets.sources import make_run
-from holdfast.lab.targets.values import Options, Plan
+from holdfast.lab.targets.sources import Options, Plan, make_run
 from holdfast.reports.values import Spread
 
 

@@ -4,8 +4,7 @@ import pytest
 
 from holdfast.lab.experiments import PlannedRun
 from holdfast.lab.targets.results import QUICK, merge_notes, warn_quick, what_differs
-from holdfast.lab.targets.sources import make_run
-from holdfast.lab.targets.values import Options, Plan
+from holdfast.lab.targets.sources import Options, Plan, make_run
 from holdfast.reports.values import Table
 
 

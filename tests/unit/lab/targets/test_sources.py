@@ -9,8 +9,7 @@ import pytest
 
 from holdfast.lab.data.synthetic import make_files
 from holdfast.lab.targets import TARGETS
-from holdfast.lab.targets.sources import find_missing, make_run
-from holdfast.lab.targets.values import Options
+from holdfast.lab.targets.sources import Options, find_missing, make_run
 
 DATA = os.environ.get("HOLDFAST_TEST_DATA")
 

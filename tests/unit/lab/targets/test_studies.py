@@ -2,8 +2,8 @@
 
 import pytest
 
+from holdfast.lab.targets.sources import Options
 from holdfast.lab.targets.studies import plan_irm, report_irm
-from holdfast.lab.targets.values import Options
 
 
 def test_irm_has_curves_of_accuracy_and_penalty():
