@@ -8,8 +8,14 @@ classifiers use.
 from __future__ import annotations
 
 from holdfast.audit.columns import Columns, encode_table, encode_texts
-from holdfast.audit.importance import Reliance, WordImportance, relied_on, word_importance
-from holdfast.audit.pictures import AveragePicture, average_pictures
+from holdfast.audit.importance import (
+    AveragePicture,
+    Reliance,
+    WordImportance,
+    average_pictures,
+    relied_on,
+    word_importance,
+)
 from holdfast.audit.results import Audit, Finding
 from holdfast.audit.run import AuditSettings, audit_columns, audit_data
 

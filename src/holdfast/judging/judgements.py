@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Environment, Rows
 from holdfast.judging.calibration import calibrate, class_scores
-from holdfast.judging.folds import deal_folds
-from holdfast.judging.judges import Judge, JudgeSettings, fit_folds, fit_judges
+from holdfast.judging.judges import Judge, JudgeSettings, deal_folds, fit_folds, fit_judges
 from holdfast.rows import TrainingRows, answers
 from holdfast.seeding import Seeding
 

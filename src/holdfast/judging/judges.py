@@ -1,4 +1,4 @@
-"""Stage 1, predict: one classifier for each environment, its judge."""
+"""Stage 1, predict: one classifier for each environment, its judge, and folds for what it says about its own rows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from holdfast.environments import Environment, Group, Rows, listed
 from holdfast.exceptions import SingleClassEnvironmentWarning, UnseenLabelWarning
-from holdfast.judging.folds import fold_parts
 from holdfast.learners import fit_rows, last_step, sample_weight_name, seeded_clone
-from holdfast.rows import MappedRows, TrainingRows, is_mapped
+from holdfast.rows import MappedRows, TrainingRows, deal_evenly, is_mapped
 from holdfast.seeding import Seeding
 
 log = logging.getLogger(__name__)
@@ -49,6 +48,32 @@ class Judge:
             others[self.environment.rows] = False
             pairs.insert(0, (self.estimator, np.flatnonzero(others)))
         return [(model, rows) for model, rows in pairs if len(rows)]
+
+
+def deal_folds(training: TrainingRows, n_folds: int) -> NDArray[np.intp] | None:
+    """Return the fold of each row: as given to `fit`, else dealt evenly over each environment and label.
+
+    None where fewer than two folds are asked for.
+    """
+    if n_folds < 2:
+        return None
+    if training.folds is not None:
+        return training.folds
+    return deal_evenly(training.X, training.y, training.environment_codes, n_folds)
+
+
+def fold_parts(rows: Rows, folds: NDArray[np.intp] | None) -> tuple[Rows, ...]:
+    """Return the rows of each fold, or nothing where fewer than two folds have any of the rows.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in fold_parts(np.array([0, 1, 2, 3]), np.array([0, 0, 1, 1, 0, 1]))]
+    [[0, 1], [2, 3]]
+    """
+    if folds is None:
+        return ()
+    parts = tuple(rows[folds[rows] == fold] for fold in np.unique(folds[rows]))
+    return parts if len(parts) > 1 else ()
 
 
 def fit_judges(

@@ -25,7 +25,7 @@ from holdfast.environments import Environment, Rows, listed, split_environments,
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
 from holdfast.judging.calibration import calibrate
-from holdfast.judging.folds import deal_folds
+from holdfast.judging.judges import deal_folds
 from holdfast.learners import code_probabilities, fit_rows, has_probabilities, seeded_clone
 from holdfast.metrics import Interval, auroc_interval, exact_interval
 from holdfast.rows import TrainingRows

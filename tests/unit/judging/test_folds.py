@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from holdfast.environments import split_environments
-from holdfast.judging.folds import deal_folds, fold_parts
+from holdfast.judging.judges import deal_folds, fold_parts
 from holdfast.rows import TrainingRows
 
 

@@ -9,9 +9,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from holdfast import NeuralClassifier
 from holdfast.environments import split_environments
 from holdfast.exceptions import FeaturesError, ParameterError, SingleClassEnvironmentWarning, UnseenLabelWarning
-from holdfast.judging.folds import deal_folds
 from holdfast.judging.judgements import ask_for_predictions
-from holdfast.judging.judges import JudgeSettings, fit_folds, fit_judges
+from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, fit_judges
 from holdfast.learners import fit_rows
 from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
