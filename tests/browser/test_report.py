@@ -14,11 +14,12 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from holdfast import ERMClassifier, PIClassifier, StableClassifier
+from holdfast import ERMClassifier, PIClassifier, StableClassifier, diagnose
 from holdfast.audit import audit_data
 from holdfast.datasets.values import Split
 from holdfast.exceptions import CollapseWarning
 from holdfast.reports.chapters import estimator_page
+from holdfast.reports.diagnosis import diagnosis_page
 from holdfast.reports.html import write_report
 from holdfast.reports.values import Page, Section, Table
 
@@ -117,6 +118,23 @@ def test_the_answer_is_in_the_first_screenful(page, width, height):
         "document.querySelector('.light').textContent + document.querySelector('.signal').innerText"
     ).strip()
     assert width < 1000 or page.ask(f"{bottom}('table.few')") < height
+
+
+def test_the_diagnosis_answers_in_the_first_screenful_and_is_not_cut(shared_page, tmp_path):
+    """Wide and narrow, light and dark: the verdict is seen without scrolling, and the page is as wide as the screen."""
+    _, rows = hospitals()
+    found = diagnose(pd.DataFrame(rows.X, columns=["lesion", IMAGE]), rows.y, rows.environments)
+    content = diagnosis_page(found, title=SCRIPT, following=f"holdfast {SCRIPT}")
+    written = write_report(content, tmp_path / "diagnosis.html")
+    for width, scheme in ((1200, "light"), (400, "dark")):
+        shared_page.resize(width, 800)
+        shared_page.prefer(scheme)
+        shared_page.open(written)
+        assert shared_page.ask("document.querySelector('.verdict').getBoundingClientRect().bottom") < 800
+        assert shared_page.ask("document.documentElement.scrollWidth") == width
+        assert shared_page.ask("window.harmed === undefined && document.querySelectorAll('section').length") == 6
+        assert shared_page.complaints() == []
+        assert shared_page.requests() == [written.as_uri()]
 
 
 def test_a_link_opens_its_folded_section(page):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from holdfast.reports.values import (
     Shares,
     Table,
 )
+from holdfast.tables.diagnosis import in_points
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "breaks": ("bad", "The model breaks at a new site"),
@@ -124,7 +124,7 @@ def _breaks_section(found: Any) -> Section:
     intro = (
         "Each site is left out in turn, the model is fitted on the others, and it is asked about the site left out. "
         "Next to it is a model that was fitted on rows of all sites, asked about rows that it has not seen. "
-        f"Accuracy lost: {_points(found.lost)}."
+        f"Accuracy lost: {in_points(found.lost)}."
     )
     blocks: list[Block] = [figure, areas, losses]
     return Section(
@@ -238,9 +238,3 @@ def _settings_section(found: Any, settings: Mapping[str, Any]) -> Section:
     )
     table = Table("Settings and versions", ("what", "value"), tuple(rows.items()))
     return Section("How this was made", note, (table,), folded=True)
-
-
-def _points(value: Any) -> str:
-    if math.isnan(value.value):
-        return "unknown"
-    return f"{100 * value.value:.1f} points [{100 * value.low:.1f} to {100 * value.high:.1f}]"

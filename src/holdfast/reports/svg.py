@@ -198,12 +198,12 @@ def write_tick(tick: float, ticks: Sequence[float]) -> str:
 
     Examples
     --------
-    >>> write_tick(0.25, [0.0, 0.25, 0.5]), write_tick(0.5, [0.0, 0.5])
-    ('0.25', '0.5')
+    >>> write_tick(0.25, [0.0, 0.25, 0.5]), write_tick(0.5, [0.0, 0.5]), write_tick(7.5, [5.0, 7.5])
+    ('0.25', '0.5', '7.5')
     """
     step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
-    if digits and not math.isclose(round(step, digits), step, rel_tol=1e-6):
+    if not math.isclose(round(step, digits), step, rel_tol=1e-6):
         digits += 1
     return f"{tick:z.{digits}f}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -28,7 +28,7 @@ from holdfast.judging.calibration import calibrate
 from holdfast.judging.judges import deal_folds
 from holdfast.learners import code_probabilities, fit_rows, has_probabilities, seeded_clone
 from holdfast.metrics import Interval, auroc_interval, exact_interval
-from holdfast.rows import TrainingRows
+from holdfast.rows import TrainingRows, is_sparse
 from holdfast.seeding import Seeding
 from holdfast.tables.audits import audit_rows
 from holdfast.tables.classifier import TableClassifier
@@ -51,7 +51,7 @@ BREAKS, BREAKS_ONE = (
     0.03,
 )  # accuracy that is lost for sure, over all sites or at one, from which on a model breaks
 MATTERS = 0.05  # a loss of accuracy that nobody would overlook
-WORTH = 0.01  # gain of log loss from which on a remedy is worth its trouble
+WORTH = 0.02  # gain of log loss from which on a remedy is worth its trouble
 # A part of the loss in words, and the changes that it speaks for
 REASONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "other patients": (", mostly because the rows (patients) there are others", ("collect",)),
@@ -158,7 +158,7 @@ class Diagnosis:
     remedies: tuple[Remedy, ...]
     recommendation: Recommendation
     verdict: Any = None
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.finding} {self.recommendation.sentence}"
@@ -185,8 +185,8 @@ class Diagnosis:
         why = REASONS[self.cause][0] if self.cause and self.recommendation.action in REASONS[self.cause][1] else ""
         if self.state == "miscalibrated":
             return (
-                "At a site it has not seen, an ordinary model is right about as often, but its probabilities are off"
-                f"{why}: it is {numbers}."
+                f"At a site it has not seen, an ordinary model is right about as often ({new:.0%} of rows, {known:.0%} "
+                f"when it has seen the site), but its probabilities are off{why}."
             )
         worst = max(self.sites, key=lambda site: site.lost.value)
         return (
@@ -207,34 +207,12 @@ class Diagnosis:
             "forecast": self.forecast.to_dict(),
             "cause": self.cause,
             "parts": {name: part.to_dict() for name, part in self.parts.items()},
-            "sites": [
-                {
-                    "name": site.name,
-                    "n_rows": site.n_rows,
-                    "shares": dict(site.shares),
-                    **{which: _plain(getattr(site, which)) for which in ("elsewhere", "new", "known")},
-                    "lost": site.lost.to_dict(),
-                    "parts": {name: part.to_dict() for name, part in site.split.parts.items()},
-                    "n_alike": site.split.n_alike,
-                    "by_score": site.split.by_score,
-                }
-                for site in self.sites
-            ],
+            "sites": [asdict(site) for site in self.sites],
             "columns": [finding.to_dict() for finding in self.findings],
             "data": [] if self.profile is None else list(self.profile.sentences),
-            "tokens": {name: list(words) for name, words in self.tokens.items()},
-            "remedies": [
-                {
-                    "action": remedy.action,
-                    "name": remedy.name,
-                    "columns": list(remedy.columns),
-                    "gain": remedy.gain.to_dict(),
-                    "accuracy": remedy.accuracy.to_dict(),
-                    "n_better": remedy.n_better,
-                }
-                for remedy in self.remedies
-            ],
-            "recommendation": vars(self.recommendation),
+            "tokens": dict(self.tokens),
+            "remedies": [asdict(remedy) for remedy in self.remedies],
+            "recommendation": asdict(self.recommendation),
             "verdict": None if self.verdict is None else self.verdict.to_dict(),
             "notes": list(self.notes),
         }
@@ -390,7 +368,7 @@ class _Work:
         encoded = make_preprocessor(rows.roles.schema).fit_transform(rows.features)
         if encoded.shape[1] > MOST_ENCODED:
             encoded = TruncatedSVD(20, random_state=0).fit_transform(encoded)
-        self.encoded: Array = np.asarray(encoded, dtype=np.float64)
+        self.encoded: Array = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
         folds = deal_folds(TrainingRows(self.encoded, self.y, self.split), N_FOLDS)
         assert folds is not None
         self.folds = folds
@@ -597,13 +575,14 @@ def _recommend(found: Diagnosis) -> Recommendation:
             columns,
             missing=words,
         )
-    sure = [remedy for remedy in found.remedies if remedy.is_sure]
-    enough = 0.5 * max((remedy.gain.value for remedy in sure), default=0.0)
-    actions: tuple[Action, ...] = ("repair", "stable", "recalibrate", "collect")
-    for action in actions:
-        fitting = [remedy for remedy in sure if remedy.action == action and remedy.gain.value >= enough]
-        if fitting:
-            return _advise(found, max(fitting, key=lambda remedy: remedy.gain.value))
+    new, known = _areas(found)
+    ranks = not known - new > MATTERS  # a lost ranking is not mended by other probabilities
+    sure = [remedy for remedy in found.remedies if remedy.is_sure and (ranks or remedy.action != "recalibrate")]
+    if sure:
+        enough = 0.5 * max(remedy.gain.value for remedy in sure)
+        good = [remedy for remedy in sure if remedy.gain.value >= enough]
+        effort = {action: place for place, action in enumerate(("repair", "stable", "recalibrate", "collect"))}
+        return _advise(found, min(good, key=lambda remedy: (effort[remedy.action], -remedy.gain.value)))
     verdict = found.verdict
     if verdict is not None and verdict.fitted != "ordinary":
         # With two sites it could not be tried; with more, it is an insurance if it costs little.
@@ -615,7 +594,7 @@ def _recommend(found: Diagnosis) -> Recommendation:
         return Recommendation(
             "collect",
             f"Collect more rows, first in {smallest.name}.",
-            f"The accuracy lost at a new site is {_points(found.lost)}, and the accuracy there is known only to within "
+            f"The accuracy lost at a new site is {in_points(found.lost)}, and that there is known only to within "
             f"{100 * _half(_mean_interval([s.new.accuracy for s in found.sites])):.0f} points. {smallest.name} has "
             f"{smallest.n_rows:,} rows.",
             "Not sure: that is the reason for the advice.",
@@ -626,15 +605,19 @@ def _recommend(found: Diagnosis) -> Recommendation:
         return Recommendation(
             "collect",
             f"Collect rows at the new site before using a model there, as many as in {worst.name} or more.",
-            f"Accuracy at a new site is {_points(found.lost)} lower, and nothing that was tried helps for sure.",
+            f"Accuracy at a new site is {in_points(found.lost)} lower, and nothing that was tried helps for sure.",
             "Fairly sure that the model breaks; not sure that rows will mend it.",
             site=worst.name,
         )
+    names = [finding.feature for finding in found.findings]
+    unstable = f" {_quoted(names)} {_verb(names, 'changes', 'change')} between sites, without harm so far." * bool(
+        names
+    )
     return Recommendation(
         "keep",
         "Keep the ordinary model.",
-        f"Accuracy at a new site is {_points(found.lost)} lower than at the same site when it is known, and nothing "
-        "that was tried is better for sure.",
+        f"The accuracy lost at a site it has not seen is {in_points(found.lost)}, and nothing that was tried is better "
+        f"for sure.{unstable}",
         f"{'Quite' if found.lost.high <= MATTERS / 2 else 'Fairly'} sure, for sites that differ from these as much as "
         "these differ from one another.",
     )
@@ -647,7 +630,7 @@ def _advise(found: Diagnosis, remedy: Remedy) -> Recommendation:
     sure = f"{level}: it is better at {remedy.n_better} of {n_sites} sites left out."
     gained = (
         f"Tried at the sites left out, this lowers the {found.loss_name} by {_signed(remedy.gain)} and changes the "
-        f"accuracy by {_points(remedy.accuracy)}."
+        f"accuracy by {in_points(remedy.accuracy)}."
     )
     if remedy.action == "stable":
         return replace(_advise_stable(found, sure), reason=f"{_advise_stable(found, sure).reason} {gained}")
@@ -680,13 +663,19 @@ def _advise(found: Diagnosis, remedy: Remedy) -> Recommendation:
     )
 
 
+def _areas(found: Diagnosis) -> tuple[float, float]:
+    """Return the mean AUROC over sites, where the site is new and where it has been seen; NaN where there is none."""
+    areas = [(site.new.auroc.value, site.known.auroc.value) for site in found.sites]
+    both = [pair for pair in areas if not np.isnan(pair).any()]
+    return (float(np.mean([a for a, _ in both])), float(np.mean([b for _, b in both]))) if both else (np.nan, np.nan)
+
+
 def _ranking(found: Diagnosis) -> str:
-    """Say whether the order of the model's scores carries over."""
-    new, known = (float(np.nanmean([getattr(s, which).auroc.value for s in found.sites])) for which in ("new", "known"))
+    """Say what of the model's scores carries over."""
+    new, known = _areas(found)
+    off = "are off everywhere" if found.state == "holds" else "do not"
     areas = f"AUROC {new:.2f} at a site it has not seen, {known:.2f} when it has"
-    if known - new <= CHEAP:
-        return f"Its ranking of rows carries over ({areas}), its probabilities do not."
-    return f"Much of what is lost is in its probabilities ({areas})."
+    return f"Its ranking of rows carries over ({areas}), its probabilities {off}."
 
 
 def _half_rows(found: Diagnosis) -> str:
@@ -700,7 +689,7 @@ def _advise_stable(found: Diagnosis, sure: str) -> Recommendation:
     return Recommendation(
         "stable",
         f"Use the stable classifier, which relies less on {_quoted([f.feature for f in found.findings])}.",
-        f"It costs {_points(verdict.price)} of accuracy at sites like these, and saves {100 * vanished:.0f} points "
+        f"It costs {in_points(verdict.price)} of accuracy at sites like these, and saves {100 * vanished:.0f} points "
         f"where the relation vanishes and {100 * turned:.0f} where it reverses.",
         sure,
         tuple(finding.feature for finding in found.findings),
@@ -719,12 +708,12 @@ def _verb(things: Sequence[Any], one: str, several: str) -> str:
     return one if len(things) == 1 else several
 
 
-def _points(value: Interval) -> str:
+def in_points(value: Interval) -> str:
     """Return accuracies as points.
 
     Examples
     --------
-    >>> _points(Interval(0.05, 0.02, 0.08))
+    >>> in_points(Interval(0.05, 0.02, 0.08))
     '5.0 points [2.0 to 8.0]'
     """
     return f"{100 * value.value:.1f} points [{100 * value.low:.1f} to {100 * value.high:.1f}]"
@@ -736,7 +725,3 @@ def _half(value: Interval) -> float:
 
 def _signed(value: Interval) -> str:
     return f"{value.value:.3f} [{value.low:.3f} to {value.high:.3f}]"
-
-
-def _plain(quality: Quality) -> dict[str, Any]:
-    return {name: getattr(quality, name).to_dict() for name in ("accuracy", "auroc", "loss")}

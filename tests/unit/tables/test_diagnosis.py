@@ -141,6 +141,22 @@ def test_the_answer_does_not_depend_on_the_order_of_rows():
     assert str(first) == str(second)
 
 
+def test_a_lost_ranking_is_not_recalibrated():
+    """Where a column turns at one site, recalibration lowers the loss, but the ranking is lost: it is not advised."""
+    generator = np.random.default_rng(0)
+    sites, y = np.repeat(SITES[:3], 150), generator.integers(2, size=450)
+    agreement = np.array([{"Boston": 0.95, "Chicago": 0.8, "Denver": 0.2}[site] for site in sites])
+    X = pd.DataFrame(
+        {"scanner": np.where(generator.random(450) < agreement, y, 1 - y), "age": generator.normal(size=450)}
+    )
+    found = diagnose(X, y, sites)
+    remedies = {remedy.action: remedy for remedy in found.remedies}
+    assert remedies["recalibrate"].is_sure
+    assert remedies["recalibrate"].gain.value > 0.5 * max(remedy.gain.value for remedy in found.remedies)
+    assert found.state == "breaks"
+    assert found.recommendation.action in ("stable", "collect")
+
+
 def test_what_cannot_be_diagnosed_is_refused():
     """One site, images, and labels that do not match get an error that says what to pass."""
     X, y, sites = table(n_rows=20)
