@@ -9,7 +9,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast.environments import listed
 from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
-from holdfast.exceptions import HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
+from holdfast.exceptions import HoldfastError, HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
 from holdfast.tables.files import CHUNK_ROWS, TableWriter, open_table
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, matrix_names
 from holdfast.tables.roles import (
@@ -104,6 +104,8 @@ class TableClassifier(BaseEstimator):
     >>> model.predict(pd.DataFrame({"age": [3, 38]}))
     array([0, 1])
     """
+
+    _folder: str | None = None  # where it was loaded from, for errors
 
     def __init__(
         self,
@@ -229,18 +231,20 @@ class TableClassifier(BaseEstimator):
         """Predict a table a chunk at a time; columns in `keep` are handed through."""
         source, schema = open_table(table, self.roles_.missing), self.roles_.schema
         schema.require(source.columns)
-        *before, (_, method) = self.pipeline_.steps
-        has_probabilities = hasattr(method, "predict_proba")
         for chunk in source.chunks(list(dict.fromkeys([*schema.names(), *keep])), schema.types, CHUNK_ROWS):
-            rows = schema.features(chunk)
-            for _, step in before:  # once for labels and probabilities
-                rows = step.transform(rows)
-            probabilities = method.predict_proba(rows) if has_probabilities else None
-            if probabilities is not None and not np.isfinite(probabilities).all():
-                raise SavedModelError(
-                    "The classifier answers with NaN or infinity: its weights are damaged. Fit it again."
-                )
-            yield Predictions(chunk[list(keep)], method.predict(rows), probabilities)
+            with _naming(self._folder) if self._folder else nullcontext():
+                labels, probabilities = self._answer(schema.features(chunk))
+            yield Predictions(chunk[list(keep)], labels, probabilities)
+
+    def _answer(self, rows: Any) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
+        """Return labels and, where the method has them, probabilities."""
+        *before, (_, method) = self.pipeline_.steps
+        for _, step in before:  # once for labels and probabilities
+            rows = step.transform(rows)
+        probabilities = method.predict_proba(rows) if hasattr(method, "predict_proba") else None
+        if probabilities is not None and not np.isfinite(probabilities).all():
+            raise SavedModelError("The classifier answers with NaN or infinity: its weights are damaged. Fit it again.")
+        return method.predict(rows), probabilities
 
     def predict(self, table: TableLike) -> NDArray[Any]:
         """Return the most probable label of each row of a file or frame."""
@@ -378,29 +382,49 @@ class TableClassifier(BaseEstimator):
         """Load what `save` wrote."""
         from holdfast.saving import load, read_manifest
 
-        extra = read_manifest(folder)["extra"]
-        if "table" not in extra:
-            raise SavedModelError(
-                f"{folder} is a classifier that was not fitted on a table. Pass a folder that 'holdfast fit' wrote."
+        with _naming(os.fspath(folder)):
+            extra = read_manifest(folder)["extra"]
+            if "table" not in extra:
+                raise SavedModelError(
+                    f"{folder} is a classifier that was not fitted on a table. Pass a folder that 'holdfast fit' wrote."
+                )
+            roles, names, options = (
+                TableRoles.from_dict(extra["table"]),
+                extra.get("names", {}),
+                extra.get("options", {}),
             )
-        roles, names, options = TableRoles.from_dict(extra["table"]), extra.get("names", {}), extra.get("options", {})
-        pipeline = load(folder)
-        columns: dict[str, Any] = {
-            name: tuple(map(str, options.get(name, ()))) for name in ("drop", "text", "categorical")
-        }
-        fitted = cls(
-            label=roles.label,
-            environment=roles.environments,
-            estimator=names.get("estimator", "logistic"),
-            method=names.get("method", DEFAULT_METHOD),
-            environment_by=roles.period,
-            missing=roles.missing,
-            **columns,
-        )
-        fitted.pipeline_, fitted.roles_ = pipeline, roles
-        fitted.notes_ = tuple(map(str, extra.get("notes", ())))
-        fitted.warnings_ = tuple(map(str, extra["warnings"])) if "warnings" in extra else None
+            pipeline = load(folder)
+            columns: dict[str, Any] = {
+                name: tuple(map(str, options.get(name, ()))) for name in ("drop", "text", "categorical")
+            }
+            fitted = cls(
+                label=roles.label,
+                environment=roles.environments,
+                estimator=names.get("estimator", "logistic"),
+                method=names.get("method", DEFAULT_METHOD),
+                environment_by=roles.period,
+                missing=roles.missing,
+                **columns,
+            )
+            fitted.pipeline_, fitted.roles_ = pipeline, roles
+            fitted.notes_ = tuple(map(str, extra.get("notes", ())))
+            fitted.warnings_ = tuple(map(str, extra["warnings"])) if "warnings" in extra else None
+            fitted._folder = os.fspath(folder)
         return fitted
+
+
+@contextmanager
+def _naming(folder: str) -> Iterator[None]:
+    """Turn what Python says about a saved classifier that makes no sense into an error that names its folder."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as problem:
+        raise SavedModelError(
+            f"{folder!r} is not as 'holdfast fit' saves a classifier ({type(problem).__name__}: {problem}). "
+            "It was changed, or another version wrote it; fit and save it again."
+        ) from problem
 
 
 def make_method(name: str, estimator: Any, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:

@@ -1,5 +1,7 @@
 """TableClassifier: what `holdfast fit` does, from Python."""
 
+import hashlib
+import json
 import warnings
 
 import numpy as np
@@ -18,6 +20,8 @@ from holdfast.exceptions import (
     SmallGroupWarning,
     TableError,
 )
+from holdfast.saving.json_files import checked_json
+from holdfast.saving.models import read_manifest
 from holdfast.tables.roles import TableOptions, read_rows
 
 
@@ -113,6 +117,31 @@ def test_saved_and_loaded(files, tmp_path):
     with pytest.raises(SavedModelError, match="holds a saved model already"):
         model.save(tmp_path / "m")
     model.save(tmp_path / "m", overwrite=True)
+
+
+@pytest.mark.parametrize("change", ["no extra", "notes", "nested steps", "no steps"])
+def test_a_saved_classifier_that_makes_no_sense_is_named(files, tmp_path, change):
+    """Checksums put right, but content that no version writes: one line with the folder, not what Python says alone."""
+    TableClassifier(**OPTIONS, method="erm").fit(files / "t.csv").save(tmp_path / "model")
+    manifest = read_manifest(tmp_path / "model")
+    tree = json.loads((tmp_path / "model" / "tree.json").read_text())
+    tree.pop("sha256")
+    if change == "no extra":
+        del manifest["extra"]
+    elif change == "notes":
+        manifest["extra"]["notes"] = None
+    else:
+        attributes = tree["root"]["attributes"]
+        steps = next(entry for entry in attributes if entry[0] == "steps")
+        if change == "no steps":
+            steps[0] = "parts"
+        else:
+            steps[1] = [steps[1]]
+    (tmp_path / "model" / "tree.json").write_bytes(data := checked_json(tree))
+    manifest["files"]["tree.json"] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (tmp_path / "model" / "manifest.json").write_bytes(checked_json(manifest))
+    with pytest.raises(SavedModelError, match="model' is not as 'holdfast fit' saves a classifier"):
+        TableClassifier.load(tmp_path / "model").predict(files / "t.csv")
 
 
 def test_a_clone_is_unfitted_and_fits_alike(files):
