@@ -575,6 +575,17 @@ def _recommend(found: Diagnosis) -> Recommendation:
             columns,
             missing=words,
         )
+    smallest = min(found.sites, key=lambda site: site.n_rows)
+    if found.state == "unclear":
+        return Recommendation(
+            "collect",
+            f"Collect more rows, first in {smallest.name}.",
+            f"The accuracy lost at a new site is {in_points(found.lost)}, and that there is known only to within "
+            f"{100 * _half(_mean_interval([s.new.accuracy for s in found.sites])):.0f} points. {smallest.name} has "
+            f"{smallest.n_rows:,} rows.",
+            "Not sure: that is the reason for the advice.",
+            site=smallest.name,
+        )
     new, known = _areas(found)
     ranks = not known - new > MATTERS  # a lost ranking is not mended by other probabilities
     sure = [remedy for remedy in found.remedies if remedy.is_sure and (ranks or remedy.action != "recalibrate")]
@@ -589,17 +600,6 @@ def _recommend(found: Diagnosis) -> Recommendation:
         insured = verdict.price.value <= CHEAP and verdict.gain[0] >= MATTERS
         if insured or (len(found.sites) == 2 and found.state == "breaks"):
             return _advise_stable(found, "Not sure: leaving sites out does not show a gain; it is an insurance.")
-    smallest = min(found.sites, key=lambda site: site.n_rows)
-    if found.state == "unclear":
-        return Recommendation(
-            "collect",
-            f"Collect more rows, first in {smallest.name}.",
-            f"The accuracy lost at a new site is {in_points(found.lost)}, and that there is known only to within "
-            f"{100 * _half(_mean_interval([s.new.accuracy for s in found.sites])):.0f} points. {smallest.name} has "
-            f"{smallest.n_rows:,} rows.",
-            "Not sure: that is the reason for the advice.",
-            site=smallest.name,
-        )
     if found.state == "breaks":
         worst = max(found.sites, key=lambda site: site.lost.value)
         return Recommendation(

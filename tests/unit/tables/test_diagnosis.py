@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import diagnose
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError
@@ -98,6 +99,9 @@ def test_few_rows_call_for_more():
     found = diagnose(*table(n_rows=14, seed=3))
     assert (found.state, found.recommendation.action) == ("unclear", "collect")
     assert found.recommendation.site in SITES
+    overconfident = diagnose(*table(n_rows=20, seed=3), estimator=DecisionTreeClassifier())
+    assert any(remedy.is_sure for remedy in overconfident.remedies)
+    assert (overconfident.state, overconfident.recommendation.action) == ("unclear", "collect")
 
 
 def test_what_only_the_site_knows_calls_for_its_rows():
