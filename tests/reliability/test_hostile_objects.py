@@ -557,8 +557,8 @@ def test_varied_attributes_are_refused_or_harmless(in_child):
 def test_many_varied_attributes_are_refused_or_harmless(in_child):
     """The same for every kind of estimator that counts in compiled code, all attributes."""
     total = run_variations(in_child, VARIED, 10**9)
-    assert total["refused"] > 1000
-    assert total["used"] > 1000
+    assert total["refused"] > 800
+    assert total["used"] > 4000
 
 
 def test_answers_that_are_not_numbers_are_an_error():

@@ -61,6 +61,13 @@ def test_a_training_that_was_cut_goes_on(tmp_path, network):
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
+def test_every_epoch_has_a_checkpoint_by_default(tmp_path):
+    """A training that is cut in its second epoch repeats that one only."""
+    assert fit(tmp_path, stop_after=2)[1] == [1, 2]
+    assert fit(tmp_path)[1] == [2, 3, 4]
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
 def test_a_finished_training_is_not_repeated(tmp_path):
     """The last epoch is always kept, whatever the distance between checkpoints."""
     first, _ = fit(tmp_path, every=3)
