@@ -12,6 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from holdfast import NeuralClassifier, PIClassifier, StableClassifier
 from holdfast.environments import Group
+from holdfast.interpolation import SolverSettings
 from holdfast.interpolation.convex.minimax import maximize_on_simplex
 from holdfast.interpolation.convex.solver import solve_convex
 from holdfast.interpolation.gradient import NetworkFit, solve_gradient
@@ -181,7 +182,9 @@ def test_reweight(n_cases, part):
             groups.append(Group(str(number), np.sort(np.append(rows, rows + n_rows))))
         folds = np.repeat([0, 1], n_rows)
         training = TrainingRows(np.zeros((2 * n_rows, 1)), y, (), folds=folds)
-        found = solve_reweight(DummyClassifier(), training, groups, Seeding(0), n_classes=2, rounds=30)
+        found = solve_reweight(
+            DummyClassifier(), training, groups, SolverSettings(reweight_rounds=30), Seeding(0), n_classes=2
+        )
         shares = np.array([y[g.rows].mean() for g in groups])
 
         def worst(p, shares=shares):

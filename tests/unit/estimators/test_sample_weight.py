@@ -8,6 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from holdfast import BalancedClassifier, ERMClassifier, GroupDROClassifier, OracleClassifier, PIClassifier, PIRegressor
 from holdfast.environments import Group
+from holdfast.interpolation import SolverSettings
 from holdfast.interpolation.convex.solver import solve_convex
 from holdfast.interpolation.reweight import solve_reweight
 from holdfast.rows import TrainingRows
@@ -79,6 +80,6 @@ def test_reweighted_fits_have_the_weight_of_their_rows(rows):
     weights = weights + 1.0
     training = TrainingRows(X, y, (), weights, folds=np.arange(600) % 2)
     groups = [Group(name, rows, weights[rows]) for name, rows in (("a", np.arange(200)), ("b", np.arange(200, 400)))]
-    solve_reweight(Recorder(), training, groups, Seeding(0), n_classes=2, rounds=2)
+    solve_reweight(Recorder(), training, groups, SolverSettings(reweight_rounds=2), Seeding(0), n_classes=2)
     used = weights[:400]
     assert sums[:2] == pytest.approx([used[1::2].sum(), used[::2].sum()])
