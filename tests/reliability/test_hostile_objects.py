@@ -33,6 +33,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, Nearest
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
+from sklearn.random_projection import SparseRandomProjection
 from sklearn.svm import SVC, SVR, NuSVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -311,6 +312,19 @@ def test_trees_that_harm_are_refused(name, tmp_path, monkeypatch, in_child):
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
+@pytest.mark.parametrize("end", [0, -(10**6)])
+def test_sparse_matrices_that_harm_are_refused(end, tmp_path, monkeypatch, in_child):
+    """scipy checks no row of a matrix that says it is empty, and reads out of bounds when it is multiplied."""
+    projection = SparseRandomProjection(2, random_state=0).fit(X)
+    hostile = changed(projection, "components_", indptr=lambda rows: edited(rows, -1, end))
+    forge(hostile, tmp_path / "model", "skops", monkeypatch)
+    child = in_child(load_and_use, tmp_path / "model", ROWS)
+    assert child.ended_by == 0
+    assert "a sparse matrix whose rows do not add up" in child.text
+    with pytest.raises(HoldfastError, match="components_ holds a sparse matrix whose rows do not add up"):
+        check_value(hostile, "estimator")
+
+
 def test_networks_with_weights_that_are_not_finite_are_refused(tmp_path, monkeypatch):
     """A NaN among the weights of a network would be a NaN in every answer."""
     import torch
@@ -397,6 +411,7 @@ ORDINARY = {
     "linear, three classes": LogisticRegression().fit(X, np.arange(60) % 3),
     "factors": NMF(2, max_iter=999).fit(X),
     "centers": KMeans(2, n_init=1).fit(X),
+    "sparse matrix": SparseRandomProjection(2, random_state=0).fit(X),
     "search": SEARCH,
 }
 
@@ -530,6 +545,7 @@ VARIED = {
     "mlp": (NETWORK, ROWS),
     "factors": (NMF(2, max_iter=999).fit(X), ROWS),
     "centers": (KMeans(2, n_init=1).fit(X), ROWS),
+    "projection": (SparseRandomProjection(2, random_state=0).fit(X), ROWS),
 }
 
 

@@ -116,8 +116,11 @@ def _check_one(item: Any, where: str, n_columns: float) -> float:
     if _is_network(item):
         tensors = [tensor for tensor in (*item.parameters(), *item.buffers()) if tensor.is_floating_point()]
         _require(all(bool(tensor.isfinite().all()) for tensor in tensors), where, "weights that are not finite")
-    if hasattr(item, "check_format"):
-        item.check_format(full_check=True)  # a sparse matrix
+    if hasattr(item, "check_format"):  # a sparse matrix; scipy does not look at the rows of one that says it is empty
+        ends = np.asarray(item.indptr)
+        fits = ends[0] == 0 and bool((np.diff(ends) >= 0).all()) and ends[-1] <= len(item.indices) == len(item.data)
+        _require(fits, where, "a sparse matrix whose rows do not add up")
+        item.check_format(full_check=True)
     inner = np.inf
     if type(item).__module__.startswith("sklearn."):
         if hasattr(item, "get_params"):
