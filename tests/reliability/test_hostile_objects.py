@@ -311,7 +311,6 @@ def test_trees_that_harm_are_refused(name, tmp_path, monkeypatch, in_child):
     assert child.text.startswith("UntrustedFileError: ")
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
 @pytest.mark.parametrize("end", [0, -(10**6)])
 def test_sparse_matrices_that_harm_are_refused(end, tmp_path, monkeypatch, in_child):
     """scipy checks no row of a matrix that says it is empty, and reads out of bounds when it is multiplied."""
@@ -325,6 +324,7 @@ def test_sparse_matrices_that_harm_are_refused(end, tmp_path, monkeypatch, in_ch
         check_value(hostile, "estimator")
 
 
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
 def test_networks_with_weights_that_are_not_finite_are_refused(tmp_path, monkeypatch):
     """A NaN among the weights of a network would be a NaN in every answer."""
     import torch
