@@ -410,3 +410,17 @@ def test_fewer_environments_have_wider_intervals():
     assert (np.diff(widths) <= 0).all()
     low, high = prediction_interval(1.0, 0.3, 2)
     assert low < 0 < high
+
+
+@pytest.mark.parametrize("n_environments", [2, 3])
+def test_two_or_three_environments_leave_one_degree_of_freedom(n_environments):
+    """Student's t then reaches 3.078 spreads to either side with 80 %."""
+    low, high = prediction_interval(1.0, 0.5, n_environments)
+    half = 3.0777 * 0.5 * np.sqrt(1 + 1 / n_environments)
+    assert (low, high) == pytest.approx((1 - half, 1 + half), rel=1e-4)
+
+
+def test_the_main_pair_are_the_classes_that_move_apart():
+    """Each of two classes moves by 1 against the first one, and by 2 against the other."""
+    assert module._main_pair(np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, -1.0]])) == (1, 2)
+    assert module._main_pair(np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, 1.1]])) == (0, 2)

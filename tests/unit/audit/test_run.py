@@ -144,3 +144,14 @@ def test_a_level_outside_of_its_range_is_refused():
     """The level is a chance."""
     with pytest.raises(ParameterError, match="must lie between 0 and 1"):
         AuditSettings(level=1.5)
+
+
+def test_average_pictures_of_soft_halves_are_weighted():
+    """A row counts with its weight in the half; a half without weight has no picture."""
+    images = np.arange(4.0)[:, None, None] * np.ones((4, 2, 2))
+    rows = np.arange(4)
+    weights = np.array([3.0, 1.0, 0.0, 1.0])
+    soft = Partition("a", "b", rows, rows, weights, np.array([0.0, 0.0, 1.0, 0.0]))
+    pictures = average_pictures(images, np.array([0, 0, 1, 1]), np.array(["no", "yes"]), soft)
+    found = {(picture.half, picture.label): float(picture.picture[0, 0]) for picture in pictures}
+    assert found == pytest.approx({("correct", "no"): 0.25, ("correct", "yes"): 3.0, ("mistaken", "yes"): 2.0})
