@@ -312,21 +312,24 @@ class _Searching:
             strongest = int(np.argmin(p))
             chance, partner = float(p[strongest]), None
             if self.n_classes > 2 and chance > SURE and self.n_tested > len(self.own) + 1:
-                chance, partner = min((chance, None), self.with_partner(strongest, both[0].fit), key=lambda c: c[0])
+                chance, partner = min((chance, None), self.best_partner(strongest, both[0].fit), key=lambda c: c[0])
             if chance >= self.level:
                 break
             least = int(np.argmin([test.statistics[strongest] for test in both]))
             rival = 0.0 if noisier else both[least].rival
-            reached = self.with_partners(strongest, float(statistic[strongest]), rival)
+            reached = self.reached_together(strongest, float(statistic[strongest]), rival)
             if rival > reached:
                 noisier = True  # all effects change together: each environment gets a scale of its own
+                if len(both) == 1:  # the column passed with its partner only
+                    both.append(self.test_coding(self.codings[1], self.own))
                 for coding, test in zip(self.codings, both, strict=True):
                     coding.scales = test.scales
                 continue
             for column in (strongest, *([] if partner is None else [partner])):
                 self.own.append(column)
                 found.append((column, reached, chance, rival))
-        effects = tuple(self.measure(i, *entry, noisier) for i, entry in enumerate(found))
+        fits = [self.fit_named(coding) for coding in self.codings] if found else []
+        effects = tuple(self.measure(fits, i, *entry, noisier) for i, entry in enumerate(found))
         named = tuple(replace(effect, column=int(self.back[effect.column])) for effect in effects)
         for effect in named:
             p_values[effect.column] = effect.p_value
@@ -341,7 +344,7 @@ class _Searching:
         statistic[list(own)] = 0.0
         return both, statistic
 
-    def with_partners(self, strongest: int, statistic: float, rival: float) -> float:
+    def reached_together(self, strongest: int, statistic: float, rival: float) -> float:
         """Return the statistic that a column reaches with others: a class code may be spread over K - 1 columns."""
         together, path = statistic, [strongest]
         while rival > together and len(path) < min(self.n_classes - 1, self.n_tested - len(self.own)):
@@ -350,7 +353,7 @@ class _Searching:
             together += float(more[path[-1]]) - 2 * self.degrees
         return max(statistic, together)
 
-    def with_partner(self, strongest: int, fit: Fit) -> tuple[float, int]:
+    def best_partner(self, strongest: int, fit: Fit) -> tuple[float, int]:
         """Return the adjusted p value of what a column and another say together, and that other one.
 
         A code of three or more classes is spread over several columns, each of which shows a part of a change.
@@ -399,11 +402,12 @@ class _Searching:
         p[free] = np.minimum(1.0, chi2.sf(statistic[free], self.degrees) / share)
         return p
 
-    def measure(self, i: int, column: int, statistic: float, p_value: float, rival: float, noisier: bool) -> Effect:
+    def measure(
+        self, fits: list[Fit], i: int, column: int, statistic: float, p_value: float, rival: float, noisier: bool
+    ) -> Effect:
         """Return a named column's effect in each environment, in the coding in which it varies less."""
         choices = []
-        for number, coding in enumerate(self.codings):
-            fit = self.measured(number)
+        for number, (coding, fit) in enumerate(zip(self.codings, fits, strict=True)):
             scales = [np.ones(len(self.sites))] + ([_relative_scales(self.sites, coding.scales[0])] if noisier else [])
             for scale in scales:
                 effects, errors = (fit.common[column] + fit.deviations[:, i]) / scale, fit.errors[:, i] / scale
@@ -413,14 +417,10 @@ class _Searching:
                 choices.append(Effect(column, statistic, p_value, rival, pair, effects, errors, mean, spread, size))
         return min(choices, key=lambda effect: effect.size)
 
-    def measured(self, number: int) -> Fit:
+    def fit_named(self, coding: _Coding) -> Fit:
         """Return the fit in which the named columns are measured: without what the judges agree on."""
-        known: dict[int, Fit] = self.__dict__.setdefault("_measured", {})
-        if number not in known:
-            coding = self.codings[number]
-            designs = [design[:, :, : design.shape[2] - coding.n_agreed] for design in coding.designs]
-            known[number] = fit_model(self.sites, designs, self.ridge, self.own, start=coding.start, errors=True)
-        return known[number]
+        designs = [design[:, :, : design.shape[2] - coding.n_agreed] for design in coding.designs]
+        return fit_model(self.sites, designs, self.ridge, self.own, start=coding.start, errors=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -313,7 +313,7 @@ def diagnose_rows(
     answers_by: list[tuple[Action, str, tuple[str, ...], Array]] = [
         ("repair", _without(columns), columns, answers) for columns, answers in without.items()
     ]
-    if verdict is not None and verdict.fitted != "ordinary" and len(work.split) > 2:
+    if verdict is not None and verdict.fitted != "ordinary" and len(work.environments) > 2:
         stable = known.copy()
         for number, (names, out) in enumerate(work.rounds, start=1):
             progress(f"the stable classifier without {listed(names, most=3)}, {number} of {len(work.rounds)}")
@@ -364,30 +364,30 @@ class _Work:
         self.inner = find_estimator(estimator).make() if isinstance(estimator, str) else clone(estimator)
         self.probable = has_probabilities(self.inner)
         self.classes, self.y = unique_labels(rows.y, what="labels", error=LabelsError)
-        self.split = split_rows(rows, because="so nothing can be tried at a site that the model has not seen")
+        self.environments = split_rows(rows, because="so nothing can be tried at a site that the model has not seen")
         encoded = make_preprocessor(rows.roles.schema).fit_transform(rows.features)
         if encoded.shape[1] > MOST_ENCODED:
             encoded = TruncatedSVD(20, random_state=0).fit_transform(encoded)
         self.encoded: Array = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
-        folds = deal_folds(TrainingRows(self.encoded, self.y, self.split), N_FOLDS)
+        folds = deal_folds(TrainingRows(self.encoded, self.y, self.environments), N_FOLDS)
         assert folds is not None
         self.folds = folds
-        n_rounds = min(len(self.split), MOST_ROUNDS)
-        together = [self.split[number::n_rounds] for number in range(n_rounds)]
+        n_rounds = min(len(self.environments), MOST_ROUNDS)
+        together = [self.environments[number::n_rounds] for number in range(n_rounds)]
         self.rounds = [([e.name for e in group], np.concatenate([e.rows for e in group])) for group in together]
 
     def names_of_rows(self) -> NDArray[Any]:
         """Return the site of each row; small ones are merged."""
         names = np.empty(len(self.y), dtype=object)
-        for site in self.split:
+        for site in self.environments:
             names[site.rows] = site.name
         return names
 
     def notes(self) -> list[str]:
         """Say where several sites were left out at a time."""
-        if len(self.rounds) == len(self.split):
+        if len(self.rounds) == len(self.environments):
             return []
-        return [f"{len(self.split)} sites were left out in {len(self.rounds)} rounds, several at a time."]
+        return [f"{len(self.environments)} sites were left out in {len(self.rounds)} rounds, several at a time."]
 
     def ask(self, rest: Rows, out: Rows, without: Sequence[str] = ()) -> Array:
         """Fit the model on some rows and return its probabilities for others, (n_out, n_classes)."""
@@ -451,7 +451,7 @@ class _Work:
     def recalibrate(self, answers: Array) -> Array:
         """Return answers at each site left out, with temperature and rates from half of its rows, for the other."""
         found, scores = answers.copy(), np.log(np.maximum(answers, LEAST_PROBABILITY))
-        for site in self.split:
+        for site in self.environments:
             half = self.folds[site.rows] % 2 == 0
             for fitted, asked in ((site.rows[half], site.rows[~half]), (site.rows[~half], site.rows[half])):
                 if len(fitted) and len(asked):
@@ -481,7 +481,7 @@ class _Work:
     def remedy(self, new: Array, action: Action, name: str, columns: tuple[str, ...], answers: Array) -> Remedy:
         """Compare answers at sites left out with the ordinary model's, row by row."""
         gains, accuracies = [], []
-        for site in self.split:
+        for site in self.environments:
             rows = site.rows
             gains.append(_interval(self.losses(new[rows], rows) - self.losses(answers[rows], rows)))
             accuracies.append(_interval(self.correct(answers[rows], rows) - self.correct(new[rows], rows)))
@@ -507,7 +507,7 @@ def _site_diagnoses(
 ) -> list[SiteDiagnosis]:
     """Return every site's scores and the split of its loss."""
     found: dict[str, SiteDiagnosis] = {}
-    by_name: dict[str, Environment] = {site.name: site for site in work.split}
+    by_name: dict[str, Environment] = {one.name: one for one in work.environments}
     for (names, out), answers in zip(work.rounds, elsewhere, strict=True):
         rest = np.setdiff1d(np.arange(len(work.y)), out)
         there = Losses(work.losses(answers, rest), work.y[rest], _scores(answers), work.encoded[rest])
@@ -526,7 +526,7 @@ def _site_diagnoses(
                 _interval(work.correct(known[rows], rows) - work.correct(new[rows], rows)),
                 split_loss(there, here, generator=seeding.generator("split", name)),
             )
-    return [found[site.name] for site in work.split]
+    return [found[one.name] for one in work.environments]
 
 
 def _scores(answers: Array) -> Array:

@@ -424,3 +424,17 @@ def test_the_main_pair_are_the_classes_that_move_apart():
     """Each of two classes moves by 1 against the first one, and by 2 against the other."""
     assert module._main_pair(np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, -1.0]])) == (1, 2)
     assert module._main_pair(np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, 1.1]])) == (0, 2)
+
+
+def test_noisier_labels_may_win_over_a_column_that_passed_with_its_partner_only(monkeypatch):
+    """Both codings get their scales, also where the second had not been tested yet."""
+    X, y, codes = colored(3, (0.8, 0.75), n_rows=300)
+    monkeypatch.setattr(module._Searching, "best_partner", lambda self, strongest, fit: (0.01, (strongest + 1) % 6))
+    monkeypatch.setattr(
+        module._Searching,
+        "reached_together",
+        lambda self, strongest, statistic, rival: rival - 1.0 if rival else statistic,
+    )
+    monkeypatch.setattr(module._Searching, "adjusted", lambda self, statistic, importance, own: np.ones(len(statistic)))
+    search = find_unstable(X, y, codes, n_classes=3)
+    assert search.noisier
