@@ -144,6 +144,13 @@ def interrupt_until_done(arguments, log, max_epochs, n_interrupts, seed):
         n_cut += 1
 
 
+def assert_cut_without_loss(counts, n_interrupts):
+    """Check what `interrupt_until_done` returned: on a busy machine a command may end before its last interrupts are sent."""
+    n_cut, n_repeated = counts
+    assert 0 < n_cut <= n_interrupts
+    assert n_repeated == 0
+
+
 def count_repeated(seen, max_epochs):
     """Return how many epochs were trained to their end and then again: Ctrl-C may cost only the one that it cuts."""
     last, n_repeated = {}, 0
@@ -189,8 +196,8 @@ def test_an_interrupted_sweep_loses_one_epoch_at_most(experiment, memory_folder)
     """Cut several times in this process, a sweep ends with the records of one that was left alone."""
     arguments = ("sweep", experiment, "--jobs", 0, "--out")
     assert interrupt_until_done((*arguments, memory_folder / "whole"), memory_folder / "whole.log", 23, 0, 0) == (0, 0)
-    n_cut, n_repeated = interrupt_until_done((*arguments, memory_folder / "cut"), memory_folder / "cut.log", 23, 4, 1)
-    assert (n_cut, n_repeated) == (4, 0)
+    counts = interrupt_until_done((*arguments, memory_folder / "cut"), memory_folder / "cut.log", 23, 4, 1)
+    assert_cut_without_loss(counts, 4)
     assert comparable(memory_folder / "cut") == comparable(memory_folder / "whole")
     assert not any((memory_folder / "cut" / "checkpoints").iterdir())
 
@@ -254,13 +261,13 @@ def interrupt_fits(table, folder, monkeypatch, n_interrupts, seed):
 
 def test_an_interrupted_fit_loses_one_epoch_at_most(table, memory_folder, monkeypatch):
     """The same command goes on, and ends with the same bytes as a fit that was left alone."""
-    assert interrupt_fits(table, memory_folder, monkeypatch, 3, 1) == (3, 0)
+    assert_cut_without_loss(interrupt_fits(table, memory_folder, monkeypatch, 3, 1), 3)
 
 
 @pytest.mark.slow
 def test_ctrl_c_twenty_times_during_fit(table, memory_folder, monkeypatch):
     """Exit code 130, nobody left, no epoch trained twice, and the same bytes in the end."""
-    assert interrupt_fits(table, memory_folder, monkeypatch, 20, 2) == (20, 0)
+    assert_cut_without_loss(interrupt_fits(table, memory_folder, monkeypatch, 20, 2), 20)
 
 
 @pytest.mark.slow
@@ -268,7 +275,7 @@ def test_ctrl_c_twenty_times_during_fit(table, memory_folder, monkeypatch):
 def test_ctrl_c_twenty_times_during_sweep(experiment, memory_folder, part):
     """Four times five: the same."""
     sweep = ("sweep", experiment, "--jobs", 0, "--out", memory_folder / "sweep")
-    assert interrupt_until_done(sweep, memory_folder / "sweep.log", 23, 5, 30 + part) == (5, 0)
+    assert_cut_without_loss(interrupt_until_done(sweep, memory_folder / "sweep.log", 23, 5, 30 + part), 5)
 
 
 @pytest.mark.slow
@@ -276,7 +283,8 @@ def test_ctrl_c_twenty_times_during_sweep(experiment, memory_folder, part):
 def test_ctrl_c_ten_times_during_reproduce(memory_folder, part):
     """Two times five: the same."""
     reproduce = ("reproduce", "table2", "--quick", "--out", memory_folder / "reproduce")
-    assert interrupt_until_done(reproduce, memory_folder / "reproduce.log", 2, 5, 40 + part) == (5, 0)
+    counts = interrupt_until_done(reproduce, memory_folder / "reproduce.log", 2, 5, 40 + part)
+    assert_cut_without_loss(counts, 5)
 
 
 @pytest.mark.slow
