@@ -174,7 +174,9 @@ def _search(
 ) -> Search:
     """Search once: a named column keeps an effect for each environment, and so what others say beside it is tested."""
     n_columns = values.shape[1]
-    rows = [np.flatnonzero(codes == code) for code in range(int(codes.max()) + 1)]
+    order = np.argsort(codes, kind="stable")  # rows of one environment stand together
+    values, y, codes, weights = values[order], y[order], codes[order], weights[order]
+    rows = [slice(start, stop) for start, stop in itertools.pairwise([0, *np.cumsum(np.bincount(codes))])]
     target = (y[:, None] == np.arange(1, n_classes)).astype(float)
     sites = [Site(target[part], weights[part]) for part in rows]
     dense, back, offset = _dense_columns(values, y, codes, weights)
@@ -182,26 +184,27 @@ def _search(
     back = back[varies]
     places = [np.flatnonzero(np.isin(back, group)) for group in groups]
     places = [members for members in places if len(members) > 1]
-    shared = [] if agreed is None else [_unit(agreed[:, 1:] - agreed[:, :1])]
+    shared = [] if agreed is None else [_unit((agreed[:, 1:] - agreed[:, :1])[order])]
+    learned = n_classes > 2 or bool(places)  # what columns say, together or about several classes
     n_folds = N_FOLDS if n_classes > 2 else 2
-    folds = deal_evenly(values, y, codes, n_folds)
-    quantities = np.array([j for j in range(tested.shape[1]) if len(np.unique(tested[:, j])) >= QUANTITY], dtype=int)
+    folds = deal_evenly(values, y, codes, n_folds) if learned else np.zeros(len(y), dtype=np.intp)
+    quantities = np.array([j for j, column in enumerate(tested.T) if _is_quantity(column)], dtype=np.intp)
     codings, pairs = [], []
-    for columns in (tested, _standardized_within(tested, codes, quantities)):
-        squares = _squares(columns, quantities) if n_columns <= MOST_EXACT else columns[:, :0]
-        all_columns, n_tested = np.hstack([columns, squares]), columns.shape[1]
-        weight = np.ones((1, 1, all_columns.shape[1]))
-        if n_classes > 2 or places:
-            others = [folds != fold for fold in range(n_folds)]
-            weight = np.stack([_coefficients(all_columns[f], y[f], codes[f], weights[f], n_columns)[0] for f in others])
+    for columns in (tested, _standardized_within(tested, rows, quantities)):
+        parts = [columns, _squares(columns, quantities) if n_columns <= MOST_EXACT else columns[:, :0]]
+        weight = np.ones((1, 1, 1))
+        if learned:
+            both, others = np.hstack(parts), [folds != fold for fold in range(n_folds)]
+            weight = np.stack([_coefficients(both[f], y[f], codes[f], weights[f], n_columns)[0] for f in others])
         together = [_together(columns[:, members], weight[:, :, members], folds) for members in places]
-        design, between = _directed(all_columns, weight, folds)
-        further = [part[:, :, None] for part in (*together, *offset, *shared)]
-        design = np.concatenate(
-            [design[:, :, :n_tested], *further[: len(places)], design[:, :, n_tested:], *further[len(places) :]], axis=2
+        (said, between), (bent, _) = (
+            _directed(part, weight[:, :, where] if learned else weight, folds)
+            for part, where in zip(parts, (slice(columns.shape[1]), slice(columns.shape[1], None)), strict=True)
         )
+        further = [part[:, :, None] for part in (*together, *offset, *shared)]
+        design = np.concatenate([said, *further[: len(places)], bent, *further[len(places) :]], axis=2)
         codings.append(_Coding([design[part] for part in rows], len(shared), []))
-        pairs.append([*between[:n_tested], *(_main_pair(part) for part in together)])
+        pairs.append([*between, *(_main_pair(part) for part in together)])
     shares = _level_shares(len(back), n_columns, places)
     back = np.concatenate([back, [back[members[0]] for members in places]]).astype(np.intp)
     return _Searching(sites, codings, back, pairs, shares, n_columns, level, n_classes).run()
@@ -309,7 +312,7 @@ class _Searching:
             free = np.setdiff1d(np.arange(self.n_tested), self.own)
             p_values[self.back[free]] = 1.0
             np.minimum.at(p_values, self.back[free], p[free])
-            strongest = int(np.argmin(p))
+            strongest = int(np.lexsort((-statistic, p))[0])  # among p values of zero the statistic decides
             chance, partner = float(p[strongest]), None
             if self.n_classes > 2 and chance > SURE and self.n_tested > len(self.own) + 1:
                 chance, partner = min((chance, None), self.best_partner(strongest, both[0].fit), key=lambda c: c[0])
@@ -328,7 +331,9 @@ class _Searching:
             for column in (strongest, *([] if partner is None else [partner])):
                 self.own.append(column)
                 found.append((column, reached, chance, rival))
-        fits = [self.fit_named(coding) for coding in self.codings] if found else []
+        fits: list[Fit] = []
+        for coding in self.codings if found else []:
+            fits.append(self.fit_named(coding, fits[0] if fits else coding.start))
         effects = tuple(self.measure(fits, i, *entry, noisier) for i, entry in enumerate(found))
         named = tuple(replace(effect, column=int(self.back[effect.column])) for effect in effects)
         for effect in named:
@@ -417,10 +422,10 @@ class _Searching:
                 choices.append(Effect(column, statistic, p_value, rival, pair, effects, errors, mean, spread, size))
         return min(choices, key=lambda effect: effect.size)
 
-    def fit_named(self, coding: _Coding) -> Fit:
+    def fit_named(self, coding: _Coding, start: Fit | None) -> Fit:
         """Return the fit in which the named columns are measured: without what the judges agree on."""
         designs = [design[:, :, : design.shape[2] - coding.n_agreed] for design in coding.designs]
-        return fit_model(self.sites, designs, self.ridge, self.own, start=coding.start, errors=True)
+        return fit_model(self.sites, designs, self.ridge, self.own, start=start, errors=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -547,21 +552,25 @@ def _standardized(columns: Array, weights: Array) -> tuple[Array, NDArray[np.int
     low[flat], high[flat] = columns.min(axis=0)[flat], columns.max(axis=0)[flat]
     columns = np.clip(columns, low, high)
     share = weights / weights.sum()
-    centered = columns - share @ columns
-    deviation = np.sqrt(share @ centered**2)
-    varies = deviation > 1e-9 * np.maximum(np.abs(columns).max(axis=0), 1e-300)
-    return centered[:, varies] / deviation[varies], np.flatnonzero(varies)
+    columns -= share @ columns
+    deviation = np.sqrt(share @ columns**2)
+    varies = deviation > 1e-9 * np.maximum(np.maximum(np.abs(low), np.abs(high)), 1e-300)
+    return columns[:, varies] / deviation[varies], np.flatnonzero(varies)
 
 
-def _standardized_within(columns: Array, codes: NDArray[np.intp], quantities: NDArray[np.intp]) -> Array:
+def _standardized_within(columns: Array, rows: Sequence[slice], quantities: NDArray[np.intp]) -> Array:
     """Return the columns with quantities in standard deviations of each environment, where they vary in it at all."""
     result = columns.copy()
-    for code in np.unique(codes):
-        rows = np.flatnonzero(codes == code)
-        part = columns[np.ix_(rows, quantities)]
+    for there in rows:
+        part = columns[there][:, quantities]
         deviation = part.std(axis=0)
-        result[np.ix_(rows, quantities)] = (part - part.mean(axis=0)) / np.where(deviation > 0.1, deviation, 1.0)
+        result[there, quantities] = (part - part.mean(axis=0)) / np.where(deviation > 0.1, deviation, 1.0)
     return result
+
+
+def _is_quantity(column: Array) -> bool:
+    """Return whether a column has many values; most show it in their first rows."""
+    return len(np.unique(column[:100])) >= QUANTITY or len(np.unique(column)) >= QUANTITY
 
 
 def _squares(columns: Array, quantities: NDArray[np.intp]) -> Array:

@@ -17,6 +17,9 @@ from scipy import linalg, special
 
 Array = NDArray[np.float64]
 MOST_STEPS = 40
+ENOUGH = 1e-6  # of the log-likelihood: where the step after this one will gain less, it is not made
+ROUGH, ROUGH_SITE = 1500, 50  # rows, of all environments and of each, that a fit begins with where there are more
+MOST_CONTRASTS = 100  # environments up to which score tests compare them through matrices of their number
 INTERCEPT, OWN, DEVIATION = 1e-4, 1e-2, 1.0  # penalties; deviations have a prior standard deviation of one
 
 
@@ -79,40 +82,67 @@ def fit_model(
     `scales` are further columns with an effect by environment and none in common, each a list of arrays, one for each
     site, of shape (n_rows, n_classes - 1).
     """
-    n_columns, n_others = designs[0].shape[1:][::-1]
+    n_others, n_columns = designs[0].shape[1:]
     local = local_designs(sites, designs, own, scales)
+    joined = [np.concatenate([design, mine], axis=2) for design, mine in zip(designs, local, strict=True)]
     penalties = np.full(n_columns, ridge)
     penalties[list(own)] = OWN
     local_penalties = np.full(local[0].shape[2], DEVIATION)
     local_penalties[:n_others] = INTERCEPT
-    common, each = np.zeros(n_columns), np.zeros((len(sites), local[0].shape[2]))
+    common, each = np.zeros(n_columns), np.zeros((len(sites), len(local_penalties)))
+    if start is None:
+        start = _rough_fit(sites, designs, ridge, own, scales)
     if start is not None:  # the columns that came since begin with the common effect everywhere
         common, each[:, :n_others] = start.common[:n_columns].copy(), start.intercepts
         known = min(start.deviations.shape[1], len(own))
         each[:, n_others : n_others + known] = start.deviations[:, :known]
 
     def value(common: Array, each: Array) -> tuple[float, list[Array]]:
-        odds = [design @ common + own @ mine for design, own, mine in zip(designs, local, each, strict=True)]
+        effects = np.hstack([np.broadcast_to(common, (len(each), n_columns)), each])
+        odds = [_predicted(columns, mine) for columns, mine in zip(joined, effects, strict=True)]
         loss = sum(site.loss(part) for site, part in zip(sites, odds, strict=True))
         return loss + 0.5 * float(penalties @ common**2 + (each**2 @ local_penalties).sum()), odds
 
     loss, odds = value(common, each)
+    system, gain = _System(sites, joined, odds, penalties, local_penalties), 1.0
     for _ in range(MOST_STEPS):
-        system = _System(sites, designs, local, odds, penalties, local_penalties)
         step, steps = system.solve(-penalties * common, -local_penalties * each)
-        if 0.5 * system.gain < 1e-8 * (1 + abs(loss)):  # what a step can still gain
-            break
-        size = 1.0
+        before, gain, size = gain, 0.5 * system.gain, 1.0
         next_loss, next_odds = value(common + step, each + steps)
         while next_loss > loss and size > 1e-4:
             size /= 2
             next_loss, next_odds = value(common + size * step, each + size * steps)
         common, each, loss, odds = common + size * step, each + size * steps, next_loss, next_odds
+        if gain * (gain / before) ** 2 < ENOUGH:  # Newton's steps gain the square of what the one before gained
+            break
+        system = _System(sites, joined, odds, penalties, local_penalties)
     places = n_others + np.arange(len(own))
-    found = np.zeros((len(sites), 0))
-    if errors:
-        found = _System(sites, designs, local, odds, penalties, local_penalties).errors(list(own), places)
+    found = system.errors(list(own), places) if errors else np.zeros((len(sites), 0))
     return Fit(common, each[:, :n_others], each[:, places], tuple(odds), loss, found)
+
+
+def _rough_fit(
+    sites: Sequence[Site],
+    designs: Sequence[Array],
+    ridge: float,
+    own: Sequence[int],
+    scales: Sequence[Sequence[Array]],
+) -> Fit | None:
+    """Fit a share of the rows, where there are many: the fit of all of them then begins near its end."""
+    stride = sum(len(site.weights) for site in sites) // ROUGH
+    steps = [max(1, min(stride, len(site.weights) // ROUGH_SITE)) for site in sites]
+    if max(steps) == 1:  # few rows, or many environments with few rows each
+        return None
+    fewer = [Site(site.target[::k], site.weights[::k] * k) for site, k in zip(sites, steps, strict=True)]
+    thin = [design[::k] for design, k in zip(designs, steps, strict=True)]
+    thin_scales = [[scale[::k] for scale, k in zip(column, steps, strict=True)] for column in scales]
+    return fit_model(fewer, thin, ridge, own, thin_scales)
+
+
+def _predicted(columns: Array, effects: Array) -> Array:
+    """Return the log-odds of each row and class but the first."""
+    n_rows, n_others, n_columns = columns.shape
+    return np.asarray((columns.reshape(-1, n_columns) @ effects).reshape(n_rows, n_others))
 
 
 def local_designs(
@@ -134,8 +164,7 @@ class _System:
     def __init__(
         self,
         sites: Sequence[Site],
-        designs: Sequence[Array],
-        local: Sequence[Array],
+        joined: Sequence[Array],
         log_odds: Sequence[Array],
         penalties: Array,
         local_penalties: Array,
@@ -144,12 +173,13 @@ class _System:
         self.gradient, self.gradients = np.zeros(n_columns), np.zeros((len(sites), n_local))
         self.common = np.diag(penalties + 1e-8)
         self.mixed, self.own = np.zeros((len(sites), n_columns, n_local)), np.zeros((len(sites), n_local, n_local))
-        for number, (site, design, mine, odds) in enumerate(zip(sites, designs, local, log_odds, strict=True)):
+        for number, (site, columns, odds) in enumerate(zip(sites, joined, log_odds, strict=True)):
             chances = site.probabilities(odds)
             left = site.residuals(chances).ravel()
-            self.gradient += design.reshape(len(left), n_columns).T @ left
-            self.gradients[number] = mine.reshape(len(left), n_local).T @ left
-            both = site.whiten(np.concatenate([design, mine], axis=2), chances)
+            gradient = columns.reshape(len(left), -1).T @ left
+            self.gradient += gradient[:n_columns]
+            self.gradients[number] = gradient[n_columns:]
+            both = site.whiten(columns, chances)
             information = both.T @ both
             self.common += information[:n_columns, :n_columns]
             self.mixed[number] = information[:n_columns, n_columns:]
@@ -219,20 +249,48 @@ def score_tests(
         cross[number], spread[number] = reduced[:, :n_columns], np.diag(reduced)
         total += reduced[:n_columns, :n_columns]
         left_over += scores[number, :n_columns]
+    n_used, n_rows = n_columns + local[0].shape[2] * n_sites, sum(len(site.weights) for site in sites)
     factor = linalg.cho_factor(total + 1e-8 * np.eye(n_columns))
     scores -= cross @ linalg.cho_solve(factor, left_over)
+    share_left = max(1 - n_used / (n_rows * designs[0].shape[1]), 0.5)
+    if n_sites > MOST_CONTRASTS:
+        found = [_between_many(scores[:, j], spread[:, j], cross[:, j], total) for j in range(n_tested)]
+        return np.asarray(found, dtype=np.float64) * float(share_left)
     contrasts = linalg.null_space(np.ones((1, n_sites)))
+    shared = cross.transpose(1, 0, 2)  # (n_tested, n_sites, n_columns)
+    solved = linalg.cho_solve(factor, cross.reshape(-1, n_columns).T).reshape(n_columns, n_sites, n_tested)
+    variances = spread.T[:, :, None] * np.eye(n_sites) - shared @ solved.transpose(2, 0, 1)
+    variances = contrasts.T @ variances @ contrasts
+    sizes = np.trace(variances, axis1=1, axis2=2) / (n_sites - 1)
+    some = np.flatnonzero(sizes > 1e-9)
+    variances = variances[some] + 1e-6 * sizes[some, None, None] * np.eye(n_sites - 1)
+    leads = (contrasts.T @ scores[:, some]).T[:, :, None]
     statistics = np.zeros(n_tested)
-    for column in range(n_tested):
-        shared = cross[:, column]
-        variance = contrasts.T @ (np.diag(spread[:, column]) - shared @ linalg.cho_solve(factor, shared.T)) @ contrasts
-        score = contrasts.T @ scores[:, column]
-        size = float(np.trace(variance)) / (n_sites - 1)
-        if size > 1e-9:
-            variance[np.diag_indices_from(variance)] += 1e-6 * size
-            statistics[column] = score @ linalg.solve(variance, score, assume_a="pos")
-    n_used, n_rows = n_columns + local[0].shape[2] * n_sites, sum(len(site.weights) for site in sites)
-    return np.asarray(statistics * max(1 - n_used / (n_rows * designs[0].shape[1]), 0.5))
+    statistics[some] = (leads * np.linalg.solve(variances, leads)).sum(axis=(1, 2))
+    return np.asarray(statistics * share_left)
+
+
+def _between_many(scores: Array, spread: Array, cross: Array, total: Array) -> float:
+    """Return the statistic of one column over many environments, without a matrix of all pairs of them.
+
+    The variance of the scores is V = diag(spread) − cross total⁻¹ crossᵀ. For the contrasts K between environments,
+    sᵀK (KᵀVK)⁻¹ Kᵀs = sᵀW⁻¹s − (1ᵀW⁻¹s)² / 1ᵀW⁻¹1 with any W = V + c·11ᵀ, whose inverse Woodbury's identity gives.
+    """
+    n = len(scores)
+    total = total + 1e-8 * np.eye(len(total))
+    weights = np.linalg.solve(total, cross.T)  # (n_columns, n_sites)
+    trace = float(spread.sum() - (cross.T * weights).sum())
+    together = float(spread.sum() - cross.sum(axis=0) @ weights.sum(axis=1))
+    size = (trace - together / n) / (n - 1)
+    if size <= 1e-9:
+        return 0.0
+    inverse = 1 / (spread + 1e-6 * size)
+    low_rank = np.column_stack([cross, np.ones(n)])
+    core = linalg.block_diag(-total, np.array([[1 / size]])) + low_rank.T @ (low_rank * inverse[:, None])
+    both = np.column_stack([scores, np.ones(n)]) * inverse[:, None]
+    solved = both - inverse[:, None] * (low_rank @ np.linalg.solve(core, low_rank.T @ both))
+    (own, mixed), (_, ones) = np.vstack([scores, np.ones(n)]) @ solved
+    return float(own - mixed**2 / ones)
 
 
 def _log_sum(log_odds: Array) -> Array:

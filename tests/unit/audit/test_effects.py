@@ -438,3 +438,14 @@ def test_noisier_labels_may_win_over_a_column_that_passed_with_its_partner_only(
     monkeypatch.setattr(module._Searching, "adjusted", lambda self, statistic, importance, own: np.ones(len(statistic)))
     search = find_unstable(X, y, codes, n_classes=3)
     assert search.noisier
+
+
+def test_with_very_many_rows_the_strongest_column_is_named_first():
+    """Where the p values of several columns are too small for a number, their statistics decide."""
+    generator = np.random.default_rng(0)
+    sites = np.repeat([0, 1], 120_000)
+    y = generator.integers(2, size=len(sites))
+    sign = 2 * y - 1
+    X = generator.normal(size=(len(sites), 2)) + np.column_stack([0.8 * sign, 2.0 * sites * sign])
+    search = find_unstable(X, y, sites, n_classes=2)
+    assert [effect.column for effect in search.effects] == [1]

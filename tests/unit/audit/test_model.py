@@ -27,6 +27,26 @@ def draw(n_classes, sizes=(200, 300), n_columns=3, *, deviation=0.0, seed=0):
     return sites, designs, tables, labels
 
 
+def test_many_rows_begin_near_the_end(monkeypatch):
+    """A share of the rows is fitted first, so that few passes over all of them are left; the fit is the same."""
+    sites, designs, *_ = draw(2, sizes=(4000, 4000, 900))
+    passes = []
+
+    class Counted(module._System):
+        def __init__(self, sites, *arguments):
+            passes.append(sum(len(site.weights) for site in sites))
+            super().__init__(sites, *arguments)
+
+    monkeypatch.setattr(module, "_System", Counted)
+    near = fit_model(sites, designs, 0.7, [0])
+    assert passes.count(8900) <= 3 < len(passes)
+    assert min(passes) < 2500
+    monkeypatch.setattr(module, "ROUGH", 10**9)
+    far = fit_model(sites, designs, 0.7, [0])
+    np.testing.assert_allclose(near.common, far.common, atol=1e-3)
+    np.testing.assert_allclose(near.deviations, far.deviations, atol=1e-3)
+
+
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 def test_the_fit_is_the_maximum(n_classes):
     """No step of any parameter improves the penalized likelihood."""
@@ -136,3 +156,24 @@ def test_a_start_may_know_more_columns_than_are_asked_for():
     begun = fit_model(sites, designs, 1.0, [1, 2])
     again = fit_model(sites, designs, 1.0, [1], start=begun)
     np.testing.assert_allclose(again.common, fit_model(sites, designs, 1.0, [1]).common, atol=1e-2)
+
+
+def test_many_environments_of_few_rows_are_fitted_at_once():
+    """Where no environment has rows to spare, there is no rough fit to begin with, and the fit ends."""
+    sites, designs, *_ = draw(2, sizes=(60,) * 100)
+    fit = fit_model(sites, designs, 1.0)
+    assert np.isfinite(fit.loss)
+    assert fit.intercepts.shape == (100, 1)
+
+
+def test_many_environments_are_compared_without_a_matrix_of_their_pairs(monkeypatch):
+    """The statistics are the same either way, also where a column does not vary in some environments."""
+    sites, designs, *_ = draw(2, sizes=(60,) * 30, deviation=1.5)
+    designs[3][:, :, 1] = 0.0
+    local = local_designs(sites, designs, (), ())
+    fit = fit_model(sites, designs, 1.0)
+    scale = [np.abs(design[:, :, 0]) for design in designs]
+    few = score_tests(sites, designs, local, fit, 1.0, [scale])
+    monkeypatch.setattr(module, "MOST_CONTRASTS", 10)
+    np.testing.assert_allclose(score_tests(sites, designs, local, fit, 1.0, [scale]), few, rtol=1e-6)
+    assert few[0] > 20
