@@ -11,24 +11,37 @@ from typing import Any
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
-from sklearn.base import clone, is_regressor
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_regressor
 from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 
-from holdfast.environments import Rows, Weights, take_rows
+from holdfast.environments import Rows, Weights, listed, take_rows
 from holdfast.exceptions import FeaturesError, HoldfastError, ParameterError
 from holdfast.seeding import Seeding
+
+BOOSTERS = ("xgboost", "lightgbm", "catboost")  # packages
 
 
 def seeded_clone(estimator: Any, seeding: Seeding, *names: object) -> Any:
     """Return an unfitted copy whose unset `random_state` parameters, nested ones too, come from the stream `names`."""
-    copy = clone(estimator)
+    copy = copy_unfitted(estimator)
     unset = {
         key: seeding.integer("random_state", key, *names) % 2**31
         for key, value in copy.get_params(deep=True).items()
         if (key == "random_state" or key.endswith("__random_state")) and value is None
     }
     return copy.set_params(**dict(sorted(unset.items()))) if unset else copy
+
+
+def copy_unfitted(estimator: Any) -> Any:
+    """Return an unfitted copy; say what to do where CatBoost's parameters cannot be copied."""
+    try:
+        return clone(estimator)
+    except RuntimeError as problem:
+        raise ParameterError(
+            f"{type(last_step(estimator)).__name__} cannot be copied ({' '.join(str(problem).split())[-120:]}). Pass "
+            "lists as tuples, for example CatBoostClassifier(cat_features=('site',))."
+        ) from problem
 
 
 def last_step(estimator: Any) -> Any:
@@ -55,7 +68,8 @@ def sample_weight_name(estimator: Any) -> str | None:
     parameters = inspect.signature(estimator.fit).parameters
     if "sample_weight" in parameters:
         return "sample_weight"
-    passes_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    routes = type(estimator).__name__ in ("FixedThresholdClassifier", "TunedThresholdClassifierCV")  # and nothing else
+    passes_on = not routes and any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     inside = getattr(estimator, "estimator", None)
     return sample_weight_name(inside) if passes_on and hasattr(inside, "fit") else None
 
@@ -85,20 +99,97 @@ def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weigh
             )
     targets = y[rows]
     features = take_rows(X, rows)
-    if not is_regressor(estimator) and (targets == targets[0]).all():
-        return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(rows), 1)), targets)
+    codes = None
+    if not is_regressor(estimator):
+        if (targets == targets[0]).all():
+            return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(rows), 1)), targets)
+        if _numbers_classes(estimator):
+            codes, targets = np.unique(targets, return_inverse=True)
+    if type(estimator).__name__.startswith("HistGradientBoosting"):
+        features = _with_values(features)
     if weights is not None:
         require_sample_weight(estimator, asked_by="weighting rows")
     keywords = {} if weights is None else dict.fromkeys(weighted_steps(estimator), weights)
     try:
         # Outside of metadata routing a keyword goes straight to the step it names, whatever the global setting is.
         with sklearn.config_context(enable_metadata_routing=False):
-            return estimator.fit(features, targets, **keywords)
+            fitted = estimator.fit(features, targets, **keywords)
+        return fitted if codes is None or len(codes) == codes[-1] + 1 else RecodedClassifier(fitted, codes)
     except HoldfastError:
         raise
-    except (ValueError, TypeError) as problem:
+    except Exception as problem:
+        if not isinstance(problem, ValueError | TypeError) and library_of(problem) not in BOOSTERS:
+            raise
         name = type(last_step(estimator)).__name__
-        raise FeaturesError(f"{name} could not be fitted on these rows: {problem}") from problem
+        empty = [str(column) for column in empty_columns(features)]
+        said = f" {listed(empty, most=3)} has no value in any of them." if empty else ""
+        raise FeaturesError(f"{name} could not be fitted on these rows: {problem}{said}") from problem
+
+
+class RecodedClassifier(ClassifierMixin, BaseEstimator):
+    """A fitted classifier that numbers its classes without gaps, over the codes that its rows have.
+
+    XGBoost takes no other numbers, and an environment may lack a class.
+    """
+
+    def __init__(self, estimator: Any, codes: NDArray[np.intp]) -> None:
+        self.estimator = estimator
+        self.codes = codes
+
+    @property
+    def classes_(self) -> NDArray[np.intp]:
+        """The codes that it knows."""
+        return self.codes
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def fit(self, X: Any, y: Any) -> RecodedClassifier:
+        """Return self: it is fitted already."""
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.intp]:
+        """Return the most probable codes."""
+        return self.codes[predicted_codes(self.estimator, X)]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probabilities of `classes_`."""
+        return np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
+
+
+def library_of(value: Any) -> str:
+    """Return the package that a value's class is from; CatBoost's errors are those of its compiled part."""
+    return type(value).__module__.partition(".")[0].lstrip("_")
+
+
+def _numbers_classes(estimator: Any) -> bool:
+    """Return whether XGBoost is somewhere in an estimator."""
+    return any(library_of(part) == "xgboost" for part in (estimator, *estimator.get_params(deep=True).values()))
+
+
+def empty_columns(X: Any) -> list[Any]:
+    """Return the columns without any value: their numbers, or the names of a frame.
+
+    Examples
+    --------
+    >>> empty_columns(np.array([[1.0, np.nan], [np.nan, np.nan]]))
+    ['column 1']
+    """
+    if hasattr(X, "isna"):
+        return [repr(name) for name in X.columns[X.isna().all()]]
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind != "f":
+        return []
+    return [f"column {column}" for column in np.flatnonzero(np.isnan(X).all(axis=0))]
+
+
+def _with_values(X: Any) -> Any:
+    """Return rows with zeros in columns without any value, which histogram boosting refuses and would never use."""
+    if not empty_columns(X):
+        return X
+    if hasattr(X, "isna"):
+        empty = [name for name in X.columns[X.isna().all()] if X[name].dtype.kind == "f"]
+        return X.assign(**dict.fromkeys(empty, 0.0))
+    return np.where(np.isnan(X).all(axis=0), np.zeros(1, dtype=X.dtype), X)
 
 
 def weighted_steps(estimator: Any) -> list[str]:
@@ -123,5 +214,9 @@ def code_probabilities(estimator: Any, X: Any, n_classes: int) -> NDArray[np.flo
         probabilities = np.zeros((len(answers), n_classes))
         probabilities[:, np.asarray(estimator.classes_, dtype=np.intp)] = answers
         return probabilities
-    votes = np.asarray(estimator.predict(X), dtype=np.intp)
-    return np.eye(n_classes)[votes]
+    return np.eye(n_classes)[predicted_codes(estimator, X)]
+
+
+def predicted_codes(estimator: Any, X: Any) -> NDArray[np.intp]:
+    """Return the predicted codes, (n_rows,); CatBoost gives them as a column."""
+    return np.asarray(estimator.predict(X)).ravel().astype(np.intp, copy=False)

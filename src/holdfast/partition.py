@@ -207,24 +207,6 @@ def warn_of_constant_judges(
         )
 
 
-def accuracy_matrix(
-    predictions: NDArray[np.intp],
-    y: NDArray[np.intp],
-    environments: Sequence[Environment],
-    sample_weight: Weights | None,
-) -> NDArray[np.float64]:
-    """Return alpha, the accuracy of each judge (row) in each judged environment (column), its own out of fold."""
-    weights = np.ones(len(y)) if sample_weight is None else sample_weight
-    matrix = np.full((len(environments), len(environments)), np.nan)
-    for column, judged in enumerate(environments):
-        rows = judged.rows
-        right = predictions[:, rows] == y[rows]  # (n_judges, n_rows)
-        known = (predictions[:, rows] >= 0) * weights[rows]
-        total = known.sum(axis=1)
-        np.divide((right * known).sum(axis=1), total, out=matrix[:, column], where=total > 0)
-    return matrix
-
-
 def _refine(half: Group, group_labels: tuple[NDArray[np.intp], Sequence[str]] | None) -> list[Group]:
     """Cross a half with the known bias."""
     if group_labels is None:

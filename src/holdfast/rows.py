@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,7 @@ from holdfast.environments import (
     unique_labels,
 )
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastError, InputTypeError, LabelsError
-from holdfast.learners import weighted_steps
+from holdfast.learners import BOOSTERS, last_step, library_of, weighted_steps
 
 BLOCK_NUMBERS = 1 << 21  # numbers that are read at once: 16 MiB of float64
 
@@ -240,6 +241,35 @@ def _multipliers(n_columns: int) -> NDArray[np.uint64]:
     return numbers.astype(np.uint64) * np.uint64(2) + np.uint64(1)
 
 
+def holds_items(X: Any) -> bool:
+    """Return whether X is what only networks read: a dict of arrays, a torch Dataset, a DataLoader, or rows of one.
+
+    Examples
+    --------
+    >>> holds_items({"tokens": [[1, 2], [3]]}), holds_items([[1.0, 2.0]])
+    (True, False)
+    """
+    if (isinstance(X, Mapping) and not is_sparse(X)) or type(X).__name__ == "ItemRows":  # a sparse matrix can be a dict
+        return True
+    data: Any = sys.modules.get("torch.utils.data")
+    return data is not None and (isinstance(X, data.Dataset | data.DataLoader) or hasattr(X, "__getitems__"))
+
+
+def takes_items(estimator: Any) -> bool:
+    """Return whether an estimator, or the first step of a pipeline, reads a dict or a Dataset."""
+    first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
+    return bool(getattr(first, "takes_items", False))
+
+
+def refuse_items(estimator: Any, X: Any) -> None:
+    """Say that an estimator cannot read a dict or Dataset, and what can."""
+    kind = "a dict" if isinstance(X, Mapping) else f"a {type(X).__name__}"
+    raise InputTypeError(
+        f"X is {kind}, which {type(last_step(estimator)).__name__} cannot read. Use a NeuralClassifier, or put "
+        "FrozenFeatures before it in a Pipeline; for the columns of a table pass pandas.DataFrame(X)."
+    )
+
+
 def is_sparse(X: Any) -> bool:
     """Return whether X is a sparse matrix of any kind."""
     return bool(sp.issparse(X))
@@ -262,6 +292,9 @@ def needs_frame(estimator: Any, X: Any) -> bool:
         return False
     by_name = getattr(estimator, "categorical_features", None), getattr(estimator, "monotonic_cst", None)
     named = any(value is not None and not isinstance(value, str) and _has_text(value) for value in by_name)
+    given = estimator.get_params(deep=False) if library_of(estimator) in BOOSTERS else {}
+    if any(given.get(name) for name in ("cat_features", "categorical_feature")):
+        return True
     inner = getattr(estimator, "estimator", None)  # of a search, or of a calibration
     if inner is not None and needs_frame(inner, X):
         return True

@@ -12,7 +12,6 @@ from holdfast.exceptions import (
     SmallGroupWarning,
 )
 from holdfast.partition import (
-    accuracy_matrix,
     halves_as_groups,
     halves_at_chance,
     partition_by_correctness,
@@ -143,12 +142,6 @@ def test_constant_judge_is_named_with_its_class():
         warn_of_constant_judges(PREDICTIONS, SITES, np.array(["no", "yes"]))
 
 
-def test_accuracy_matrix_has_judges_in_rows():
-    """alpha[judge, judged]; what a judge did not predict stays NaN."""
-    matrix = accuracy_matrix(PREDICTIONS, Y, SITES, None)
-    np.testing.assert_allclose(matrix, [[np.nan, 1 / 3], [2 / 3, np.nan]])
-
-
 def test_an_environment_without_weight_has_no_accuracy():
     """Where all rows weigh nothing, alpha is not a number, in both kinds of halves; a weight of one half counts."""
     weights = np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])
@@ -184,10 +177,3 @@ def test_a_half_of_exactly_the_smallest_size_stays():
     """The minimum itself is enough, and nothing is said."""
     partition = Partition("a", "b", np.arange(3), np.arange(3, 6))
     assert len(halves_as_groups([partition], min_group_size=3)) == 2
-
-
-def test_accuracies_are_of_the_rows_that_were_predicted():
-    """A negative code is a row without prediction; weights count; a site without any has no accuracy."""
-    weights = np.array([1.0, 1.0, 3.0, 1.0, 1.0, 2.0])
-    matrix = accuracy_matrix(np.array([[0, 1, -1, 0, 0, 0], [-1, -1, -1, 0, 1, 1]]), Y, SITES, weights)
-    np.testing.assert_allclose(matrix, [[1.0, 0.75], [np.nan, 0.5]])

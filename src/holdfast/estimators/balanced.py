@@ -27,6 +27,15 @@ class BalancedClassifier(MethodClassifier):
     Attributes
     ----------
     estimator_, groups_, classes_, environments_, history_
+
+    Examples
+    --------
+    >>> from holdfast.datasets import load_dataset
+    >>> toy = load_dataset("toy", exact=True, etas=(0.05, 0.2))
+    >>> model = BalancedClassifier()
+    >>> _ = model.fit(toy.train.X, toy.train.y, environments=toy.train.environments)
+    >>> float(model.score(toy.test.X, toy.test.y))
+    0.5
     """
 
     __metadata_request__fit = {"group_labels": True}  # scikit-learn reads this
@@ -47,7 +56,7 @@ class BalancedClassifier(MethodClassifier):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         environments: Any = None,
         group_labels: Any = None,

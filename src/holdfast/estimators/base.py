@@ -23,11 +23,12 @@ from holdfast.environments import Environment, Group, check_pairs, is_lazy, merg
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SingleEnvironmentWarning
 from holdfast.interpolation import Solution, SolverSettings
 from holdfast.interpolation.worst_case import minimize_worst_case_risk
-from holdfast.learners import code_probabilities, last_step
+from holdfast.learners import code_probabilities, last_step, predicted_codes
 from holdfast.rows import (
     TrainingRows,
     allows_nan,
     as_ours,
+    holds_items,
     is_float,
     is_text,
     known_codes,
@@ -38,6 +39,8 @@ from holdfast.rows import (
     read_held_out,
     read_labels,
     read_weights,
+    refuse_items,
+    takes_items,
 )
 from holdfast.seeding import Seeding
 
@@ -83,6 +86,7 @@ class MethodEstimator(BaseEstimator):
         folds: Any = None,
     ) -> TrainingRows:
         """Check everything that `fit` was handed, and set what scikit-learn expects to be set."""
+        X, y, environments = self._read_items(X, y, environments)
         if y is None:
             raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
         for name in [name for name in vars(self) if name.endswith("_")]:  # nothing of an earlier fit stays
@@ -103,11 +107,25 @@ class MethodEstimator(BaseEstimator):
             read_folds(folds, n_rows),
         )
 
+    def _read_items(self, X: Any, y: Any, environments: Any = None) -> tuple[Any, Any, Any]:
+        """Return rows, labels and environments: those of a Dataset or dict are taken out of its items."""
+        if not holds_items(X):
+            return X, y, environments
+        inner = self._base_estimator(None)
+        if not takes_items(inner):
+            refuse_items(inner, X)
+        from holdfast.neural.sources import read_items
+
+        return read_items(X, y, environments, n_workers=getattr(last_step(inner), "n_workers", 0))
+
     def _read_validation(self, validation: Any) -> tuple[Any, NDArray[Any], Any] | None:
         """Return validation rows with class codes and group labels (or None), checked like the training rows."""
         if validation is None:
             return None
-        X, y, groups = read_held_out(validation)
+        held_out = (validation, None) if holds_items(validation) else validation
+        X, y, groups = self._read_items(*read_held_out(held_out))
+        if y is None:
+            raise LabelsError("validation has no labels. Pass validation=(X, y), or a Dataset whose items have labels.")
         X, y = self._check_rows(X, reset=False), self._read_validation_targets(y)
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         if len(y) != n_rows:
@@ -117,6 +135,8 @@ class MethodEstimator(BaseEstimator):
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X checked: texts and the frames of pipelines as they are, all else as array or sparse matrix."""
         inner = self._base_estimator(X)
+        if holds_items(X):
+            return self._read_items(X, (), ())[0]
         if is_text(X):
             if len(X) == 0:
                 raise FeaturesError("X has 0 texts, but at least one is needed.")
@@ -139,7 +159,7 @@ class MethodEstimator(BaseEstimator):
                 reset=reset,
                 accept_sparse="csr",
                 dtype="numeric",
-                allow_nd=hasattr(last_step(inner), "fit_groups"),
+                allow_nd=hasattr(last_step(inner), "fit_groups") or takes_items(inner),
                 ensure_all_finite="allow-nan" if allows_nan(inner) else True,
             )
 
@@ -179,7 +199,7 @@ class MethodEstimator(BaseEstimator):
     def _score_validation(self, validation: tuple[Any, NDArray[Any], Any] | None) -> None:
         """Set `validation_score_` where validation rows were given, whether or not they selected anything."""
         if validation is not None:
-            predicted = np.asarray(self.estimator_.predict(validation[0]))
+            predicted = np.asarray(self.estimator_.predict(validation[0])).ravel()
             self.validation_score_ = float(self._validation_metric(validation[1], predicted))
 
     def _minimize(
@@ -249,8 +269,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
         """Return the most probable label of each row."""
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
-        codes = np.asarray(self.estimator_.predict(X)).astype(np.intp, copy=False)
-        return self.classes_[codes]
+        return self.classes_[predicted_codes(self.estimator_, X)]
 
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

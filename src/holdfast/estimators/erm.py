@@ -32,6 +32,15 @@ class ERMClassifier(MethodClassifier):
     classes_ : labels
     environments_ : environment labels
     history_ : list of dict, one for each epoch of a network
+
+    Examples
+    --------
+    >>> from holdfast.datasets import load_dataset
+    >>> toy = load_dataset("toy", exact=True, etas=(0.05, 0.2))
+    >>> model = ERMClassifier()
+    >>> _ = model.fit(toy.train.X, toy.train.y)
+    >>> float(model.score(toy.test.X, toy.test.y))
+    0.5
     """
 
     def __init__(
@@ -48,7 +57,7 @@ class ERMClassifier(MethodClassifier):
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, *, environments: Any = None, sample_weight: Any = None, validation: Any = None
+        self, X: Any, y: Any = None, *, environments: Any = None, sample_weight: Any = None, validation: Any = None
     ) -> Self:
         """Fit on all rows.
 

@@ -86,6 +86,15 @@ class GroupDROClassifier(MethodClassifier):
     ----------
     groups_, group_risks_, group_weights_, worst_case_risk_, gap_, solver_, history_, estimator_, environments_
         As for `PIClassifier`.
+
+    Examples
+    --------
+    >>> from holdfast.datasets import load_dataset
+    >>> toy = load_dataset("toy", exact=True, etas=(0.05, 0.2))
+    >>> model = GroupDROClassifier()
+    >>> _ = model.fit(toy.train.X, toy.train.y, environments=toy.train.environments)
+    >>> float(model.score(toy.test.X, toy.test.y))
+    0.8
     """
 
     __metadata_request__fit = {"group_labels": True}  # scikit-learn reads this
@@ -116,7 +125,7 @@ class GroupDROClassifier(MethodClassifier):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         environments: Any = None,
         group_labels: Any = None,
@@ -161,6 +170,16 @@ class OracleClassifier(GroupDROClassifier):
         paper's text.
     solver, reweight_rounds, objective, selection, min_group_size, n_folds, n_jobs, random_state
         As for `PIClassifier`.
+
+    Examples
+    --------
+    >>> from holdfast.datasets import load_dataset
+    >>> toy = load_dataset("toy", exact=True, etas=(0.05, 0.2))
+    >>> model = OracleClassifier()
+    >>> rows = toy.train
+    >>> _ = model.fit(rows.X, rows.y, attribute=rows.attributes["x2"], environments=rows.environments)
+    >>> float(model.score(toy.test.X, toy.test.y))
+    0.8
     """
 
     __metadata_request__fit = {"attribute": True}  # scikit-learn reads this
@@ -195,7 +214,7 @@ class OracleClassifier(GroupDROClassifier):
     def fit(  # type: ignore[override] # the oracle takes the attribute instead of groups
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         attribute: Any = None,
         environments: Any = None,

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any
 
 from holdfast.exceptions import ParameterError, suggest
+from holdfast.extras import require
 
 
 @dataclass(frozen=True)
@@ -21,21 +23,45 @@ class NamedEstimator:
     path: str  # "module:class"
     settings: Mapping[str, Any] = field(default_factory=dict)
     is_network: bool = False  # trained epoch by epoch: an interrupted fit can continue
+    extra: str | None = None  # what installs it, where holdfast itself does not
 
     def make(self, **options: Any) -> Any:
         """Return the unfitted classifier; `options` replace the settings."""
         module, _, name = self.path.partition(":")
-        return getattr(import_module(module), name)(**{**self.settings, **options})
+        loaded = import_module(module) if self.extra is None else require(module, extra=self.extra, what="Boosters")
+        return getattr(loaded, name)(**{**self.settings, **options})
+
+    def is_installed(self) -> bool:
+        """Return whether its package is there; nothing is imported."""
+        try:
+            return find_spec(self.path.partition(":")[0].partition(".")[0]) is not None
+        except ModuleNotFoundError:  # hidden on purpose
+            return False
 
 
 DEFAULT_METHOD = "stable"  # of `holdfast fit` and `TableClassifier`
+# Small trees and many of them: a site's classifier often has a few hundred rows.
+_BOOSTED = {"n_estimators": 200, "learning_rate": 0.1}
 _NETWORK = "holdfast.neural.estimator:NeuralClassifier"
+# Forests with one thread each: several add up trees in any order, and so differ in the last bit.
 ESTIMATORS: Mapping[str, NamedEstimator] = MappingProxyType(
     {
         "logistic": NamedEstimator("sklearn.linear_model:LogisticRegression", {"max_iter": 1000}),
         "boosting": NamedEstimator("sklearn.ensemble:HistGradientBoostingClassifier"),
-        "forest": NamedEstimator("sklearn.ensemble:RandomForestClassifier", {"min_samples_leaf": 3}),
-        "extra_trees": NamedEstimator("sklearn.ensemble:ExtraTreesClassifier", {"min_samples_leaf": 3}),
+        "xgboost": NamedEstimator("xgboost:XGBClassifier", _BOOSTED | {"max_depth": 4}, extra="boosters"),
+        "lightgbm": NamedEstimator(
+            "lightgbm:LGBMClassifier",
+            # The same trees however many threads there are; as many as OpenMP is told, not as there are cores.
+            _BOOSTED | {"num_leaves": 15, "verbosity": -1, "deterministic": True, "force_row_wise": True, "n_jobs": 0},
+            extra="boosters",
+        ),
+        "catboost": NamedEstimator(
+            "catboost:CatBoostClassifier",
+            _BOOSTED | {"depth": 4, "verbose": 0, "allow_writing_files": False},
+            extra="boosters",
+        ),
+        "forest": NamedEstimator("sklearn.ensemble:RandomForestClassifier", {"min_samples_leaf": 3, "n_jobs": 1}),
+        "extra_trees": NamedEstimator("sklearn.ensemble:ExtraTreesClassifier", {"min_samples_leaf": 3, "n_jobs": 1}),
         "linear_svm": NamedEstimator("sklearn.svm:LinearSVC"),
         "naive_bayes": NamedEstimator("sklearn.naive_bayes:GaussianNB"),
         "mlp": NamedEstimator(_NETWORK, {"network": "mlp", "max_epochs": 20}, is_network=True),

@@ -49,7 +49,7 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
         return scaled(X, ("network", NeuralClassifier("mlp")))
 
     def fit(
-        self, X: Any, y: Any, *, environments: Any = None, sample_weight: Any = None, validation: Any = None
+        self, X: Any, y: Any = None, *, environments: Any = None, sample_weight: Any = None, validation: Any = None
     ) -> Self:
         """Train on batches of every environment.
 
@@ -96,6 +96,16 @@ class IRMClassifier(EnvironmentObjectiveClassifier):
     selection : str or None
         The rule that selects the epoch.
     random_state : int or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from holdfast import NeuralClassifier
+    >>> X, y = np.array([[0.0], [1.0]] * 20), np.array(["no", "yes"] * 20)
+    >>> network = NeuralClassifier("linear", max_epochs=2, learning_rate=0.1)
+    >>> model = IRMClassifier(network, random_state=0).fit(X, y, environments=np.repeat(["Boston", "Chicago"], 20))
+    >>> model.predict([[0.0], [1.0]]).tolist()
+    ['no', 'yes']
     """
 
     def __init__(
@@ -128,6 +138,16 @@ class VRExClassifier(EnvironmentObjectiveClassifier):
     ----------
     estimator, penalty_weight, warm_up, selection, random_state
         As for `IRMClassifier`; the penalty is the variance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from holdfast import NeuralClassifier
+    >>> X, y = np.array([[0.0], [1.0]] * 20), np.array(["no", "yes"] * 20)
+    >>> network = NeuralClassifier("linear", max_epochs=2, learning_rate=0.1)
+    >>> model = VRExClassifier(network, random_state=0).fit(X, y, environments=np.repeat(["Boston", "Chicago"], 20))
+    >>> model.predict([[0.0], [1.0]]).tolist()
+    ['no', 'yes']
     """
 
     def __init__(
@@ -160,6 +180,16 @@ class RGMClassifier(EnvironmentObjectiveClassifier):
         As for `IRMClassifier`; the penalty is the regret.
     hidden : int
         Width of the hidden layer of the auxiliary heads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from holdfast import NeuralClassifier
+    >>> X, y = np.array([[0.0], [1.0]] * 20), np.array(["no", "yes"] * 20)
+    >>> network = NeuralClassifier("linear", max_epochs=2, learning_rate=0.1)
+    >>> model = RGMClassifier(network, random_state=0).fit(X, y, environments=np.repeat(["Boston", "Chicago"], 20))
+    >>> model.predict([[0.0], [1.0]]).tolist()
+    ['no', 'yes']
     """
 
     def __init__(

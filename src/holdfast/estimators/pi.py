@@ -18,11 +18,10 @@ from holdfast.estimators.erm import fit_erm
 from holdfast.exceptions import CollapseWarning, EnvironmentsError, ParameterError
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver
-from holdfast.judging.judgements import Judgements, judge_environments
+from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
 from holdfast.judging.judges import JudgeSettings
-from holdfast.learners import last_step
+from holdfast.learners import last_step, predicted_codes
 from holdfast.partition import (
-    accuracy_matrix,
     halves_as_groups,
     halves_at_chance,
     large_halves,
@@ -86,7 +85,7 @@ def _cut_again(
 
 def _cut(half: Group, classifier: Any, training: TrainingRows, min_group_size: int) -> list[Group]:
     """Cut one half by correctness, or keep it whole."""
-    right = np.asarray(classifier.predict(take_rows(training.X, half.rows))) == training.y[half.rows]
+    right = predicted_codes(classifier, take_rows(training.X, half.rows)) == training.y[half.rows]
     if min(right.sum(), (~right).sum()) < min_group_size:
         return [half]
     return [Group(f"{half.name}, correct", half.rows[right]), Group(f"{half.name}, mistaken", half.rows[~right])]
@@ -114,7 +113,7 @@ class PredictThenInterpolate(MethodEstimator):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         environments: Any = None,
         group_labels: Any = None,
@@ -374,7 +373,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         """Say when the final classifier gives nearly every row the same label: it has learned nothing."""
         shares = np.bincount(training.y, training.weights, minlength=len(self.classes_)) / training.weights.sum()
         sample = np.unique(np.linspace(0, training.n_rows - 1, min(training.n_rows, 2000)).astype(np.intp))
-        predicted = np.asarray(self.estimator_.predict(take_rows(training.X, sample)), dtype=np.intp)
+        predicted = predicted_codes(self.estimator_, take_rows(training.X, sample))
         share = np.bincount(predicted, minlength=len(self.classes_)) / len(sample)
         most = int(share.argmax())
         chance = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())

@@ -43,6 +43,16 @@ class PIRegressor(PredictThenInterpolate, MethodRegressor):
         Mean squared error of each judge (row) in each environment (column); the diagonal is out of fold.
     environments_, environment_classifiers_, partitions_, groups_, group_risks_, worst_case_risk_, gap_, history_
         As for `PIClassifier`; risks are mean squared errors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X, site = rng.normal(size=(200, 2)), np.repeat(["Boston", "Chicago"], 100)
+    >>> y = 2 * X[:, 0] + np.where(site == "Boston", 1, -0.5) * X[:, 1]  # the second column turns
+    >>> model = PIRegressor(random_state=0).fit(X, y, environments=site)
+    >>> model.predict([[1.0, 0.0]]).round(2).tolist()
+    [2.29]
     """
 
     _judge_scores = "errors_"

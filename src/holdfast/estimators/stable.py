@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 from scipy.stats import norm
 from scipy.stats import t as student
+from sklearn.utils import estimator_html_repr
 
 from holdfast.audit.columns import Columns
 from holdfast.audit.effects import Search, find_unstable
 from holdfast.audit.run import AuditSettings, finding_of, read_columns
-from holdfast.environments import take_rows
+from holdfast.environments import Environment, listed, take_rows
 from holdfast.estimators.base import MethodClassifier, check_choice, warn_single_environment
 from holdfast.estimators.erm import fit_erm
 from holdfast.exceptions import FeaturesError, ParameterError
-from holdfast.interpolation.mixture import MixedClassifier, mix_scores
-from holdfast.interpolation.removal import Removal, join_removals, plan_removal
+from holdfast.interpolation.removal import MixedClassifier, Removal, join_removals, mix_scores, plan_removal
 from holdfast.interpolation.stress import Part, StressTest, stress_test
 from holdfast.interpolation.verdict import Accuracy, Verdict, kept_share, removal_levels
-from holdfast.judging.calibration import calibrate, class_scores
-from holdfast.judging.judgements import Judgements, judge_environments
-from holdfast.judging.judges import JudgeSettings, fit_folds
+from holdfast.judging.calibration import calibrate, class_scores, log_softmax
+from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
+from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
 from holdfast.learners import fit_rows, seeded_clone
 from holdfast.metrics import Interval
-from holdfast.partition import accuracy_matrix
+from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows, is_mapped
 from holdfast.seeding import RandomState, Seeding
 
 Array = NDArray[np.float64]
 N_FOLDS = 2  # for the judges, and for price and gain
+MOST_JUDGES = 8
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of `path_`
 FINE = np.linspace(0.0, 1.0, 11)  # strengths that are tried for "as_seen"
 MOST_LEFT_OUT = 5  # rounds of leaving environments out
@@ -149,10 +151,17 @@ class StableClassifier(MethodClassifier):
             self.verdict_ = Verdict("ordinary", (), {}, nothing, unknown, unknown, unknown, nothing)
             return self
 
-        # Stage 1: one judge for each environment, asked about every row that it was not fitted on.
+        # What the ordinary classifier was fitted on need not be looked at again.
+        with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+            self._fit_stages(estimator, training, columns, seeding)
+        return self
+
+    def _fit_stages(self, estimator: Any, training: TrainingRows, columns: Columns, seeding: Seeding) -> None:
+        """Judge, search, interpolate."""
+        # Stage 1: one judge for each environment (of many, several share one), asked about rows it was not fitted on.
         settings = JudgeSettings(n_folds=N_FOLDS, alike=True, n_jobs=self.n_jobs)
         judgements = judge_environments(
-            estimator, training, settings, seeding, classes=self.classes_, probabilities=True, pooled=True
+            estimator, _for_judges(training), settings, seeding, classes=self.classes_, probabilities=True, pooled=True
         )
 
         # Stage 2: beyond what the judges agree on, which columns mean something else in some environments?
@@ -169,7 +178,6 @@ class StableClassifier(MethodClassifier):
 
         # Stage 3: use as much of these columns as the evidence supports.
         self._interpolate(estimator, training, judgements, columns, search, settings, seeding)
-        return self
 
     def _interpolate(
         self,
@@ -189,17 +197,19 @@ class StableClassifier(MethodClassifier):
         full = [weight for weight, _ in levels]  # at strength 1
         parts = [Part(Removal(), judgements.pooled_estimators, judgements.pooled_rows)]
         reduced = [replace(training, X=removal.apply(training.X)) for removal in removals[1:]]
-        for removal, rows in zip(removals[1:], reduced, strict=True):
+        if reduced:
             assert judgements.folds is not None
-            parts.append(Part(removal, *fit_folds(estimator, rows, judgements.folds, settings, seeding)))
+            fits, fold_rows = fit_folds(estimator, reduced, judgements.folds, settings, seeding)
+            parts += [Part(removal, found, fold_rows) for removal, found in zip(removals[1:], fits, strict=True)]
         n_draws = max(1, min(5, ROWS_FOR_ONE_DRAW // training.n_rows))
         test = stress_test(parts, training, len(self.classes_), n_draws=n_draws)
         strength = float(self.strength)
         if self.expect == "as_seen" and len(parts) > 1:
-            strength *= _strength_as_seen(estimator, training, removals, full, seeding)
+            strength *= _strength_as_seen(estimator, training, removals, full, seeding, self.n_jobs)
         weights = _at_strength(full, strength)
         if weights[0] < 1.0:
-            models = [self.ordinary_, *(fit_erm(estimator, rows, seeding) for rows in reduced)]
+            tasks = [(number, estimator, seeding) for number in range(len(reduced))]
+            models = [self.ordinary_, *run_each(_fit_reduced, tuple(reduced), tasks, self.n_jobs)]
             mixed = mix_scores(test.known, weights)
             offsets = not hasattr(self.ordinary_, "predict_proba")
             calibration = calibrate(mixed, training.y, training.sample_weight, offsets=offsets)
@@ -213,6 +223,15 @@ class StableClassifier(MethodClassifier):
         forecast = test.forecast(weights, _transfer_loss(judgements, training))
         verdict = self._verdict(training, test, weights, findings, used, search, strength, forecast)
         self.verdict_ = replace(verdict, n_tests=len(set(columns.features())))
+
+    def _html_repr(self) -> str:
+        """Return what notebooks show: the verdict above scikit-learn's diagram."""
+        diagram = str(estimator_html_repr(self))
+        if not hasattr(self, "verdict_"):
+            return diagram
+        first, _, rest = html.escape(str(self.verdict_)).partition(". ")
+        style = "margin:0 0 .8em; padding:.5em .8em; border-left:.3em solid currentColor; max-width:48em"
+        return f'<p style="{style}"><strong>{first.rstrip(".")}.</strong> {rest}</p>{diagram}'
 
     def _verdict(
         self,
@@ -249,9 +268,21 @@ class StableClassifier(MethodClassifier):
         )
 
 
+def _for_judges(training: TrainingRows) -> TrainingRows:
+    """Return the rows with few environments: of many, several share a judge, so that the cost does not grow."""
+    environments = training.environments
+    if len(environments) <= MOST_JUDGES:
+        return training
+    shared = [environments[first::MOST_JUDGES] for first in range(MOST_JUDGES)]
+    merged = tuple(
+        Environment(listed([e.name for e in s]), np.sort(np.concatenate([e.rows for e in s]))) for s in shared
+    )
+    return replace(training, environments=merged, folds=deal_folds(training, N_FOLDS))
+
+
 def _transfer_loss(judgements: Judgements, training: TrainingRows) -> float:
     """Return by how much a judge of another environment is worse than an environment's own, out of fold."""
-    accuracies = accuracy_matrix(judgements.predictions, training.y, training.environments, training.sample_weight)
+    accuracies = accuracy_matrix(judgements.predictions, training.y, judgements.environments, training.sample_weight)
     own, n = np.diag(accuracies), len(accuracies)
     others = (np.nansum(accuracies, axis=0) - np.nan_to_num(own)) / (n - 1)
     lost = own - others
@@ -317,26 +348,41 @@ def _point(test: StressTest, strength: float, weights: list[float]) -> PathPoint
     )
 
 
+def _fit_reduced(tables: tuple[TrainingRows, ...], number: int, estimator: Any, seeding: Seeding) -> Any:
+    return fit_erm(estimator, tables[number], seeding)
+
+
+def _ask_left_out(training: TrainingRows, estimator: Any, removal: Removal, out: NDArray[np.intp]) -> Array:
+    """Fit without some columns and some rows; return the scores of these rows."""
+    rest = np.setdiff1d(np.arange(training.n_rows), out)
+    X = removal.apply(training.X)
+    weights = None if training.sample_weight is None else training.sample_weight[rest]
+    model = fit_rows(estimator, X, training.y, rest, weights)
+    return class_scores(model, take_rows(X, out), int(training.y.max()) + 1)
+
+
 def _strength_as_seen(
-    estimator: Any, training: TrainingRows, removals: list[Removal], weights: list[float], seeding: Seeding
+    estimator: Any,
+    training: TrainingRows,
+    removals: list[Removal],
+    weights: list[float],
+    seeding: Seeding,
+    n_jobs: int | None,
 ) -> float:
     """Return the strength with the least log loss in environments left out, shrunk by how uncertain its advantage is.
 
     The standard error counts with Student's factor: two environments say little about how much a third gains. With many
     environments several are left out at a time, so that no more than `MOST_LEFT_OUT` rounds are needed.
     """
-    n_classes, losses = int(training.y.max()) + 1, np.empty((len(FINE), training.n_rows))
-    for held_out in range(min(len(training.environments), MOST_LEFT_OUT)):
-        out = np.concatenate([e.rows for e in training.environments[held_out::MOST_LEFT_OUT]])
-        rest = np.setdiff1d(np.arange(training.n_rows), out)
-        scores = []
-        for removal in removals:
-            X = removal.apply(training.X)
-            fit_weights = None if training.sample_weight is None else training.sample_weight[rest]
-            model = fit_rows(seeded_clone(estimator, seeding, "erm"), X, training.y, rest, fit_weights)
-            scores.append(class_scores(model, take_rows(X, out), n_classes))
+    losses = np.empty((len(FINE), training.n_rows))
+    n_rounds = min(len(training.environments), MOST_LEFT_OUT)
+    left_out = [np.concatenate([e.rows for e in training.environments[n::MOST_LEFT_OUT]]) for n in range(n_rounds)]
+    tasks = [(seeded_clone(estimator, seeding, "erm"), removal, out) for out in left_out for removal in removals]
+    asked = run_each(_ask_left_out, training, tasks, n_jobs)
+    for held_out, out in enumerate(left_out):
+        scores = asked[held_out * len(removals) : (held_out + 1) * len(removals)]
         for number, strength in enumerate(FINE):
-            logs = log_softmax(mix_scores(scores, _at_strength(weights, strength)), axis=1)
+            logs = log_softmax(mix_scores(scores, _at_strength(weights, strength)))
             losses[number, out] = -logs[np.arange(len(out)), training.y[out]]
     saved = np.array([[(losses[0] - row)[e.rows].mean() for e in training.environments] for row in losses])
     best = int(saved.mean(axis=1).argmax())

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.utils.parallel import Parallel, delayed
 
 from holdfast.environments import Group, Rows, take_rows
 from holdfast.exceptions import DivergedError, ParameterError
 from holdfast.interpolation import Solution, SolverSettings
 from holdfast.learners import code_probabilities, fit_rows, has_probabilities, require_sample_weight, seeded_clone
+from holdfast.parallel import sharing
 from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
 
@@ -180,12 +180,12 @@ def solve_reweight(
     parts: list[Any] = []
     mixtures: list[NDArray[np.float64]] = []
     history: list[dict[str, Any]] = []
-    with Parallel(n_jobs=settings.n_jobs) as parallel:
+    with sharing(fits, settings.n_jobs) as run:
         for t in range(1, settings.reweight_rounds + 1):
             row_weights = np.asarray(masses @ q)
-            fitted = parallel(
-                delayed(_fit_fold)(seeded_clone(estimator, seeding, t, fold), fold, fits, row_weights)
-                for fold in np.unique(fits.fold_of_row[fits.used])
+            used_folds = np.unique(fits.fold_of_row[fits.used])
+            fitted = run(
+                _fit_fold, ((seeded_clone(estimator, seeding, t, fold), fold, row_weights) for fold in used_folds)
             )
             parts += [model for model, _, _ in fitted]
             outcome = np.zeros_like(answers)
@@ -266,7 +266,7 @@ class _Fits:
 
 
 def _fit_fold(
-    estimator: Any, fold: int, fits: _Fits, row_weights: NDArray[np.float64]
+    fits: _Fits, estimator: Any, fold: int, row_weights: NDArray[np.float64]
 ) -> tuple[Any, Rows, NDArray[np.float64]]:
     """Fit on the used rows outside of a fold; return the model, the fold's used rows and the answers there."""
     is_held_out = fits.fold_of_row[fits.used] == fold

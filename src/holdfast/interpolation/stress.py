@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from holdfast.environments import Rows
-from holdfast.interpolation.mixture import mix_scores
-from holdfast.interpolation.removal import Removal, join_removals, shuffled_partners
+from holdfast.interpolation.removal import Removal, join_removals, mix_scores, shuffled_partners
 from holdfast.interpolation.verdict import Accuracy
 from holdfast.judging.calibration import class_scores
 from holdfast.metrics import Interval

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from holdfast.metrics import Interval
 # How much of a named effect is given up rises smoothly with three things, each between 0 and 1:
 LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to count, and at which it counts in full
 FAINT, CLEAR = 4.0, 6.0  # lead over "labels are noisier there", as a statistic, from which a column is blamed; in full
+LARGE = 0.1, 0.2  # a lead that is such a share of the other statistic needs not rise with the number of environments
 HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.14, 6, 0.05  # size of the change at which half is given up; how fast it rises
 MOST_LEVELS = 3  # classifiers that do without some columns
 APART = 0.1  # kept shares that differ by less belong to one level
@@ -27,10 +29,23 @@ def kept_share(effect: Effect) -> float:
     One minus evidence × not merely noisier labels × size of the change, each rising smoothly from 0 to 1.
     """
     evidence = float(np.clip(np.log(LEVEL / max(effect.p_value, 1e-300)) / np.log(LEVEL / SURE), 0.0, 1.0))
-    own = float(np.clip((effect.statistic - effect.rival - FAINT) / (CLEAR - FAINT), 0.0, 1.0))
+    own = _blamed(effect.statistic - effect.rival, effect.rival, len(effect.by_environment))
     power = effect.size**STEEPNESS
     size = max(0.0, (power / (power + HALF_SIZE**STEEPNESS) - NEGLIGIBLE) / (1 - NEGLIGIBLE))
     return 1.0 - evidence * own * size
+
+
+def _blamed(lead: float, rival: float, n_environments: int) -> float:
+    """Return how clearly a column's change explains more than noisier labels, between 0 and 1.
+
+    The more environments, the more both statistics vary: as the root of their degrees of freedom.
+    """
+
+    def rises(value: float, start: float, end: float) -> float:
+        return float(np.clip((value - start) / (end - start), 0.0, 1.0))
+
+    for_many = rises(lead - FAINT * (math.sqrt(n_environments - 1) - 1), FAINT, CLEAR)
+    return min(rises(lead, FAINT, CLEAR), max(for_many, rises(lead / max(rival, 1e-9), *LARGE)))
 
 
 def removal_levels(kept: Sequence[float]) -> list[tuple[float, tuple[int, ...]]]:
@@ -129,8 +144,9 @@ class Verdict:
     def answer(self) -> str:
         """What was fitted and why, in one sentence."""
         if not self.columns:
+            what = "its one column" if self.n_tests == 1 else f"any of {self.n_tests} columns"
             return (
-                f"Ordinary classifier: no evidence that any of {self.n_tests} columns means something else in one "
+                f"Ordinary classifier: no evidence that {what} means something else in one "
                 f"environment than in another (smallest adjusted p {format_p(self.p_value)})."
             )
         names = listed([f"`{finding.feature}`" for finding in self.columns], most=3)

@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 from scipy.optimize import minimize
-from scipy.special import log_softmax
 
 from holdfast.environments import Weights
 from holdfast.learners import code_probabilities, has_probabilities
 
 # A forest answers 0 and 1; beyond one in a thousand its counts of trees say nothing.
 PROBABILITY_FLOOR = 1e-3
+LEAST, MOST = 0.02, 50.0  # scales
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,16 @@ class Calibration:
 
     def log_probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the logarithms of the probabilities of (n_rows, n_classes) scores."""
-        return np.asarray(log_softmax(self.scale * scores + self.offsets, axis=1))
+        return log_softmax(self.scale * scores + self.offsets)
+
+
+def log_softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the logarithms of the probabilities that (n_rows, n_classes) scores stand for."""
+    if scores.shape[1] == 2:  # short rows are slow to add up
+        lead = scores[:, 1] - scores[:, 0]
+        other = np.logaddexp(0, lead)
+        return np.stack([-other, lead - other], axis=1)
+    return np.asarray(special.log_softmax(scores, axis=1))
 
 
 def class_scores(estimator: Any, X: Any, n_classes: int) -> NDArray[np.float64]:
@@ -71,19 +81,40 @@ def calibrate(
     """
     n_rows, n_classes = scores.shape
     share = np.full(n_rows, 1.0 / n_rows) if weights is None else weights / weights.sum()
+    faint = 1.0 / n_rows  # decides only what the rows leave open, as when every answer is the same
+    if not offsets:
+        return Calibration(_best_scale(scores, y_codes, share, faint), np.zeros(n_classes))
     truth = np.eye(n_classes)[y_codes]
 
     def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        scale, shift = np.exp(parameters[0]), parameters[1:] if offsets else np.zeros(n_classes)
-        logs = log_softmax(scale * scores + shift, axis=1)
+        scale = np.exp(parameters[0])
+        logs = log_softmax(scale * scores + parameters[1:])
         slope = share[:, None] * (np.exp(logs) - truth)  # (n_rows, n_classes)
         value = -float((share[:, None] * truth * logs).sum()) + faint * float((parameters**2).sum()) / 2
-        gradient = np.concatenate([[scale * (slope * scores).sum()], slope.sum(axis=0) if offsets else []])
-        return value, gradient + faint * parameters
+        return value, np.concatenate([[scale * (slope * scores).sum()], slope.sum(axis=0)]) + faint * parameters
 
-    faint = 1.0 / n_rows  # decides only what the rows leave open, as when every answer is the same
-    start = np.zeros(1 + n_classes if offsets else 1)
-    bounds = [(np.log(0.02), np.log(50.0)), *[(-10.0, 10.0)] * (len(start) - 1)]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-    shift = found[1:] - found[1:].mean() if offsets else np.zeros(n_classes)
-    return Calibration(float(np.exp(found[0])), shift)
+    bounds = [(np.log(LEAST), np.log(MOST)), *[(-10.0, 10.0)] * n_classes]
+    found = minimize(loss, np.zeros(1 + n_classes), jac=True, method="L-BFGS-B", bounds=bounds).x
+    return Calibration(float(np.exp(found[0])), found[1:] - found[1:].mean())
+
+
+def _best_scale(
+    scores: NDArray[np.float64], y_codes: NDArray[np.intp], share: NDArray[np.float64], faint: float
+) -> float:
+    """Return the scale of least loss: Newton's steps for its logarithm, halfway between bounds where they lead out."""
+    low, high, log_scale = np.log(LEAST), np.log(MOST), 0.0
+    own = float(share @ scores[np.arange(len(scores)), y_codes])
+    for _ in range(60):
+        scale = np.exp(log_scale)
+        chances = np.exp(log_softmax(scale * scores))
+        means = np.einsum("nk,nk->n", chances, scores)
+        slope = scale * (float(share @ means) - own) + faint * log_scale
+        bend = slope + scale**2 * float(share @ (np.einsum("nk,nk,nk->n", chances, scores, scores) - means**2)) + faint
+        low, high = (log_scale, high) if slope < 0 else (low, log_scale)
+        step = log_scale - slope / bend if bend > 0 else low
+        if not low < step < high:
+            step = (low + high) / 2
+        if abs(step - log_scale) < 1e-7:
+            break
+        log_scale = step
+    return float(np.exp(log_scale))

@@ -5,6 +5,7 @@ Everything that follows stands on it: the halves, the worst case, the verdict, c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, Rows
+from holdfast.environments import Environment, Rows, Weights
 from holdfast.judging.calibration import calibrate, class_scores
 from holdfast.judging.judges import Judge, JudgeSettings, deal_folds, fit_folds, fit_judges
 from holdfast.rows import TrainingRows, answers
@@ -23,7 +24,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Judgements:
-    """The answers of one judge for each environment, and of the pooled classifier, about every row.
+    """The answers of one judge for each environment about every row, and the classifiers of all, out of fold.
 
     A judge's own rows are answered out of fold. What a judge cannot say is -1 (codes) or NaN (numbers): without folds
     it says nothing about its own rows.
@@ -32,7 +33,6 @@ class Judgements:
     judges: tuple[Judge, ...]
     predictions: NDArray[Any]  # (n_judges, n_rows) class codes, or numbers for regression
     scores: Array | None = None  # (n_judges, n_rows, n_classes) calibrated log-probabilities; None for hard halves
-    pooled: Array | None = None  # (n_rows, n_classes) the same of the classifier of all environments, out of fold
     folds: NDArray[np.intp] | None = None  # (n_rows,) the fold in which each row was held out
     pooled_estimators: tuple[Any, ...] = ()  # the pooled classifier fitted without each fold
     pooled_rows: tuple[Rows, ...] = ()  # rows of each fold
@@ -73,7 +73,7 @@ def judge_environments(
     probabilities : bool
         Whether calibrated probabilities are asked for, and not predictions alone.
     pooled : bool
-        Whether a classifier of all environments is asked too, out of fold.
+        Whether a classifier of all environments is fitted too, without each fold.
     """
     folds = deal_folds(training, settings.n_folds)
     judges = fit_judges(estimator, training, settings, seeding, classes=classes, folds=folds)
@@ -81,10 +81,27 @@ def judge_environments(
     scores = ask_for_scores(judges, training, n_classes) if probabilities else None
     predictions = ask_for_predictions(judges, training) if scores is None else _most_probable(scores)
     if not pooled or folds is None:
-        return Judgements(judges, predictions, scores, None, folds)
-    models, parts = fit_folds(estimator, training, folds, settings, seeding)
-    together = _calibrated(list(zip(models, parts, strict=True)), np.arange(training.n_rows), training, n_classes)
-    return Judgements(judges, predictions, scores, together, folds, models, parts)
+        return Judgements(judges, predictions, scores, folds)
+    (models,), parts = fit_folds(estimator, [training], folds, settings, seeding)
+    return Judgements(judges, predictions, scores, folds, models, parts)
+
+
+def accuracy_matrix(
+    predictions: NDArray[np.intp],
+    y: NDArray[np.intp],
+    environments: Sequence[Environment],
+    sample_weight: Weights | None,
+) -> NDArray[np.float64]:
+    """Return alpha, the accuracy of each judge (row) in each judged environment (column), its own out of fold."""
+    weights = np.ones(len(y)) if sample_weight is None else sample_weight
+    matrix = np.full((len(environments), len(environments)), np.nan)
+    for column, judged in enumerate(environments):
+        rows = judged.rows
+        right = predictions[:, rows] == y[rows]  # (n_judges, n_rows)
+        known = (predictions[:, rows] >= 0) * weights[rows]
+        total = known.sum(axis=1)
+        np.divide((right * known).sum(axis=1), total, out=matrix[:, column], where=total > 0)
+    return matrix
 
 
 def ask_for_predictions(judges: tuple[Judge, ...], training: TrainingRows) -> NDArray[Any]:
@@ -93,7 +110,7 @@ def ask_for_predictions(judges: tuple[Judge, ...], training: TrainingRows) -> ND
     predictions = np.full((len(judges), len(y)), -1 if y.dtype.kind == "i" else np.nan, dtype=y.dtype)
     for number, judge in enumerate(judges):
         for model, rows in judge.unseen_rows(len(y)):
-            predictions[number, rows] = answers(model.predict, training.X, rows)
+            predictions[number, rows] = answers(model.predict, training.X, rows).ravel()  # CatBoost gives a column
     return predictions
 
 

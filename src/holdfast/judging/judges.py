@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.pipeline import Pipeline
 
-from holdfast.environments import Environment, Group, Rows, listed
-from holdfast.exceptions import SingleClassEnvironmentWarning, UnseenLabelWarning
-from holdfast.learners import fit_rows, last_step, sample_weight_name, seeded_clone
+from holdfast.environments import Environment, Group, Rows, listed, take_rows
+from holdfast.exceptions import EmptyColumnWarning, SingleClassEnvironmentWarning, UnseenLabelWarning
+from holdfast.learners import empty_columns, fit_rows, last_step, sample_weight_name, seeded_clone
+from holdfast.parallel import run_each
 from holdfast.rows import MappedRows, TrainingRows, deal_evenly, is_mapped
 from holdfast.seeding import Seeding
 
@@ -103,6 +104,8 @@ def fit_judges(
     environments = training.environments
     if classes is not None:
         _warn_of_missing_labels(training.y, environments, classes)
+    if not isinstance(estimator, Pipeline):  # a pipeline has steps for that
+        _warn_of_empty_columns(training)
     fold_rows = [fold_parts(environment.rows, folds) for environment in environments]
     tasks: list[tuple[Rows, tuple[object, ...]]] = []
     for environment, held_out in zip(environments, fold_rows, strict=True):
@@ -113,15 +116,20 @@ def fit_judges(
             for number, rows in enumerate(held_out)
         )
     fitted = iter(
-        Parallel(n_jobs=settings.n_jobs)(
-            delayed(_fit_judge)(
-                seeded_clone(estimator, seeding, "stage 1", *names),
-                training,
-                Group(" ".join(map(str, names)), rows).weighted(training.sample_weight),
-                settings.selection,
-                seeding,
-            )
-            for rows, names in tasks
+        run_each(
+            _fit_judge,
+            training,
+            (
+                (
+                    seeded_clone(estimator, seeding, "stage 1", *names),
+                    " ".join(map(str, names)),
+                    rows,
+                    settings,
+                    seeding,
+                )
+                for rows, names in tasks
+            ),
+            settings.n_jobs,
         )
     )
     log.info("stage 1: %d fits for %d environments", len(tasks), len(environments))
@@ -143,26 +151,35 @@ def _answered(held_out: tuple[Rows, ...], folds: NDArray[np.intp] | None) -> tup
 
 
 def fit_folds(
-    estimator: Any, training: TrainingRows, folds: NDArray[np.intp], settings: JudgeSettings, seeding: Seeding
-) -> tuple[tuple[Any, ...], tuple[Rows, ...]]:
-    """Fit one copy of `estimator` on all rows outside each fold; return the fits and the rows of each fold."""
-    rows = np.arange(training.n_rows)
-    parts = fold_parts(rows, folds)
-    weights = training.sample_weight if sample_weight_name(estimator) is not None else None
-    models = Parallel(n_jobs=settings.n_jobs)(
-        delayed(_fit_without)(seeded_clone(estimator, seeding, "pooled", number), training, part, weights)
-        for number, part in enumerate(parts)
+    estimator: Any, tables: Sequence[TrainingRows], folds: NDArray[np.intp], settings: JudgeSettings, seeding: Seeding
+) -> tuple[list[tuple[Any, ...]], tuple[Rows, ...]]:
+    """Fit one copy of `estimator` on all rows outside each fold; return the fits and the rows of each fold.
+
+    The tables have the same rows, with other columns: there is a tuple of fits for each of them.
+    """
+    parts = fold_parts(np.arange(len(folds)), folds)
+    tasks = [(table, number) for table in range(len(tables)) for number in range(len(parts))]
+    models = run_each(
+        _fit_without,
+        tuple(tables),
+        ((table, seeded_clone(estimator, seeding, "pooled", number), parts[number]) for table, number in tasks),
+        settings.n_jobs,
     )
-    return tuple(models), parts
+    return [tuple(models[table * len(parts) : (table + 1) * len(parts)]) for table in range(len(tables))], parts
 
 
-def _fit_without(estimator: Any, training: TrainingRows, held_out: Rows, weights: NDArray[np.float64] | None) -> Any:
+def _fit_without(tables: tuple[TrainingRows, ...], table: int, estimator: Any, held_out: Rows) -> Any:
+    training = tables[table]
     rows = np.setdiff1d(np.arange(training.n_rows), held_out, assume_unique=True)
+    weights = training.sample_weight if sample_weight_name(estimator) is not None else None
     return fit_rows(estimator, training.X, training.y, rows, None if weights is None else weights[rows])
 
 
-def _fit_judge(estimator: Any, training: TrainingRows, own: Group, selection: str | None, seeding: Seeding) -> Any:
+def _fit_judge(
+    training: TrainingRows, estimator: Any, name: str, own_rows: Rows, settings: JudgeSettings, seeding: Seeding
+) -> Any:
     """Fit on some rows of one environment; a network is told the others, by which its epoch can be selected."""
+    own = Group(name, own_rows).weighted(training.sample_weight)
     X, y = training.X, training.y
     labels = y[own.rows]
     if is_mapped(X) and own.weights is None and _has_all_codes(labels):
@@ -177,8 +194,24 @@ def _fit_judge(estimator: Any, training: TrainingRows, own: Group, selection: st
         return fit_rows(estimator, X, y, own.rows, own.weights)
     from holdfast.interpolation.gradient import NetworkFit, fit_network
 
-    fit = NetworkFit(objective="erm", selection=selection, stage=f"stage 1: {own.name}")
+    fit = NetworkFit(objective="erm", selection=settings.selection, stage=f"stage 1: {own.name}")
     return fit_network(estimator, training, [own], seeding, fit)
+
+
+def _warn_of_empty_columns(training: TrainingRows) -> None:
+    """Say which columns have no value in which environments."""
+    found: dict[str, list[str]] = {}
+    for environment in () if is_mapped(training.X) else training.environments:
+        for column in empty_columns(take_rows(training.X, environment.rows)):
+            found.setdefault(column, []).append(environment.name)
+    if found:
+        said = listed([f"{column} in {listed(names, most=3)}" for column, names in found.items()], most=5)
+        warnings.warn(
+            f"No value of {said}: the classifier of such an environment cannot use the column. Leave the column out if "
+            "it is missing in most environments.",
+            EmptyColumnWarning,
+            stacklevel=4,
+        )
 
 
 def _has_all_codes(labels: NDArray[Any]) -> bool:

@@ -189,11 +189,17 @@ class Counting(LogisticRegression):
 
 @pytest.mark.parametrize(
     ("agreements", "expect", "most"),
-    [((0.8, 0.8), "may_turn", 7), ((0.95, 0.8), "may_turn", 10), ((0.95, 0.8), "as_seen", 14)],
+    [
+        ((0.8, 0.8), "may_turn", 7),
+        ((0.95, 0.8), "may_turn", 10),
+        ((0.95, 0.8), "as_seen", 14),
+        (tuple(np.linspace(0.98, 0.6, 40)), "may_turn", 22),
+    ],
+    ids=["nothing changes", "one column", "as seen", "forty sites"],
 )
-def test_two_environments_cost_few_fits(agreements, expect, most):
-    """Two judges in two folds, the pooled classifier in two folds and whole; three more for one removal."""
-    X, y, sites = hospitals(agreements)
+def test_a_fit_costs_few_fits(agreements, expect, most):
+    """At most eight judges in two folds, the pooled classifier in two folds and whole; three more for one removal."""
+    X, y, sites = hospitals(agreements, 1000 if len(agreements) == 2 else 60)
     Counting.fits = 0
     StableClassifier(Counting(), expect=expect).fit(X, y, environments=sites)
     assert most - 2 <= Counting.fits <= most
@@ -360,3 +366,17 @@ def test_a_copy_has_the_same_settings():
     """As scikit-learn's searches need it."""
     model = StableClassifier(logistic(), expect="as_seen", strength=0.5)
     assert clone(model).get_params()["strength"] == 0.5
+
+
+def test_notebooks_show_the_verdict_above_the_diagram():
+    """Fitted, the HTML begins with the verdict, escaped; unfitted it is scikit-learn's diagram alone."""
+    X, y, sites = hospitals()
+    columns = ["lesion", "<scanner>", "age"]
+    model = StableClassifier(logistic())
+    assert model._repr_html_().startswith("<style>")
+    shown = model.fit(pd.DataFrame(X, columns=columns), y, environments=sites)._repr_html_()
+    verdict, diagram = shown.split("<style>", maxsplit=1)
+    assert "<strong>Stable classifier: `&lt;scanner&gt;` does not mean the same in every environment" in verdict
+    assert "Expect an accuracy of" in verdict
+    assert "StableClassifier" in diagram
+    assert "<scanner>" not in shown

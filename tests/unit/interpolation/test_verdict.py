@@ -18,9 +18,10 @@ from holdfast.metrics import Interval
 SURE_P, LARGE, CLEARLY = module.SURE / 10, 5 * module.HALF_SIZE, 2 * module.CLEAR
 
 
-def effect(p_value=SURE_P, size=LARGE, statistic=50.0, rival=50.0 - CLEARLY):
+def effect(p_value=SURE_P, size=LARGE, statistic=50.0, rival=50.0 - CLEARLY, n_environments=2):
     """Return the effect of a column for two classes: certain, large and its own where nothing else is said."""
-    return Effect(0, statistic, p_value, rival, (0, 1), np.array([0.5, 1.0]), np.array([0.1, 0.1]), 0.75, 0.3, size)
+    effects, errors = np.linspace(0.5, 1.0, n_environments), np.full(n_environments, 0.1)
+    return Effect(0, statistic, p_value, rival, (0, 1), effects, errors, 0.75, 0.3, size)
 
 
 # -- how much is kept ------------------------------------------------------------------------------------------------
@@ -65,6 +66,20 @@ def test_a_negligible_change_is_not_acted_on_however_certain():
     negligible = module.HALF_SIZE * (module.NEGLIGIBLE / (1 - module.NEGLIGIBLE)) ** (1 / module.STEEPNESS)
     assert kept_share(effect(p_value=1e-200, size=0.99 * negligible)) == 1.0
     assert kept_share(effect(p_value=1e-200, size=1.1 * negligible)) < 1.0
+
+
+def test_among_many_environments_a_small_lead_over_noisier_labels_says_less():
+    """It has to grow with the root of their number; a lead that is a fifth of the other statistic needs not."""
+    many, lead = {"rival": 100.0, "n_environments": 10}, module.CLEAR + 2 * module.FAINT
+    assert kept_share(effect(statistic=100.0 + lead - 2, rival=100.0)) < 0.05
+    assert kept_share(effect(statistic=100.0 + lead - 2, **many)) == pytest.approx(0.8, abs=0.06)
+    assert kept_share(effect(statistic=100.0 + lead - 4, **many)) == 1.0
+    assert kept_share(effect(statistic=100.0 + lead, **many)) < 0.05
+    some = {"n_environments": 40}
+    low, high = module.LARGE
+    assert kept_share(effect(statistic=60 * (1 + low), rival=60.0, **some)) == 1.0
+    assert kept_share(effect(statistic=60 * (1 + (low + high) / 2), rival=60.0, **some)) == pytest.approx(0.5, abs=0.06)
+    assert kept_share(effect(statistic=60 * (1 + high), rival=60.0, **some)) < 0.05
 
 
 def test_full_evidence_is_reached():
@@ -260,6 +275,7 @@ def test_several_columns_are_named_together():
     ("changes", "reason"),
     [
         ({"columns": (), "p_value": 0.31}, r"no evidence that any of 5 columns .* \(smallest adjusted p = 0.310\)"),
+        ({"columns": (), "n_tests": 1}, r"no evidence that its one column means something else"),
         ({"kept": {"scanner": 1.0}}, "but the change is too small to act on"),
         ({"kept": {"scanner": 1.0}}, "labels that are noisier somewhere explain it as well"),
         ({"kept": {"scanner": 1.0}, "strength": 0.0}, "but strength is 0"),

@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast.environments import split_environments
 from holdfast.exceptions import UnseenLabelWarning
-from holdfast.judging.judgements import judge_environments
+from holdfast.judging.judgements import accuracy_matrix, judge_environments
 from holdfast.judging.judges import JudgeSettings
 from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
@@ -94,10 +94,10 @@ def test_probabilities_are_calibrated_out_of_fold(noise):
 def test_a_forest_has_the_loss_of_fresh_rows(three_classes):
     """On its own rows a forest has next to no loss; what is returned has the loss of rows that it has not seen."""
     X, y, labels = three_classes
-    judgements = judge(RandomForestClassifier(25, random_state=0), X, y, labels, n_folds=2, pooled=True)
+    judgements = judge(RandomForestClassifier(25, random_state=0), X, y, labels, n_folds=2)
     own = np.maximum(judgements.judges[0].estimator.predict_proba(X[labels == 0]), 1e-3)
     assert -np.log(own[np.arange(300), y[labels == 0]]).mean() < 0.3
-    for scores in (*judgements.scores, judgements.pooled):
+    for scores in judgements.scores:
         assert 0.6 < log_loss(scores, y) < 0.95
         np.testing.assert_allclose(np.exp(scores).sum(axis=1), 1.0)
 
@@ -106,9 +106,9 @@ def test_a_forest_has_the_loss_of_fresh_rows(three_classes):
 def test_estimators_without_probabilities_are_calibrated(three_classes, estimator):
     """Scores, or plain predictions, become probabilities that beat guessing, near those of logistic regression."""
     y = three_classes[1]
-    pooled = judge(estimator, *three_classes, n_folds=5, pooled=True).pooled
-    logistic = judge(LogisticRegression(), *three_classes, n_folds=5, pooled=True).pooled
-    assert log_loss(logistic, y) - 0.01 < log_loss(pooled, y) < min(log_loss(logistic, y) + 0.2, np.log(3))
+    scores = judge(estimator, *three_classes, n_folds=5).scores[0]
+    logistic = judge(LogisticRegression(), *three_classes, n_folds=5).scores[0]
+    assert log_loss(logistic, y) - 0.01 < log_loss(scores, y) < min(log_loss(logistic, y) + 0.2, np.log(3))
 
 
 def test_scores_of_a_linear_svm_become_probabilities():
@@ -121,13 +121,13 @@ def test_scores_of_a_linear_svm_become_probabilities():
     assert abs(p[p > 0.8].mean() - y[300:][p > 0.8].mean()) < 0.1
 
 
-def test_the_pooled_classifier_is_asked_out_of_fold(noise):
-    """It is fitted on all environments without each fold, and its answers are calibrated like the judges'."""
+def test_the_pooled_classifier_is_fitted_without_each_fold(noise):
+    """It has seen all environments, but not the rows that it is asked about."""
     X, y, labels = noise
     judgements = judge(KNeighborsClassifier(1), X, y, labels, n_folds=2, pooled=True)
-    assert 0.4 < (judgements.pooled.argmax(axis=1) == y).mean() < 0.6
     assert [model.n_samples_fit_ for model in judgements.pooled_estimators] == [300, 300]
-    for fold, rows in enumerate(judgements.pooled_rows):
+    for fold, (model, rows) in enumerate(zip(judgements.pooled_estimators, judgements.pooled_rows, strict=True)):
+        assert 0.4 < model.score(X[rows], y[rows]) < 0.6
         assert rows.tolist() == np.flatnonzero(judgements.folds == fold).tolist()
 
 
@@ -135,7 +135,6 @@ def test_the_pooled_classifier_is_asked_out_of_fold(noise):
 def test_the_pooled_classifier_is_only_asked_where_it_can_be(noise, options):
     """Without the question or without folds it is not fitted."""
     judgements = judge(LogisticRegression(), *noise, **options)
-    assert judgements.pooled is None
     assert judgements.pooled_estimators == judgements.pooled_rows == ()
 
 
@@ -155,8 +154,8 @@ def test_given_folds_and_weights(three_classes):
     assert judgements.folds is folds
     part = LogisticRegression().fit(X[folds == 1], y[folds == 1], sample_weight=weights[folds == 1])
     expected = part.predict(X[folds == 0])
-    np.testing.assert_array_equal(judgements.pooled[folds == 0].argmax(axis=1), expected)
-    assert np.exp(judgements.pooled[:, 0]).mean() > 0.45
+    np.testing.assert_array_equal(judgements.pooled_estimators[0].predict(X[folds == 0]), expected)
+    assert judgements.probabilities[:, :, 0].mean() > 0.45
     # With weights of no row of class 2, what a judge says is calibrated as if there were none.
     without = judge(
         DecisionTreeClassifier(random_state=0), X, y, labels, n_folds=2, sample_weight=(y != 2).astype(float)
@@ -168,10 +167,9 @@ def test_the_same_rows_in_another_order_get_the_same_answers(three_classes):
     """Folds follow rows, so that answers do too."""
     X, y, labels = three_classes
     order = np.random.default_rng(1).permutation(600)
-    first = judge(LogisticRegression(), X, y, labels, n_folds=2, pooled=True)
-    second = judge(LogisticRegression(), X[order], y[order], labels[order], n_folds=2, pooled=True)
+    first = judge(LogisticRegression(), X, y, labels, n_folds=2)
+    second = judge(LogisticRegression(), X[order], y[order], labels[order], n_folds=2)
     np.testing.assert_allclose(second.scores, first.scores[:, order], atol=1e-3)
-    np.testing.assert_allclose(second.pooled, first.pooled[order], atol=1e-3)
 
 
 def test_numbers_are_predicted_as_numbers():
@@ -181,3 +179,23 @@ def test_numbers_are_predicted_as_numbers():
     judgements = judge_environments(Ridge(1e-9), training, JudgeSettings(), Seeding(0), classes=None)
     assert np.isnan(judgements.predictions[0, :10]).all()
     np.testing.assert_allclose(judgements.predictions[0, 10:], 2 * X[10:, 0], rtol=1e-6)
+
+
+# -- accuracies ------------------------------------------------------------------------------------------------------
+
+SITES = split_environments(list("AAABBB"), 6)
+Y = np.array([0, 1, 1, 0, 1, 0])
+PREDICTIONS = np.array([[-1, -1, -1, 1, 1, 1], [1, 1, 1, -1, -1, -1]])
+
+
+def test_accuracy_matrix_has_judges_in_rows():
+    """alpha[judge, judged]; what a judge did not predict stays NaN."""
+    matrix = accuracy_matrix(PREDICTIONS, Y, SITES, None)
+    np.testing.assert_allclose(matrix, [[np.nan, 1 / 3], [2 / 3, np.nan]])
+
+
+def test_accuracies_are_of_the_rows_that_were_predicted():
+    """A negative code is a row without prediction; weights count; a site without any has no accuracy."""
+    weights = np.array([1.0, 1.0, 3.0, 1.0, 1.0, 2.0])
+    matrix = accuracy_matrix(np.array([[0, 1, -1, 0, 0, 0], [-1, -1, -1, 0, 1, 1]]), Y, SITES, weights)
+    np.testing.assert_allclose(matrix, [[1.0, 0.75], [np.nan, 0.5]])

@@ -113,11 +113,11 @@ def test_the_pooled_classifier_is_fitted_without_each_fold():
     X, y = generator.normal(size=(80, 2)), np.arange(80) % 2
     weights, folds = generator.uniform(1, 2, 80), np.arange(80) // 2 % 2
     training = rows_of(X, y, np.arange(80) // 4 % 2, weights)
-    models, parts = fit_folds(LogisticRegression(), training, folds, JudgeSettings(), Seeding(0))
+    (models,), parts = fit_folds(LogisticRegression(), [training], folds, JudgeSettings(), Seeding(0))
     assert [part.tolist() for part in parts] == [np.flatnonzero(folds == fold).tolist() for fold in (0, 1)]
     expected = LogisticRegression().fit(X[folds == 1], y[folds == 1], sample_weight=weights[folds == 1])
     np.testing.assert_allclose(models[0].coef_, expected.coef_)
-    neighbors, _ = fit_folds(KNeighborsClassifier(), training, folds, JudgeSettings(), Seeding(0))
+    (neighbors,), _ = fit_folds(KNeighborsClassifier(), [training], folds, JudgeSettings(), Seeding(0))
     assert neighbors[0].n_samples_fit_ == 40
 
 
