@@ -1,7 +1,7 @@
 """Group batches: rows of one or several groups in one tensor, from arrays, memory maps, sparse rows or texts.
 
-Everything happens in the training process: drawing rows by number from memory or a memory map takes microseconds, and
-worker processes would only add latency.
+Drawing rows by number from memory or a memory map takes microseconds, so it happens in the training process; items of a
+Dataset may be read by workers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from torch.utils.data import Sampler
 
 from holdfast.environments import Group, Rows, Weights
 from holdfast.exceptions import ParameterError
-from holdfast.neural.sources import RowSource, Vocabulary, make_source, tokenize
+from holdfast.neural.distributed import all_sum, current_ranks
+from holdfast.neural.sources import Inputs, ItemSource, RowSource, Vocabulary, make_source, moved, tokenize
 from holdfast.seeding import RandomState, Seeding
 
 
@@ -209,14 +210,22 @@ __all__ = ["Batch", "GroupBatchSampler", "GroupBatches", "RowSource", "Vocabular
 class Batch:
     """Rows of one or several groups, one group after the other."""
 
-    inputs: Tensor  # (n_rows, ...)
+    inputs: Inputs  # (n_rows, ...), or a dict of such
     targets: Tensor  # (n_rows,)
     groups: tuple[int, ...]  # group numbers, in the order of their rows
     sizes: tuple[int, ...]  # number of rows of each
     weights: Tensor | None = None  # (n_rows,) where a weighted group is used whole
+    totals: Tensor | None = None  # (n_groups,) weight of each group's rows on all ranks; None: all rows are here
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Return the mean of one value for each row."""
+        return values.mean() if self.totals is None else all_sum(values.sum()) / self.totals.sum()
 
     def means(self, values: Tensor) -> Tensor:
         """Return the (weighted) mean over each group of one value for each row, (n_groups,)."""
+        if self.totals is not None:
+            weighted = values if self.weights is None else values * self.weights
+            return all_sum(torch.stack([part.sum() for part in weighted.split(self.sizes)])) / self.totals
         if self.weights is None and len(set(self.sizes)) == 1:
             return values.view(len(self.sizes), self.sizes[0]).mean(1)  # (n_groups, batch_size) -> (n_groups,)
         if self.weights is None:
@@ -242,6 +251,17 @@ class GroupBatches(GroupStreams):
         self._source = source
         self._targets = targets
         self._device = torch.device(device)
+        self._ranks = current_ranks()
+        self._draw_seed, self._n_drawn = seeding.integer("items"), 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of every stream as plain values."""
+        return {**super().state_dict(), "drawn": self._n_drawn}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the state of every stream."""
+        super().load_state_dict(state)
+        self._n_drawn = state.get("drawn", 0)
 
     def draw(self, groups: Sequence[int]) -> Batch:
         """Return the next batch of each of the groups, as one batch."""
@@ -259,7 +279,14 @@ class GroupBatches(GroupStreams):
         return self._take(rows, tuple(groups.tolist()), tuple(sizes.tolist()), None)
 
     def _take(self, rows: Rows, groups: tuple[int, ...], sizes: tuple[int, ...], weights: Weights | None) -> Batch:
-        """Fetch rows by number."""
-        moved = None if weights is None else torch.from_numpy(weights.astype(np.float32)).to(self._device)
-        inputs, targets = self._source.take(rows), torch.from_numpy(self._targets[rows])
-        return Batch(inputs.to(self._device), targets.to(self._device), groups, sizes, moved)
+        """Fetch rows by number; where several ranks train together, this one's share of each group."""
+        totals = None
+        if self._ranks.n > 1:
+            rows, sizes, weights, found = self._ranks.share(rows, sizes, weights)
+            totals = torch.from_numpy(found.astype(np.float32)).to(self._device)
+        on_device = None if weights is None else torch.from_numpy(weights.astype(np.float32)).to(self._device)
+        self._n_drawn += 1
+        source, targets = self._source, torch.from_numpy(self._targets[rows])
+        draw = {"draw": self._draw_seed + self._n_drawn} if isinstance(source, ItemSource) else {}
+        inputs = source.take(rows, **draw)
+        return Batch(moved(inputs, self._device), targets.to(self._device), groups, sizes, on_device, totals)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _clone_parametrized
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_n_features, check_is_fitted, validate_data
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast.environments import Environment, Group, Rows, cross_groups, is_lazy, label_array, unique_labels
 from holdfast.exceptions import (
@@ -27,23 +27,49 @@ from holdfast.exceptions import (
 )
 from holdfast.neural.batches import RowSource, Vocabulary, make_source
 from holdfast.neural.evaluation import HeldOut, minus_squared_error, outputs_on, right_class, union_of
+from holdfast.neural.monitors import Progress, current_monitor
 from holdfast.neural.networks import NETWORKS, Factory, Network, build_network, reads_text
 from holdfast.neural.objectives import Objective, make_objective
 from holdfast.neural.randomness import RandomStream
 from holdfast.neural.risks import Loss, make_loss
 from holdfast.neural.selection import Selected
-from holdfast.neural.settings import Precision, Schedule, TrainingSettings, autocast, resolve_device
-from holdfast.neural.training import TrainingTask, train
-from holdfast.rows import as_ours, is_text, known_codes, read_column, read_held_out, read_labels, read_weights
+from holdfast.neural.settings import (
+    OptimizerFactory,
+    Precision,
+    Schedule,
+    SchedulerFactory,
+    TrainingSettings,
+    autocast,
+    resolve_device,
+)
+from holdfast.neural.sources import ItemSource, RowShape, read_items, reading
+from holdfast.neural.state import TrainingState
+from holdfast.neural.training import TrainingTask, holds_images, train
+from holdfast.registry import ImportPath
+from holdfast.rows import (
+    as_ours,
+    holds_items,
+    is_text,
+    known_codes,
+    read_column,
+    read_held_out,
+    read_labels,
+    read_weights,
+)
 from holdfast.seeding import RandomState, Seeding
 
 FORMAT = 1
-# Parameters that are data of a fit or need not be plain values; what they led to is stored instead.
-_NOT_STORED = ("network_options", "vocabulary", "random_state", "loss")
+# Parameters that are data of a fit, need not be plain values or are for training alone; what they led to is stored.
+_NOT_STORED = (
+    *("network_options", "vocabulary", "random_state", "loss", "optimizer", "scheduler", "callbacks", "n_workers"),
+    *("network", "row_transform", "collate_fn", "verbose"),
+)
+_CODE = ("network", "row_transform", "collate_fn")  # stored as import paths where they are classes or functions
+_TRAINING_ONLY = ("optimizer", "scheduler", "callbacks")
 
 
 def _check_sizes(
-    name: str, arguments: Mapping[str, Any], vectors: list[int] | None, weights: Mapping[str, Tensor]
+    name: str | Factory, arguments: Mapping[str, Any], vectors: list[int] | None, weights: Mapping[str, Tensor]
 ) -> None:
     """Refuse options of a network that does not match the saved tensors, before its memory is allocated."""
     try:
@@ -106,12 +132,21 @@ class NeuralEstimator(BaseEstimator):
         loss: str | Loss | None = None,
         weight_averaging: float | None = None,
         schedule: Schedule = "constant",
+        optimizer: OptimizerFactory | None = None,
+        scheduler: SchedulerFactory | None = None,
+        scheduler_interval: Literal["epoch", "step"] = "epoch",
+        gradient_clipping: float | None = None,
         patience: int | None = 20,
         selection: str | None = None,
         selection_rows: int | None = 1_000,
         network_options: Mapping[str, Any] | None = None,
         min_count: int = 1,
         vocabulary: Vocabulary | None = None,
+        row_transform: Callable[[Any], Any] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        n_workers: int = 0,
+        callbacks: Sequence[Any] | None = None,
+        verbose: int = 0,
         precision: Precision = "auto",
         device: str = "auto",
         random_state: RandomState = None,
@@ -126,16 +161,26 @@ class NeuralEstimator(BaseEstimator):
         self.loss = loss
         self.weight_averaging = weight_averaging
         self.schedule = schedule
+        self.optimizer = optimizer
+        self.scheduler = scheduler
+        self.scheduler_interval = scheduler_interval
+        self.gradient_clipping = gradient_clipping
         self.patience = patience
         self.selection = selection
         self.selection_rows = selection_rows
         self.network_options = network_options
         self.min_count = min_count
         self.vocabulary = vocabulary
+        self.row_transform = row_transform
+        self.collate_fn = collate_fn
+        self.n_workers = n_workers
+        self.callbacks = callbacks
+        self.verbose = verbose
         self.precision = precision
         self.device = device
         self.random_state = random_state
 
+    takes_items: ClassVar[bool] = True  # X may be a dict or a Dataset
     _score = staticmethod(right_class)
     _dropout: ClassVar[float] = 0.1  # where the parameter is None
     _loss: ClassVar[str] = "cross_entropy"  # where the parameter is None
@@ -155,19 +200,21 @@ class NeuralEstimator(BaseEstimator):
         """Return the label as a column that validation groups are crossed with."""
         return [], [], []
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, validation: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
         """Train on all rows.
 
         Parameters
         ----------
-        X : array, frame, sparse matrix, images or texts
+        X : array, frame, sparse matrix, images, texts, dict or Dataset
             Vectors (n_rows, n_features), images (n_rows, channels, height, width), or n_rows texts. Features are used
             as they are: scale them first, for example with a Pipeline. Images of 8-bit integers are divided by 255.
-        y : array of shape (n_rows,)
-            Targets.
+            A dict of arrays, or a map-style `torch.utils.data.Dataset` with items ``(x, y)``, ``(x, y, environment)``
+            or dicts, whose integers stay integers; entries of a dict go to the network's `forward` by name.
+        y : array of shape (n_rows,), optional
+            Targets; None: those in the dict or in the Dataset's items ("labels", "label" or "y" of dicts).
         sample_weight : array of shape (n_rows,), optional
             Rows are drawn in proportion to it.
-        validation : (X, y) or (X, y, group_labels), optional
+        validation : (X, y), (X, y, group_labels) or Dataset, optional
             Rows that select the epoch.
         """
         source, targets = self._read_training(X, y)
@@ -246,16 +293,47 @@ class NeuralEstimator(BaseEstimator):
             validation=self._read_validation(validation),
             others=_other_environments(source, targets, groups, environments),
             stage=stage,
+            n_outputs=self._n_outputs(),
+            notify=self._notify if self.callbacks else None,
         )
+        self.stage_ = stage
         build = functools.partial(build_network, self.network, **self._network_arguments())
-        trained = train(build, task, self._settings(), Seeding(self.random_state))
+        monitor = Progress(current_monitor()) if self.verbose else None
+        for callback in self.callbacks or ():
+            getattr(callback, "initialize", lambda: None)()
+        trained = train(build, task, self._settings(), Seeding(self.random_state), monitor)
         self.network_ = trained.network
         self.selected_ = trained.selected
         self.history_ = trained.history
         self.group_weights_ = trained.mixture
         self.device_ = str(trained.device)
         self.precision_ = trained.precision
+        self._call("on_train_end")
         return self
+
+    def _notify(self, hook: str, state: TrainingState) -> None:
+        """Show callbacks where the training stands; StopIteration ends it after this epoch."""
+        self.network_, self.history_ = state.evaluated, state.history
+        try:
+            self._call(hook)
+        except StopIteration:
+            state.finished = True
+
+    def _call(self, hook: str) -> None:
+        for callback in self.callbacks or ():
+            if hasattr(callback, hook):
+                getattr(callback, hook)(self)
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The epochs so far, under the name that skorch gives them."""
+        return self.history_
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an unfitted copy with the same callbacks: what they collect is theirs, not the copy's."""
+        copied: Self = _clone_parametrized(self)
+        copied.callbacks = self.callbacks
+        return copied
 
     def _settings(self) -> TrainingSettings:
         """Return the loop's settings, checked."""
@@ -277,16 +355,30 @@ class NeuralEstimator(BaseEstimator):
 
     def _read_training(self, X: Any, y: Any) -> tuple[RowSource, NDArray[Any]]:
         """Check rows and targets, and learn the vocabulary of texts."""
+        if holds_items(X):
+            X, y, _ = read_items(X, y, (), n_workers=self.n_workers)
         if y is None:
             raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
         X = self._check_rows(X, reset=True)
-        self._refuse_wrong_kind(is_texts=isinstance(X, list))
+        if not holds_items(X):
+            self._refuse_wrong_kind(is_texts=isinstance(X, list))
         self.vocabulary_ = None
         if isinstance(X, list):
             given = self.vocabulary
             self.vocabulary_ = Vocabulary.build(X, min_count=self.min_count) if given is None else given
-        source = make_source(X, self.vocabulary_)
+        source = self._make_source(X)
+        named = NETWORKS[self.network] if isinstance(self.network, str) and self.network in NETWORKS else None
+        if isinstance(source.row_shape, dict) and getattr(named, "__module__", "").startswith("holdfast."):
+            raise FeaturesError(
+                f"X is a dict, or its items are, with the entries {list(source.row_shape)}, but network "
+                f"{self.network!r} reads one array. Pass a network whose forward takes these names."
+            )
         return source, self._learn_targets(y, len(source))
+
+    def _make_source(self, X: Any) -> RowSource:
+        """Return checked rows as a source."""
+        options = {name: getattr(self, name) for name in ("row_transform", "collate_fn", "n_workers")}
+        return make_source(X, self.vocabulary_, **options)
 
     def _refuse_wrong_kind(self, *, is_texts: bool) -> None:
         """Refuse texts for a network of numbers and the other way round."""
@@ -303,6 +395,8 @@ class NeuralEstimator(BaseEstimator):
             return list(X)
         if not reset and self.vocabulary_ is not None:
             raise FeaturesError(f"{type(self).__name__} was fitted on texts. Got {type(X).__name__} instead.")
+        if holds_items(X):
+            return read_items(X, (), ())[0]
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         with as_ours(FeaturesError):
@@ -310,16 +404,23 @@ class NeuralEstimator(BaseEstimator):
                 _check_n_features(self, X, reset=reset)
             else:
                 X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", allow_nd=True)
-        if not reset and tuple(X.shape[1:]) != self.input_shape_:
-            raise FeaturesError(f"X has rows of shape {tuple(X.shape[1:])}, but {self.input_shape_} were fitted.")
         return X
+
+    def _known_source(self, X: Any) -> RowSource:
+        """Return rows like those of the fit as a source."""
+        source = self._make_source(self._check_rows(X, reset=False))
+        if not _same_shape(source.row_shape, self.input_shape_, exactly=not isinstance(source, ItemSource)):
+            raise FeaturesError(f"X has rows of shape {source.row_shape}, but {self.input_shape_} were fitted.")
+        return source
 
     def _read_validation(self, validation: Any) -> HeldOut | None:
         """Return the validation rows, with groups where group labels are given."""
         if validation is None:
             return None
-        X, y, group_labels = read_held_out(validation)
-        source = make_source(self._check_rows(X, reset=False), self.vocabulary_)
+        X, y, group_labels = read_held_out((validation, None) if holds_items(validation) else validation)
+        if holds_items(X):
+            X, y, group_labels = read_items(X, y, group_labels, n_workers=self.n_workers)
+        source = self._known_source(X)
         targets = self._known_targets(y, len(source))
         if group_labels is None:
             return HeldOut(source, targets)
@@ -341,28 +442,27 @@ class NeuralEstimator(BaseEstimator):
         digits of a row's outputs do not depend on the other rows.
         """
         check_is_fitted(self, "network_")
-        source = make_source(self._check_rows(X, reset=False), self.vocabulary_)
+        source = self._known_source(X)
         device = resolve_device(self.device_)
         network = self.network_
         n_parameters = sum(parameter.numel() for parameter in network.parameters())
-        if isinstance(network, Network) and len(source.row_shape) == 1 and n_parameters <= _SMALL:
+        vectors = isinstance(source.row_shape, tuple) and len(source.row_shape) == 1
+        if isinstance(network, Network) and vectors and n_parameters <= _SMALL:
             network = copy.deepcopy(network).double()
-        return outputs_on(network, source, device=device, autocast=autocast("fp32", device), rows=rows)
+        context = autocast("fp32", device)
+        with reading(source):
+            return outputs_on(network, source, device=device, autocast=context, rows=rows, n_outputs=self._n_outputs())
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return the fitted estimator as values for JSON, and the network's tensors by name."""
         check_is_fitted(self, "network_")
-        if not isinstance(self.network, str):
-            raise SavedModelError(
-                f"network={self.network!r} cannot be saved: a file must not contain code. Register it by name "
-                "with holdfast.neural.networks.register_network('my_network') and pass network='my_network'."
-            )
         options = dict(self.network_options or {})
         options.pop("weights", None)  # a file to start from; what became of it is among the network's tensors
         if options.get("vectors") is not None:
             # The vectors are part of the network's tensors; only their shape is needed to build it again.
             options["vectors"] = list(self._network_arguments()["vectors"].shape)
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _NOT_STORED}
+        parameters |= self._code_parameters()
         seed, words = self.random_state, self.vocabulary_
         state: dict[str, Any] = {
             "format": FORMAT,
@@ -370,7 +470,7 @@ class NeuralEstimator(BaseEstimator):
             "loss": self.loss if isinstance(self.loss, str) else None,
             "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
             "network_options": _plain_options(options),
-            "input_shape": list(self.input_shape_),
+            "input_shape": _listed_shape(self.input_shape_),
             "vocabulary": None if words is None else {"tokens": list(words.tokens), "lowercase": words.lowercase},
             "classes": _array_state(self.classes_) if hasattr(self, "classes_") else None,
             "n_features_in": getattr(self, "n_features_in_", None),
@@ -383,6 +483,21 @@ class NeuralEstimator(BaseEstimator):
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network_.state_dict().items()}
         return state, tensors
 
+    def _code_parameters(self) -> dict[str, Any]:
+        """Return parameters that may be code: classes and functions by import path, all else as it is."""
+        if isinstance(self.network, nn.Module):
+            raise SavedModelError(
+                f"network is an instance of {type(self.network).__name__}, and how it was built cannot be saved. Pass "
+                "its class, or a function that returns it, and its settings as network_options; see "
+                "docs/how-to/own-network.md."
+            )
+        values = {name: getattr(self, name) for name in _CODE}
+        return {name: ImportPath.of(value, name) if callable(value) else value for name, value in values.items()}
+
+    def saved_attributes(self) -> dict[str, Any]:
+        """Return what is saved of an estimator that is not fitted: parameters, but for those of a training alone."""
+        return vars(self) | self._code_parameters() | dict.fromkeys(_TRAINING_ONLY)
+
     @classmethod
     def from_state(cls, state: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
         """Return the fitted estimator that `get_state` described."""
@@ -391,7 +506,7 @@ class NeuralEstimator(BaseEstimator):
                 f"The saved network has format {state.get('format')!r}; this version reads format {FORMAT}."
             )
         name = state["parameters"]["network"]
-        if name not in NETWORKS:
+        if isinstance(name, str) and name not in NETWORKS:
             raise SavedModelError(
                 f"The saved estimator's network is {name!r}, which is not registered here. Import the module that "
                 f"calls holdfast.neural.networks.register_network({name!r}) before loading."
@@ -405,7 +520,8 @@ class NeuralEstimator(BaseEstimator):
             parameters["loss"] = state["loss"]
         estimator = cls()
         estimator.set_params(**parameters)
-        estimator.input_shape_ = tuple(state["input_shape"])
+        shape = state["input_shape"]
+        estimator.input_shape_ = {n: tuple(s) for n, s in shape.items()} if isinstance(shape, dict) else tuple(shape)
         words = state["vocabulary"]
         estimator.vocabulary_ = None if words is None else Vocabulary(tuple(words["tokens"]), words["lowercase"])
         if state["classes"] is not None:
@@ -425,7 +541,7 @@ class NeuralEstimator(BaseEstimator):
             network.load_state_dict(weights)
         except RuntimeError as problem:
             raise SavedModelError(f"The saved weights do not fit network {name!r}: {problem}") from problem
-        if len(estimator.input_shape_) == 3:  # as the training lays it out: other kernels give other last bits
+        if holds_images(estimator.input_shape_):  # as the training lays it out: other kernels give other last bits
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         estimator.network_ = network.eval()
         estimator.device_ = "cpu"
@@ -439,6 +555,22 @@ class NeuralEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _same_shape(found: RowShape, fitted: RowShape, *, exactly: bool) -> bool:
+    """Return whether rows look like those of the fit; sequences that are read one by one may have other lengths."""
+    if exactly or isinstance(found, tuple) != isinstance(fitted, tuple):
+        return found == fitted
+    pairs = {"X": found}, {"X": fitted}
+    of_found, of_fitted = (shape["X"] if isinstance(shape["X"], dict) else shape for shape in pairs)
+    return of_found.keys() == of_fitted.keys() and all(
+        len(shape) == len(of_fitted[name]) and (len(shape) < 2 or shape == of_fitted[name])
+        for name, shape in of_found.items()
+    )
+
+
+def _listed_shape(shape: RowShape) -> Any:
+    return {name: list(part) for name, part in shape.items()} if isinstance(shape, dict) else list(shape)
 
 
 def _is_token_lists(X: Any) -> bool:
@@ -485,6 +617,16 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
         Decay of an exponential average of the weights, for example 0.999; the average is evaluated and kept.
     schedule : {"constant", "cosine"}
         Of the learning rate over `max_epochs`.
+    optimizer : callable, optional
+        A class such as `torch.optim.AdamW`, which gets `learning_rate` and `weight_decay`; or a function of the
+        parameters that learn, or of ``network``, that returns an optimizer with rates of its own. None: Adam.
+    scheduler : callable, optional
+        A function of the optimizer that returns a scheduler of torch, which takes its step after each epoch, or after
+        each batch with ``scheduler_interval="step"``.
+    scheduler_interval : {"epoch", "step"}
+        When the scheduler takes its step.
+    gradient_clipping : float, optional
+        Largest norm of the gradient; longer ones are shortened to it.
     patience : int or None, default=20
         Evaluations without improvement before training stops.
     selection : str, optional
@@ -500,6 +642,19 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
         Texts: words that occur less often are unknown.
     vocabulary : Vocabulary, optional
         Texts: the words, if not those of the training rows.
+    row_transform : callable, optional
+        Applied to each row as it is read, for example to an 8-bit image tensor; for training and for prediction.
+    collate_fn : callable, optional
+        Datasets and dicts: from a list of items without labels to a batch. None: tensors are stacked, and sequences of
+        different lengths end with zeros.
+    n_workers : int, default=0
+        Datasets: processes that read the items of a batch together; 0: this process.
+    callbacks : list of objects, optional
+        With any of skorch's hooks ``on_train_begin(net)``, ``on_epoch_begin(net)``, ``on_batch_end(net)``,
+        ``on_epoch_end(net)`` and ``on_train_end(net)``. `net` is the estimator, with its `network_`, `history_` and
+        `stage_` at that moment. ``raise StopIteration`` ends the training after the epoch.
+    verbose : int, default=0
+        1: a line for each epoch with the worst group and the time left.
     precision : {"auto", "fp32", "bf16"}
         "auto" trains in bfloat16 where the hardware has it.
     device : str, default="auto"
@@ -520,6 +675,8 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
         One entry for each epoch.
     group_weights_ : array of shape (n_groups,)
         The groups' share in the training.
+    stage_ : str
+        Which training of a method this is, for example "stage 1: hospital A".
     precision_, device_ : str
 
     Examples
@@ -562,6 +719,14 @@ class NeuralRegressor(RegressorMixin, NeuralEstimator):
 
     Targets are used as they are: scale them first where they are far from mean 0 and variance 1, for example with
     `sklearn.compose.TransformedTargetRegressor`. In selection rules "accuracy" reads minus the mean squared error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.linspace(-1, 1, 40)[:, np.newaxis]
+    >>> model = NeuralRegressor("linear", max_epochs=20, learning_rate=0.1, random_state=0).fit(X, 2 * X[:, 0])
+    >>> model.predict([[0.5]]).round(1).tolist()
+    [1.0]
     """
 
     _score = staticmethod(minus_squared_error)

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from holdfast.environments import Group, Rows
-from holdfast.neural.batches import RowSource
+from holdfast.neural.distributed import current_ranks
+from holdfast.neural.networks import run_network
 from holdfast.neural.settings import without_denormals
+from holdfast.neural.sources import Inputs, RowShape, RowSource, moved
 
 _CHUNK_VALUES = 1_000_000  # input numbers in a chunk: 4 MB of float32, so that layers stay near the processor
 
@@ -48,10 +50,11 @@ def outputs_on(
     device: torch.device,
     autocast: Callable[[], AbstractContextManager[Any]],
     rows: Rows | None = None,
+    n_outputs: int | None = None,
 ) -> Tensor:
     """Return the network's outputs on all rows (or those listed), (n_rows, n_outputs) on the CPU."""
     n_rows = len(source) if rows is None else len(rows)
-    size = min(max(_CHUNK_VALUES // max(math.prod(source.row_shape), 1), 64), 4096)
+    size = min(max(_CHUNK_VALUES // max(_n_values(source.row_shape), 1), 64), 4096)
     was_training = network.training
     network.eval()
     parts = []
@@ -59,14 +62,21 @@ def outputs_on(
         for start in range(0, n_rows, size):
             chunk = slice(start, start + size) if rows is None else rows[start : start + size]
             with autocast():
-                outputs = network(_matching(source.take(chunk), network).to(device))
+                outputs = run_network(network, moved(_matching(source.take(chunk), network), device), n_outputs)
             parts.append((outputs if outputs.dtype == torch.float64 else outputs.float()).cpu())
     network.train(was_training)
     return torch.cat(parts)
 
 
-def _matching(inputs: Tensor, network: nn.Module) -> Tensor:
+def _n_values(shape: RowShape) -> int:
+    """Return how many numbers a row has."""
+    return sum(map(math.prod, shape.values())) if isinstance(shape, dict) else math.prod(shape)
+
+
+def _matching(inputs: Inputs, network: nn.Module) -> Inputs:
     """Return inputs for a network in float64 as float64; token numbers stay as they are."""
+    if isinstance(inputs, dict):
+        return inputs
     parameter = next(network.parameters(), None)
     double = parameter is not None and parameter.dtype == torch.float64 and inputs.is_floating_point()
     return inputs.double() if double else inputs
@@ -91,6 +101,7 @@ class Examiner:
     validation: HeldOut | None = None
     others: HeldOut | None = None  # the other training environments, each a group
     selection_rows: int | None = None  # rows of each of them that are scored; None: all
+    n_outputs: int | None = None  # of the network; None: as many as it gives
 
     def validate(self, network: nn.Module) -> Evaluation | None:
         """Score the validation rows."""
@@ -118,7 +129,11 @@ class Examiner:
         return _one_class(self._outputs(network, source, rows), targets[rows])
 
     def _outputs(self, network: nn.Module, source: RowSource, rows: Rows) -> Tensor:
-        return outputs_on(network, source, device=self.device, autocast=self.autocast, rows=rows)
+        def answer(part: Rows) -> Tensor:
+            context, n_outputs = self.autocast, self.n_outputs
+            return outputs_on(network, source, device=self.device, autocast=context, rows=part, n_outputs=n_outputs)
+
+        return current_ranks().gather(answer, rows, self.device)
 
 
 def _one_class(outputs: Tensor, targets: NDArray[Any]) -> bool:

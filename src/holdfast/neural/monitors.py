@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
+import sys
+import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -41,6 +44,45 @@ class Monitor:
 
     def interrupted(self) -> None:
         """Save what is not saved yet: Ctrl-C ended the block."""
+
+
+class Progress(Monitor):
+    """Write a line about every epoch to the terminal: stage, epoch, worst group, time left.
+
+    Parameters
+    ----------
+    inside : Monitor
+        The monitor that sees the same epochs.
+    """
+
+    def __init__(self, inside: Monitor) -> None:
+        self.inside = inside
+        self._began, self._first = time.monotonic(), 0
+
+    def start(self, stage: str) -> SavedState | None:
+        """Begin to count the time."""
+        saved = self.inside.start(stage)
+        self._began, self._first = time.monotonic(), 0 if saved is None else int(saved[0]["epoch"])
+        return saved
+
+    def epoch(self, report: EpochReport) -> None:
+        """Write the line; in a terminal it replaces the one before."""
+        self.inside.epoch(report)
+        seconds = (time.monotonic() - self._began) / max(report.epoch - self._first, 1)
+        left = "done" if report.state.finished else f"{seconds * (report.max_epochs - report.epoch):.0f} s left at most"
+        line = f"{report.stage}: epoch {report.epoch} of {report.max_epochs}, {_scores_of(report.scores)}, {left}"
+        if sys.stderr.isatty():
+            end = "\n" if report.state.finished else ""
+            sys.stderr.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}{end}")
+        else:
+            sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+def _scores_of(scores: EpochScores) -> str:
+    """Return an epoch's scores in a few words."""
+    text = f"worst group {scores.worst_group} (risk {scores.worst_group_risk:.3f})"
+    return text if scores.validation_score is None else f"{text}, validation {scores.validation_score:.3f}"
 
 
 _current: ContextVar[Monitor | None] = ContextVar("holdfast_monitor", default=None)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 
@@ -18,6 +19,8 @@ from holdfast.exceptions import ParameterError
 
 Precision = Literal["auto", "fp32", "bf16"]
 Schedule = Literal["constant", "cosine"]
+OptimizerFactory: TypeAlias = Callable[..., torch.optim.Optimizer]
+SchedulerFactory: TypeAlias = Callable[[torch.optim.Optimizer], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,10 @@ class TrainingSettings:
     weight_averaging: float | None = None  # decay of the exponential average whose weights are kept
     precision: Precision = "auto"
     device: str = "auto"
+    optimizer: OptimizerFactory | None = None  # an Optimizer class, or a function of parameters or network; None: Adam
+    scheduler: SchedulerFactory | None = None  # a function of the optimizer
+    scheduler_interval: Literal["epoch", "step"] = "epoch"  # after which the scheduler takes its step
+    gradient_clipping: float | None = None  # largest norm of the gradient
 
     def __post_init__(self) -> None:
         for name in ("max_epochs", "steps_per_epoch", "batch_size", "patience", "selection_rows"):
@@ -45,12 +52,40 @@ class TrainingSettings:
             _refuse("learning_rate", "a positive number", self.learning_rate)
         if not _is_number(self.weight_decay) or not self.weight_decay >= 0:
             _refuse("weight_decay", "a number of at least 0", self.weight_decay)
+        clipping = self.gradient_clipping
+        if clipping is not None and (not _is_number(clipping) or not clipping > 0):
+            _refuse("gradient_clipping", "a positive number or None", clipping)
+        for name in ("optimizer", "scheduler"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                _refuse(name, "a callable such as torch.optim.SGD, or None", getattr(self, name))
+        if self.scheduler is not None and self.schedule != "constant":
+            raise ParameterError("Both 'schedule' and 'scheduler' set the learning rate. Leave one of them out.")
+        if self.scheduler_interval not in ("epoch", "step"):
+            _refuse("scheduler_interval", "'epoch' or 'step'", self.scheduler_interval)
         average = self.weight_averaging
         if average is not None and (not _is_number(average) or not 0 < average < 1):
             _refuse("weight_averaging", "a decay between 0 and 1, or None", average)
         for name, allowed in (("schedule", get_args(Schedule)), ("precision", get_args(Precision))):
             if getattr(self, name) not in allowed:
                 _refuse(name, f"one of {list(allowed)}", getattr(self, name))
+
+
+def make_optimizer(network: torch.nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
+    """Return the optimizer of the parameters that learn: Adam, whose weight decay is coupled L2, or the user's."""
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise ParameterError("The network has no parameters that learn. Unfreeze at least its last layer.")
+    rates: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    factory = settings.optimizer
+    if factory is None:
+        return torch.optim.Adam(parameters, **rates, fused=True)
+    if isinstance(factory, type):  # a class takes our learning rate; all else knows its own
+        made: Any = factory(parameters, **rates)
+    else:
+        made = factory(network) if "network" in inspect.signature(factory).parameters else factory(parameters)
+    if not isinstance(made, torch.optim.Optimizer):
+        raise ParameterError(f"The 'optimizer' must return a torch.optim.Optimizer. It returned {made!r:.60}.")
+    return made
 
 
 def _is_integer(value: Any) -> bool:

@@ -33,6 +33,7 @@ class TrainingState:
     device: torch.device
     stream: RandomStream
     fingerprint: dict[str, Any]  # of the run; a saved state of another run is refused
+    scheduler: Any = None  # of the learning rate, where the user has one
     step: int = 0
     epoch: int = 0
     n_stale: int = 0  # evaluations since the last improvement
@@ -53,6 +54,7 @@ class TrainingState:
             "network": self.network.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "objective": self.run.state_dict(),
             "batches": self.batches.state_dict(),
             "random": self.stream.state_dict(),
@@ -75,6 +77,8 @@ class TrainingState:
         if self.average is not None:
             self.average.load_state_dict(tree["average"])
         self.optimizer.load_state_dict(tree["optimizer"])
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(tree["scheduler"])
         self.run.load_state_dict(tree["objective"])
         self.batches.load_state_dict(tree["batches"])
         self.stream.load_state_dict(tree["random"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import logging
 import math
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,13 +21,23 @@ from torch import nn
 from holdfast.environments import Group, Weights
 from holdfast.exceptions import CollapseWarning, DivergedError, ParameterError
 from holdfast.neural.batches import GroupBatches, RowSource
+from holdfast.neural.distributed import Ranks, current_ranks
 from holdfast.neural.evaluation import Examiner, HeldOut, Score, evenly, union_of
 from holdfast.neural.monitors import EpochReport, Monitor, current_monitor
+from holdfast.neural.networks import check_outputs
 from holdfast.neural.objectives import Objective, ObjectiveRun, Problem, StepReport
 from holdfast.neural.randomness import RandomStream, draw_from_stream
 from holdfast.neural.risks import Loss
 from holdfast.neural.selection import EpochScores, Selected, choose_rule
-from holdfast.neural.settings import TrainingSettings, autocast, resolve_device, resolve_precision, without_denormals
+from holdfast.neural.settings import (
+    TrainingSettings,
+    autocast,
+    make_optimizer,
+    resolve_device,
+    resolve_precision,
+    without_denormals,
+)
+from holdfast.neural.sources import moved, reading
 from holdfast.neural.state import TrainingState
 from holdfast.seeding import Seeding
 
@@ -60,6 +72,8 @@ class TrainingTask:
     validation: HeldOut | None = None
     others: HeldOut | None = None  # the training environments that are not trained on
     stage: str = "training"  # what monitors call it
+    n_outputs: int | None = None  # that the network must have; None: whatever it has
+    notify: Callable[[str, TrainingState], None] | None = None  # told of the loop's hooks, by skorch's names
 
 
 def train(
@@ -76,14 +90,29 @@ def train(
     """
     if not task.groups:
         raise ParameterError("There are no groups to train on. Pass at least one group of rows.")
-    monitor = current_monitor() if monitor is None else monitor
+    ranks = current_ranks()
+    if ranks.n > 1 and not task.objective.adds_up:
+        raise ParameterError(
+            f"The objective {task.objective.name!r} needs all rows of a batch in one process, but {ranks.n} ranks "
+            "train together. Start one process, or choose an objective over groups' risks, such as 'max' or 'online'."
+        )
+    seeding = Seeding(ranks.from_first(lambda: seeding.seed)) if ranks.n > 1 else seeding
+    monitor = (current_monitor() if monitor is None else monitor) if ranks.number == 0 else Monitor()
     device = resolve_device(settings.device)
     stream = RandomStream(device)
-    with without_denormals(all_threads=True), stream.active():
+    held_out = task.source if task.validation is None else task.validation.source
+    with (
+        without_denormals(all_threads=True),
+        stream.active(),
+        reading(task.source),
+        reading(held_out) if held_out is not task.source else contextlib.nullcontext(),
+    ):
         stream.seed(seeding.integer("initialization"))
         with stream.borrowing():
-            network = draw_from_stream(build()).to(device)
-        if len(task.source.row_shape) == 3:
+            network = ranks.prepare(draw_from_stream(build()).to(device))
+            if task.n_outputs is not None:
+                check_outputs(network, moved(task.source.take(slice(0, 2)), device), task.n_outputs)
+        if holds_images(task.source.row_shape):
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         stream.seed(seeding.integer("dropout"))
         with stream.guarding(network) as after_step:
@@ -117,32 +146,51 @@ def _run(
         validation,
         others if rule.needs == "other_environments" else None,
         settings.selection_rows,
+        task.n_outputs,
     )
     batches = GroupBatches(
         task.source, task.targets, task.groups, batch_size=settings.batch_size, seeding=seeding, device=device
     )
     problem = Problem(
-        network, batches, task.loss, seeding, task.score, context, settings.learning_rate, settings.weight_decay
+        network,
+        batches,
+        task.loss,
+        seeding,
+        task.score,
+        context,
+        settings.learning_rate,
+        settings.weight_decay,
+        task.n_outputs,
     )
+    optimizer = make_optimizer(network, settings)
+    notify = task.notify if task.notify is not None and current_ranks().number == 0 else (lambda hook, state: None)
     state = TrainingState(
         network,
         None if settings.weight_averaging is None else copy.deepcopy(network),
-        _adam(network, settings),
+        optimizer,
         objective.start(problem),
         batches,
         device,
         stream,
         _fingerprint(task, settings, rule.name, seeding, precision),
+        None if settings.scheduler is None else settings.scheduler(optimizer),
     )
-    saved = monitor.start(task.stage)
+    ranks = current_ranks()
+    saved = ranks.from_first(lambda: monitor.start(task.stage))
     if saved is not None:
         state.restore(saved)
+    notify("on_train_begin", state)
+    begin, n_before = time.monotonic(), state.epoch
     while not state.finished:
+        notify("on_epoch_begin", state)
         network.train()
+        if ranks.n > 1:  # each rank drops other units; by the epoch, so that a checkpoint need not know about ranks
+            stream.seed(seeding.integer("dropout", state.epoch, ranks.number))
         reports = []
         for _ in range(settings.steps_per_epoch):
-            reports.append(_step(state, settings))
+            reports.append(_step(state, settings, ranks))
             after_step()
+            notify("on_batch_end", state)
         state.epoch += 1
         scores = _evaluate(state, reports, objective, examiner)
         improved = rule.improves(scores, state.best)
@@ -151,20 +199,34 @@ def _run(
         state.n_stale = 0 if improved else state.n_stale + 1
         state.history.append(scores.as_dict())
         state.finished = state.epoch >= settings.max_epochs or state.n_stale == settings.patience
+        if state.scheduler is not None and settings.scheduler_interval == "epoch":
+            _step_scheduler(state.scheduler, scores)
+        notify("on_epoch_end", state)
+        state.finished = ranks.from_first(lambda: state.finished)
         monitor.epoch(EpochReport(task.stage, state.epoch, settings.max_epochs, scores, improved, state))
-        log.debug("%s: epoch %d, risk %.4f, worst group %s", task.stage, state.epoch, scores.risk, scores.worst_group)
+        left = (time.monotonic() - begin) / (state.epoch - n_before) * (settings.max_epochs - state.epoch)
+        said = "%s: epoch %d of at most %d, at most %.0f s left, risk %.4f, worst group %s"
+        facts = (task.stage, state.epoch, settings.max_epochs, left, scores.risk, scores.worst_group)
+        log.debug(
+            said, *facts, extra={"epoch": state.epoch}
+        )  # the command line shows these more often than other details
     return _finish(state, examiner, task, precision)
 
 
-def _adam(network: nn.Module, settings: TrainingSettings) -> torch.optim.Adam:
-    """Return Adam over the parameters that learn; its weight decay is coupled L2."""
-    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    if not parameters:
-        raise ParameterError("The network has no parameters that learn. Unfreeze at least its last layer.")
-    return torch.optim.Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True)
+def holds_images(row_shape: Any) -> bool:
+    """Return whether rows are images, (channels, height, width)."""
+    return isinstance(row_shape, tuple) and len(row_shape) == 3
 
 
-def _step(state: TrainingState, settings: TrainingSettings) -> StepReport:
+def _step_scheduler(scheduler: Any, scores: EpochScores) -> None:
+    """Let the learning rate follow its schedule; one that waits for a plateau sees what should become small."""
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        scheduler.step(scores.risk if scores.validation_score is None else -scores.validation_score)
+    else:
+        scheduler.step()
+
+
+def _step(state: TrainingState, settings: TrainingSettings, ranks: Ranks) -> StepReport:
     """Take one step: objective's gradient, divergence guard, optimizer, average."""
     if settings.schedule == "cosine":
         share = state.step / (settings.max_epochs * settings.steps_per_epoch)
@@ -173,7 +235,12 @@ def _step(state: TrainingState, settings: TrainingSettings) -> StepReport:
     state.optimizer.zero_grad()
     report = state.run.backward(state.step)
     _refuse_divergence(report, state, settings)
+    ranks.add_up([parameter for group in state.optimizer.param_groups for parameter in group["params"]])
+    if settings.gradient_clipping is not None:
+        nn.utils.clip_grad_norm_(state.network.parameters(), settings.gradient_clipping)
     state.optimizer.step()
+    if state.scheduler is not None and settings.scheduler_interval == "step":
+        state.scheduler.step()
     state.step += 1
     if state.average is not None and settings.weight_averaging is not None:
         _average(state.average, state.network, settings.weight_averaging, state.step)
@@ -253,13 +320,18 @@ def _fingerprint(
 ) -> dict[str, Any]:
     """Return what must agree for a saved state to be of this run (checkpoints compare versions and threads)."""
     return {
-        "settings": dataclasses.asdict(settings),
+        "settings": {field.name: _named(getattr(settings, field.name)) for field in dataclasses.fields(settings)},
         "objective": repr(task.objective),
         "selection": selection,
         "group sizes": [len(group) for group in task.groups],
         "seed": seeding.seed,
         "precision": precision,
     }
+
+
+def _named(value: Any) -> Any:
+    """Return the name of a function or class, and all else as it is."""
+    return getattr(value, "__qualname__", type(value).__qualname__) if callable(value) else value
 
 
 def _finish(state: TrainingState, examiner: Examiner, task: TrainingTask, precision: str) -> Trained:

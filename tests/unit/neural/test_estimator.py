@@ -256,7 +256,9 @@ def test_state_of_a_regressor():
 
 def test_what_cannot_be_saved_says_what_to_do():
     """Code does not go into files; unknown networks and foreign weights are refused when loading."""
-    with pytest.raises(SavedModelError, match="Register it by name with holdfast.neural.networks.register_network"):
+    with pytest.raises(
+        SavedModelError, match="register a network by name with holdfast.neural.networks.register_network"
+    ):
         NeuralClassifier(lambda: nn.Linear(3, 2), **FAST).fit(X, Y).get_state()
     state, tensors = NeuralClassifier(**FAST).fit(X, Y).get_state()
     unknown = state | {"parameters": state["parameters"] | {"network": "mine"}}

@@ -230,3 +230,12 @@ def test_nothing_to_train_is_refused():
         run(groups=[])
     with pytest.raises(ParameterError, match="no parameters that learn"):
         run(build=lambda: nn.Flatten())
+
+
+def test_every_epoch_says_how_far_the_training_is_and_how_long_it_takes(caplog):
+    """Stage, epoch, the most epochs there will be and the most time that is left are in the log."""
+    with caplog.at_level("DEBUG", logger="holdfast.neural.training"):
+        run(stage="stage 1: Boston")
+    epochs = [record for record in caplog.records if hasattr(record, "epoch")]
+    assert [record.epoch for record in epochs] == [1, 2, 3]
+    assert epochs[1].getMessage().startswith("stage 1: Boston: epoch 2 of at most 3, at most 0 s left, risk 0.")

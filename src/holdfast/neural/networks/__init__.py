@@ -8,14 +8,28 @@ from holdfast.neural.networks.registry import (
     NETWORKS,
     Factory,
     Network,
+    as_logits,
     build_network,
+    check_outputs,
     has_batch_statistics,
     reads_text,
     register_network,
+    run_network,
 )
 
 # isort: split
 # The families register themselves, so they come after the registry.
-from holdfast.neural.networks import cnn, layers, mobilenet, resnet, text_cnn  # noqa: F401
+from holdfast.neural.networks import imagenet, small, text_cnn  # noqa: F401
 
-__all__ = ["NETWORKS", "Factory", "Network", "build_network", "has_batch_statistics", "reads_text", "register_network"]
+__all__ = [
+    "NETWORKS",
+    "Factory",
+    "Network",
+    "as_logits",
+    "build_network",
+    "check_outputs",
+    "has_batch_statistics",
+    "reads_text",
+    "register_network",
+    "run_network",
+]

@@ -7,8 +7,9 @@ installed package. A registered factory is called as ``factory(input_shape=…, 
   ``(n_tokens,)``, the size of the vocabulary, for texts. Texts arrive as (n_rows, length) int64 token numbers, where
   0 is padding and 1 any unknown word (``holdfast.text``).
 - A text factory also takes ``vectors``, an (n_tokens, dimension) float tensor of fixed word vectors, or None.
-- The module maps a batch to (n_rows, n_classes) logits. Ours derive from `Network` and so have
-  ``features(x) -> (n_rows, n_features)`` and ``classifier``, the last linear layer.
+- A dict or a Dataset of dicts gives a dict of shapes, and its entries go to ``forward`` by name.
+- The module maps a batch to (n_rows, n_classes) logits; for two classes one output will do. Ours derive from `Network`
+  and so have ``features(x) -> (n_rows, n_features)`` and ``classifier``, the last linear layer.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
+import torch
 from torch import Tensor, nn
 
-from holdfast.exceptions import InputTypeError, ParameterError, PluginError
+from holdfast.exceptions import FeaturesError, HoldfastError, InputTypeError, ParameterError, PluginError
 from holdfast.registry import Registry
 
 Factory: TypeAlias = Callable[..., nn.Module]
@@ -88,6 +90,75 @@ def build_network(
     if not isinstance(built, nn.Module):
         raise InputTypeError(f"The 'network' callable must return an nn.Module. It returned {type(built).__name__}.")
     return built
+
+
+def run_network(network: nn.Module, inputs: Any, n_outputs: int | None = None) -> Tensor:
+    """Run a network on a batch and return its outputs, (n_rows, n_outputs).
+
+    A dict goes to the arguments of `forward` by name, or as a whole where `forward` takes one argument that none of
+    its keys names. Of an answer with `logits`, such as those of Hugging Face, these are the outputs. One output z where
+    `n_outputs` is 2 is that of a binary classifier: it becomes (0, z), whose softmax is (1 − sigmoid(z), sigmoid(z)).
+    """
+    answer = call_network(network, inputs)
+    if not isinstance(answer, Tensor):
+        answer = getattr(answer, "logits", answer)
+        answer = answer["logits"] if isinstance(answer, Mapping) and "logits" in answer else answer
+        answer = answer[0] if isinstance(answer, tuple) else answer
+    if not isinstance(answer, Tensor):
+        raise InputTypeError(
+            f"The network returned {type(answer).__name__}, expected a tensor, or an answer with 'logits'."
+        )
+    return as_logits(answer, n_outputs)
+
+
+def call_network(network: nn.Module, inputs: Any) -> Any:
+    """Return what a network answers to a batch; entries of a dict go to `forward` by name, or as a whole."""
+    return network(**inputs) if isinstance(inputs, Mapping) and _by_name(network, inputs) else network(inputs)
+
+
+def as_logits(outputs: Tensor, n_outputs: int | None) -> Tensor:
+    """Return outputs with one column for each class; one output z of a binary classifier becomes (0, z)."""
+    outputs = outputs.unsqueeze(1) if outputs.ndim == 1 else outputs
+    if n_outputs == 2 and outputs.shape[1:] == (1,):
+        outputs = torch.cat([torch.zeros_like(outputs), outputs], dim=1)
+    return outputs
+
+
+def _by_name(network: nn.Module, inputs: Mapping[str, Any]) -> bool:
+    """Return whether `forward` takes the entries of a dict by name."""
+    parameters = inspect.signature(network.forward).parameters.values()
+    named = {parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL}
+    required = [parameter for parameter in parameters if parameter.default is parameter.empty]
+    return any(p.kind is p.VAR_KEYWORD for p in parameters) or len(required) != 1 or not named.isdisjoint(inputs)
+
+
+def check_outputs(network: nn.Module, inputs: Any, n_outputs: int) -> None:
+    """Run a network on some rows before it is trained; refuse one that cannot read them or whose outputs do not fit."""
+    was_training = network.training
+    network.eval()
+    entries = inputs if isinstance(inputs, Mapping) else {"X": inputs}
+    shown = ", ".join(f"{name} {tuple(entry.shape)} {str(entry.dtype)[6:]}" for name, entry in entries.items())
+    try:
+        with torch.no_grad():
+            outputs = run_network(network, inputs, n_outputs)
+    except HoldfastError:
+        raise
+    except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as problem:
+        integers = not any(entry.is_floating_point() for entry in entries.values())
+        advice = " Integers stay integers in a dict or Dataset: use floats for measurements." if integers else ""
+        raise FeaturesError(
+            f"The network {type(network).__name__} cannot read the first rows of X ({shown}): {problem}.{advice}"
+        ) from problem
+    finally:
+        network.train(was_training)
+    n_rows = len(next(iter(entries.values())))
+    if outputs.shape != (n_rows, n_outputs):
+        one = " (or one, for two classes)" if n_outputs == 2 else ""
+        needed = f"{n_outputs} outputs{one}, one for each class" if n_outputs > 1 else "one output"
+        raise ParameterError(
+            f"The network {type(network).__name__} gives outputs of shape {tuple(outputs.shape)} for {n_rows} rows, "
+            f"but {needed} are needed: shape ({n_rows}, {n_outputs}). Change its last layer."
+        )
 
 
 def _accepted(factory: Factory, arguments: Mapping[str, Any]) -> dict[str, Any]:

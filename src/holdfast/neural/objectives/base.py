@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from holdfast.environments import Group, Weights
 from holdfast.exceptions import ParameterError
 from holdfast.neural.batches import Batch, GroupBatches
-from holdfast.neural.networks import Network
+from holdfast.neural.networks import Network, as_logits, run_network
 from holdfast.neural.risks import Loss
 from holdfast.seeding import Seeding
 
@@ -68,6 +68,7 @@ class Problem:
     autocast: Callable[[], AbstractContextManager[Any]]
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
+    n_outputs: int | None = None  # of the network; None: as many as it gives
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -77,11 +78,12 @@ class Problem:
     def assess(self, batch: Batch, *, with_features: bool = False) -> Outcome:
         """Run the network on a batch; losses are computed in float32 in every precision."""
         with self.autocast():
-            if with_features and isinstance(self.network, Network):
+            if with_features and isinstance(self.network, Network) and isinstance(batch.inputs, Tensor):
                 features = self.network.features(batch.inputs)
-                logits = self.network.classifier(features)
+                logits = as_logits(self.network.classifier(features), self.n_outputs)
             else:
-                logits = features = self.network(batch.inputs)  # without features(), penalties act on the logits
+                # Without features(), penalties act on the logits.
+                logits = features = run_network(self.network, batch.inputs, self.n_outputs)
         logits, features = logits.float(), features.float()
         return Outcome(batch, logits, self.loss(logits, batch.targets), self.loss, features)
 
@@ -151,6 +153,8 @@ class Objective:
     # Which accuracy the rule min_train_validation sees: of the group with the largest risk, or the mean of all.
     training_score: ClassVar[Literal["worst", "mean"]] = "mean"
     needs_features: ClassVar[bool] = False
+    # Whether rows matter through the groups' risks alone, so that several ranks can train together.
+    adds_up: ClassVar[bool] = False
 
     def start(self, problem: Problem) -> ObjectiveRun:
         """Begin a training run."""
@@ -190,6 +194,7 @@ class ERM(Objective):
     """(1/n)·Σ_e R_e, the mean of the environments' risks: every environment counts the same, large or small."""
 
     name: ClassVar[str] = "erm"
+    adds_up: ClassVar[bool] = True
 
     def combine(self, outcome: Outcome, step: int) -> Tensor:
         """Return the mean risk."""
@@ -208,6 +213,7 @@ class PooledERM(Objective):
     """Σ_e (n_e/n)·R_e, the risk of all rows together: every row counts the same."""
 
     name: ClassVar[str] = "pooled"
+    adds_up: ClassVar[bool] = True
 
     def start(self, problem: Problem) -> ObjectiveRun:
         """Begin a training run."""
@@ -228,7 +234,7 @@ class _PooledRun(ObjectiveRun):
         n_rows = sum(min(self.problem.batches.batch_size, len(group)) for group in groups)
         batch = self.problem.batches.draw_mixture(self._shares, n_rows)
         outcome = self.problem.assess(batch)
-        total = outcome.losses.mean()
+        total = batch.mean(outcome.losses)
         total.backward()
         return self.report(total, batch.groups, outcome.risks, self.problem.scores(outcome))
 

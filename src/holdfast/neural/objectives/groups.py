@@ -13,6 +13,7 @@ from torch import Tensor
 
 from holdfast.environments import Weights
 from holdfast.exceptions import DivergedError, ParameterError
+from holdfast.neural.distributed import all_sum
 from holdfast.neural.networks import has_batch_statistics
 from holdfast.neural.objectives.base import Objective, ObjectiveRun, Problem, StepReport
 
@@ -26,6 +27,7 @@ class WorstGroup(Objective):
     """
 
     name: ClassVar[str] = "max"
+    adds_up: ClassVar[bool] = True
     training_score: ClassVar[Literal["worst", "mean"]] = "worst"
     adjustment: float = 0.0  # C
 
@@ -166,6 +168,7 @@ class OnlineGroups(Objective):
     """
 
     name: ClassVar[str] = "online"
+    adds_up: ClassVar[bool] = True
     training_score: ClassVar[Literal["worst", "mean"]] = "worst"
     step_size: float = 0.01  # how fast weights follow the risks
     adjustment: float = 0.0  # C of C/√n_g
@@ -244,14 +247,22 @@ class _MixtureRun(_EveryGroupRun):
         probabilities = (1 - self._exploration) * weights + self._exploration / len(weights)
         batch = self.problem.batches.draw_mixture(probabilities, self._n_rows)
         outcome = self.problem.assess(batch)
-        groups, counts = np.asarray(batch.groups, dtype=np.intp), np.asarray(batch.sizes, dtype=np.intp)
-        ratios = (weights[groups] / probabilities[groups] / self._n_rows).astype(np.float32).repeat(counts)  # (n_rows,)
+        groups, sizes = np.asarray(batch.groups, dtype=np.intp), np.asarray(batch.sizes, dtype=np.intp)
+        ratios = (weights[groups] / probabilities[groups] / self._n_rows).astype(np.float32).repeat(sizes)  # (n_rows,)
         total = torch.dot(torch.from_numpy(ratios).to(outcome.losses.device), outcome.losses)
+        if batch.totals is not None:
+            total = all_sum(total)
         total.backward()
         scores = self.problem.score(outcome.logits.detach(), batch.targets)
-        seen = torch.stack([outcome.losses.detach(), scores]).double().cpu().numpy()  # (2, n_rows), one transfer
-        starts = counts.cumsum() - counts  # a group's rows are adjacent
-        risks, right = np.add.reduceat(seen, starts, axis=1) / counts  # (n_drawn_groups,) each
+        if batch.totals is None:
+            counts = sizes
+            seen = torch.stack([outcome.losses.detach(), scores]).double().cpu().numpy()  # (2, n_rows), one transfer
+            starts = counts.cumsum() - counts  # a group's rows are adjacent
+            risks, right = np.add.reduceat(seen, starts, axis=1) / counts  # (n_drawn_groups,) each
+        else:
+            counts = batch.totals.cpu().numpy()
+            means = torch.stack([batch.means(outcome.losses.detach()), batch.means(scores)])
+            risks, right = means.double().cpu().numpy()
         if np.isfinite(risks).all():  # else the loop reports the step
             self._move_weights(groups, risks, counts / (self._n_rows * probabilities[groups]))
             self._remember(groups, risks, right, counts)

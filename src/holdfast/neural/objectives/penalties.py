@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.exceptions import ParameterError
-from holdfast.neural.networks.layers import MLP
+from holdfast.neural.networks.small import MLP
 from holdfast.neural.objectives.base import ObjectiveRun, Outcome, PenalizedObjective, Problem, StepReport
 from holdfast.neural.randomness import borrowing
 from holdfast.neural.risks import group_risk, irm_penalty, regret, risk_variance
@@ -40,6 +40,7 @@ class VREx(PenalizedObjective):
     """(1/n)·Σ_e R_e + w·Var_e(R_e)."""
 
     name: ClassVar[str] = "vrex"
+    adds_up: ClassVar[bool] = True
 
     def combine(self, outcome: Outcome, step: int) -> Tensor:
         """Return the penalized mean risk."""
@@ -51,6 +52,7 @@ class RiskPenalty(PenalizedObjective):
     """(1/n)·Σ_e R_e + w·penalty(R_1, …, R_n), for any differentiable function of the environments' risks."""
 
     name: ClassVar[str] = "risk_penalty"
+    adds_up: ClassVar[bool] = True
     penalty: Callable[[Tensor], Tensor] = risk_variance
 
     def combine(self, outcome: Outcome, step: int) -> Tensor:

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from holdfast.exceptions import ParameterError
-from holdfast.neural.networks.cnn import _shifted
 from holdfast.neural.networks.registry import build_network
+from holdfast.neural.networks.small import _shifted
 
 
 def test_shifted_images_are_moved_whole():
