@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from holdfast.exceptions import HoldfastError, UntrustedFileError
+from holdfast.saving.boosters import MAX_COLUMNS, booster_state, find_library
 
-MAX_COLUMNS = 1 << 24
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 # Arrays that answers are computed from: a NaN here is a NaN in every answer.
 _WEIGHTS = frozenset(
@@ -98,6 +98,9 @@ def _state(item: Any) -> dict[str, Any]:
     """Return the attributes of an object; none of classes, functions and networks, which are not looked into."""
     if isinstance(item, type) or inspect.isroutine(item) or inspect.ismodule(item) or _is_network(item):
         return {}
+    library = find_library(type(item))
+    if library is not None:  # the compiled model is checked in its file
+        return {name: part for name, part in vars(item).items() if name != library.native}
     return getattr(item, "__dict__", {})
 
 
@@ -111,6 +114,8 @@ def _check_one(item: Any, where: str, n_columns: float) -> float:
     if isinstance(item, dict | list | tuple | set | frozenset | np.ndarray):
         return n_columns
     state = _state(item)
+    if find_library(type(item)) is not None:
+        booster_state(item, where)
     for name in _WEIGHTS & state.keys():
         _check_finite(state[name], f"{where}.{name}")
     if _is_network(item):

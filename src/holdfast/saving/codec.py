@@ -2,7 +2,10 @@
 
 Text, numbers, booleans, None and lists stand for themselves. Everything else is a node `{"$": tag, …}` with a tag from
 the table at the end of this file: dictionaries keep their order and the type of their keys, tuples stay tuples, arrays
-and tensors go to safetensors files, scikit-learn estimators to one skops file each, random generators are their state.
+and tensors go to safetensors files, random generators are their state. A scikit-learn estimator of text, numbers and
+arrays is its class's name and its attributes; others, such as trees, go to one skops file each. Boosters go to
+one file of their own each (`holdfast.saving.boosters`). A class or function of the user's that a network is built by
+is its import path, which is followed only where the caller of `load` trusts it by name.
 An object of ours is its class's name (see `holdfast.saving.codec`) and its attributes; a class that knows
 better gives `get_state() -> (json, arrays)` and `from_state(json, arrays)`, used once it is fitted. What is on
 no list is refused when saving.
@@ -12,11 +15,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import inspect
 import math
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +30,8 @@ from numpy.typing import NDArray
 from holdfast.estimators.methods import METHODS
 from holdfast.exceptions import CorruptFileError, HoldfastError, ParameterError, SavedModelError, UntrustedFileError
 from holdfast.extras import require
+from holdfast.registry import ImportPath
+from holdfast.saving.boosters import booster_state, find_library, pack_booster, unpack_booster
 
 if TYPE_CHECKING:
     import torch
@@ -38,14 +44,17 @@ _OURS = {
     "Calibration": "holdfast.judging.calibration",
     "Environment": "holdfast.environments",
     "Finding": "holdfast.audit.results",
+    "FrozenFeatures": "holdfast.neural.networks.pretrained",
     "Group": "holdfast.environments",
     "Interval": "holdfast.metrics",
-    "MixedClassifier": "holdfast.interpolation.mixture",
+    "MixedClassifier": "holdfast.interpolation.removal",
     "NeuralClassifier": "holdfast.neural.estimator",
     "NeuralRegressor": "holdfast.neural.estimator",
     "PIRegressor": "holdfast.estimators.regression",
     "Partition": "holdfast.environments",
     "PathPoint": "holdfast.estimators.stable",
+    "NativeColumns": "holdfast.tables.preprocessing",
+    "RecodedClassifier": "holdfast.learners",
     "Removal": "holdfast.interpolation.removal",
     "Seeding": "holdfast.seeding",
     "Solution": "holdfast.interpolation",
@@ -303,12 +312,13 @@ class Encoder:
         self._arrays = ArrayWriter()
         self._sklearn: dict[str, bytes] = {}
         self._numbers: dict[int, int] = {}  # id of an object of ours -> its number in the file
-        self._parts: dict[int, Node] = {}  # id of a scikit-learn estimator -> its node
+        self._boosters: dict[str, bytes] = {}
+        self._parts: dict[int, Node] = {}  # id of a scikit-learn estimator or booster -> its node
         self._alive: list[Any] = []
 
     def files(self) -> dict[str, bytes]:
         """Return the files beside the tree."""
-        return {**self._arrays.files(), **self._sklearn}
+        return {**self._arrays.files(), **self._sklearn, **self._boosters}
 
     def encode(self, value: Any, where: str) -> Node:
         """Return the node of a value; `where` names it in errors."""
@@ -340,8 +350,14 @@ class Encoder:
         if kind in _DATES.values():
             node = {"$": "date", "kind": kind.__name__, "value": value.isoformat()}
             return node | {"fold": 1} if getattr(value, "fold", 0) else node
+        if kind is slice:
+            return {"$": "slice", "items": [self._encode(end, where) for end in (value.start, value.stop, value.step)]}
+        if kind is type and issubclass(value, np.number):
+            return {"$": "number_type", "value": np.dtype(value).str}
         if kind is datetime.timedelta:
             return {"$": "timedelta", "value": [value.days, value.seconds, value.microseconds]}
+        if kind is ImportPath:
+            return {"$": "code", "path": value.path}
         name = saved_name(kind)
         if name is not None:
             return self._encode_ours(value, name, where)
@@ -381,6 +397,8 @@ class Encoder:
         return [[name, self._encode(item, f"{where}.{name}")] for name, item in _attributes(value).items()]
 
     def _encode_foreign(self, value: Any, where: str) -> Node:
+        from holdfast.saving.sklearn_parts import is_inner_part
+
         torch, pandas = sys.modules.get("torch"), sys.modules.get("pandas")
         if torch is not None and isinstance(value, torch.Tensor):
             return self._arrays.add_tensor(value)
@@ -388,33 +406,56 @@ class Encoder:
             return {"$": "torch_generator", "state": self._arrays.add_tensor(value.get_state())}
         if pandas is not None and type(value) is pandas.Timestamp and value.tzinfo is None:
             return {"$": "timestamp", "value": value.asm8.astype(np.int64).item(), "unit": value.unit}
+        if find_library(type(value)) is not None:
+            return self._encode_booster(value, where)
         base = sys.modules.get("sklearn.base")
-        if base is not None and isinstance(value, base.BaseEstimator):
+        if base is not None and (isinstance(value, base.BaseEstimator) or is_inner_part(type(value))):
             return self._encode_sklearn(value, where)
         raise _refused(value, where, "Use text, numbers, arrays, lists, dictionaries and scikit-learn estimators.")
 
+    def _encode_booster(self, value: Any, where: str) -> Node:
+        if id(value) not in self._parts:
+            name = f"{type(value).__module__}.{type(value).__qualname__}"
+            state = booster_state(value, where)
+            node: dict[str, Any] = {
+                "$": "booster",
+                "class": name,
+                "attributes": [[k, self._encode(v, f"{where}.{k}")] for k, v in state.items()],
+            }
+            packed = pack_booster(value, where)
+            if packed is not None:
+                file = f"booster-{len(self._boosters):04d}.{packed[0]}"
+                node["file"], self._boosters[file] = file, packed[1]
+            self._parts[id(value)] = node
+            self._alive.append(value)
+        return self._parts[id(value)]
+
     def _encode_sklearn(self, value: Any, where: str) -> Node:
-        from holdfast.saving.sklearn_parts import holds_ours, pack_estimator, public_name
+        from holdfast.saving.sklearn_parts import holds_ours, is_plain, pack_estimator, public_name
 
         if id(value) not in self._parts:
             name = public_name(value, where)
-            if holds_ours(value):
-                node = {"$": "estimator", "class": name, "attributes": self._encode_attributes(value, where)}
-            else:
-                file = f"sklearn-{len(self._sklearn):04d}.skops"
-                self._sklearn[file] = b""  # takes the name
-                self._sklearn[file] = pack_estimator(value, where)
-                node = {"$": "skops", "class": name, "file": file}
-            self._parts[id(value)] = node
+            if holds_ours(value) and hasattr(value, "best_estimator_"):
+                raise _refused(value, where, "It holds scores and folds of a search. Save its best_estimator_.")
             self._alive.append(value)
+            if holds_ours(value) or is_plain(value):
+                number = self._numbers[id(value)] = len(self._numbers)
+                self._parts[id(value)] = {"$": "same", "number": number}
+                attributes = self._encode_attributes(value, where)
+                return {"$": "estimator", "class": name, "number": number, "attributes": attributes}
+            file = f"sklearn-{len(self._sklearn):04d}.skops"
+            self._sklearn[file] = b""  # takes the name
+            self._sklearn[file] = pack_estimator(value, where)
+            self._parts[id(value)] = {"$": "skops", "class": name, "file": file}
         return self._parts[id(value)]
 
 
 class Decoder:
     """Turns nodes back into values, with the files that they refer to."""
 
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self._files = {name: data for name, data in files.items() if name.endswith(".skops")}
+    def __init__(self, files: dict[str, bytes], trust: Collection[str] = ()) -> None:
+        self._trust = trust
+        self._files = {name: data for name, data in files.items() if name.startswith(("sklearn-", "booster-"))}
         self._arrays = ArrayReader({name: data for name, data in files.items() if name.endswith(".safetensors")})
         self._objects: dict[int, Any] = {}
         self._parts: dict[str, Any] = {}
@@ -497,13 +538,47 @@ class Decoder:
         self._set_attributes(value, node["attributes"])
         return value
 
+    def _code(self, node: Node) -> Any:
+        path = node["path"]
+        if path not in self._trust:
+            raise UntrustedFileError(
+                f"The model was fitted with {path!r:.200}, which is code outside of holdfast. Nothing was imported. If "
+                f"you know it and trust it, load with trust=[{path!r:.200}]."
+            )
+        try:
+            return ImportPath(path).resolve()
+        except (ImportError, AttributeError) as problem:
+            raise SavedModelError(
+                f"The model was fitted with {path!r}, which cannot be imported here ({problem}). Install the package, "
+                "or add its folder to PYTHONPATH."
+            ) from problem
+
     def _estimator(self, node: Node) -> Any:
         from holdfast.saving.sklearn_parts import public_class
 
         cls: Any = public_class(node["class"])
         value = cls.__new__(cls)
+        if "number" in node:
+            self._objects[node["number"]] = value
         self._set_attributes(value, node["attributes"])
+        if hasattr(value, "best_threshold_"):
+            value._curve_scorer = value._get_curve_scorer()  # see `_attributes`
         return value
+
+    def _booster(self, node: Node) -> Any:
+        file = node.get("file")
+        if file in self._parts:
+            return self._parts[file]
+        state = {str(name): self._decode(item) for name, item in node["attributes"]}
+        value = unpack_booster(node["class"], state, None if file is None else self._file(file), file or "tree.json")
+        if file is not None:
+            self._parts[file] = value
+        return value
+
+    def _file(self, name: Any) -> bytes:
+        if name not in self._files:
+            raise CorruptFileError(f"tree.json asks for {name!r:.200}, which is not there.")
+        return self._files[name]
 
     def _set_attributes(self, value: Any, attributes: Node) -> None:
         state = _updated(type(value).__name__, {str(name): self._decode(item) for name, item in attributes})
@@ -513,16 +588,14 @@ class Decoder:
             for name, item in state.items():
                 object.__setattr__(value, name, item)
         else:
-            vars(value).update(state)
+            vars(value).update({**_new_parameters(type(value)), **state})
 
     def _skops(self, node: Node) -> Any:
         from holdfast.saving.sklearn_parts import unpack_estimator
 
         file = node["file"]
         if file not in self._parts:
-            if file not in self._files:
-                raise CorruptFileError(f"tree.json asks for {file!r}, which is not there.")
-            self._parts[file] = unpack_estimator(self._files[file], node["class"], file)
+            self._parts[file] = unpack_estimator(self._file(file), node["class"], file)
         return self._parts[file]
 
 
@@ -540,10 +613,20 @@ def _updated(cls: str, state: dict[str, Any]) -> dict[str, Any]:
     return state
 
 
+def _new_parameters(cls: type) -> dict[str, Any]:
+    """Return the defaults of an estimator's parameters: a model of an older version lacks those that came since."""
+    if saved_name(cls) is None or not hasattr(cls, "get_params"):
+        return {}
+    parameters = inspect.signature(cls).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
 def _attributes(value: Any) -> dict[str, Any]:
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return dict(vars(value))
+    state = value.saved_attributes() if hasattr(value, "saved_attributes") else vars(value)
+    # What a search for a threshold scores with is a function, and made again from its parameters.
+    return {name: item for name, item in state.items() if name != "_curve_scorer"}
 
 
 def _is_fitted(value: Any) -> bool:
@@ -555,6 +638,19 @@ def _dtype(text: str) -> np.dtype[Any]:
     if dtype.kind not in "biufcmMSU" or dtype.itemsize > 1 << 20:
         raise UntrustedFileError(f"tree.json asks for values of type {text!r:.40}, which holdfast does not save.")
     return dtype
+
+
+def _number_type(text: str) -> type:
+    dtype = _dtype(text)
+    if dtype.kind not in "biufc":
+        raise UntrustedFileError(f"tree.json asks for numbers of type {text!r:.40}, which holdfast does not save.")
+    return dtype.type
+
+
+def _checked_end(end: Any) -> int | None:
+    if end is not None and type(end) is not int:
+        raise UntrustedFileError(f"tree.json asks for rows or columns from {end!r:.40} on. It was not loaded.")
+    return end
 
 
 def _refused(value: Any, where: str, advice: str) -> UntrustedFileError:
@@ -569,12 +665,15 @@ def _refused(value: Any, where: str, advice: str) -> UntrustedFileError:
 
 _DECODERS: dict[str, Callable[[Decoder, Node], Any]] = {
     "array": lambda decoder, node: decoder._arrays.array(node),
+    "booster": Decoder._booster,
+    "code": Decoder._code,
     "date": Decoder._date,
     "dict": Decoder._dict,
     "dtype": lambda _, node: _dtype(node["value"]),
     "estimator": Decoder._estimator,
     "float": lambda _, node: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[node["value"]],
     "generator": Decoder._generator,
+    "number_type": lambda _, node: _number_type(node["value"]),
     "object": Decoder._object,
     "objects": Decoder._object_array,
     "ordered_dict": Decoder._dict,
@@ -582,6 +681,7 @@ _DECODERS: dict[str, Callable[[Decoder, Node], Any]] = {
     "same": lambda decoder, node: decoder._objects[node["number"]],
     "scalar": Decoder._scalar,
     "skops": Decoder._skops,
+    "slice": lambda decoder, node: slice(*(_checked_end(end) for end in node["items"])),
     "tensor": lambda decoder, node: decoder._arrays.tensor(node),
     "timedelta": lambda _, node: datetime.timedelta(*node["value"]),
     "timestamp": Decoder._timestamp,

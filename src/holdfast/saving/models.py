@@ -13,7 +13,7 @@ import platform
 import re
 import stat
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,9 @@ SCHEMA = 1
 
 _MAX_MANIFEST = 1 << 24
 _MAX_FILES = 100_000
-_NAME = re.compile(r"tree\.json|(?:arrays|tensors)\.safetensors|sklearn-\d{4,}\.skops")
-_LIBRARIES = ("numpy", "scikit-learn", "scipy", "skops", "safetensors", "torch")
+_NAME = re.compile(r"tree\.json|(?:arrays|tensors)\.safetensors|sklearn-\d{4,}\.skops|booster-\d{4,}\.(?:json|txt)")
+BOOSTERS = ("xgboost", "xgboost-cpu", "lightgbm", "catboost")
+_LIBRARIES = ("numpy", "scikit-learn", "scipy", "skops", "safetensors", "torch", *BOOSTERS)
 
 
 def save(
@@ -63,18 +64,31 @@ def save(
         The folder exists and may not be replaced.
     StorageError
         The disk is full, or the folder cannot be written. Nothing older was changed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from holdfast import ERMClassifier, load_model, save_model
+    >>> model = ERMClassifier().fit([[0.0], [1.0], [0.0], [1.0]], ["no", "yes", "no", "yes"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(model, f"{folder}/model")
+    ...     load_model(f"{folder}/model").predict([[1.0]]).tolist()
+    ['yes']
     """
     facts = {"estimator": type(estimator).__name__, "extra": _plain(extra)}
     write_folder(folder, KIND, pack(estimator, "estimator"), facts, overwrite=overwrite)
 
 
-def load(folder: str | os.PathLike[str]) -> Any:
+def load(folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> Any:
     """Load the estimator that `save` wrote; it predicts the same to the last bit.
 
     Parameters
     ----------
     folder : path
         The folder.
+    trust : list of str
+        Import paths of your own networks and functions that the model may use, such as ``["my_package.nets.Net"]``.
+        They are imported, which runs their code; nothing else of the folder is ever run.
 
     Returns
     -------
@@ -86,11 +100,23 @@ def load(folder: str | os.PathLike[str]) -> Any:
         A file is missing, cut or changed; the message names it.
     UntrustedFileError
         The folder holds what holdfast refuses to load. Nothing in it was executed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from holdfast import ERMClassifier, load_model, save_model
+    >>> model = ERMClassifier().fit([[0.0], [1.0], [0.0], [1.0]], ["no", "yes", "no", "yes"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(model, f"{folder}/model")
+    ...     load_model(f"{folder}/model").predict([[1.0]]).tolist()
+    ['yes']
     """
     manifest, files = read_folder(folder, KIND)
-    if any(name.endswith(".skops") for name in files):
+    if any(name.endswith(".skops") for name in files) or b'"sklearn.' in files.get(TREE, b""):
         _compare_versions(manifest["libraries"], Path(folder))
-    return unpack(files, Path(folder))
+    if isinstance(trust, str):
+        raise InputTypeError(f"trust must be a list of import paths. Got {trust!r}; pass trust=[{trust!r}].")
+    return unpack(files, Path(folder), trust)
 
 
 def pack(value: Any, where: str) -> dict[str, bytes]:
@@ -101,10 +127,10 @@ def pack(value: Any, where: str) -> dict[str, bytes]:
     return {TREE: tree, **encoder.files()}
 
 
-def unpack(files: dict[str, bytes], folder: Path) -> Any:
+def unpack(files: dict[str, bytes], folder: Path, trust: Sequence[str] = ()) -> Any:
     """Return the value that `pack` made the files of."""
     tree = parse_checked_json(files.pop(TREE, b""), folder / TREE)
-    decoder = Decoder(files)
+    decoder = Decoder(files, frozenset(trust))
     value = decoder.decode(tree.get("root"))
     decoder.check_all_used()
     try:

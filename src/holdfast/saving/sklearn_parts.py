@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.exceptions import HoldfastError, UntrustedFileError
+from holdfast.saving.boosters import find_library
 from holdfast.saving.codec import check_text, saved_name
 
 _SCALARS = {
@@ -34,11 +35,10 @@ _SCALARS = {
 }
 _LOSSES = {
     *(f"CyHalf{name}" for name in ("BinomialLoss", "MultinomialLoss", "SquaredError", "PoissonLoss", "GammaLoss")),
+    *(f"CyHalf{name}" for name in ("TweedieLoss", "TweedieLossIdentity")),
     *(f"Cy{name}" for name in ("AbsoluteError", "ExponentialLoss", "HuberLoss", "PinballLoss")),
 }
 _OBJECTS = {
-    "sklearn.calibration._CalibratedClassifier",
-    "sklearn.calibration._SigmoidCalibration",
     "sklearn.compose._column_transformer._RemainderColsList",
     "sklearn.compose._column_transformer.make_column_selector",
     "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
@@ -131,7 +131,7 @@ _ESTIMATORS = {
     "SelectPercentile SequentialFeatureSelector VarianceThreshold",
     "frozen": "FrozenEstimator",
     "gaussian_process": "GaussianProcessClassifier GaussianProcessRegressor",
-    "impute": "IterativeImputer KNNImputer MissingIndicator SimpleImputer",
+    "impute": "KNNImputer MissingIndicator SimpleImputer",
     "isotonic": "IsotonicRegression",
     "kernel_approximation": "AdditiveChi2Sampler Nystroem RBFSampler SkewedChi2Sampler",
     "kernel_ridge": "KernelRidge",
@@ -159,6 +159,11 @@ _ESTIMATORS = {
     "svm": "LinearSVC LinearSVR NuSVC NuSVR OneClassSVM SVC SVR",
     "tree": "DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier ExtraTreeRegressor",
 }
+# Packages whose estimators are mostly numbers.
+_SIMPLE = tuple(f"sklearn.{name}." for name in ("compose", "impute", "linear_model", "pipeline", "preprocessing"))
+_PLAIN_KINDS = "biufcmMSU"
+# No estimators, but what some hold that may have one of ours or a booster inside.
+_INNER = ("sklearn.calibration._CalibratedClassifier", "sklearn.calibration._SigmoidCalibration")
 _LISTED = {f"sklearn.{module}": set(names.split()) for module, names in _ESTIMATORS.items()}
 
 
@@ -166,11 +171,18 @@ _LISTED = {f"sklearn.{module}": set(names.split()) for module, names in _ESTIMAT
 def _public_estimator(path: str) -> type | None:
     """Return the listed scikit-learn estimator of that path, else None; only its public module is imported."""
     module, _, name = path.rpartition(".")
+    if path in _INNER:
+        return getattr(import_module(module), name)  # type: ignore[no-any-return]
     public = module if module in _LISTED else ".".join(module.split(".")[:2])
     if name not in _LISTED.get(public, ()):
         return None
     found = vars(import_module(public)).get(name)  # not getattr, which a module may answer with an import
     return found if isinstance(found, type) and f"{found.__module__}.{found.__name__}" == path else None
+
+
+def is_inner_part(cls: type) -> bool:
+    """Return whether a class of scikit-learn is no estimator, and yet walked as one."""
+    return f"{cls.__module__}.{cls.__qualname__}" in _INNER
 
 
 def public_name(value: Any, where: str) -> str:
@@ -212,23 +224,45 @@ _AT_SAVE_TIME = "Replace that part: functions cannot be saved, and a search for 
 
 
 def holds_ours(value: Any) -> bool:
-    """Return whether an estimator of ours is inside, so that skops alone could not hold it."""
+    """Return whether an estimator of ours, a booster or a scorer is inside, so that skops alone could not hold it."""
     seen: set[int] = set()
-    queue = list(vars(value).values())
+    queue = [value]
     while queue:
         item = queue.pop()
         if id(item) in seen:
             continue
         seen.add(id(item))
-        if saved_name(type(item)) is not None:
+        if saved_name(type(item)) is not None or find_library(type(item)) is not None or hasattr(item, "_curve_scorer"):
             return True
         if isinstance(item, dict):
             queue.extend(item.values())
         elif isinstance(item, list | tuple) or (isinstance(item, np.ndarray) and item.dtype == object):
             queue.extend(item)
-        elif hasattr(item, "get_params") and hasattr(item, "__dict__"):
+        elif (hasattr(item, "get_params") or is_inner_part(type(item))) and hasattr(item, "__dict__"):
             queue.extend(vars(item).values())
     return False
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a simple estimator holds text, numbers, arrays and other simple estimators only.
+
+    Such a one is saved without skops, whose import takes longer than most predictions.
+    """
+    if isinstance(value, dict):
+        return all(map(is_plain, (*value.keys(), *value.values())))
+    if isinstance(value, list | tuple) or (type(value) is np.ndarray and value.dtype.kind == "O" and value.ndim == 1):
+        return all(map(is_plain, value))
+    if type(value) is np.ndarray or isinstance(value, np.generic):
+        return value.dtype.kind in _PLAIN_KINDS
+    if isinstance(value, np.dtype):
+        return value.kind in _PLAIN_KINDS
+    if isinstance(value, type):
+        return issubclass(value, np.number)
+    if value is None or type(value) in (bool, int, float, str, slice):
+        return True
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    simple = name.startswith(_SIMPLE) and _public_estimator(name) is not None
+    return simple and all(map(is_plain, vars(value).values()))
 
 
 def pack_estimator(estimator: Any, where: str) -> bytes:

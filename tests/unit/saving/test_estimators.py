@@ -102,3 +102,20 @@ def test_every_public_estimator_can_be_saved():
     estimators = [value for value in public if isinstance(value, type) and hasattr(value, "fit")]
     assert len(estimators) >= 4
     assert [cls.__name__ for cls in estimators if saved_name(cls) is None] == []
+
+
+def test_a_tweedie_regression_and_a_tuned_threshold_come_back(tmp_path):
+    """Both were on the list of estimators, and refused when they were saved."""
+    from sklearn.linear_model import LogisticRegression, TweedieRegressor
+    from sklearn.model_selection import TunedThresholdClassifierCV
+
+    X = RNG.normal(size=(60, 2))
+    for number, (model, y) in enumerate(
+        [
+            (TweedieRegressor(power=1.5, link="log"), np.exp(X[:, 0])),
+            (TweedieRegressor(power=1.5, link="identity"), 5 + np.tanh(X[:, 0])),
+            (TunedThresholdClassifierCV(LogisticRegression(), cv=2, random_state=0), X[:, 0] > 0),
+        ]
+    ):
+        save(model.fit(X, y), tmp_path / str(number))
+        assert load(tmp_path / str(number)).predict(X).tolist() == model.predict(X).tolist()
