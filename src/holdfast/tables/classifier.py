@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import logging
@@ -21,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from holdfast.environments import listed
 from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
 from holdfast.exceptions import HoldfastError, HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
+from holdfast.judging.calibration import Calibration, calibrate
 from holdfast.tables.files import CHUNK_ROWS, TableWriter, open_table
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, matrix_names
 from holdfast.tables.roles import (
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from holdfast.tables.evaluation import Evaluation
 
 log = logging.getLogger(__name__)
+LEAST_PROBABILITY = 1e-6  # what is taken for 0 where logarithms are needed
 TableLike = Any  # a path, a data frame, or an open table
 
 
@@ -106,6 +109,7 @@ class TableClassifier(BaseEstimator):
     """
 
     _folder: str | None = None  # where it was loaded from, for errors
+    _calibration: Calibration | None = None  # of its probabilities at one site
 
     def __init__(
         self,
@@ -185,19 +189,33 @@ class TableClassifier(BaseEstimator):
         Parameters
         ----------
         table : path, data frame or TableRows
-            A .csv, .tsv or .parquet file, a frame, or rows that `read_rows` returned.
+            A .csv, .tsv or .parquet file, a folder of Parquet files (also as a `TableFolder`), a frame, or rows that
+            `read_rows` returned. Of a folder beyond the memory a sample decides preprocessing and verdict, and logistic
+            regressions are fitted on all rows, in passes over the files.
         checkpoints : path, optional
             Networks with `n_jobs=None`: a folder to which each epoch is written. A fit with the same rows and settings
             continues from there. Delete the folder when you have saved the classifier.
         """
         method = self.make_method()
         rows = table if isinstance(table, TableRows) else read_rows(table, self.options)
+        if rows.source is not None:
+            from holdfast.tables.folders import refit, refuse_what_cannot_stream
+
+            n_columns = len(rows.roles.schema.columns) + 1 + len(rows.roles.environments)
+            refuse_what_cannot_stream(rows.source, n_columns, self.names, method)
         pipeline = make_pipeline(rows.roles.schema, method)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", HoldfastWarning)
             with self._continued(rows, checkpoints):
                 fit_pipeline(pipeline, rows.features, rows.y, rows.environments)
-        self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, rows.notes
+            notes = rows.notes
+            if rows.source is not None:
+                n_passes = refit(pipeline, rows.source, rows.roles, self.n_jobs)
+                notes += (
+                    f"The classifiers are fitted on all {rows.n_rows:,} rows, in {n_passes} passes over the files; "
+                    f"preprocessing and verdict come from the {len(rows.y):,} rows that were read.",
+                )
+        self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, notes
         self._name_verdict()
         warned = {(entry.category, str(entry.message)): entry.message for entry in caught}
         self.warnings_: tuple[str, ...] | None = tuple(text for _, text in warned)
@@ -244,7 +262,53 @@ class TableClassifier(BaseEstimator):
         probabilities = method.predict_proba(rows) if hasattr(method, "predict_proba") else None
         if probabilities is not None and not np.isfinite(probabilities).all():
             raise SavedModelError("The classifier answers with NaN or infinity: its weights are damaged. Fit it again.")
-        return method.predict(rows), probabilities
+        if probabilities is None or self._calibration is None:
+            return method.predict(rows), probabilities
+        probabilities = self._calibration.probabilities(np.log(np.maximum(probabilities, LEAST_PROBABILITY)))
+        return self.classes_[probabilities.argmax(axis=1)], probabilities
+
+    def recalibrate(self, table: TableLike) -> Self:
+        """Return this classifier with its probabilities corrected for one site, by labeled rows of that site.
+
+        The log-probabilities are scaled, and each class gets an offset, so that the log loss of these rows is least.
+        With two classes the order of the rows stays as it is. The classifier itself is not fitted again.
+
+        Parameters
+        ----------
+        table : path or data frame
+            Rows of the site, with the label column; some dozens at least.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> rows = pd.DataFrame({"site": ["A", "B"] * 100, "sign": [0, 1, 1, 0] * 50, "ill": [0, 1, 1, 0] * 50})
+        >>> model = TableClassifier(label="ill", environment="site", method="erm").fit(rows)
+        >>> next_site = rows.assign(ill=[0, 1, 1, 1] * 50)  # half of those without the sign are ill there
+        >>> before, after = (m.predict_proba(rows[:1])[0, 1] for m in (model, model.recalibrate(next_site)))
+        >>> bool(before < 0.1), round(float(after), 1)
+        (True, 0.5)
+        """
+        source = open_table(table, self.roles_.missing)
+        source.require([self.roles_.label])
+        labels = read_labels(source.read([self.roles_.label])[self.roles_.label], self.roles_.label, self.classes_)
+        places = {str(label): place for place, label in enumerate(self.classes_)}
+        unknown = sorted({str(label) for label in labels} - set(places))
+        if unknown:
+            raise TableError(
+                f"Column {self.roles_.label!r} has labels that the classifier does not know: {listed(unknown)}. It "
+                f"knows {listed(list(places))}."
+            )
+        codes = np.array([places[str(label)] for label in labels], dtype=np.intp)
+        if len(np.unique(codes)) < 2:
+            raise TableError(
+                f"Recalibrating needs labeled rows of at least two classes of {self.roles_.label!r}. Got "
+                f"{len(codes)} rows of {len(np.unique(codes))}. Label more rows of the site."
+            )
+        plain = copy.copy(self)
+        plain._calibration = None
+        scores = np.log(np.maximum(plain.predict_proba(source), LEAST_PROBABILITY))
+        plain._calibration = calibrate(scores, codes, offsets=True)
+        return plain
 
     def predict(self, table: TableLike) -> NDArray[Any]:
         """Return the most probable label of each row of a file or frame."""
@@ -367,6 +431,11 @@ class TableClassifier(BaseEstimator):
         from holdfast.saving import save
 
         check_is_fitted(self, "pipeline_")
+        if self._calibration is not None:
+            raise ParameterError(
+                "A recalibrated classifier is for one site and is not saved. Save the one that it was made of, and "
+                "call recalibrate after loading it."
+            )
         options = self.options
         extra = {
             "table": self.roles_.to_dict(),
@@ -378,8 +447,8 @@ class TableClassifier(BaseEstimator):
         save(self.pipeline_, folder, overwrite=overwrite, extra=extra)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> TableClassifier:
-        """Load what `save` wrote."""
+    def load(cls, folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> TableClassifier:
+        """Load what `save` wrote; `trust` as for `load_model`."""
         from holdfast.saving import load, read_manifest
 
         with _naming(os.fspath(folder)):
@@ -393,7 +462,7 @@ class TableClassifier(BaseEstimator):
                 extra.get("names", {}),
                 extra.get("options", {}),
             )
-            pipeline = load(folder)
+            pipeline = load(folder, trust=trust)
             columns: dict[str, Any] = {
                 name: tuple(map(str, options.get(name, ()))) for name in ("drop", "text", "categorical")
             }

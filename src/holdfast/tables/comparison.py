@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils.parallel import Parallel, delayed
 
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows
 from holdfast.estimators.erm import ERMClassifier
 from holdfast.estimators.methods import METHODS
-from holdfast.estimators.named import find_estimator
+from holdfast.estimators.named import ESTIMATORS, find_estimator
 from holdfast.exceptions import (
     EnvironmentsError,
     HoldfastError,
@@ -34,8 +33,9 @@ from holdfast.exceptions import (
     SolverWarning,
     suggest,
 )
-from holdfast.learners import last_step
+from holdfast.learners import BOOSTERS, last_step
 from holdfast.metrics import auroc
+from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, make_preprocessor, matrix_names
@@ -118,14 +118,18 @@ class Comparison:
 def compare_rows(
     rows: TableRows,
     *,
-    estimator: str = "logistic",
+    estimator: str | None = None,
     methods: Sequence[str] | None = None,
     metric: str | None = None,
     n_jobs: int | None = None,
     random_state: RandomState = 0,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Comparison:
-    """Compare methods on the rows of a table, each with the preprocessing of `holdfast fit`; see `compare_methods`."""
+    """Compare methods on the rows of a table, each with the preprocessing of `holdfast fit`; see `compare_methods`.
+
+    `estimator` is the name of what is inside every method. None: logistic regression, and next to it a booster inside
+    erm and stable, where one is installed.
+    """
     n_environments, names = len(np.unique(rows.environments)), " × ".join(rows.roles.environments)
     if n_environments < 2:
         raise EnvironmentsError(
@@ -137,7 +141,7 @@ def compare_rows(
             f"Column {names!r} has {n_environments:,} environments, and every method would be fitted once for each; at "
             f"most {MOST_ENVIRONMENTS} are allowed. Name a coarser column, or cut dates with environment_by='year'."
         )
-    chosen = candidate_methods(methods, find_estimator(estimator).make(), random_state)
+    chosen = table_candidates(estimator, methods, random_state)
     candidates = {name: make_pipeline(rows.roles.schema, method) for name, method in chosen.items()}
     training = read_rows_to_compare(rows.features, rows.y, rows.environments)
     found = rank_methods(
@@ -182,6 +186,16 @@ def compare_methods(
     Returns
     -------
     Comparison
+
+    Examples
+    --------
+    >>> from holdfast.datasets import load_dataset
+    >>> toy = load_dataset("toy", exact=True, etas=(0.05, 0.2, 0.3)).train
+    >>> found = compare_methods(toy.X, toy.y, toy.environments, methods=["erm", "stable"])
+    >>> found.recommended
+    'stable'
+    >>> [(score.method, round(score.mean, 3)) for score in found.scores]
+    [('stable', 0.8), ('erm', 0.767)]
     """
     candidates = candidate_methods(methods, estimator, random_state)
     training = read_rows_to_compare(X, y, environments)
@@ -222,10 +236,9 @@ def rank_methods(
         progress(f"{name}, {number + 1} of {len(held_out)}")
         return clone(candidates[name])
 
-    outcomes = Parallel(n_jobs=n_jobs)(
-        delayed(_fit_and_ask)(announced(name, number), X, labels, names[of_row], held_out[number])
-        for name, number in tasks
-    )
+    rows = (X, labels, names[of_row])
+    fits = ((announced(name, number), held_out[number]) for name, number in tasks)
+    outcomes = run_each(_fit_and_ask, rows, fits, n_jobs)
     answers: dict[str, list[Any]] = {name: [] for name in candidates}
     for (name, _), outcome in zip(tasks, outcomes, strict=True):
         answers[name].append(outcome)
@@ -271,6 +284,18 @@ def _verdict_on_all(stable: Any, training: TrainingRows) -> Verdict | None:
     return verdict
 
 
+def table_candidates(estimator: str | None, methods: Sequence[str] | None, random_state: RandomState) -> dict[str, Any]:
+    """Return the methods that `compare_rows` compares; those with another estimator are called "erm with xgboost"."""
+    found = candidate_methods(methods, find_estimator(estimator or "logistic").make(), random_state)
+    if estimator is not None or methods is not None:
+        return found
+    booster = next((name for name in BOOSTERS if ESTIMATORS[name].is_installed()), None)
+    if booster is None:
+        return found
+    inside = candidate_methods(["stable"], ESTIMATORS[booster].make(), random_state)
+    return found | {f"{name} with {booster}": method for name, method in inside.items()}
+
+
 def candidate_methods(methods: Any, estimator: Any, random_state: RandomState) -> dict[str, Any]:
     """Return the methods to compare, ERM among them; parameters as in `compare_methods`."""
     if isinstance(methods, Mapping):
@@ -304,18 +329,19 @@ def _held_out(split: Sequence[Environment], y: NDArray[Any], n_folds: int, seedi
 
 
 def _fit_and_ask(
-    estimator: Any, X: Any, y: NDArray[Any], environments: NDArray[Any], held_out: Rows
+    rows: tuple[Any, NDArray[Any], NDArray[Any]], estimator: Any, held_out: Rows
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64] | None, NDArray[Any], list[tuple[str, str]]] | str:
     """Return which held-out rows are right, their probabilities with the classes, and warnings; or what went wrong."""
+    X, y, environments = rows
     kept = np.setdiff1d(np.arange(len(y)), held_out, assume_unique=True)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", HoldfastWarning)
             _fit(estimator, take_rows(X, kept), y[kept], environments[kept])
         remarks = _remarks(caught, getattr(last_step(estimator), "verdict_", None))
-        rows = take_rows(X, held_out)
-        right = np.asarray(estimator.predict(rows)) == y[held_out]
-        probabilities = estimator.predict_proba(rows) if hasattr(estimator, "predict_proba") else None
+        asked = take_rows(X, held_out)
+        right = np.asarray(estimator.predict(asked)) == y[held_out]
+        probabilities = estimator.predict_proba(asked) if hasattr(estimator, "predict_proba") else None
         return right, probabilities, estimator.classes_, remarks
     except HoldfastError as problem:
         return str(problem)

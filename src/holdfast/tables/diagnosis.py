@@ -8,7 +8,7 @@ sites it was fitted on, out of fold. Remedies are tried in the same way, and one
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -16,8 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
-from sklearn.pipeline import Pipeline
-from sklearn.utils.parallel import Parallel, delayed
 
 from holdfast.audit.effects import prediction_interval
 from holdfast.audit.results import Finding
@@ -28,13 +26,14 @@ from holdfast.judging.calibration import calibrate
 from holdfast.judging.judges import deal_folds
 from holdfast.learners import code_probabilities, fit_rows, has_probabilities, seeded_clone
 from holdfast.metrics import Interval, auroc_interval, exact_interval
+from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows, is_sparse
 from holdfast.seeding import Seeding
 from holdfast.tables.audits import audit_rows
-from holdfast.tables.classifier import TableClassifier
+from holdfast.tables.classifier import LEAST_PROBABILITY, TableClassifier
 from holdfast.tables.files import open_table
 from holdfast.tables.loss_split import Losses, LossSplit, split_loss
-from holdfast.tables.preprocessing import make_preprocessor, needs_dense
+from holdfast.tables.preprocessing import make_preprocessor, with_preprocessing
 from holdfast.tables.profile import Profile, profile_columns
 from holdfast.tables.roles import TableRoles, TableRows, TableSchema, odd_tokens
 from holdfast.tables.stages import split_rows
@@ -45,7 +44,6 @@ N_FOLDS = 5
 MOST_ROUNDS = 10  # with more sites, several are left out at a time
 MOST_ODD = 5  # columns that do not fit of which each is left out alone
 MOST_ENCODED = 100  # columns of the matrix that the loss is split with; wider ones are condensed
-LEAST_PROBABILITY = 1e-6
 BREAKS, BREAKS_ONE = (
     0.01,
     0.03,
@@ -58,6 +56,12 @@ REASONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "other rates": (", mostly because classes are more or less frequent there", ("recalibrate",)),
     "other relations": (", mostly because columns mean something else there", ("repair", "stable", "collect")),
 }
+HOW_TO_RECALIBRATE = (
+    "To recalibrate: label rows of the new site, fit the model once (the command below), and pass the labeled rows "
+    "when you predict: `holdfast predict model NEW.csv --recalibrate LABELED.csv --out predictions.csv`."
+)
+INSTEAD = ("keep", "recalibrate", "collect")  # advice that the stable classifier is an alternative to
+RATES_DIFFER = 0.1  # difference of a class's frequency between sites that is mentioned
 CHEAP = 0.02  # price of the stable classifier, in accuracy, that is paid as an insurance
 
 
@@ -117,6 +121,7 @@ class Recommendation:
     columns: tuple[str, ...] = ()  # to repair or drop
     missing: tuple[str, ...] = ()  # words of the table that mean "missing"
     site: str = ""  # where rows are needed
+    otherwise: str = ""  # when the stable classifier is the better choice, where it is not advised
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +180,14 @@ class Diagnosis:
 
     @property
     def finding(self) -> str:
+        """Whether the model breaks and why; and which columns are unstable, where something else is advised first."""
+        if not self.recommendation.otherwise:
+            return self._finding
+        names = [finding.feature for finding in self.findings]
+        return f"{self._finding} It leans on {_quoted(names)}, whose meaning differs between sites."
+
+    @property
+    def _finding(self) -> str:
         """Whether the model breaks and why, in one sentence."""
         new, known = self.mean("new"), self.mean("known")
         numbers = f"right for {new:.0%} of rows, and for {known:.0%} when it has seen the site"
@@ -297,27 +310,15 @@ def diagnose_rows(
     """Diagnose the rows of a table; parameters as in `diagnose`."""
     work = _Work(rows, estimator, n_jobs, random_state)
     profile = profile_columns(rows.features, work.names_of_rows())
-    progress("the model at known sites, out of fold")
-    known = work.out_of_fold(np.arange(len(rows.y)))
     odd = _odd_columns(profile, rows.roles.schema)
-    new, elsewhere, without = known.copy(), [], {columns: known.copy() for columns in odd}
-    for number, (names, out) in enumerate(work.rounds, start=1):
-        progress(f"without {listed(names, most=3)}, {number} of {len(work.rounds)}")
-        rest = np.setdiff1d(np.arange(len(rows.y)), out)
-        new[out] = work.ask(rest, out)
-        elsewhere.append(work.out_of_fold(rest)[rest])
-        for columns, answers in without.items():
-            answers[out] = work.ask(rest, out, columns)
+    known, new, elsewhere, without = work.ask_all(odd, progress)
     progress("columns whose meaning changes, and the stable classifier")
     verdict, findings, notes = work.verdict()
     answers_by: list[tuple[Action, str, tuple[str, ...], Array]] = [
         ("repair", _without(columns), columns, answers) for columns, answers in without.items()
     ]
     if verdict is not None and verdict.fitted != "ordinary" and len(work.environments) > 2:
-        stable = known.copy()
-        for number, (names, out) in enumerate(work.rounds, start=1):
-            progress(f"the stable classifier without {listed(names, most=3)}, {number} of {len(work.rounds)}")
-            stable[out] = work.ask_stable(np.setdiff1d(np.arange(len(rows.y)), out), out)
+        stable = work.ask_all_stable(known, progress)
         answers_by.append(("stable", "the stable classifier", tuple(f.feature for f in findings), stable))
     if work.probable:
         answers_by.append(("recalibrate", "recalibrated at the site", (), work.recalibrate(new)))
@@ -352,7 +353,8 @@ def diagnose_rows(
         verdict,
         (*rows.notes, *notes, *work.notes()),
     )
-    return replace(found, recommendation=_recommend(found))
+    advice = _recommend(found)
+    return replace(found, recommendation=replace(advice, otherwise=_otherwise(found, advice.action)))
 
 
 class _Work:
@@ -395,20 +397,67 @@ class _Work:
         if without:
             schema = replace(schema, columns=tuple(c for c in schema.columns if c.name not in without))
             features = features[schema.feature_names()]
-        preprocessor = make_preprocessor(schema, dense=needs_dense(self.inner))
-        model = Pipeline([("features", preprocessor), ("classifier", self.inner)])
+        model = with_preprocessing(schema, self.inner)
         fitted = fit_rows(seeded_clone(model, self.seeding, "diagnose"), features, self.y, rest)
         return code_probabilities(fitted, take_rows(features, out), len(self.classes))
 
-    def out_of_fold(self, rows: Rows) -> Array:
-        """Return probabilities for some rows, each from a model of the other folds; (n_all_rows, n_classes)."""
-        answers = np.full((len(self.y), len(self.classes)), np.nan)
-        parts = [rows[self.folds[rows] == fold] for fold in range(N_FOLDS)]
-        parts = [part for part in parts if len(part)]
-        asked = Parallel(n_jobs=self.n_jobs)(delayed(self.ask)(np.setdiff1d(rows, part), part) for part in parts)
-        for part, found in zip(parts, asked, strict=True):
-            answers[part] = found
+    def ask_all(
+        self, odd: Sequence[tuple[str, ...]], progress: Callable[[str], None]
+    ) -> tuple[Array, Array, list[Array], dict[tuple[str, ...], Array]]:
+        """Return the probabilities of all rows: at known sites, at sites left out, and there without odd columns.
+
+        Those in a list are, for each round, of the rows that were not left out. At known sites, and in the list, rows
+        are answered by models of the other folds.
+        """
+        everything = np.arange(len(self.y))
+        kept = [everything, *(np.setdiff1d(everything, out) for _, out in self.rounds)]
+        tasks: list[tuple[Array, Rows, Rows, tuple[str, ...]]] = []  # into which array, fitted on which rows, asked …
+        empty = np.full((len(self.y), len(self.classes)), np.nan)
+        known, new, elsewhere = empty.copy(), empty.copy(), [empty.copy() for _ in self.rounds]
+        without = {columns: empty.copy() for columns in odd}
+        steps = {0: "the model at known sites, out of fold"}
+        for number, rest in enumerate(kept):
+            if number:
+                names, out = self.rounds[number - 1]
+                steps[len(tasks)] = f"without {listed(names, most=3)}, {number} of {len(self.rounds)}"
+                tasks.append((new, rest, out, ()))
+                tasks += [(answers, rest, out, columns) for columns, answers in without.items()]
+            answers = elsewhere[number - 1] if number else known
+            parts = [rest[self.folds[rest] == fold] for fold in range(N_FOLDS)]
+            tasks += [(answers, np.setdiff1d(rest, part), part, ()) for part in parts if len(part)]
+        asked = self._ask_each(_Work.ask, [task[1:] for task in tasks], steps, progress)
+        for (answers, _, rows, _), found in zip(tasks, asked, strict=True):
+            answers[rows] = found
+        return known, new, [answers[rest] for answers, rest in zip(elsewhere, kept[1:], strict=True)], without
+
+    def ask_all_stable(self, known: Array, progress: Callable[[str], None]) -> Array:
+        """Return the stable classifier's probabilities of the rows of all sites, each left out."""
+        answers, everything, n_rounds = known.copy(), np.arange(len(self.y)), len(self.rounds)
+        steps = {
+            number: f"the stable classifier without {listed(names, most=3)}, {number + 1} of {n_rounds}"
+            for number, (names, _) in enumerate(self.rounds)
+        }
+        tasks = [(np.setdiff1d(everything, out), out) for _, out in self.rounds]
+        for (_, out), found in zip(tasks, self._ask_each(_Work.ask_stable, tasks, steps, progress), strict=True):
+            answers[out] = found
         return answers
+
+    def _ask_each(
+        self,
+        ask: Callable[..., Array],
+        tasks: Sequence[tuple[Any, ...]],
+        steps: Mapping[int, str],
+        progress: Callable[[str], None],
+    ) -> list[Array]:
+        """Run independent fits; `progress` is called when a task that has a step of its own begins."""
+
+        def announced() -> Iterator[tuple[Any, ...]]:
+            for number, task in enumerate(tasks):
+                if number in steps:
+                    progress(steps[number])
+                yield task
+
+        return run_each(ask, self, announced(), self.n_jobs)
 
     def _stable(self, rows: TableRows) -> TableClassifier:
         roles = rows.roles
@@ -507,7 +556,7 @@ def _site_diagnoses(
 ) -> list[SiteDiagnosis]:
     """Return every site's scores and the split of its loss."""
     found: dict[str, SiteDiagnosis] = {}
-    by_name: dict[str, Environment] = {one.name: one for one in work.environments}
+    by_name: dict[str, Environment] = {site.name: site for site in work.environments}
     for (names, out), answers in zip(work.rounds, elsewhere, strict=True):
         rest = np.setdiff1d(np.arange(len(work.y)), out)
         there = Losses(work.losses(answers, rest), work.y[rest], _scores(answers), work.encoded[rest])
@@ -526,7 +575,7 @@ def _site_diagnoses(
                 _interval(work.correct(known[rows], rows) - work.correct(new[rows], rows)),
                 split_loss(there, here, generator=seeding.generator("split", name)),
             )
-    return [found[one.name] for one in work.environments]
+    return [found[site.name] for site in work.environments]
 
 
 def _scores(answers: Array) -> Array:
@@ -650,7 +699,8 @@ def _advise(found: Diagnosis, remedy: Remedy) -> Recommendation:
         return Recommendation(
             "recalibrate",
             "Keep the model, and recalibrate it at each new site with labeled rows of that site.",
-            f"{_ranking(found)} {gained} {_half_rows(found)} rows of each site were used for it here.",
+            f"{_ranking(found)}{_rates(found)}. {gained} {_half_rows(found)} labeled rows of each site were used for "
+            "it here: label as many at the new one.",
             sure,
         )
     worst = max(found.sites, key=lambda site: site.new.loss.value - site.known.loss.value)
@@ -675,7 +725,18 @@ def _ranking(found: Diagnosis) -> str:
     new, known = _areas(found)
     off = "are off everywhere" if found.state == "holds" else "do not"
     areas = f"AUROC {new:.2f} at a site it has not seen, {known:.2f} when it has"
-    return f"Its ranking of rows carries over ({areas}), its probabilities {off}."
+    return f"Its ranking of rows carries over ({areas}), its probabilities {off}"
+
+
+def _rates(found: Diagnosis) -> str:
+    """Say how far the frequency of a class goes apart, if it does."""
+    shares = {label: [site.shares[label] for site in found.sites] for label in found.sites[0].shares}
+    label = max(reversed(shares), key=lambda name: round(max(shares[name]) - min(shares[name]), 9))
+    low, high = (pick(found.sites, key=lambda site: site.shares[label]) for pick in (min, max))
+    if high.shares[label] - low.shares[label] < RATES_DIFFER:
+        return ""
+    few, many = (f"{site.shares[label]:.0%}" for site in (low, high))
+    return f": {label!r} is {few} of rows in {low.name} and {many} in {high.name}"
 
 
 def _half_rows(found: Diagnosis) -> str:
@@ -685,14 +746,46 @@ def _half_rows(found: Diagnosis) -> str:
 
 def _advise_stable(found: Diagnosis, sure: str) -> Recommendation:
     verdict = found.verdict
-    vanished, turned = verdict.gain
     return Recommendation(
         "stable",
         f"Use the stable classifier, which relies less on {_quoted([f.feature for f in found.findings])}.",
-        f"It costs {in_points(verdict.price)} of accuracy at sites like these, and saves {100 * vanished:.0f} points "
-        f"where the relation vanishes and {100 * turned:.0f} where it reverses.",
+        f"It {_price(verdict)}.",
         sure,
         tuple(finding.feature for finding in found.findings),
+    )
+
+
+def _price(verdict: Any) -> str:
+    """Say what the stable classifier costs and saves, as a predicate."""
+    vanished, turned = (_points(gain) for gain in verdict.gain)
+    costs = f"costs {in_points(verdict.price)} of accuracy" if verdict.price.value >= 0.0005 else "costs no accuracy"
+    return (
+        f"{costs} at sites like these, and saves {vanished} where the relation vanishes and {turned} where it reverses"
+    )
+
+
+def _points(value: float) -> str:
+    """Return an accuracy as whole points.
+
+    Examples
+    --------
+    >>> _points(0.012), _points(0.05)
+    ('1 point', '5 points')
+    """
+    return f"{100 * value:.0f} point{'s' * (round(100 * value) != 1)}"
+
+
+def _otherwise(found: Diagnosis, action: Action) -> str:
+    """Say when the stable classifier is the better choice, where a column changes and something else is advised."""
+    verdict = found.verdict
+    if verdict is None or verdict.fitted == "ordinary" or action not in INSTEAD:
+        return ""
+    names = [finding.feature for finding in found.findings]
+    untried = " With two sites it cannot be tried at one left out." * (len(found.sites) == 2)
+    return (
+        f"But {_quoted(names)} {_verb(names, 'does', 'do')} not mean the same everywhere. If that may go further at "
+        "the next site, so that the relation vanishes or reverses, use the stable classifier instead "
+        f"(--method stable): it {_price(verdict)}.{untried}"
     )
 
 

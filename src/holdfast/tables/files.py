@@ -1,26 +1,37 @@
-"""Tables in CSV and Parquet files and in data frames, with every way a file can be broken named.
+"""Tables in files, at URLs, in standard input and in data frames, with every way a file can be broken named.
 
-CSV files are UTF-8 with a header line; `.csv` is separated by commas, `.tsv` by tabs. Empty cells and the words in
-`MISSING` count as missing. Types are inferred over the whole file: whole numbers, decimals, true/false, ISO dates,
-text. Whole numbers too long for 64 bits stay text, so that no two identifiers are merged.
+CSV files have a header line. Separator, decimal sign and encoding are found out, and said where they are not the usual
+(`.csv` with commas, `.tsv` with tabs, points, UTF-8). Empty cells and the words in `MISSING` count as missing. Types
+are inferred over the whole file: whole numbers, decimals, true/false, ISO dates, text. Whole numbers too long for 64
+bits stay text, so that no two identifiers are merged.
 """
 
 from __future__ import annotations
 
 import codecs
 import csv
+import io
+import itertools
 import os
 import re
+import shutil
+import sys
+import tempfile
+import weakref
+import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
-from holdfast.exceptions import TableError, suggest
+from holdfast.exceptions import HoldfastError, ParameterError, TableError, suggest
+from holdfast.extras import require
 from holdfast.saving.files import new_file
 
 if TYPE_CHECKING:
@@ -28,8 +39,13 @@ if TYPE_CHECKING:
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
 SEPARATORS: Mapping[str, str] = {".csv": ",", ".tsv": "\t"}
+SEPARATOR_NAMES: Mapping[str, str] = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+SAMPLE_LINES = 100  # that separator and decimal sign are found in
+JSON_LINES, ARROW, EXCEL = (".jsonl", ".ndjson"), (".feather", ".arrow"), (".xlsx",)
 PARQUET = (".parquet", ".pq")
-TABLES = (*SEPARATORS, *PARQUET)
+TABLES = (*SEPARATORS, *JSON_LINES, *ARROW, *PARQUET, *EXCEL)
+COMPRESSED = (".gz", ".bz2", ".zst")  # of text
+WRITTEN = (*SEPARATORS, *PARQUET)
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
 BUFFER = 1 << 20  # bytes that are read at a time: of a CSV file, or of each Parquet column
 CHUNK_ROWS = 65_536
@@ -42,6 +58,7 @@ class TableSource:
 
     name: str  # what error messages call the table
     columns: tuple[str, ...]  # in the table's order
+    notes: tuple[str, ...] = ()  # how it is read, where that is not the usual
 
     def _name_columns(self, names: Sequence[str]) -> None:
         """Set `columns`; a column without a name is called `unnamed_<position>`."""
@@ -126,30 +143,59 @@ class TableFrame(TableSource):
             yield self._frame[list(columns)].iloc[start : start + n_rows]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TextLayout:
+    """How a CSV file is written; what is None is found out, and said where it is not the usual."""
+
+    separator: str | None = None
+    decimal: str | None = None  # "." or ","
+    encoding: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("separator", self.separator), ("decimal", self.decimal)):
+            if value is not None and (len(value) != 1 or value == '"'):
+                raise ParameterError(f"{name}={value!r} must be one character, such as ';'.")
+        try:
+            codecs.lookup(self.encoding or "utf-8")
+        except LookupError:
+            raise ParameterError(f"There is no encoding {self.encoding!r}. Use for example 'latin-1'.") from None
+
+
 class TableFile(TableSource):
-    """A CSV or Parquet file, ending in .csv, .tsv, .parquet or .pq; `missing` are further texts that mean missing."""
+    """A table in a file, standard input (`-`) or at a URL, where a folder of Parquet files is one, too.
 
-    def __init__(self, path: str | Path, missing: Sequence[str] = ()) -> None:
-        self.path, self.missing = Path(path), tuple(missing)
-        self.name = str(self.path)
-        self._check_file()
-        self._name_columns(self._parquet_columns() if self.is_parquet else self._csv_columns())
+    `missing` are further texts that mean missing. The name's ending says the format (`TABLES`, text also compressed),
+    that of standard input is found by its first bytes. Everything is read in `read` and `chunks`: Arrow formats through
+    `pyarrow.dataset`, CSV through `pyarrow.csv`, JSON lines through `pyarrow.json`, Excel through pandas.
+    """
 
-    @property
-    def is_parquet(self) -> bool:
-        """Whether the file's name says Parquet."""
-        return self.path.suffix.lower() in PARQUET
+    def __init__(self, path: str | Path, missing: Sequence[str] = (), layout: TextLayout | None = None) -> None:
+        self.missing, self.layout = tuple(missing), layout or TextLayout()
+        self.name = "standard input" if str(path) == "-" else str(path)
+        self._filesystem: Any = None  # of a URL; None for this machine's own
+        self._encoding, self._decimal, self._separator = self.layout.encoding, self.layout.decimal or ".", ","
+        with self._reading():
+            self.path = self._locate(str(path))
+            self.kind = self._kind()
+            if self.kind in ("parquet", "arrow"):
+                names = self._dataset().schema.names
+            elif self.kind in ("json", "excel"):
+                names = list(self._whole().columns)
+            else:
+                names = self._csv_columns()
+        self._name_columns(names)
 
     def read(self, columns: Sequence[str] | None = None, types: Mapping[str, str] | None = None) -> pd.DataFrame:
         """Read whole columns into memory."""
         names = list(self.columns if columns is None else columns)
         self.require(names)
-        if self.is_parquet:
+        if self.kind in ("parquet", "arrow"):
             with self._reading():
-                import pyarrow.parquet
-
-                self._refuse_beyond_memory(pyarrow.parquet.read_metadata(self.path).num_rows, len(names))
-                frame = self._frame(pyarrow.parquet.read_table(self.path, columns=names), names)
+                dataset = self._dataset()
+                self._refuse_beyond_memory(dataset.count_rows(), len(names))
+                frame = self._frame(dataset.to_table(columns=_fields(names)), names)
+        elif self.kind in ("json", "excel"):
+            frame = self._whole()[names]
         else:
             self._refuse_empty(self._is_header_alone)
             frame = self._read_csv(names, dict(types or {}))
@@ -165,7 +211,10 @@ class TableFile(TableSource):
         names = list(columns)
         self.require(names)
         n_rows = min(n_rows, max(CHUNK_NUMBERS // max(len(names), 1), 1))
-        if self.is_parquet:
+        if self.kind in ("json", "excel"):
+            yield from TableFrame(self._whole()).chunks(names, types, n_rows)
+            return
+        if self.kind == "parquet" and isinstance(self.path, Path) and self.path.is_file():
             import pyarrow.parquet
 
             # Buffered column by column: read ahead, row groups would stay in memory until the end of the file.
@@ -174,83 +223,220 @@ class TableFile(TableSource):
                 for batch in file.iter_batches(batch_size=n_rows, columns=names, use_threads=False):
                     yield self._frame(pa.table(batch), names)
             return
+        if self.kind in ("parquet", "arrow"):
+            ahead = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+            with self._reading():
+                for batch in self._dataset().to_batches(columns=_fields(names), batch_size=n_rows, **ahead):
+                    if len(batch):
+                        yield self._frame(pa.table(batch), names)
+            return
         import pyarrow.csv
 
         if self._is_header_alone:
             return
         known = {name: (types or {}).get(name, "string") for name in names}
         with self._reading():
-            reader = pyarrow.csv.open_csv(self.path, **self._csv_options(names, known))
+            reader = pyarrow.csv.open_csv(str(self.path), **self._csv_options(names, known))
             for batch in reader:
                 for start in range(0, len(batch), n_rows):
                     yield self._frame(pa.table(batch.slice(start, n_rows)), names)
 
-    def _check_file(self) -> None:
+    def _locate(self, typed: str) -> Any:
+        """Return where the table is read from: its path, or a copy of what can be read only once."""
+        if typed == "-":
+            return self._copied(sys.stdin.buffer, "")
+        scheme = re.match(r"([a-z][a-z0-9+.-]+)://", typed)
+        if scheme is None:
+            self._check_file(Path(typed))
+            return Path(typed)
+        if scheme[1] in ("http", "https"):
+            import urllib.request
+
+            with urllib.request.urlopen(typed, timeout=60) as answer:
+                return self._copied(answer, PurePosixPath(urlsplit(typed).path).name)
+        self._filesystem, path = _open_filesystem(typed)
+        if _suffix(path) in (*SEPARATORS, *JSON_LINES, *EXCEL):
+            with self._filesystem.open_input_stream(path, compression=None) as stream:
+                return self._copied(stream, PurePosixPath(path).name)
+        return path
+
+    def _copied(self, stream: Any, name: str) -> Path:
+        """Copy a stream to a file that is removed with this object."""
+        folder = tempfile.mkdtemp(prefix="holdfast-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        beginning = stream.read(BUFFER)
+        kinds = {b"PAR1": "x.parquet", b"ARROW1": "x.arrow", b"PK": "x.xlsx", b"\x1f\x8b": "x.csv.gz", b"{": "x.jsonl"}
+        known = next((kind for start, kind in kinds.items() if beginning.startswith(start)), "x.csv")
+        path = Path(folder) / (name if _suffix(name) in TABLES else known)
+        with path.open("wb") as copy:
+            while beginning:
+                copy.write(beginning)
+                beginning = stream.read(BUFFER)
+        self._filesystem = None
+        if path.stat().st_size == 0:
+            raise TableError(f"{self.name} is empty. Pass a file with a header and rows.")
+        return path
+
+    def _kind(self) -> str:
+        """Return what the name's ending says: text, json, excel, arrow or parquet, which folders are, too."""
+        suffix = _suffix(str(self.path))
+        kinds = {JSON_LINES: "json", EXCEL: "excel", ARROW: "arrow", tuple(SEPARATORS): "text"}
+        return next((kind for endings, kind in kinds.items() if suffix in endings), "parquet")
+
+    def _check_file(self, path: Path) -> None:
         """Refuse what is not a file of a type we read."""
-        suffix = self.path.suffix.lower()
-        if not self.path.exists():
-            folder = self.path.parent
-            names = [p.name for p in folder.iterdir() if p.suffix.lower() in TABLES] if folder.is_dir() else []
-            near = get_close_matches(self.path.name, names, n=1, cutoff=0.75)
-            raise TableError(
-                f"{self.path} does not exist. " + (f"Did you mean {near[0]}?" if near else "Check the path.")
-            )
-        if self.path.is_dir():
-            raise TableError(f"{self.path} is a folder. Pass one {', '.join(TABLES)} file.")
-        if suffix not in TABLES:
-            raise TableError(f"{self.path} is of the unknown type {suffix!r}. Save it as one of {', '.join(TABLES)}.")
-        if self.path.stat().st_size == 0:
-            raise TableError(f"{self.path} is empty. Pass a file with a header and rows.")
+        if not path.exists():
+            folder = path.parent
+            names = [p.name for p in folder.iterdir() if _suffix(p.name) in TABLES] if folder.is_dir() else []
+            near = get_close_matches(path.name, names, n=1, cutoff=0.75)
+            raise TableError(f"{path} does not exist. " + (f"Did you mean {near[0]}?" if near else "Check the path."))
+        if path.is_dir():
+            raise TableError(f"{path} is a folder. Pass one {', '.join(TABLES)} file.")
+        if _suffix(path.name) not in TABLES:
+            known = f"{', '.join(TABLES)}, text also as {', '.join(COMPRESSED)}"
+            raise TableError(f"{path} is of the unknown type {path.suffix!r}. Save it as one of {known}.")
+        if path.stat().st_size == 0:
+            raise TableError(f"{path} is empty. Pass a file with a header and rows.")
 
-    def _parquet_columns(self) -> list[str]:
-        with self._reading():
-            import pyarrow.parquet
+    def _dataset(self) -> Any:
+        """Return the rows of an Arrow format: one file, or all Parquet files of a folder with columns of its names."""
+        import pyarrow.dataset as ds
 
-            return list(pyarrow.parquet.read_schema(self.path).names)
+        scan = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True, buffer_size=BUFFER)
+        parquet = ds.ParquetFileFormat(default_fragment_scan_options=scan)
+        form = ds.IpcFileFormat() if self.kind == "arrow" else parquet
+        return ds.dataset(str(self.path), format=form, filesystem=self._filesystem, partitioning="hive")
+
+    def _whole(self) -> pd.DataFrame:
+        """Return the whole of a file that is read at once: JSON lines, or the first sheet of a workbook."""
+        if not hasattr(self, "_read_whole"):
+            if self.kind == "json":
+                import pyarrow.json
+
+                options = pyarrow.json.ReadOptions(block_size=1 << 24)
+                table: Any = pyarrow.json.read_json(str(self.path), read_options=options)
+            else:
+                import pandas as pd
+
+                require("openpyxl", extra="excel", what="Excel files")
+                words = [*MISSING, *self.missing]
+                table = pd.read_excel(self.path, engine="openpyxl", keep_default_na=False, na_values=words)
+            self._read_whole = TableFrame(table, self.missing)._frame
+        return self._read_whole
 
     def _refuse_beyond_memory(self, n_rows: int, n_columns: int) -> None:
         """Refuse what cannot be held, before reading: a small Parquet file can hold a column of any length."""
         needed, present = 16 * n_rows * n_columns, memory_bytes()  # a number is 8 bytes, here and as a feature
         if needed > present:
             raise TableError(
-                f"{self.path} has {n_rows:,} rows; {n_columns} columns of them need at least {needed / 2**30:.1f} GiB "
+                f"{self.name} has {n_rows:,} rows; {n_columns} columns of them need at least {needed / 2**30:.1f} GiB "
                 f"of memory, and {present / 2**30:.1f} GiB are there. {SMALLER}"
             )
 
     def _csv_columns(self) -> list[str]:
         """Check the text of the whole file and return its header; note where the rows begin, if there are any."""
-        with self._reading():
-            self._check_text()
-            with self._csv_reader() as reader:
-                header: list[str] = next((row for row in reader if row), [])
-                self._n_header_lines = reader.line_num  # blank lines before the header included
-                # pyarrow takes a file without rows for a broken one
-                self._is_header_alone = next((row for row in reader if row), None) is None
-        if len(header) == 1 and ";" in header[0] and self._separator == ",":
-            raise TableError(f"{self.path} is separated by semicolons. Save it with commas (and decimal points).")
+        self._check_text()
+        self._find_layout()
+        with self._csv_reader() as reader:
+            header: list[str] = next((row for row in reader if row), [])
+            self._n_header_lines = reader.line_num  # blank lines before the header included
+            # pyarrow takes a file without rows for a broken one
+            self._is_header_alone = next((row for row in reader if row), None) is None
         if not any(header):
-            raise TableError(f"{self.path} is empty. Pass a file with a header and rows.")
+            raise TableError(f"{self.name} is empty. Pass a file with a header and rows.")
         return header
 
-    @property
-    def _separator(self) -> str:
-        return SEPARATORS[self.path.suffix.lower()]
+    def _find_layout(self) -> None:
+        """Find out separator and decimal sign from the first rows, and say what is not the usual."""
+        usual = SEPARATORS[_suffix(str(self.path))]
+        chosen, decimal = self.layout.separator, self.layout.decimal
+        with self._open_text() as file:
+            sample = "".join(itertools.islice(file, SAMPLE_LINES))
+            if chosen is None:
+                others = (separator for separator in SEPARATOR_NAMES if separator != usual)
+                chosen = max([usual, *others], key=lambda separator: _fit_of(sample, separator))
+            cells = [cell.strip() for row in _cut(sample, chosen) for cell in row]
+        if decimal is None:
+            with_comma = any(re.fullmatch(r"[+-]?\d+,\d+", cell) for cell in cells)
+            with_point = any(re.fullmatch(r"[+-]?\d+\.\d+", cell) for cell in cells)
+            decimal = "," if chosen != "," and with_comma and not with_point else "."
+        said = []
+        if chosen != usual and self.layout.separator is None:
+            said.append(f"separated by {SEPARATOR_NAMES[chosen]}")
+        if decimal == "," and self.layout.decimal is None:
+            said.append("with decimal commas")
+        if self._encoding is not None and self.layout.encoding is None:
+            said.append(f"in the encoding {self._encoding}")
+        if said:
+            self.notes = (f"{self.name} is read as {', '.join(said)}",)
+        self._separator, self._decimal = chosen, decimal
 
     @contextmanager
-    def _csv_reader(self, *, strict: bool = False) -> Iterator[Any]:
-        """Give Python's reader of the file, for cells of any length: its own limit is 131,072 characters."""
+    def _open_text(self) -> Iterator[Any]:
+        """Open the file as text, unpacked, with cells of any length: Python's own limit is 131,072 characters."""
         limit = csv.field_size_limit(1 << 30)
         try:
-            with self.path.open(encoding="utf-8-sig", newline="") as file:
-                yield csv.reader(file, delimiter=self._separator, strict=strict)
+            with self._open() as file:
+                yield io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         finally:
             csv.field_size_limit(limit)
 
+    def _open(self) -> Any:
+        """Open the file's bytes, unpacked."""
+        import pyarrow as pa
+
+        packed = self.path.suffix.lower() in COMPRESSED
+        return pa.input_stream(str(self.path), compression="detect") if packed else self.path.open("rb")
+
+    @contextmanager
+    def _csv_reader(self, *, strict: bool = False) -> Iterator[Any]:
+        with self._open_text() as file:
+            yield csv.reader(file, delimiter=self._separator, strict=strict)
+
     def _check_text(self) -> None:
-        """Refuse bytes that are not UTF-8, with their position, and a quote that is never closed."""
+        """Refuse bytes that are no text, with their position; what is not UTF-8 is copied as UTF-8."""
+        with self._open() as file:
+            beginning = file.read(4)
+        if self._encoding is None and beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            self._encoding = "utf-16"
+        if self._encoding is not None and codecs.lookup(self._encoding).name not in ("utf-8", "utf-8-sig"):
+            self._recode(self._encoding)
+        try:
+            n_quotes = self._check_utf8()
+        except TableError:
+            if self._encoding is not None or not self._is_windows():
+                raise
+            self._encoding = "cp1252"
+            self._recode(self._encoding)
+            n_quotes = self._check_utf8()
+        if n_quotes % 2:
+            self._find_layout()
+            self._find_ragged_line()
+
+    def _is_windows(self) -> bool:
+        """Return whether the bytes beyond ASCII look like Western European text, and not like damaged UTF-8."""
+        with self._open() as file:
+            beyond = bytes(byte for byte in file.read(16 * BUFFER) if byte > 127)
+        pairs = re.search(rb"[\xc2-\xf4][\x80-\xbf]", beyond) is not None
+        return not pairs and not re.search(rb"[\x81\x8d\x8f\x90\x9d\xff]", beyond)
+
+    def _recode(self, encoding: str) -> None:
+        """Read from a copy in UTF-8 from now on."""
+        try:
+            with self._open() as file:
+                name = Path(
+                    self.path.name.removesuffix(self.path.suffix) if self.path.suffix in COMPRESSED else self.path
+                )
+                self.path = self._copied(codecs.EncodedFile(file, "utf-8", encoding), name.name)
+        except UnicodeError as problem:
+            reason = " ".join(str(problem).split())
+            raise TableError(f"{self.name} is not in the encoding {encoding} ({reason}). Name another one.") from None
+
+    def _check_utf8(self) -> int:
+        """Refuse bytes that are not UTF-8, with their position; return how many quotes there are."""
         decoder = codecs.getincrementaldecoder("utf-8")()
         position, line, n_quotes, line_start, self._longest_line = 0, 1, 0, 0, 0
-        with self.path.open("rb") as file:
+        with self._open() as file:
             while True:
                 block = file.read(BUFFER)
                 pending = len(decoder.getstate()[0])
@@ -259,7 +445,7 @@ class TableFile(TableSource):
                 except UnicodeDecodeError as problem:
                     line += block[: max(problem.start - pending, 0)].count(b"\n")
                     raise TableError(
-                        f"{self.path} is not UTF-8: byte 0x{problem.object[problem.start]:02x} at position "
+                        f"{self.name} is not UTF-8: byte 0x{problem.object[problem.start]:02x} at position "
                         f"{position - pending + problem.start} (line {line}). Save it as UTF-8."
                     ) from None
                 if not block:
@@ -272,8 +458,7 @@ class TableFile(TableSource):
                 line += block.count(b"\n")
                 n_quotes += block.count(b'"')
         self._longest_line = max(self._longest_line, position - line_start)
-        if n_quotes % 2:
-            self._find_ragged_line()
+        return n_quotes
 
     def _find_ragged_line(self) -> None:
         """Raise for the first line with another number of fields than the header, or for a quote left open."""
@@ -284,24 +469,24 @@ class TableFile(TableSource):
                     width = width or len(row)
                     if row and len(row) != width:
                         raise TableError(
-                            f"{self.path} is ragged: line {start} has {len(row)} field{'s' * (len(row) != 1)}, "
+                            f"{self.name} is ragged: line {start} has {len(row)} field{'s' * (len(row) != 1)}, "
                             f"the header has {width}. "
                             "Correct that line (a separator inside a value needs quotes)."
                         )
                     start = reader.line_num + 1
             except csv.Error as problem:
                 hint = "A quote is opened and never closed." if "end of data" in str(problem) else f"{problem}."
-                raise TableError(f"{self.path} is broken at line {start}. {hint}") from None
+                raise TableError(f"{self.name} is broken at line {start}. {hint}") from None
 
     def _read_csv(self, names: list[str], types: dict[str, str]) -> pd.DataFrame:
         """Read columns of a CSV file; whole numbers beyond 64 bits are read again as text."""
         import pyarrow.csv
 
         with self._reading():
-            table = pyarrow.csv.read_csv(self.path, **self._csv_options(names, types))
+            table = pyarrow.csv.read_csv(str(self.path), **self._csv_options(names, types))
             long = [name for name in names if name not in types and maybe_long_integers(table[name])]
             if long:
-                again = pyarrow.csv.read_csv(self.path, **self._csv_options(long, dict.fromkeys(long, "string")))
+                again = pyarrow.csv.read_csv(str(self.path), **self._csv_options(long, dict.fromkeys(long, "string")))
                 for name in long:
                     if all(re.fullmatch(r"[+-]?\d+", text) for text in again[name].drop_null().unique().to_pylist()):
                         table = table.set_column(table.schema.get_field_index(name), name, again[name])
@@ -326,6 +511,7 @@ class TableFile(TableSource):
                 column_types={name: plain[kind] for name, kind in types.items() if name in wanted},
                 include_columns=names,
                 null_values=[*MISSING, *self.missing],
+                decimal_point=self._decimal,
                 strings_can_be_null=True,
             ),
         }
@@ -338,16 +524,17 @@ class TableFile(TableSource):
         def is_plain(kind: Any) -> bool:
             return pa.types.is_integer(kind) or (pa.types.is_floating(kind) and not pa.types.is_float16(kind))
 
-        if self.missing and self.is_parquet:
+        if self.missing and self.kind != "text":
             frame = TableFrame(table, self.missing).read()
             return frame[names]
         numbers = [field.name for field in table.schema if is_plain(field.type)]
-        block: pd.DataFrame = table.select(numbers).to_pandas()  # in one piece: a table can have 100,000 columns
+        # In one piece: a table can have 100,000 columns. Without an index that pandas wrote: the others have none.
+        block: pd.DataFrame = table.select(numbers).to_pandas(ignore_metadata=True)
         if len(numbers) == len(names):
             return block[names]
         known = set(numbers)
         others = {
-            name: plain_series(table[name], f"{self.path}: column {name!r}") for name in names if name not in known
+            name: plain_series(table[name], f"{self.name}: column {name!r}") for name in names if name not in known
         }
         return pd.concat([block, pd.DataFrame(others)], axis=1)[names]
 
@@ -358,14 +545,15 @@ class TableFile(TableSource):
 
         try:
             yield
-        except TableError:
+        except HoldfastError:
             raise
         except MemoryError as problem:
-            raise TableError(f"{self.path} does not fit in memory. {SMALLER}") from problem
+            raise TableError(f"{self.name} does not fit in memory. {SMALLER}") from problem
         except PermissionError as problem:
-            raise TableError(f"{self.path} cannot be read: permission denied.") from problem
-        except (pa.ArrowException, OSError, ValueError) as problem:
-            reason = " ".join(str(problem).split())[:200].rstrip(".")
+            raise TableError(f"{self.name} cannot be read: permission denied.") from problem
+        except (pa.ArrowException, OSError, ValueError, zipfile.BadZipFile) as problem:
+            reason = re.sub(r"^.*Could not open \w+ input source '.*?': ", "", " ".join(str(problem).split()))
+            reason = reason[:200].rstrip(".")
             if "CSV parse error: Expected" in reason:
                 self._find_ragged_line()  # raises with the line's number, which pyarrow does not know
             value = re.search(
@@ -375,16 +563,70 @@ class TableFile(TableSource):
                 column, line, kind, text = value.groups()
                 wanted = {"double": "a number", "bool": "true or false"}.get(kind, kind)
                 raise TableError(
-                    f"{self.path}: column {self.columns[int(column)]!r} contains {text!r}"
+                    f"{self.name}: column {self.columns[int(column)]!r} contains {text!r}"
                     f"{f' (line {line})' if line else ''}, which is not {wanted}. "
                     "Correct the value, or leave its cell empty."
                 ) from problem
-            raise TableError(f"{self.path} cannot be read ({reason}). Write the file again.") from problem
+            again = "Check the address and your rights there." if "://" in self.name else "Write the file again."
+            raise TableError(f"{self.name} cannot be read ({reason}). {again}") from problem
+
+
+def _suffix(name: str) -> str:
+    """Return the ending that says the format, without that of a compression.
+
+    Examples
+    --------
+    >>> _suffix("rows.CSV.gz"), _suffix("rows.parquet")
+    ('.csv', '.parquet')
+    """
+    path = PurePosixPath(name.lower())
+    packed = path.suffix in COMPRESSED and PurePosixPath(path.stem).suffix in (*SEPARATORS, *JSON_LINES)
+    return PurePosixPath(path.stem).suffix if packed else path.suffix
+
+
+def _fields(names: Sequence[str]) -> dict[str, Any]:
+    """Return columns for pyarrow by their whole names: a point in one does not lead into a structure."""
+    import pyarrow.compute as pc
+
+    return {name: pc.field(name) for name in names}
+
+
+def _cut(sample: str, separator: str) -> list[list[str]]:
+    """Return the rows of some text; none where it is no table, which reading it will say."""
+    try:
+        return list(csv.reader(io.StringIO(sample, newline=""), delimiter=separator))
+    except csv.Error:
+        return []
+
+
+def _fit_of(sample: str, separator: str) -> float:
+    """Return how well a separator cuts text into a table: rows as wide as the header, at least two columns."""
+    rows = [row for row in _cut(sample, separator) if row][:SAMPLE_LINES]
+    if not rows or len(rows[0]) < 2:
+        return 0.0
+    return float(np.mean([len(row) == len(rows[0]) for row in rows]))
+
+
+def _open_filesystem(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL and the path there: one that pyarrow knows, or one of fsspec."""
+    import pyarrow as pa
+    import pyarrow.fs
+
+    try:
+        filesystem, path = pyarrow.fs.FileSystem.from_uri(url)
+        return filesystem, str(path)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        fsspec = require("fsspec", extra="files", what=f"Addresses that begin with {url.partition('://')[0]}://")
+        try:
+            remote, path = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as problem:
+            raise TableError(f"{url} cannot be opened ({' '.join(str(problem).split())}). Check the address.") from None
+        return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(remote)), str(path)
 
 
 def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read columns (None: all of them) of a file ending in .csv, .tsv, .parquet or .pq."""
-    return TableFile(path).read(columns)
+    """Read columns (None: all of them) of a file or folder, see `open_table`."""
+    return open_table(path).read(columns)
 
 
 def maybe_long_integers(column: Any) -> bool:
@@ -440,16 +682,20 @@ def _without_words(series: pd.Series[Any], missing: Sequence[str]) -> pd.Series[
     return numbers if (numbers.isna() == rest.isna()).all() else rest
 
 
-def open_table(table: Any, missing: Sequence[str] = ()) -> TableSource:
-    """Return a table to read from: a file by its path, or a data frame; texts in `missing` are missing values."""
+def open_table(table: Any, missing: Sequence[str] = (), layout: TextLayout | None = None) -> TableSource:
+    """Return a table to read from: a file or folder by its path or URL, or a frame; `missing` are missing values."""
     if isinstance(table, TableSource):
         return table
     if isinstance(table, str | os.PathLike):
-        return TableFile(os.fspath(table), missing)
+        if Path(table).is_dir():
+            from holdfast.tables.folders import TableFolder
+
+            return TableFolder(os.fspath(table), missing)
+        return TableFile(os.fspath(table), missing, layout)
     if hasattr(table, "columns") and (hasattr(table, "__arrow_c_stream__") or hasattr(table, "iloc")):
         return TableFrame(table, missing)
     raise TableError(
-        f"A table must be the path of a {', '.join(TABLES)} file or a data frame (pandas, polars, pyarrow). "
+        f"A table must be the path of a file ({', '.join(TABLES)}) or a data frame (pandas, polars, pyarrow). "
         f"Got {type(table).__name__} instead."
     )
 
@@ -469,8 +715,8 @@ def memory_bytes() -> int:
 class TableWriter:
     """Writes frames one after the other to a CSV or Parquet file, which appears under its name when all are written.
 
-    The file's suffix says the format. With `for_spreadsheets`, an apostrophe is put before texts, column names
-    included, that a spreadsheet would take for a formula.
+    The file's suffix says the format; `-` is standard output, as CSV. With `for_spreadsheets`, an apostrophe is put
+    before texts, column names included, that a spreadsheet would take for a formula.
     """
 
     def __init__(self, file: Path, *, for_spreadsheets: bool = False) -> None:
@@ -481,7 +727,8 @@ class TableWriter:
         self._parquet: Any = None
 
     def __enter__(self) -> TableWriter:
-        self._stream = self._stack.enter_context(new_file(self.file))
+        standard = str(self.file) == "-"
+        self._stream = sys.stdout.buffer if standard else self._stack.enter_context(new_file(self.file))
         return self
 
     def write(self, frame: pd.DataFrame) -> None:
@@ -491,7 +738,7 @@ class TableWriter:
         if self.file.suffix.lower() in PARQUET:
             self._write_parquet(frame)
         else:
-            separator = SEPARATORS[self.file.suffix.lower()]
+            separator = SEPARATORS.get(self.file.suffix.lower(), ",")
             frame.to_csv(self._stream, mode="wb", header=not self.n_rows, index=False, sep=separator)
         self.n_rows += len(frame)
 

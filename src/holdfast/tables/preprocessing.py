@@ -1,6 +1,7 @@
 """From the plain features of a table to the matrix a classifier takes.
 
-Parts of scikit-learn only, with nothing of our own inside, so that a fitted transformer can be saved safely.
+XGBoost, LightGBM and CatBoost get missing numbers and categories as they are (`NativeColumns`). Every other classifier
+gets a matrix:
 
 * numeric (and the days of dates): missing values become the median, with a column that says so; then mean 0 and
   variance 1.
@@ -15,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import sklearn
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
@@ -24,12 +26,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.pipeline import make_pipeline as chain
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
 
 from holdfast.exceptions import TableError
-from holdfast.learners import last_step
+from holdfast.learners import BOOSTERS, last_step, library_of
 from holdfast.tables.roles import DATE_PARTS, TableSchema
 
 if TYPE_CHECKING:
+    import pandas as pd
     from numpy.typing import NDArray
 
 _INDICATOR = "missingindicator_"  # scikit-learn's name of a column that says where another one is missing
@@ -79,16 +83,100 @@ def needs_dense(estimator: Any) -> bool:
     return hasattr(inner, "fit_groups") or (inner is not None and not get_tags(inner).input_tags.sparse)
 
 
+class NativeColumns(TransformerMixin, BaseEstimator):
+    """Give the plain features of a table to a booster: numbers with gaps as they are, levels as categories.
+
+    Columns are called x0, x1, …, since boosters refuse some characters in names. A level that fewer than
+    `MIN_FREQUENCY` rows have, or that is not among the `MAX_LEVELS` most frequent, counts as rare, and so does one that
+    was never seen.
+
+    Parameters
+    ----------
+    levels : sequence of int
+        Places of the columns of levels.
+    as_numbers : bool
+        Give the number of each level, -1 where it is missing, and not a category: CatBoost takes no missing category.
+
+    Attributes
+    ----------
+    levels_ : list of list of str
+        The levels of each such column, in the order of their numbers; one more number stands for rare ones.
+    n_features_in_ : int
+    """
+
+    def __init__(self, levels: Sequence[int] = (), *, as_numbers: bool = False) -> None:
+        self.levels = levels
+        self.as_numbers = as_numbers
+
+    def fit(self, X: Any, y: Any = None) -> NativeColumns:
+        """Learn the levels of each column."""
+        self.n_features_in_ = X.shape[1]
+        self.levels_ = []
+        for place in self.levels:
+            counts = X.iloc[:, place].value_counts()
+            frequent = counts[counts >= MIN_FREQUENCY].sort_index().nlargest(MAX_LEVELS)
+            self.levels_.append(sorted(map(str, frequent.index)))
+        return self
+
+    def transform(self, X: Any) -> pd.DataFrame:
+        """Return the features as a frame that a booster takes."""
+        import pandas as pd
+
+        check_is_fitted(self)
+        known, columns = dict(zip(self.levels, self.levels_, strict=True)), {}
+        for place in range(self.n_features_in_):
+            column = X.iloc[:, place]
+            if place in known:
+                numbers = pd.Index(known[place], dtype=object).get_indexer(column)
+                numbers[(numbers < 0) & column.notna().to_numpy()] = len(known[place])
+                codes = pd.Categorical.from_codes(numbers, categories=pd.RangeIndex(len(known[place]) + 1))
+                column = pd.Series(numbers if self.as_numbers else codes, index=X.index)
+            columns[f"x{place}"] = column
+        return pd.DataFrame(columns, index=X.index)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the columns."""
+        return np.array([f"x{place}" for place in range(self.n_features_in_)], dtype=object)
+
+
+def with_preprocessing(schema: TableSchema, estimator: Any) -> Pipeline:
+    """Return the preprocessing of a table's columns and a classifier, both unfitted, as one.
+
+    A booster that does not say itself which columns are categories gets them as they are, unless the table has texts.
+    """
+    package = library_of(estimator)
+    settings = ("feature_types", "cat_features", "categorical_feature")
+    if package not in BOOSTERS or schema.names("text") or _any_given(estimator, settings):
+        preprocessor = make_preprocessor(schema, dense=needs_dense(estimator))
+        return Pipeline([("features", preprocessor), ("classifier", estimator)])
+    numeric = {*schema.names("numeric"), *(f"{name} (days)" for name in schema.names("date"))}
+    levels = tuple(place for place, name in enumerate(schema.feature_names()) if name not in numeric)
+    own: dict[str, dict[str, Any]] = {
+        "xgboost": {"enable_categorical": True},
+        "catboost": {"cat_features": tuple(f"x{i}" for i in levels)},
+    }
+    chosen = clone(estimator).set_params(**own.get(package, {}) if levels else {})
+    columns = NativeColumns(levels, as_numbers=package == "catboost")
+    return Pipeline([("features", columns), ("classifier", chosen)])
+
+
+def _any_given(estimator: Any, names: Sequence[str]) -> bool:
+    given = estimator.get_params(deep=False)
+    return any(given.get(name) is not None for name in names)
+
+
 def make_pipeline(schema: TableSchema, method: Any) -> Pipeline:
     """Return the preprocessing of a table's columns and a method, both unfitted.
 
     The matrix of all columns is computed once, before the method. A method that `reads_columns`, to tell which are
-    unstable, gets the columns themselves, and its estimator the preprocessing; texts are columns of words for it.
+    unstable, gets the columns themselves, and its estimator the preprocessing; texts are columns of words for it. So
+    does one around a booster, which takes categories.
     """
-    preprocessor = make_preprocessor(schema, dense=needs_dense(method.estimator))
-    if getattr(method, "reads_columns", False) and not schema.names("text"):
-        inside = Pipeline([("features", preprocessor), ("classifier", method.estimator)])
+    takes_columns = getattr(method, "reads_columns", False) or library_of(method.estimator) in BOOSTERS
+    if takes_columns and not schema.names("text"):
+        inside = with_preprocessing(schema, method.estimator)
         return Pipeline([("classifier", clone(method).set_params(estimator=inside))])
+    preprocessor = make_preprocessor(schema, dense=needs_dense(method.estimator))
     return Pipeline([("features", preprocessor), ("classifier", method)])
 
 

@@ -24,11 +24,14 @@ import numpy as np
 
 from holdfast.environments import listed
 from holdfast.exceptions import LabelsError, ParameterError, SavedModelError, TableError, suggest
-from holdfast.tables.files import open_table
+from holdfast.seeding import Seeding
+from holdfast.tables.files import TableSource, open_table
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
+
+    from holdfast.tables.folders import TableFolder
 
 Kind = Literal["numeric", "categorical", "text", "date"]
 Storage = Literal["number", "boolean", "string", "date", "time"]
@@ -421,6 +424,12 @@ class TableRows:
     environments: NDArray[Any]  # (n_rows,) environment labels
     attributes: pd.DataFrame | None = None  # columns that are looked at, but are not features
     notes: tuple[str, ...] = ()  # what was left out or guessed
+    source: TableFolder | None = None  # where all rows are, if these are a sample of a folder beyond the memory
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, in the folder where these are a sample of it."""
+        return len(self.y) if self.source is None else self.source.n_rows
 
 
 def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = ()) -> TableRows:
@@ -435,7 +444,8 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
         names = [name for name in names if name not in set(attributes)]
     if not names:
         raise TableError(f"{source.name} has no feature column left. Keep at least one besides label and environment.")
-    frame = source.read(list(dict.fromkeys([label, *environment, *names, *attributes])))
+    wanted = list(dict.fromkeys([label, *environment, *names, *attributes]))
+    frame, sampled, notes = _read_or_sample(source, wanted)
     y = read_labels(frame[label], label)
     _check_classes(frame[label], label)
     schema = TableSchema.infer(frame[names], text=options.text, categorical=options.categorical)
@@ -459,7 +469,25 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
         tuple(options.missing),
     )
     found = TableSchema.infer(frame[list(attributes)]).features(frame) if attributes else None
-    return TableRows(roles, schema.features(frame), y, labels, found, _notes(frame, schema))
+    return TableRows(roles, schema.features(frame), y, labels, found, (*notes, *_notes(frame, schema)), sampled)
+
+
+def _read_or_sample(
+    source: TableSource, columns: list[str]
+) -> tuple[pd.DataFrame, TableFolder | None, tuple[str, ...]]:
+    """Read columns, or of a folder beyond the memory a sample of their rows; say what was left out."""
+    from holdfast.tables.folders import SAMPLE_ROWS, TableFolder
+
+    if not isinstance(source, TableFolder) or not source.is_beyond_memory(len(columns)):
+        frame = source.read(columns)
+        return frame, None, source.notes
+    frame = source.sample(columns, SAMPLE_ROWS, Seeding(0))
+    note = (
+        f"{source.name} has {source.n_rows:,} rows; {len(columns)} columns of them need about "
+        f"{source.needed_bytes(len(columns)) / 2**30:.1f} GiB of memory, and {source.memory / 2**30:.1f} GiB are "
+        f"there. So {len(frame):,} rows, drawn at random, were read."
+    )
+    return frame, source, (*source.notes, note)
 
 
 def _check_classes(series: pd.Series[Any], name: str) -> None:

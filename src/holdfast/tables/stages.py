@@ -9,10 +9,10 @@ import numpy as np
 from holdfast.environments import Environment, check_pairs, merge_small_environments, split_environments, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import EnvironmentsError, LabelsError
-from holdfast.judging.judgements import judge_environments
+from holdfast.judging.judgements import accuracy_matrix, judge_environments
 from holdfast.judging.judges import JudgeSettings
 from holdfast.metrics import prevalence
-from holdfast.partition import accuracy_matrix, partition_by_correctness
+from holdfast.partition import partition_by_correctness
 from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
 from holdfast.tables.preprocessing import make_preprocessor, needs_dense

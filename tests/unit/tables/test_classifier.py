@@ -227,7 +227,7 @@ def test_what_does_not_fit_is_named(settings, message):
 @pytest.mark.parametrize("table", [None, 3, [["a"]], np.zeros((2, 2))])
 def test_what_is_no_table_is_refused(table):
     """A list or an array has no named columns."""
-    with pytest.raises(TableError, match=r"A table must be the path of a .csv, .* file or a data frame"):
+    with pytest.raises(TableError, match=r"A table must be the path of a file \(.csv, .*\) or a data frame"):
         TableClassifier(**OPTIONS).fit(table)
 
 
@@ -240,3 +240,18 @@ def test_predictions_are_written_in_chunks(files, tmp_path, monkeypatch):
     assert list(written.columns) == ["site", "prediction", "probability_no", "probability_yes"]
     assert written["prediction"].tolist() == model.predict(patients()).tolist()
     assert dict(counts) == written["prediction"].value_counts().to_dict()
+
+
+def test_a_recalibrated_classifier_is_not_saved(tmp_path):
+    """Its correction is for one site; the classifier that it was made of stays as it was, and can be saved."""
+    rows = pd.DataFrame({"site": ["A", "B"] * 40, "sign": [0, 1, 1, 0] * 20, "ill": [0, 1, 1, 0] * 20})
+    model = TableClassifier(label="ill", environment="site", method="erm").fit(rows)
+    before = model.predict_proba(rows)
+    recalibrated = model.recalibrate(rows.assign(ill=[0, 1, 1, 1] * 20))
+    assert np.abs(recalibrated.predict_proba(rows) - before).max() > 0.2
+    np.testing.assert_array_equal(model.predict_proba(rows), before)
+    with pytest.raises(ParameterError, match="Save the one that it was made of"):
+        recalibrated.save(tmp_path / "model")
+    model.save(tmp_path / "model")
+    again = TableClassifier.load(tmp_path / "model").recalibrate(rows.assign(ill=[0, 1, 1, 1] * 20))
+    np.testing.assert_allclose(again.predict_proba(rows), recalibrated.predict_proba(rows))

@@ -1,3 +1,6 @@
+import re
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,7 +9,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import diagnose
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError
-from holdfast.tables.diagnosis import MOST_ROUNDS, count_steps
+from holdfast.metrics import Interval
+from holdfast.tables.diagnosis import MOST_ROUNDS, _price, count_steps
 from holdfast.tables.roles import TableOptions, read_rows
 
 SITES = ("Boston", "Chicago", "Denver", "Lyon")
@@ -47,6 +51,11 @@ def test_other_rates_are_recalibrated():
     assert found.recommendation.action == "recalibrate"
     assert "mostly because classes are more or less frequent there" in str(found)
     assert "Its ranking of rows carries over (AUROC " in found.recommendation.reason
+    assert re.search(
+        r"its probabilities do not: '1' is \d+% of rows in \w+ and \d+% in \w+\. Tried", found.recommendation.reason
+    )
+    assert found.recommendation.otherwise == ""  # no column changes
+    assert "leans on" not in str(found)
 
 
 def test_a_column_in_another_unit_is_to_be_repaired():
@@ -170,3 +179,33 @@ def test_what_cannot_be_diagnosed_is_refused():
         diagnose(np.zeros((4, 8, 8)), [0, 1, 0, 1], ["a", "a", "b", "b"])
     with pytest.raises(LabelsError, match="y has 79 labels for 80 rows"):
         diagnose(X, y[1:], sites)
+
+
+def test_where_a_column_changes_the_stable_classifier_is_named_as_the_alternative():
+    """With two sites it cannot be tried; the advice says so, and when to prefer it, at which price."""
+    X, y, sites = table(n_rows=1000)
+    generator = np.random.default_rng(0)
+    two = np.isin(sites, SITES[:2])
+    X, y, sites = X[two].reset_index(drop=True), y[two], sites[two]
+    agrees = generator.random(len(y)) < np.where(sites == SITES[0], 0.95, 0.8)
+    X["scanner"] = np.where(agrees, y, 1 - y)
+    found = diagnose(X, y, sites)
+    assert ". It leans on `scanner`, whose meaning differs between sites. " in str(found)
+    advice = found.recommendation
+    assert advice.action in ("keep", "recalibrate", "collect")
+    assert advice.otherwise.startswith(
+        "But `scanner` does not mean the same everywhere. If that may go further at the "
+    )
+    assert "use the stable classifier instead (--method stable): it costs " in advice.otherwise
+    assert advice.otherwise.endswith("With two sites it cannot be tried at one left out.")
+
+
+@pytest.mark.parametrize(
+    ("price", "said"), [(-0.001, "costs no accuracy at"), (0.02, "costs 2.0 points [1.0 to 3.0] of")]
+)
+def test_a_price_below_zero_is_no_price(price, said):
+    """Nobody reads that something costs −0.1 points; one point is one point."""
+    verdict = SimpleNamespace(price=Interval(price, price - 0.01, price + 0.01), gain=(0.012, 0.05))
+    text = _price(verdict)
+    assert text.startswith(said)
+    assert text.endswith("saves 1 point where the relation vanishes and 5 points where it reverses")

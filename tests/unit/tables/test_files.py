@@ -1,21 +1,30 @@
+import bz2
 import csv
 import datetime
 import decimal
 import errno
+import gzip
+import io
+import json
 import os
 import re
+import threading
 import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.exceptions import HoldfastError, StorageError, TableError
+from holdfast.exceptions import HoldfastError, ParameterError, StorageError, TableError
 from holdfast.saving.files import TEMPORARY, inject_faults, remove_leftovers
 from holdfast.tables import files
-from holdfast.tables.files import TableFile, TableWriter, map_columns, open_table, read_table
+from holdfast.tables.files import TableFile, TableWriter, TextLayout, map_columns, open_table, read_table
 from holdfast.tables.preprocessing import make_preprocessor
 from holdfast.tables.roles import TableOptions, TableSchema, read_rows
 
@@ -69,7 +78,10 @@ def test_columns_are_chosen_and_ordered(write):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.xlsx", "x", "is of the unknown type '.xlsx'. Save it as one of .csv, .tsv, .parquet, .pq."),
+        ("t.sav", "x", "is of the unknown type '.sav'. Save it as one of .csv, .tsv, .jsonl, .ndjson, .feather,"),
+        ("t.jsonl", '{"a": 1}\n{"a"', "cannot be read (JSON parse error"),
+        ("t.arrow", "not one", "cannot be read ("),
+        ("t.csv.gz", "a,b\n1,2\n", "cannot be read ("),
         ("t.csv", "", "is empty. Pass a file with a header and rows."),
         ("t.csv", "\n\n", "is empty. Pass a file with a header and rows."),
         ("t.csv", "a,b\n", "has a header but no rows. Pass a file with rows."),
@@ -79,7 +91,6 @@ def test_columns_are_chosen_and_ordered(write):
         ("t.csv", b"a,b\n1,\xff\n", "is not UTF-8: byte 0xff at position 6 (line 2). Save it as UTF-8."),
         ("t.csv", b"a,b\n1,\xe2\x82", "is not UTF-8: byte 0xe2 at position 6 (line 2). Save it as UTF-8."),
         ("t.csv", "a,a\n1,2\n", "has more than one column 'a'. Give each column a name of its own."),
-        ("t.csv", "a;b\n1;2\n", "is separated by semicolons. Save it with commas (and decimal points)."),
         ("t.parquet", b"PAR1 not really PAR1", "cannot be read ("),
         ("t.parquet", "", "is empty. Pass a file with a header and rows."),
     ],
@@ -106,7 +117,9 @@ def test_missing_file_and_folder(write, tmp_path):
         read_table(tmp_path / "trian.csv")
     with pytest.raises(TableError, match=r"z\.csv does not exist\. Check the path\."):
         read_table(tmp_path / "none" / "z.csv")
-    with pytest.raises(TableError, match="is a folder. Pass one .csv, .tsv, .parquet, .pq file."):
+    with pytest.raises(TableError, match="is a folder. Pass one .csv, .tsv, .jsonl, .ndjson, .feather,"):
+        TableFile(tmp_path)
+    with pytest.raises(TableError, match="is a folder without .parquet or .pq files. Pass another one."):
         read_table(tmp_path)
 
 
@@ -446,7 +459,7 @@ def test_a_lack_of_memory_while_reading_is_named(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise pa.ArrowMemoryError("")
 
-    monkeypatch.setattr(pq, "read_table", fail)
+    monkeypatch.setattr(TableFile, "_frame", fail)
     with pytest.raises(TableError, match=r"t.parquet does not fit in memory. Leave columns out with drop=, or take"):
         read_table(path)
 
@@ -465,3 +478,166 @@ def test_formulas_are_neutralized_on_request(tmp_path, suffix):
         expected = [f"{mark}{text}" for text in frame["=name"][:5]]
         assert written[f"{mark}=name"].tolist()[:6] == [*expected, "plain"]
         assert written["n"].tolist() == [-1.0] * 7
+
+
+def test_an_index_of_pandas_in_a_parquet_file_moves_no_column(tmp_path):
+    """A part of a frame keeps its numbers of rows in the file; texts and numbers stay side by side all the same."""
+    frame = pd.DataFrame({"number": np.arange(8.0), "text": list("abcdefgh")}).iloc[5:]
+    frame.to_parquet(tmp_path / "rows.parquet")
+    found = read_table(tmp_path / "rows.parquet")
+    assert found["number"].tolist() == [5.0, 6.0, 7.0]
+    assert found["text"].tolist() == ["f", "g", "h"]
+
+
+FRAME = pd.DataFrame({"age": [41.5, 38.0, np.nan], "ward": ["ä", "b", None], "ill": [0, 1, 1]})
+
+
+def as_csv(**options):
+    """Return the frame's CSV text as bytes."""
+    return FRAME.to_csv(index=False, **options).encode()
+
+
+def test_every_format_gives_the_same_rows(tmp_path):
+    """Whole and in chunks: compressed text, JSON lines, Feather, Arrow, Parquet, and a folder with labels in names."""
+    compress = {
+        ".gz": gzip.compress,
+        ".bz2": bz2.compress,
+        ".zst": lambda data: pa.compress(data, "zstd", asbytes=True),
+    }
+    for ending, pack in compress.items():
+        (tmp_path / f"t.csv{ending}").write_bytes(pack(as_csv()))
+    (tmp_path / "t.tsv.gz").write_bytes(gzip.compress(as_csv(sep="\t")))
+    lines = [
+        json.dumps({k: None if v != v or v is None else v for k, v in row.items()}) for row in FRAME.to_dict("records")
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    FRAME.to_feather(tmp_path / "t.feather")
+    FRAME.to_feather(tmp_path / "t.arrow")
+    FRAME.to_parquet(tmp_path / "t.parquet")
+    pa.dataset.write_dataset(
+        pa.table(FRAME), tmp_path / "folder", format="parquet", partitioning=["ill"], partitioning_flavor="hive"
+    )
+    for path in sorted(tmp_path.iterdir()):
+        source = open_table(path)
+        assert sorted(source.columns) == ["age", "ill", "ward"], path
+        for frame in (
+            source.read(["age", "ward", "ill"]),
+            pd.concat(source.chunks(["age", "ward", "ill"], {"age": "number"})),
+        ):
+            np.testing.assert_array_equal(frame["age"], FRAME["age"], err_msg=str(path))
+            assert frame["ward"].tolist()[:2] == ["ä", "b"]
+            assert frame["ward"].isna().tolist() == [False, False, True]
+            assert frame["ill"].astype(int).tolist() == [0, 1, 1]
+
+
+def test_excel_files_are_read_with_the_extra(tmp_path):
+    """The first sheet, with the words that mean missing."""
+    pytest.importorskip("openpyxl")
+    FRAME.assign(age=["41.5", "?", "38"]).to_excel(tmp_path / "t.xlsx", index=False)
+    frame = open_table(tmp_path / "t.xlsx", ["?"]).read()
+    np.testing.assert_array_equal(frame["age"], [41.5, np.nan, 38.0])
+    assert list(TableFile(tmp_path / "t.xlsx").columns) == ["age", "ward", "ill"]
+    (tmp_path / "bad.xlsx").write_text("x")
+    with pytest.raises(TableError, match=r"bad.xlsx cannot be read \(File is not a zip file\). Write the file again."):
+        TableFile(tmp_path / "bad.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("content", "note"),
+    [
+        (as_csv(sep=";", decimal=","), "is read as separated by semicolons, with decimal commas"),
+        (as_csv(sep="|"), "is read as separated by vertical bars"),
+        (as_csv().decode().encode("cp1252"), "is read as in the encoding cp1252"),
+        (as_csv(sep="\t").decode().encode("utf-16"), "is read as separated by tabs, in the encoding utf-16"),
+        (as_csv(), None),
+    ],
+    ids=["semicolons", "bars", "windows", "utf-16", "usual"],
+)
+def test_the_layout_of_text_is_found_and_said(write, content, note):
+    """Separator, decimal comma and encoding; nothing is said about the usual."""
+    path = write("t.csv", content)
+    source = TableFile(path)
+    assert source.notes == (() if note is None else (f"{path} {note}",))
+    frame = source.read()
+    np.testing.assert_array_equal(frame["age"], FRAME["age"])
+    assert frame["ward"].tolist()[:2] == ["ä", "b"]
+    (chunk,) = source.chunks(["age"], {"age": "number"})
+    np.testing.assert_array_equal(chunk["age"], FRAME["age"])
+
+
+def test_the_layout_of_text_can_be_set(write):
+    """What is set is not guessed and not said; what is no separator or encoding is refused."""
+    path = write("t.csv", "a;b,c\n1;2,5\n2;3,5\n")
+    found = TableFile(path, layout=TextLayout(separator=";", decimal=","))
+    assert (found.columns, found.notes) == (("a", "b,c"), ())
+    assert found.read()["b,c"].tolist() == [2.5, 3.5]
+    koi = write("k.csv", "a,b\n1,да\n".encode("koi8-r"))
+    assert TableFile(koi, layout=TextLayout(encoding="koi8-r")).read()["b"].tolist() == ["да"]
+    with pytest.raises(TableError, match=r"k.csv is not in the encoding ascii \(.*\). Name another one."):
+        TableFile(koi, layout=TextLayout(encoding="ascii"))
+    with pytest.raises(ParameterError, match="separator=';;' must be one character"):
+        TextLayout(separator=";;")
+    with pytest.raises(ParameterError, match="There is no encoding 'utf-99'"):
+        TextLayout(encoding="utf-99")
+
+
+def test_standard_input_is_known_by_its_first_bytes(tmp_path, monkeypatch):
+    """CSV, compressed CSV, JSON lines and Parquet come through a pipe."""
+    FRAME.to_parquet(tmp_path / "t.parquet")
+    for data in (
+        as_csv(),
+        gzip.compress(as_csv()),
+        (tmp_path / "t.parquet").read_bytes(),
+        b'{"age": 41.5, "ill": 0}\n',
+    ):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+        source = TableFile("-")
+        assert source.name == "standard input"
+        assert source.read(["age"])["age"][0] == 41.5
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(TableError, match="standard input is empty. Pass a file with a header and rows."):
+        TableFile("-")
+
+
+def test_addresses_are_read_and_kept_in_errors(tmp_path):
+    """A web server, a file address, a memory of fsspec; an error has the address as it was typed."""
+    (tmp_path / "t.csv").write_bytes(as_csv(sep=";"))
+    FRAME.to_parquet(tmp_path / "t.parquet")
+    handler = partial(QuietHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        for name in ("t.csv", "t.parquet", "t.csv?download=1"):
+            assert TableFile(f"{address}/{name}").read(["ill"])["ill"].tolist() == [0, 1, 1]
+        with pytest.raises(
+            TableError, match=rf"{address}//none.csv cannot be read \(HTTP Error 404.*Check the address"
+        ):
+            TableFile(f"{address}//none.csv")
+        server.shutdown()
+    for name in ("t.csv", "t.parquet"):
+        assert TableFile(f"file://{tmp_path}/{name}").read(["ill"])["ill"].tolist() == [0, 1, 1]
+    fsspec = pytest.importorskip("fsspec")
+    for name in ("t.csv", "t.parquet"):
+        fsspec.filesystem("memory").pipe_file(f"/tables/{name}", (tmp_path / name).read_bytes())
+        source = TableFile(f"memory://tables/{name}")
+        assert source.read(["ill"])["ill"].tolist() == [0, 1, 1]
+        assert sum(len(chunk) for chunk in source.chunks(["ill"])) == 3
+    with pytest.raises(TableError, match="memory://tables/none.csv cannot be read"):
+        TableFile("memory://tables/none.csv")
+    with pytest.raises(TableError, match="gopher://x/t.csv cannot be opened"):
+        TableFile("gopher://x/t.csv")
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """A web server that prints nothing."""
+
+    def log_message(self, *args):
+        """Say nothing."""
+
+
+def test_predictions_go_to_standard_output(capfdbinary):
+    """As CSV, with the header once."""
+    with TableWriter(Path("-")) as writer:
+        writer.write(FRAME[:1])
+        writer.write(FRAME[1:2])
+    assert capfdbinary.readouterr().out.decode().splitlines() == ["age,ward,ill", "41.5,ä,0", "38.0,b,1"]

@@ -1,0 +1,186 @@
+"""Folders of Parquet files: one table, also beyond the memory, with every bad file named."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from holdfast.exceptions import ParameterError, SolverWarning, TableError
+from holdfast.parallel import on_cluster
+from holdfast.tables import folders
+from holdfast.tables.classifier import TableClassifier
+from holdfast.tables.files import open_table
+from holdfast.tables.folders import TableFolder
+from holdfast.tables.roles import TableOptions, read_rows
+
+SMALL = 0.0005  # GiB: less than a fit of these tables needs
+
+
+def rows_of(n_rows, seed=0, n_classes=2):
+    """Return rows of three sites; `unstable` says something else at each."""
+    generator = np.random.default_rng(seed)
+    site, y = generator.integers(3, size=n_rows), generator.integers(n_classes, size=n_rows)
+    return pd.DataFrame(
+        {
+            "y": y,
+            "site": np.array(["A", "B", "C"])[site],
+            "stable": y + generator.normal(size=n_rows),
+            "unstable": y * np.array([2.0, 1.0, -1.0])[site] + generator.normal(size=n_rows),
+            "gaps": np.where(generator.random(n_rows) < 0.1, np.nan, generator.normal(size=n_rows)),
+            "kind": np.array(["x", "y", "z"])[generator.integers(3, size=n_rows)],
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder of four files."""
+    for number in range(4):
+        rows_of(1500, number).to_parquet(tmp_path / f"part-{number}.parquet", row_group_size=400)
+    return tmp_path
+
+
+def classifier(**options):
+    """Return an unfitted classifier of the columns."""
+    return TableClassifier(label="y", environment="site", **options)
+
+
+def test_a_folder_is_its_files(folder):
+    """All rows, in the order of the files' names, whole and in chunks; `fit` takes the folder."""
+    everything = pd.concat([rows_of(1500, number) for number in range(4)], ignore_index=True)
+    source = open_table(folder)
+    pd.testing.assert_frame_equal(source.read(), everything, check_dtype=False)
+    chunks = list(source.chunks(["stable", "site"], n_rows=1000))
+    assert max(map(len, chunks)) <= 1000
+    np.testing.assert_array_equal(pd.concat(chunks)["stable"], everything["stable"])
+    fitted = classifier(method="erm").fit(folder)
+    expected = classifier(method="erm").fit(everything)
+    np.testing.assert_array_equal(fitted.predict_proba(folder), expected.predict_proba(everything))
+
+
+def test_folders_names_are_columns(tmp_path):
+    """Names of the form year=2024 state a column: numbers where all are, texts with their escapes resolved."""
+    for year, place in ((2023, "St%20Paul"), (2024, "Oslo")):
+        inside = tmp_path / f"year={year}" / f"place={place}"
+        inside.mkdir(parents=True)
+        rows_of(20).to_parquet(inside / "rows.parquet")
+    frame = TableFolder(tmp_path).read(["place", "year", "y"])
+    assert frame.groupby("year")["place"].first().to_dict() == {2023: "St Paul", 2024: "Oslo"}
+    (tmp_path / "rows.parquet").write_bytes((tmp_path / "year=2024" / "place=Oslo" / "rows.parquet").read_bytes())
+    with pytest.raises(TableError, match=r"lies in folders that state other columns than those of"):
+        TableFolder(tmp_path)
+
+
+@pytest.mark.parametrize(("method", "n_classes"), [("erm", 2), ("stable", 2), ("erm", 3)])
+def test_passes_over_files_fit_what_fits_in_memory_do(tmp_path, monkeypatch, method, n_classes):
+    """Coefficients are those of all rows; only preprocessing and verdict come from the sample."""
+    for number in range(3):
+        rows_of(2000, number, n_classes).to_parquet(tmp_path / f"{number}.parquet", row_group_size=700)
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 6000)  # all rows, so that preprocessing is the same
+    monkeypatch.setattr(folders, "PART_ROWS", 1000)
+    exact = LogisticRegression(tol=1e-9, max_iter=10_000)
+    whole = classifier(method=method, estimator=exact).fit(tmp_path)
+    streamed = classifier(method=method, estimator=exact).fit(TableFolder(tmp_path, max_memory=SMALL))
+    assert "fitted on all 6,000 rows" in streamed.notes_[-1]
+    a, b = whole.predict_proba(tmp_path), streamed.predict_proba(tmp_path)
+    np.testing.assert_allclose(b, a, atol=1e-6)
+
+
+def test_passes_that_did_not_suffice_are_told(folder, monkeypatch):
+    """Coefficients that are not the best ones are not handed out in silence."""
+    monkeypatch.setattr(folders, "MOST_PASSES", 1)
+    with pytest.warns(SolverWarning, match=r"still changed after 1 passes over .*Scale columns"):
+        classifier(method="erm").fit(TableFolder(folder, max_memory=SMALL))
+
+
+def test_a_sample_is_enough_for_the_verdict(folder, monkeypatch):
+    """With a sixth of the rows the verdict names the same column, and the regressions are those of all rows."""
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 1000)
+    source = TableFolder(folder, max_memory=SMALL)
+    fitted = classifier().fit(source)
+    assert [finding.feature for finding in fitted.verdict_.columns] == ["unstable"]
+    assert fitted.verdict_.fitted != "ordinary"
+    rows = read_rows(source, TableOptions(label="y", environment="site"))
+    assert 900 < len(rows.y) < 1100
+    assert rows.n_rows == 6000
+    again = read_rows(source, TableOptions(label="y", environment="site"))
+    pd.testing.assert_frame_equal(rows.features, again.features)
+    with on_cluster("local:2"):
+        elsewhere = classifier().fit(source)
+    np.testing.assert_array_equal(elsewhere.predict_proba(folder), fitted.predict_proba(folder))
+
+
+@pytest.mark.parametrize("options", [{"estimator": "boosting"}, {"method": "pi"}])
+def test_what_cannot_be_streamed_says_how_much_memory_it_needs(folder, options):
+    """It is refused before anything is fitted, with the memory it would need and what can be chosen."""
+    with pytest.raises(
+        TableError, match=r"6,000 rows\. Fitting .* needs about \d+ GiB.*method='stable' and method='erm'"
+    ):
+        classifier(**options).fit(TableFolder(folder, max_memory=SMALL))
+
+
+def damage(folder):
+    """Damage a file of each kind; return what is said about each."""
+    rows_of(20).drop(columns="gaps").to_parquet(folder / "part-1.parquet")
+    rows_of(20).astype({"stable": "float32"}).to_parquet(folder / "part-2.parquet")
+    (folder / "part-3.parquet").write_bytes(b"no Parquet")
+    return {
+        "part-1": "has another schema than .*: it lacks the column 'gaps'",
+        "part-2": "column 'stable' contains float values there and double values here",
+        "part-3": "cannot be read",
+    }
+
+
+def test_bad_files_are_named(folder):
+    """The first bad file stops; with "skip" all others are read, and a note names those that were not."""
+    expected = damage(folder)
+    with pytest.raises(TableError, match=r"part-1\.parquet has another schema .*'gaps'.*on_bad_file='skip'"):
+        TableFolder(folder)
+    source = TableFolder(folder, on_bad_file="skip")
+    assert source.n_rows == 1500
+    assert len(source.skipped) == 3
+    for (path, reason), (name, pattern) in zip(source.skipped.items(), expected.items(), strict=True):
+        assert name in path
+        assert re.search(pattern, reason)
+    rows = read_rows(source, TableOptions(label="y", environment="site"))
+    assert rows.notes[0].startswith("3 of 4 files were skipped: ")
+
+
+@pytest.mark.parametrize("on_bad_file", ["stop", "skip"])
+def test_damaged_pages_are_found_while_reading(folder, on_bad_file):
+    """A file whose footer is whole and whose rows are not is left out whole, or stops the fit."""
+    path = folder / "part-2.parquet"
+    content = bytearray(path.read_bytes())
+    content[100:4000] = bytes(3900)
+    path.write_bytes(content)
+    source = TableFolder(folder, on_bad_file=on_bad_file)
+    assert source.n_rows == 6000
+    if on_bad_file == "stop":
+        with pytest.raises(TableError, match=r"part-2\.parquet cannot be read"):
+            source.read()
+    else:
+        assert len(source.read()) == 4500 == source.n_rows
+        assert list(source.skipped) == [str(path)]
+
+
+def test_folders_that_cannot_be_used(tmp_path):
+    """A folder without files, one with bad files only, and an unknown way to treat them."""
+    with pytest.raises(TableError, match=r"is a folder without .parquet or .pq files"):
+        TableFolder(tmp_path)
+    (tmp_path / "a.parquet").write_bytes(b"")
+    with pytest.raises(TableError, match=r"No file in .* can be read\. .*a\.parquet is empty"):
+        TableFolder(tmp_path, on_bad_file="skip")
+    with pytest.raises(ParameterError, match=r"on_bad_file='ignore' is unknown"):
+        TableFolder(tmp_path, on_bad_file="ignore")
+
+
+def test_labels_that_are_too_rare_for_a_sample(tmp_path, monkeypatch):
+    """A class that the sample misses is named with its file."""
+    frame = rows_of(3000)
+    frame.to_parquet(tmp_path / "0.parquet")
+    frame.assign(y=[7] + frame["y"].tolist()[1:]).to_parquet(tmp_path / "1.parquet")
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 300)
+    with pytest.raises(TableError, match=r"1\.parquet: 'y' contains '7', which is too rare"):
+        classifier(method="erm").fit(TableFolder(tmp_path, max_memory=SMALL))
