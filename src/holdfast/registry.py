@@ -18,13 +18,56 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from holdfast.exceptions import HoldfastError, InputError, ParameterError, PluginError, suggest
+from holdfast.exceptions import HoldfastError, InputError, ParameterError, PluginError, SavedModelError, suggest
 
 Entry = TypeVar("Entry")
 
 # Group of entry points -> what its entries are.
 GROUPS = {"holdfast.methods": "method", "holdfast.networks": "network", "holdfast.datasets": "data set"}
 _OURS = "holdfast"  # the distribution whose entry points win over those of others
+
+
+@dataclass(frozen=True)
+class ImportPath:
+    """Where a class or function of the user's is imported from, in place of the code itself.
+
+    Examples
+    --------
+    >>> ImportPath.of(contextlib.suppress, "network"), ImportPath("math.pi").resolve() > 3
+    (ImportPath(path='contextlib.suppress'), True)
+    """
+
+    path: str
+
+    @classmethod
+    def of(cls, value: Any, name: str) -> ImportPath:
+        """Return the path of a class or function; `name` is the parameter that it is passed as."""
+        module, qualified = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        path = cls(f"{module}.{qualified}")
+        found = None
+        if isinstance(module, str) and module != "__main__" and isinstance(qualified, str) and "<" not in qualified:
+            with contextlib.suppress(ImportError, AttributeError):
+                found = path.resolve()
+        if found is None or found is not value:
+            raise SavedModelError(
+                f"{name}={value!r:.200} cannot be saved: a file must not contain code, and this cannot be imported by "
+                "name elsewhere. Pass a class or function of a module, such as my_package.nets.Net, or register a "
+                "network by name with holdfast.neural.networks.register_network('my_network')."
+            )
+        return path
+
+    def resolve(self) -> Any:
+        """Import what the path names; the caller has made sure that it is trusted."""
+        parts = self.path.split(".")
+        for n_parts in range(len(parts) - 1, 0, -1):
+            try:
+                value: Any = import_module(".".join(parts[:n_parts]))
+            except ModuleNotFoundError:
+                continue
+            for attribute in parts[n_parts:]:
+                value = getattr(value, attribute)
+            return value
+        raise ImportError(f"No module of {self.path} is found here.")
 
 
 class Registry(Mapping[str, Entry], Generic[Entry]):

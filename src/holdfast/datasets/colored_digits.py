@@ -10,8 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.drawing import Codes, agreeing_codes, deal_rows
-from holdfast.datasets.options import check_choice, check_count, check_probabilities, check_probability
+from holdfast.datasets.drawing import (
+    Codes,
+    agreeing_codes,
+    check_choice,
+    check_count,
+    check_probabilities,
+    check_probability,
+    deal_rows,
+)
 from holdfast.datasets.values import Dataset, DatasetEntry, LazyRows, Split, join_splits
 from holdfast.exceptions import ParameterError
 from holdfast.seeding import Seeding

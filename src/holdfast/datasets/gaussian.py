@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.drawing import agreeing_codes
-from holdfast.datasets.options import check_choice, check_count, check_probabilities
+from holdfast.datasets.drawing import agreeing_codes, check_choice, check_count, check_probabilities
 from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits
 from holdfast.environments import Rows
 from holdfast.exceptions import ParameterError

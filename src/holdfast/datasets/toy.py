@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.drawing import Codes, agreeing_codes
-from holdfast.datasets.options import check_count, check_probabilities, check_probability
+from holdfast.datasets.drawing import Codes, agreeing_codes, check_count, check_probabilities, check_probability
 from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits
 from holdfast.seeding import Seeding
 

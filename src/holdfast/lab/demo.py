@@ -6,7 +6,7 @@ of validation rows of the training environments, cut by the judges.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +18,7 @@ from holdfast.datasets import Dataset, load_dataset
 from holdfast.environments import Group, split_environments
 from holdfast.estimators.methods import METHODS as ALL_METHODS
 from holdfast.metrics import group_correlation
+from holdfast.parallel import run_each
 
 C = 0.03
 DATA: Mapping[str, Any] = MappingProxyType({"etas": (0.9, 0.8), "test_eta": 0.1, "label_noise": 0.05})
@@ -37,17 +38,18 @@ def run_demo(n_seeds: int = 5, *, progress: Callable[[str], None] = lambda step:
     Each seed deals the digits to the splits and colors them. `progress` is called with a word before each fit.
     """
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in METHODS}
-    shown: list[tuple[Dataset, Any]] = []
-    for seed in range(n_seeds):
-        data = load_dataset("colored_digits", seed=seed, **DATA)
-        for name in METHODS:
-            progress(f"{name}, seed {seed}")
-            classifier = fit_method(name, data, seed)
-            runs[name].append(_accuracies(classifier, data))
-            if name == "pi":
-                shown.append((data, classifier))
-        del shown[1:]
-    data, classifier = shown[0]
+
+    def announced() -> Iterator[tuple[str, int]]:
+        for seed in range(n_seeds):
+            for name in METHODS:
+                progress(f"{name}, seed {seed}")
+                yield name, seed
+
+    fitted = run_each(_fit_and_score, dict(DATA), announced())
+    for number, (accuracies, _) in enumerate(fitted):
+        runs[list(METHODS)[number % len(METHODS)]].append(accuracies)
+    classifier = next(shown for _, shown in fitted if shown is not None)
+    data = load_dataset("colored_digits", seed=0, **DATA)
     result = {
         "methods": {name: {"title": METHODS[name], **_summary(scores)} for name, scores in runs.items()},
         "partition_correlations": partition_correlations(data, classifier),
@@ -56,6 +58,13 @@ def run_demo(n_seeds: int = 5, *, progress: Callable[[str], None] = lambda step:
         "seeds": list(range(n_seeds)),
     }
     return result, classifier
+
+
+def _fit_and_score(options: dict[str, Any], name: str, seed: int) -> tuple[dict[str, float], Any]:
+    """Return the accuracies of one run, and the classifier where it is the one that is shown."""
+    data = load_dataset("colored_digits", seed=seed, **options)
+    classifier = fit_method(name, data, seed)
+    return _accuracies(classifier, data), classifier if (name, seed) == ("pi", 0) else None
 
 
 def fit_method(name: str, data: Dataset, seed: int) -> Any:

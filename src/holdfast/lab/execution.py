@@ -1,4 +1,4 @@
-"""Running many runs: each claimed, executed once and recorded, in processes of one thread each or on Ray."""
+"""Running many runs: each claimed, executed once and recorded, in processes of one thread each or on a cluster."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -26,12 +27,14 @@ from holdfast.extras import require
 from holdfast.lab.experiments import PlannedRun, RunConfig
 from holdfast.lab.inputs import find_changed
 from holdfast.lab.store import RunStore
+from holdfast.parallel import is_ray, on_cluster, sharing
 
 Outcome = Literal["done", "failed", "elsewhere"]
 WAS_THERE = "was there"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
 _PATIENCE = 5.0  # seconds a process has to end before it is killed
 _PAUSE = 1.0  # seconds between two looks at runs of another sweep
+MOST_DEATHS = 5  # how often a run is started again on Ray when its worker or its machine has died
 
 
 @dataclass(frozen=True)
@@ -146,16 +149,24 @@ def run_all(
     *,
     folder: Path | None = None,
     jobs: int = 1,
+    cluster: str | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> SweepResult:
     """Execute all runs that are not finished yet, with data sets from `folder`, in `jobs` processes of one thread.
 
-    0 jobs use this process. Other sweeps may work in the store at the same time. Each run is executed once: this sweep
-    waits for runs of the others, and takes them over when the others die.
+    0 jobs use this process; `cluster`, as in `on_cluster`, uses other machines, which must share the folders. Other
+    sweeps may work in the store at the same time. Each run is executed once: this sweep waits for runs of the others,
+    and takes them over when the others die.
     """
+    if is_ray(cluster):
+        with contextlib.redirect_stdout(sys.stderr), on_cluster(cluster):  # Ray prints who died to stdout
+            return run_on_ray(runs, store, folder=folder, on_progress=on_progress)
     tally = Tally(runs, jobs, on_progress)
     waiting = unfinished(store, folder, tally)
-    if waiting and jobs == 0:
+    if waiting and cluster is not None:
+        with on_cluster(cluster):
+            _run_elsewhere(waiting, store, folder, tally)
+    elif waiting and jobs == 0:
         _run_here(waiting, store, folder, tally)
     elif waiting:
         with contextlib.closing(WorkerPool(min(jobs, len(waiting)), store, folder)) as pool:
@@ -209,6 +220,27 @@ def _run_here(waiting: list[PlannedRun], store: RunStore, folder: Path | None, t
             time.sleep(_PAUSE)
 
 
+def _run_elsewhere(waiting: list[PlannedRun], store: RunStore, folder: Path | None, tally: Tally) -> None:
+    """Execute the runs wherever joblib's active backend does; several at a time, counted when these are done."""
+    with sharing((store.folder.resolve(), None if folder is None else folder.resolve())) as run_tasks:
+        while waiting:
+            size = 4 * run_tasks.n_jobs
+            now, waiting = waiting[:size], waiting[size:]
+            outcomes = run_tasks(_attempt_in, ((run.config,) for run in now))
+            later = [
+                run
+                for run, (outcome, message, seconds) in zip(now, outcomes, strict=True)
+                if tally.count(run, outcome, message, seconds, 0)
+            ]
+            waiting += later
+            if later and len(later) == len(waiting):
+                time.sleep(_PAUSE)
+
+
+def _attempt_in(places: tuple[Path, Path | None], config: RunConfig) -> tuple[Outcome, str, float]:
+    return attempt(config, RunStore(places[0]), places[1])
+
+
 def run_on_ray(
     runs: Sequence[PlannedRun],
     store: RunStore,
@@ -216,16 +248,31 @@ def run_on_ray(
     folder: Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> SweepResult:
-    """Execute the runs that are not finished as tasks of one processor each; all machines must share the folders."""
+    """Execute the runs that are not finished as tasks; all machines must share the folders.
+
+    A task asks for the processors and GPUs that its run needs. Where its worker or its machine dies, Ray starts it
+    again elsewhere. What a dead process had claimed is free again, and what it had finished is recorded, so that no run
+    is lost or recorded twice; the same holds when this process dies and the sweep is started again.
+    """
     ray = require("ray", extra="ray", what="Sweeps on a cluster")
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
     places = (store.folder.resolve(), None if folder is None else folder.resolve())
-    task = ray.remote(num_cpus=1, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}})(
-        lambda config: attempt(config, RunStore(places[0]), places[1])
-    )
+    task = ray.remote(max_retries=MOST_DEATHS)(_attempt_in)
     tally = Tally(runs, max(int(ray.cluster_resources().get("CPU", 1)), 1), on_progress)
-    tasks = {task.remote(run.config): run for run in unfinished(store, folder, tally)}
+
+    def start(run: PlannedRun) -> Any:
+        need = run.resources
+        threads = {name: str(max(int(need.cpus), 1)) for name in _THREADS}
+        options = {"num_cpus": need.cpus, "num_gpus": need.gpus, "runtime_env": {"env_vars": threads}}
+        return task.options(**options).remote(places, run.config)
+
+    waiting = unfinished(store, folder, tally)
+    for run in waiting:
+        if not _fits(run, ray.nodes()):
+            need = run.resources
+            tally.report(run, f"waits: no machine has {need.cpus:g} CPUs and {need.gpus:g} GPUs", 0)
+    tasks = {start(run): run for run in waiting}
     while tasks:
         ready, _ = ray.wait(list(tasks), num_returns=1)
         run = tasks.pop(ready[0])
@@ -234,10 +281,19 @@ def run_on_ray(
         except ray.exceptions.RayError as problem:
             outcome, message, seconds = "failed", f"{type(problem).__name__}: {str(problem)[:200]}", 0.0
             store.write_failure(run.config.identity, failure_record(run.config, message, str(problem)))
+            if store.has(run.config.identity):  # finished all the same, before it died
+                outcome, message = "done", ""
         if tally.count(run, outcome, message, seconds, len(tasks)):
             time.sleep(_PAUSE)
-            tasks[task.remote(run.config)] = run
+            tasks[start(run)] = run
     return tally.result()
+
+
+def _fits(run: PlannedRun, nodes: Sequence[dict[str, Any]]) -> bool:
+    """Return whether a machine of the cluster has what a run needs; one that joins later may."""
+    resources = [node["Resources"] for node in nodes if node["Alive"]]
+    need = run.resources
+    return any(has.get("CPU", 0) >= need.cpus and has.get("GPU", 0) >= need.gpus for has in resources)
 
 
 @dataclass(eq=False)

@@ -183,8 +183,17 @@ def _refuse(what: str, name: str, known: Iterable[str], where: str) -> None:
 
 
 BUDGETS = ("paper", "equal")
-_KEYS = ("name", "budget", "seeds", "run", "methods")
+_KEYS = ("name", "budget", "seeds", "resources", "search", "run", "methods")
 _NOT_A_GRID = ("validations", "dataset_options", "estimator_options", "method_options")  # lists there are values
+
+
+class Resources(BaseModel):
+    """What a run needs of a machine on a Ray cluster; not part of its identity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cpus: float = Field(1, gt=0)  # it computes with as many threads
+    gpus: float = Field(0, ge=0)
 
 
 @dataclass(frozen=True)
@@ -194,6 +203,18 @@ class PlannedRun:
     name: str  # for example "PI, averaged weights"; not part of the run's identity
     config: RunConfig
     served_by: RunConfig | None = None  # a longer run whose record holds all that this one's would
+    resources: Resources = Resources()
+
+
+class Search(BaseModel):
+    """How points of the grids are chosen where not all of them are run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sampler: Literal["optuna"]
+    trials: int = Field(20, ge=1)  # points of each method
+    journal: str = "optuna.journal"  # the study's file, in the folder of the records
+    validation: Literal["train", "test"] = "train"  # the validation setting whose selection value is maximized
 
 
 @dataclass(frozen=True)
@@ -203,6 +224,7 @@ class Experiment:
     name: str
     budget: str
     runs: tuple[PlannedRun, ...]
+    search: Search | None = None
 
 
 def read_experiment(path: str | Path) -> Experiment:
@@ -214,7 +236,8 @@ def read_experiment(path: str | Path) -> Experiment:
         A TOML file with `name`, `seeds`, a table `[run]` that all runs share, and a table `[[methods]]` for each
         method. A list in place of a number, a word or a seed is a grid. `budget = "paper"` runs every point of every
         grid, as the paper does, which gives IRM and RGM a search 21 times larger; `budget = "equal"` gives each method
-        as many points as the smallest grid has, drawn at random.
+        as many points as the smallest grid has, drawn at random. `resources = {cpus = 2, gpus = 1}`, at the top or of a
+        method, is what a run needs of a machine on a Ray cluster.
     """
     path = Path(path)
     try:
@@ -244,7 +267,8 @@ def parse_experiment(content: Mapping[str, Any], *, where: str = "The experiment
     if not isinstance(shared, dict):
         raise ConfigError(f"{where} has a [run] that is not a table.")
     refuse_unknown(shared, [key for key in RunConfig.model_fields if key not in ("method", "seed")], f"{where}: [run]")
-    grids = [_points({**shared, **method}, f"{where}: [[methods]] {i}") for i, method in enumerate(methods, start=1)]
+    places = [f"{where}: [[methods]] {i}" for i in range(1, len(methods) + 1)]
+    grids = [_points({**shared, **method}, place) for method, place in zip(methods, places, strict=True)]
     repeated = [name for name, count in Counter(name for name, _ in grids).items() if count > 1]
     if repeated:
         raise ConfigError(
@@ -253,11 +277,22 @@ def parse_experiment(content: Mapping[str, Any], *, where: str = "The experiment
         )
     if budget == "equal":
         grids = _equal(grids)
+    usual = content.get("resources", {})
+    needs = [_resources(method.get("resources", usual), place) for method, place in zip(methods, places, strict=True)]
     runs = [
-        PlannedRun(name, config.changed(seed=seed)) for name, points in grids for config in points for seed in seeds
+        PlannedRun(name, config.changed(seed=seed), resources=need)
+        for (name, points), need in zip(grids, needs, strict=True)
+        for config in points
+        for seed in seeds
     ]
     unique = {run.config.identity: run for run in reversed(runs)}  # the first of equal runs stays
-    return Experiment(str(content.get("name", "experiment")), budget, tuple(reversed(unique.values())))
+    search = None
+    if "search" in content:
+        try:
+            search = Search.model_validate(content["search"])
+        except ValidationError as problem:
+            raise ConfigError(f"{where}: [search] {_first_error(problem, Search.model_fields)}") from problem
+    return Experiment(str(content.get("name", "experiment")), budget, tuple(reversed(unique.values())), search)
 
 
 def expand(values: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -275,13 +310,23 @@ def expand(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(point) for point in itertools.product(*axes)]
 
 
+def _resources(values: Any, where: str) -> Resources:
+    """Check what a method's runs need of a machine."""
+    try:
+        return Resources(**values)
+    except ValidationError as problem:
+        raise ConfigError(f"{where}: resources {_first_error(problem, Resources.model_fields)}") from problem
+    except TypeError:
+        raise ConfigError(f"{where} has resources = {values!r}. Write resources = {{cpus = 2, gpus = 1}}.") from None
+
+
 def _points(values: Mapping[str, Any], where: str) -> tuple[str, list[RunConfig]]:
     """Return a method's name and the points of its grid, without seeds."""
     empty = [key for key, value in values.items() if value == [] and key not in _NOT_A_GRID]
     if empty:
         raise ConfigError(f"{where} has {empty[0]} = [], a grid without points. Give it values, or leave it out.")
     name = values.get("name", values.get("method", ""))
-    settings = {key: value for key, value in values.items() if key != "name"}
+    settings = {key: value for key, value in values.items() if key not in ("name", "resources")}
     if "seed" in settings:
         raise ConfigError(f"{where} has a seed of its own. Seeds are for all methods: seeds = [0, 1, 2] at the top.")
     points = [parse_run(point, where) for point in expand(settings)]

@@ -42,19 +42,20 @@ def reproduce(
     store: RunStore,
     *,
     jobs: int = 1,
+    cluster: str | None = None,
     finished: bool = False,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Reproduction:
     """Execute a target's runs and compare them with the paper.
 
     Finished runs in the store are used again. With `finished`, nothing is executed: what is finished is compared.
-    `jobs` and `on_progress` are those of `run_all`.
+    `jobs`, `cluster` and `on_progress` are those of `run_all`.
     """
     plan = plan_target(target, options, store.has)
     if finished:
         result = look_up(plan.runs, store, options.folder)
     else:
-        result = run_all(plan.runs, store, folder=options.folder, jobs=jobs, on_progress=on_progress)
+        result = run_all(plan.runs, store, folder=options.folder, jobs=jobs, cluster=cluster, on_progress=on_progress)
     read = result.reader(store)
     return _compare(target, plan, lambda config: read(config.identity), result)
 

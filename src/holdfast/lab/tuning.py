@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from holdfast.lab.experiments import PlannedRun, parse_run
+from holdfast.extras import require
+from holdfast.lab.execution import SweepResult
+from holdfast.lab.experiments import Experiment, PlannedRun, parse_run
+from holdfast.lab.store import RunStore
 from holdfast.saving.json_files import canonical_json
 
 Record = Mapping[str, Any]
@@ -43,13 +46,90 @@ def tune(runs: Sequence[PlannedRun], read: Callable[[str], Record | None]) -> li
         record = read(run.config.identity)
         if record is None:
             continue
-        settings = {key: value for key, value in run.config.as_dict().items() if key != "seed"}
+        settings = _settings(run)
         data = canonical_json({key: settings.get(key) for key in _DATA})
         for setting in record.get("settings", {}):
             place = points.setdefault((run.name, data, setting), {})
             place.setdefault(canonical_json(settings), []).append(record)
     several = len({data for _, data, _ in points}) > 1
     return [_best(name, setting, list(found.values()), several) for (name, _, setting), found in points.items()]
+
+
+def search_points(
+    experiment: Experiment, store: RunStore, run: Callable[[Sequence[PlannedRun]], SweepResult]
+) -> tuple[tuple[PlannedRun, ...], SweepResult]:
+    """Let Optuna's studies choose points of the methods' grids, one study for each method; return the runs they chose.
+
+    A point is run with all seeds by `run`, and its value is the mean selection value. The study is kept in a journal
+    file, so that a sweep that is started again goes on; records stay in the store, and a point is never run twice.
+    """
+    optuna = require("optuna", extra="tracking", what="Searches by a study")
+    require("optuna.storages.journal", extra="tracking", what="Searches by a study")
+    search = experiment.search
+    assert search is not None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    backend = optuna.storages.journal.JournalFileBackend(str(store.folder / search.journal))
+    storage = optuna.storages.JournalStorage(backend)
+    asked: list[PlannedRun] = []
+    results: list[SweepResult] = []
+    for name in dict.fromkeys(planned.name for planned in experiment.runs):
+        points: dict[bytes, list[PlannedRun]] = {}
+        for planned in experiment.runs:
+            if planned.name == name:
+                points.setdefault(canonical_json(_settings(planned)), []).append(planned)
+        axes = _axes([_settings(runs[0]) for runs in points.values()])
+        study = optuna.create_study(
+            storage=storage,
+            study_name=f"{experiment.name}: {name}",
+            direction="maximize",
+            sampler=optuna.samplers.TPESampler(seed=0),
+            load_if_exists=True,
+        )
+        by_values = {tuple(_text(_settings(runs[0]).get(key)) for key in axes): runs for runs in points.values()}
+        told = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
+        known = {tuple(trial.params[key] for key in axes) for trial in told if set(trial.params) == set(axes)}
+        chosen = known & by_values.keys()
+        distributions = {key: optuna.distributions.CategoricalDistribution(values) for key, values in axes.items()}
+        while len(chosen) < min(search.trials, len(points)):
+            trial = study.ask(distributions)
+            values = tuple(trial.params[key] for key in axes)
+            if values in chosen or values not in by_values:  # the study repeats itself, or the grid has holes
+                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+                fresh = next(point for point in by_values if point not in chosen)
+                study.enqueue_trial(dict(zip(axes, fresh, strict=True)))
+                continue
+            chosen.add(values)
+            results.append(run(by_values[values]))
+            value = _mean_value(by_values[values], store, search.validation)
+            failed = None if math.isfinite(value) else optuna.trial.TrialState.FAIL
+            study.tell(trial, value if failed is None else None, state=failed)
+        asked.extend(planned for values in by_values if values in chosen for planned in by_values[values])
+    found = run(asked)  # all are there: it counts them, and names those that failed
+    return tuple(asked), replace(found, n_new=sum(result.n_new for result in (found, *results)))
+
+
+def _settings(planned: PlannedRun) -> dict[str, Any]:
+    return {key: value for key, value in planned.config.as_dict().items() if key != "seed"}
+
+
+def _text(value: Any) -> str:
+    """Return a setting as a text that a study can choose."""
+    return canonical_json(value).decode()
+
+
+def _axes(settings: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the settings that vary, with their values."""
+    keys = dict.fromkeys(key for point in settings for key in point)
+    values = {key: list(dict.fromkeys(_text(point.get(key)) for point in settings)) for key in keys}
+    return {key: found for key, found in values.items() if len(found) > 1}
+
+
+def _mean_value(runs: Sequence[PlannedRun], store: RunStore, setting: str) -> float:
+    """Return the mean selection value of a point over its seeds; minus infinity where a run failed."""
+    records = [store.read(planned.config.identity) for planned in runs]
+    if any(record is None or setting not in record.get("settings", {}) for record in records):
+        return -math.inf
+    return _value([record for record in records if record is not None], setting)
 
 
 def best_point(points: Sequence[list[Record]], setting: str) -> list[Record]:

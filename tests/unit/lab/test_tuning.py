@@ -4,8 +4,10 @@ import math
 
 import pytest
 
-from holdfast.lab.experiments import PlannedRun, parse_run
-from holdfast.lab.tuning import tune
+from holdfast.exceptions import ConfigError
+from holdfast.lab.execution import SweepResult
+from holdfast.lab.experiments import PlannedRun, parse_experiment, parse_run
+from holdfast.lab.tuning import search_points, tune
 
 
 def planned(dropout, seed):
@@ -63,3 +65,56 @@ def test_points_with_fewer_seeds_do_not_compete():
     records = {run.config.identity: record(run, run.config.dropout, 0) for run in finished}
     best = tune(RUNS, records.get)[0]
     assert (best.point, best.n_seeds, best.n_points) == ({}, 2, 1)
+
+
+class Store:
+    """Keeps records in memory and counts the runs; the best dropout is 0.4."""
+
+    def __init__(self, folder):
+        self.folder, self.records, self.n_run = folder, {}, 0
+
+    def read(self, identity):
+        """Return a record, or None."""
+        return self.records.get(identity)
+
+    def run(self, runs):
+        """Run what has no record."""
+        new = [run for run in runs if run.config.identity not in self.records]
+        self.n_run += len(new)
+        for run in new:
+            value = 1 - abs(run.config.dropout - 0.4) + 0.001 * run.config.seed
+            self.records[run.config.identity] = record(run, value, 0.5)
+        return SweepResult(len(runs), len(runs), len(new))
+
+
+def test_a_study_chooses_points_and_goes_on(tmp_path):
+    """Each point is run once with all its seeds; a second sweep runs nothing, more trials more; the best is found."""
+    pytest.importorskip("optuna")
+    content = {
+        "name": "search",
+        "seeds": [0, 1],
+        "run": {"dataset": "toy", "dropout": [round(0.05 * i, 2) for i in range(12)]},
+        "methods": [{"method": "erm"}, {"method": "pi"}],
+        "search": {"sampler": "optuna", "trials": 4},
+    }
+    store = Store(tmp_path)
+    chosen, done = search_points(parse_experiment(content), store, store.run)
+    assert len(chosen) == store.n_run == 2 * 4 * 2
+    assert (done.n_runs, done.n_new) == (16, 16)
+    assert (tmp_path / "optuna.journal").is_file()
+    again, done = search_points(parse_experiment(content), store, store.run)
+    assert {run.config.identity for run in again} == {run.config.identity for run in chosen}
+    assert (store.n_run, done.n_new) == (16, 0)
+    content["search"] = {"sampler": "optuna", "trials": 50}
+    everything, _ = search_points(parse_experiment(content), store, store.run)
+    assert len(everything) == 2 * 12 * 2
+    assert {best.point["dropout"] for best in tune(everything, store.read) if best.setting == "train"} == {0.4}
+
+
+def test_a_search_is_checked():
+    """An unknown sampler or key is refused with the file's name."""
+    content = {"methods": [{"method": "erm"}], "run": {"dataset": "toy"}}
+    with pytest.raises(ConfigError, match=r"\[search\] has a value of 'sampler' that cannot be used"):
+        parse_experiment({**content, "search": {"sampler": "random"}})
+    with pytest.raises(ConfigError, match=r"\[search\] has an unknown key 'trails'. Did you mean 'trials'"):
+        parse_experiment({**content, "search": {"sampler": "optuna", "trails": 3}})

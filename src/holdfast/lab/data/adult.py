@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from holdfast.datasets.drawing import deal_rows
+from holdfast.datasets.drawing import check_choice, check_probability, deal_rows
 from holdfast.datasets.folders import candidate_folders, existing_folders, find_file, missing_file
-from holdfast.datasets.options import check_choice, check_probability
 from holdfast.datasets.values import Dataset, DatasetEntry
 from holdfast.exceptions import DatasetError
 from holdfast.lab.data.downloads import Progress, check_sha256, fetch, make_folder

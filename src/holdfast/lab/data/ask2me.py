@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.datasets.drawing import check_count, check_probability
 from holdfast.datasets.folders import candidate_folders, find_file, missing_file
-from holdfast.datasets.options import check_count, check_probability
 from holdfast.datasets.values import Dataset, DatasetEntry, Split, size_notes, split_sizes
 from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.lab.data.files import is_flag, read_json_lines, text_of, word_notes, zero_or_one

@@ -9,9 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from holdfast.datasets.drawing import Codes, agreeing_codes, deal_rows
+from holdfast.datasets.drawing import (
+    Codes,
+    agreeing_codes,
+    check_choice,
+    check_count,
+    check_probabilities,
+    check_probability,
+    deal_rows,
+)
 from holdfast.datasets.folders import candidate_folders, find_file, missing_file
-from holdfast.datasets.options import check_choice, check_count, check_probabilities, check_probability
 from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits, size_notes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, ParameterError

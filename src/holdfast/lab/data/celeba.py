@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.drawing import deal_rows
+from holdfast.datasets.drawing import check_choice, check_probability, deal_rows
 from holdfast.datasets.folders import DAMAGED, candidate_folders, find_file, missing_file, note_file
-from holdfast.datasets.options import check_choice, check_probability
 from holdfast.datasets.values import Dataset, DatasetEntry, LazyRows, Split, size_notes, split_sizes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, ParameterError

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.datasets.drawing import agreeing_codes
-from holdfast.datasets.options import check_choice
+from holdfast.datasets.drawing import agreeing_codes, check_choice
 from holdfast.extras import require
 from holdfast.lab.data.ask2me import ATTRIBUTES, FILE, LABEL
 from holdfast.lab.data.downloads import make_folder
