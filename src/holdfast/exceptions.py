@@ -24,6 +24,7 @@ HoldfastWarning (UserWarning)
 ├── ConstantJudgeWarning               a judge predicts one class only: its halves are label groups
 ├── EmptyPartitionWarning              nobody mistaken (alpha = 1): the half is dropped
 ├── AllMistakenWarning                 everybody mistaken (alpha = 0): the environments themselves interpolate
+├── EmptyColumnWarning                 a column without any value in some environment
 ├── SingleClassEnvironmentWarning      an environment with one class only
 ├── UnseenLabelWarning                 a label that some environment never shows
 ├── SmallGroupWarning                  a half or environment below the minimum size
@@ -138,6 +139,10 @@ class SingleClassEnvironmentWarning(HoldfastWarning):
 
 class UnseenLabelWarning(HoldfastWarning):
     """Some environment never shows some label, so its judge is always mistaken there."""
+
+
+class EmptyColumnWarning(HoldfastWarning):
+    """A column has no value in some environment, so its classifier cannot use it."""
 
 
 class SmallGroupWarning(HoldfastWarning):

@@ -30,6 +30,32 @@ def test_fit_reports_stages_in_80_columns(holdfast, hospitals, tmp_path):
     assert "Stage 3 (convex): worst-case risk" in outcome.out
 
 
+def test_fit_takes_a_folder_beyond_the_memory(holdfast, tmp_path):
+    """A sample decides the verdict, all rows are fitted in passes over the files, and a bad file is named."""
+    turning(tmp_path / "t.csv")
+    frame, folder = pd.read_csv(tmp_path / "t.csv"), tmp_path / "parts"
+    folder.mkdir()
+    for number, part in enumerate(np.array_split(np.arange(len(frame)), 3)):
+        frame.iloc[part].to_parquet(folder / f"{number}.parquet")
+    options = [folder, "--label", "ill", "--environment", "site", "--out", tmp_path / "m", "--max-memory", "0.0001"]
+    outcome = holdfast("fit", *options, "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.json["n_rows"] == len(frame)
+    assert [column["feature"] for column in outcome.json["verdict"]["columns"]] == ["scanner"]
+    assert f"{folder} has {len(frame):,} rows" in outcome.err
+    assert f"fitted on all {len(frame):,} rows" in outcome.err
+    assert load_model(tmp_path / "m")["classifier"].verdict_.fitted == "stable"
+    refused = holdfast("fit", *options, "--estimator", "boosting", "--overwrite")
+    assert refused.code == 2
+    assert "Passes over the files fit --method stable and --method erm with --estimator logistic" in refused.err
+    (folder / "2.parquet").write_bytes(b"no Parquet")
+    stopped = holdfast("fit", *options, "--overwrite")
+    assert stopped.code == 2
+    assert "2.parquet cannot be read" in stopped.err
+    assert "--on-bad-file skip" in stopped.err
+    assert holdfast("fit", *options, "--overwrite", "--on-bad-file", "skip").code == 0
+
+
 def test_fit_begins_with_the_verdict(holdfast, tmp_path):
     """The default says first what was fitted and why, names columns of the table, and gives price and gain."""
     turning(tmp_path / "t.csv")
@@ -233,7 +259,7 @@ def test_bad_input_is_one_line_and_code_2(holdfast, tmp_path, change, options, m
     ("name", "content", "message"),
     [
         ("none.csv", None, "does not exist. Check the path."),
-        ("t.xlsx", b"x", "is of the unknown type '.xlsx'. Save it as one of .csv, .tsv, .parquet, .pq."),
+        ("t.sav", b"x", "is of the unknown type '.sav'. Save it as one of .csv, .tsv, .jsonl, .ndjson,"),
         ("t.csv", b"", "is empty. Pass a file with a header and rows."),
         ("t.csv", b"site,x,diagnosis\n", "has a header but no rows. Pass a file with rows."),
         ("t.csv", b"site,x,diagnosis\na,1\n", "is ragged: line 2 has 2 fields, the header has 3."),

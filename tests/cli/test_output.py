@@ -1,13 +1,15 @@
 """Tables on a terminal, and where files may be written."""
 
 import errno
+import itertools
+import logging
 import os
 from pathlib import Path
 
 import pytest
 
 from holdfast.cli.options import check_file, check_folder
-from holdfast.cli.terminal import print_table
+from holdfast.cli.terminal import counting, print_table, showing_stages
 from holdfast.exceptions import StorageError
 from holdfast.saving.files import inject_faults
 
@@ -59,3 +61,32 @@ def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, che
 
     with inject_faults(fault), pytest.raises(StorageError, match="out.csv': the file system is read-only"):
         check(Path(tmp_path / "out.csv"), overwrite=False)
+
+
+@pytest.mark.parametrize("show", [lambda: showing_stages("fitting"), lambda: counting("step", 2)])
+def test_epochs_of_a_network_are_shown_now_and_then(show, capsys, monkeypatch):
+    """Where there is no terminal, long training is heard of every ten seconds; other details are not."""
+    clock = itertools.count(step=4.0)
+    monkeypatch.setattr("holdfast.cli.terminal.time.monotonic", lambda: next(clock))
+    logger = logging.getLogger("holdfast.neural.training")
+    with show():
+        for number in range(1, 7):
+            logger.debug("stage 1: epoch %d of at most 100, at most 9 s left", number, extra={"epoch": number})
+            logger.debug("a detail of a solver")
+    lines = [line for line in capsys.readouterr().err.splitlines() if "epoch" in line]
+    assert 1 <= len(lines) <= 3
+    assert lines[0].startswith("stage 1: epoch ")
+    assert "a detail" not in "".join(lines)
+
+
+def test_a_bar_shows_the_epoch_next_to_its_step(monkeypatch):
+    """On a terminal the step stays in view while its network trains."""
+    from rich.progress import Progress
+
+    seen = []
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(Progress, "update", lambda self, task, **changes: seen.append(changes.get("description")))
+    with counting("step", 2) as begin:
+        begin("without Boston")
+        logging.getLogger("holdfast.neural.training").debug("epoch %d of 9", 3, extra={"epoch": 3})
+    assert seen == ["without Boston", "without Boston; epoch 3 of 9"]

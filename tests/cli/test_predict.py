@@ -118,3 +118,58 @@ def test_a_scikit_learn_model_predicts_without_torch(hospitals, tmp_path):
     args = [str(hospitals.folder / "pi"), str(hospitals.test), "--out", str(tmp_path / "p.csv")]
     done = subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 False"
+
+
+def test_a_pipe_in_and_a_pipe_out(holdfast, hospitals, tmp_path):
+    """Rows come from standard input with semicolons; standard output has the predictions and nothing else."""
+    rows = pd.read_csv(hospitals.test).to_csv(index=False, sep=";", decimal=",")
+    command = [sys.executable, "-m", "holdfast", "predict", str(hospitals.folder / "erm"), "-", "--out", "-"]
+    done = subprocess.run(command, input=rows, capture_output=True, text=True, check=True)
+    holdfast("predict", hospitals.folder / "erm", hospitals.test, "--out", tmp_path / "p.csv")
+    assert done.stdout == (tmp_path / "p.csv").read_text()
+    assert done.stderr == "note: standard input is read as separated by semicolons, with decimal commas\n"
+
+
+def test_the_layout_of_text_is_an_option(holdfast, hospitals, tmp_path):
+    """What separates cells and the encoding can be said; what cannot be is refused with the option's name."""
+    text = pd.read_csv(hospitals.test).to_csv(index=False, sep="~")
+    (tmp_path / "t.csv").write_bytes(text.encode("utf-16-le"))
+    options = ("--separator", "~", "--encoding", "utf-16-le")
+    outcome = holdfast("predict", hospitals.folder / "erm", tmp_path / "t.csv", *options, "--out", tmp_path / "p.csv")
+    assert (outcome.code, outcome.err) == (0, "")
+    outcome = holdfast("predict", hospitals.folder / "erm", hospitals.test, "--separator", "::", "--out", "-")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--separator :: must be one character" in outcome.err
+
+
+def test_recalibrating_corrects_the_level_at_a_site_with_other_rates(holdfast, hospitals, tmp_path):
+    """Labeled rows of the new site bring the predicted share to the true one; the order of the rows stays."""
+    site = pd.read_csv(hospitals.test)
+    site = pd.concat([site[site["diagnosis"] == "ill"]] * 9 + [site[site["diagnosis"] == "well"]])
+    site.to_csv(tmp_path / "site.csv", index=False)
+    plain, corrected = tmp_path / "plain.csv", tmp_path / "corrected.csv"
+    call = ("predict", hospitals.folder / "erm", tmp_path / "site.csv", "--out")
+    assert holdfast(*call, plain).code == 0
+    outcome = holdfast(*call, corrected, "--recalibrate", tmp_path / "site.csv")
+    assert f"recalibratedwith{tmp_path / 'site.csv'};wrote" in "".join(outcome.out.split())  # wrapped anywhere
+    before, after = pd.read_csv(plain)["probability_ill"], pd.read_csv(corrected)["probability_ill"]
+    truth = (site["diagnosis"] == "ill").mean()
+    assert after.mean() == pytest.approx(truth, abs=0.01)
+    assert abs(before.mean() - truth) > 0.1
+    assert (np.argsort(before, kind="stable").to_numpy() == np.argsort(after, kind="stable").to_numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["ill"] * 200, "Recalibrating needs labeled rows of at least two classes of 'diagnosis'. Got 200 rows of 1."),
+        (["ill", "dead"] * 100, "has labels that the classifier does not know: dead. It knows ill, well."),
+    ],
+)
+def test_rows_that_cannot_recalibrate_are_refused(holdfast, hospitals, tmp_path, labels, message):
+    """One class says nothing about the level of both, and an unknown label is a mistake."""
+    pd.read_csv(hospitals.test).assign(diagnosis=labels).to_csv(tmp_path / "labeled.csv", index=False)
+    call = ("predict", hospitals.folder / "erm", hospitals.test, "--out", tmp_path / "p.csv")
+    outcome = holdfast(*call, "--recalibrate", tmp_path / "labeled.csv")
+    assert outcome.code == 2
+    assert message in outcome.err

@@ -17,6 +17,7 @@ from holdfast.cli.demo import demo
 from holdfast.cli.diagnose import diagnose
 from holdfast.cli.doctor import doctor
 from holdfast.cli.evaluate import evaluate
+from holdfast.cli.export import export
 from holdfast.cli.fit import fit
 from holdfast.cli.options import one_by_one
 from holdfast.cli.partition import partition
@@ -29,7 +30,7 @@ from holdfast.cli.theory import theory
 
 app = typer.Typer(
     cls=Shell,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help starts faster and reads well in a pipe
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -44,6 +45,7 @@ for command in (
     compare,
     audit,
     report,
+    export,
     partition,
     data,
     sweep,

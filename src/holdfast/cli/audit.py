@@ -10,10 +10,12 @@ import typer
 
 from holdfast.cli.options import (
     PAGES,
+    TABLE_HELP,
     ColumnOptions,
     EnvironmentOption,
     JsonOption,
     LabelOption,
+    LayoutOptions,
     OverwriteOption,
     SeedOption,
     SpreadsheetOption,
@@ -58,13 +60,12 @@ class FileOptions:
 
 def audit(
     source: Annotated[
-        Path, typer.Argument(help="A table, or a folder that 'holdfast fit' wrote.", metavar="MODEL_OR_TABLE")
+        str, typer.Argument(help="A table, or a folder that 'holdfast fit' wrote.", metavar="MODEL_OR_TABLE")
     ],
-    table: Annotated[
-        Path | None, typer.Argument(help="With a model: the .csv, .tsv or .parquet file.", metavar="TABLE")
-    ] = None,
+    table: Annotated[str | None, typer.Argument(help=f"With a model: {TABLE_HELP}", metavar="TABLE")] = None,
     *,
     columns: AuditColumns,
+    layout: LayoutOptions,
     attribute: Annotated[
         list[str],
         typer.Option("--attribute", help="Column to audit that is not a feature; can be repeated.", metavar="COL"),
@@ -88,39 +89,41 @@ def audit(
     """
     from holdfast.tables.audits import audit_rows, reliance_of
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.files import TABLES
+    from holdfast.tables.files import WRITTEN
 
     baseline = model.baseline
     file = _table_of(source, table, columns, baseline)
     if files.out is not None:
-        check_file(files.out, overwrite=files.overwrite, inputs=[file], suffixes=(*TABLES, *PAGES))
+        check_file(files.out, overwrite=files.overwrite, inputs=[file], suffixes=(*WRITTEN, *PAGES))
     models = {}
     if table is None:
-        rows = columns.read(file, attribute)
+        rows = columns.read(file, layout, attribute)
         following = command_line("holdfast", "fit", file, *columns.words(), "--out", "model")
     else:
         fitted = TableClassifier.load(source)
-        rows = fitted.read_rows(file, environment=columns.environment, attributes=attribute)
-        models[_name(source, baseline)] = fitted
+        rows = fitted.read_rows(
+            layout.open(file, fitted.roles_.missing), environment=columns.environment, attributes=attribute
+        )
+        models[_name(Path(source), baseline)] = fitted
         if baseline is not None:
-            models[_name(baseline, source)] = TableClassifier.load(baseline)
+            models[_name(baseline, Path(source))] = TableClassifier.load(baseline)
         following = command_line("holdfast", "report", source, "--test", file)
     with showing_stages(f"auditing {len(rows.y):,} rows"):
         found = audit_rows(rows, level=level)
         reliance = reliance_of(models, rows, seed=model.seed, audit=found) if models else None
     if files.out is not None:
-        _write(files.out, found, reliance, file, for_spreadsheets=files.for_spreadsheets)
+        _write(files.out, found, reliance, Path(file), for_spreadsheets=files.for_spreadsheets)
     result = _result(found, reliance, rows, files.out)
     answer, *more = result["sentences"]
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, more, found))
 
 
-def _table_of(source: Path, table: Path | None, columns: AuditColumns, baseline: Path | None) -> Path:
+def _table_of(source: str, table: str | None, columns: AuditColumns, baseline: Path | None) -> str:
     """Return the table's file, after checking that the options fit the kind of source."""
     from holdfast.exceptions import ParameterError
 
     options = columns.typed()
-    if source.is_dir():
+    if Path(source).is_dir() and (table is not None or not columns.label):  # with a label, one of Parquet files
         if table is None:
             raise ParameterError(
                 f"{source} is a folder. To audit a saved model pass a table too: holdfast audit {source} TABLE."

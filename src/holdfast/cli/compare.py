@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import ColumnOptions, EstimatorOption, FitOptions, JsonOption, TableArgument
+from holdfast.cli.options import ESTIMATOR_NAMES, ColumnOptions, FitOptions, JsonOption, LayoutOptions, TableArgument
 from holdfast.cli.terminal import (
     MOST_ROWS,
     command_line,
@@ -18,7 +18,6 @@ from holdfast.cli.terminal import (
     say,
     show,
 )
-from holdfast.estimators.named import find_estimator
 
 MOST_METHODS = 6  # that fit next to each other in 80 characters
 
@@ -27,7 +26,16 @@ def compare(
     table: TableArgument,
     *,
     columns: ColumnOptions,
-    estimator: EstimatorOption = "logistic",
+    layout: LayoutOptions,
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            "--estimator",
+            help=f"{ESTIMATOR_NAMES} By default logistic, and next to it a booster inside erm and stable, where "
+            "XGBoost, LightGBM or CatBoost is installed.",
+            metavar="NAME",
+        ),
+    ] = None,
     method: Annotated[
         list[str],
         typer.Option(
@@ -53,11 +61,10 @@ def compare(
     other environment's classifier: this is only a hint, and it favors methods that minimize the risk of such halves.
     irm, vrex and rgm take part with --estimator mlp.
     """
-    from holdfast.tables.comparison import METRICS, N_FOLDS, candidate_methods, compare_rows
+    from holdfast.tables.comparison import METRICS, N_FOLDS, compare_rows, table_candidates
 
-    # Refuses names before anything is read.
-    n_methods = len(candidate_methods(method or None, find_estimator(estimator).make(), fits.seed))
-    rows = columns.read(table)
+    n_methods = len(table_candidates(estimator, method or None, fits.seed))  # refuses names before anything is read
+    rows = columns.read(table, layout)
     n_environments = len(set(rows.environments))
     with counting("fitting", n_methods * (n_environments if n_environments > 2 else N_FOLDS)) as step:
         found = compare_rows(
@@ -65,12 +72,12 @@ def compare(
             estimator=estimator,
             methods=method or None,
             metric=metric,
-            n_jobs=fits.jobs,
+            n_jobs=fits.n_jobs,
             random_state=fits.seed,
             progress=step,
         )
     result = {
-        "estimator": estimator,
+        "estimator": estimator or "logistic",
         "seed": fits.seed,
         "n_rows": len(rows.y),
         "n_environments": n_environments,
@@ -96,7 +103,8 @@ def compare(
         "caveat": found.caveat,
         "verdict": None if found.verdict is None else found.verdict.to_dict(),
     }
-    words = [*columns.words(), "--estimator", estimator, "--method", found.recommended]
+    best, _, other = found.recommended.partition(" with ")
+    words = [*columns.words(), "--estimator", other or result["estimator"], "--method", best]
     following = command_line("holdfast", "fit", table, *words, "--out", "model")
     by = METRICS[found.ranked_by]
     show(found.recommendation, result, following=following, as_json=as_json, body=lambda: _print(result, by))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import PAGES, JsonOption, check_file, check_folder
+from holdfast.cli.options import PAGES, ClusterOption, JsonOption, check_file, check_folder
 from holdfast.cli.terminal import command_line, counting, print_table, print_text, say, show
 
 
@@ -21,6 +21,7 @@ def demo(
     report: Annotated[
         Path | None, typer.Option("--report", help="Page to write about it (default: DIR.html).", metavar="FILE")
     ] = None,
+    cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what the method does, on 1,797 real digits that are colored.

@@ -13,6 +13,7 @@ from holdfast.cli.options import (
     EstimatorOption,
     FitOptions,
     JsonOption,
+    LayoutOptions,
     OverwriteOption,
     TableArgument,
     check_file,
@@ -37,6 +38,7 @@ def diagnose(
     table: TableArgument,
     *,
     columns: ColumnOptions,
+    layout: LayoutOptions,
     estimator: EstimatorOption = "logistic",
     out: Annotated[
         Path | None, typer.Option("--out", help="Also write the answer as an .html page.", metavar="FILE")
@@ -56,15 +58,15 @@ def diagnose(
     find_estimator(estimator)  # refuses names before anything is read
     if out is not None:
         check_file(out, overwrite=overwrite, inputs=[table], suffixes=PAGES)
-    rows = columns.read(table)
+    rows = columns.read(table, layout)
     with counting("step", count_steps(len(set(rows.environments)))) as step:
-        found = diagnose_rows(rows, estimator=estimator, n_jobs=fits.jobs, random_state=fits.seed, progress=step)
+        found = diagnose_rows(rows, estimator=estimator, n_jobs=fits.n_jobs, random_state=fits.seed, progress=step)
     words = [*columns.words(), "--estimator", estimator]
     following = next_command(table, words, found.recommendation, out)
     if out is not None:
         from holdfast.reports import diagnosis_page, write_report
 
-        title = f"{table.name}: will the model hold at the next site?"
+        title = f"{Path(table).name}: will the model hold at the next site?"
         settings = {"table": table, "label": columns.label, "environment": " × ".join(columns.environment)}
         write_report(
             diagnosis_page(found, title=title, following=following, settings={**settings, "seed": fits.seed}), out
@@ -73,7 +75,7 @@ def diagnose(
     show(str(found), result, following=following, as_json=as_json, body=lambda: _print(found, out))
 
 
-def next_command(table: Path, words: list[str], advice: Recommendation, out: Path | None) -> str:
+def next_command(table: str, words: list[str], advice: Recommendation, out: Path | None) -> str:
     """Return the command that follows from a recommendation."""
     if advice.action in ("repair", "collect"):
         words = [*words, *(word for text in advice.missing for word in ("--missing", text))]
@@ -86,10 +88,16 @@ def next_command(table: Path, words: list[str], advice: Recommendation, out: Pat
 
 
 def _print(found: Diagnosis, out: Path | None) -> None:
+    from holdfast.tables.diagnosis import HOW_TO_RECALIBRATE
+
     advice = found.recommendation
     say("")
     print_text(advice.reason)
     print_text(advice.sure)
+    if advice.action == "recalibrate":
+        print_text(HOW_TO_RECALIBRATE.replace("`", ""))
+    if advice.otherwise:
+        print_text(advice.otherwise)
     new, seen = "new", "seen"
     rows: list[list[Any]] = [
         [s.name, s.n_rows, s.new.accuracy.value, s.known.accuracy.value]

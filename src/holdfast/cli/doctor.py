@@ -101,9 +101,14 @@ MODULES = {"scikit-learn": "sklearn"}  # of distributions whose module has anoth
 EXTRAS = {  # extra -> what it is for
     "neural": "networks",
     "plots": "pictures as files",
-    "boosters": "other boosting libraries",
-    "ray": "sweeps on a cluster",
+    "boosters": "XGBoost, LightGBM, CatBoost",
+    "excel": "tables in .xlsx files",
+    "files": "tables at other addresses",
+    "ray": "fits and sweeps on a Ray cluster",
+    "dask": "fits and sweeps on a Dask cluster",
     "tensorboard": "watching a training",
+    "tracking": "MLflow and Optuna",
+    "onnx": "exporting to ONNX",
     "docs": "building the documentation",
     "dev": "working on holdfast",
 }
@@ -148,6 +153,9 @@ def _requirements() -> dict[str, list[str]]:
         declared = [f"holdfast>={__version__}"]
     for requirement in declared:
         need, _, marker = requirement.partition(";")
+        platforms = re.findall(r"sys_platform (==|!=) ['\"](\w+)['\"]", marker)
+        if any((relation == "==") != (sys.platform == name) for relation, name in platforms):
+            continue
         extra = re.search(r"extra == ['\"](.+)['\"]", marker)
         found.setdefault(extra[1] if extra else "", []).append(need.strip())
     return found
@@ -169,15 +177,18 @@ def _package(name: str, oldest: str) -> dict[str, Any]:
 
 
 def _extra(name: str, purpose: str, needs: list[str]) -> dict[str, Any]:
-    """Return which distributions of an extra are missing or too old, and how to install them."""
-    missing = []
+    """Return what is there of an extra, what is missing or too old, and how to install that."""
+    missing, present = [], []
     for need in needs:
         distribution, _, oldest = need.partition(">=")
-        found = _version(distribution.partition("[")[0])
+        name_alone = distribution.partition("[")[0]
+        found = _version(name_alone) or _version(name_alone.removesuffix("-cpu"))
         if found is None or _older(found, oldest):
             missing.append(need)
+        else:
+            present.append(f"{name_alone} {found}")
     install = f"pip install {' '.join(repr(need) for need in missing)}" if missing else None
-    return {"name": name, "for": purpose, "missing": missing, "install": install}
+    return {"name": name, "for": purpose, "present": present, "missing": missing, "install": install}
 
 
 def _version(distribution: str) -> str | None:
@@ -265,6 +276,8 @@ def _print(result: dict[str, Any]) -> None:
     ]
     print_table("Extras", ["extra", "for", "state"], rows)
     for extra in result["extras"]:
+        if extra["present"] and extra["missing"]:
+            print_text(f"{extra['name']} has {', '.join(extra['present'])}", indent="  ")
         if extra["install"]:
             print_text(f"{extra['name']}: {extra['install']}", indent="  ")
     if result["plugins"]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import FolderArgument, JsonOption, TableArgument
+from holdfast.cli.options import FolderArgument, JsonOption, LayoutOptions, TableArgument
 from holdfast.cli.terminal import (
     command_line,
     format_cell,
@@ -26,6 +26,8 @@ MOST_ROWS = 20  # of a table; the rest is in --json
 def evaluate(
     folder: FolderArgument,
     table: TableArgument,
+    *,
+    layout: LayoutOptions,
     attribute: Annotated[
         list[str],
         typer.Option(
@@ -57,8 +59,9 @@ def evaluate(
     fitted = TableClassifier.load(folder)
     other = None if baseline is None else TableClassifier.load(baseline)
     with showing_stages(f"predicting {table}"):
-        found = fitted.evaluate(table, attributes=attribute, environment=environment, positive=positive, baseline=other)
-    for remark in found.notes:
+        rows = layout.open(table, fitted.roles_.missing)
+        found = fitted.evaluate(rows, attributes=attribute, environment=environment, positive=positive, baseline=other)
+    for remark in (*rows.notes, *found.notes):
         note(f"note: {remark}")
     result = found.to_dict()
     if "comparison" in result:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +18,7 @@ from holdfast.cli.options import (
     EstimatorOption,
     FitOptions,
     JsonOption,
+    LayoutOptions,
     OverwriteOption,
     ReportOption,
     TableArgument,
@@ -25,6 +28,7 @@ from holdfast.cli.options import (
 from holdfast.cli.terminal import (
     MOST_ROWS,
     command_line,
+    note,
     print_rest,
     print_stages,
     print_table,
@@ -33,7 +37,8 @@ from holdfast.cli.terminal import (
     show,
     showing_stages,
 )
-from holdfast.estimators.named import DEFAULT_METHOD
+from holdfast.estimators.named import DEFAULT_METHOD, find_estimator
+from holdfast.exceptions import ParameterError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +68,7 @@ def fit(
     table: TableArgument,
     *,
     columns: ColumnOptions,
+    layout: LayoutOptions,
     out: Annotated[Path, typer.Option("--out", help="Folder to save the classifier to.", metavar="DIR")],
     chosen: MethodOptions,
     report: ReportOption = None,
@@ -75,20 +81,26 @@ def fit(
     Columns that are neither label, environment nor dropped are features. Numbers are scaled, and missing numbers become
     the median with a column that says so. Texts are categories: missing is a category, rare ones are grouped. Dates
     become days, month and weekday. If a network's fit is interrupted, the same command continues from its last epoch.
+    Start it by torchrun to train a network with several processes or GPUs.
     """
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.stages import stages_summary
 
-    classifier = TableClassifier(**vars(columns), **chosen.to_dict(), random_state=fits.seed, n_jobs=fits.jobs)
+    classifier = TableClassifier(**columns.roles(), **chosen.to_dict(), random_state=fits.seed, n_jobs=fits.n_jobs)
     classifier.make_method()  # refuses names and options before anything is read
     check_folder(out, overwrite=overwrite)  # before hours of fitting
     if report is not None:
         check_file(report, option="--report", overwrite=overwrite, suffixes=PAGES)
-    rows = columns.read(table)
+    rows = columns.read(table, layout)
     checkpoints = out.with_name(f"{out.name}.unfinished")
     name = f"{chosen.method} with {chosen.estimator}"
-    with showing_stages(f"fitting {name} on {len(rows.y):,} rows"):
-        classifier.fit(rows, checkpoints=checkpoints)
+    with showing_stages(f"fitting {name} on {rows.n_rows:,} rows"):
+        with _all_ranks(chosen.estimator) as writes:
+            classifier.fit(rows, checkpoints=checkpoints)
+        if not writes:
+            return
+        for remark in classifier.notes_[len(rows.notes) :]:
+            note(f"note: {remark}")
         classifier.save(out, overwrite=overwrite)
         shutil.rmtree(checkpoints, ignore_errors=True)
     if report is not None:
@@ -97,14 +109,14 @@ def fit(
 
         with showing_stages(f"reporting {table}"):
             settings = {"table": str(table), "seed": fits.seed}
-            content = table_page(classifier, title=f"{table.name}: {name}", rows=rows, settings=settings)
+            content = table_page(classifier, title=f"{Path(table).name}: {name}", rows=rows, settings=settings)
             write_report(content, report)
     verdict = getattr(classifier.method_, "verdict_", None)
     result = {
         **classifier.names,
         "verdict": None if verdict is None else verdict.to_dict(),
         "seed": fits.seed,
-        "n_rows": len(rows.y),
+        "n_rows": rows.n_rows,
         "label": columns.label,
         "classes": [str(name) for name in classifier.classes_],
         "columns": {column.name: column.kind for column in rows.roles.schema.columns},
@@ -119,6 +131,24 @@ def fit(
     answer = _answer(result) if verdict is None else verdict.answer
     remarks = () if verdict is None else verdict.remarks
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, remarks))
+
+
+@contextmanager
+def _all_ranks(estimator: str) -> Iterator[bool]:
+    """Train with all processes that torchrun started; yield whether this one writes and prints."""
+    n_ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    if n_ranks == 1:
+        yield True
+        return
+    if not find_estimator(estimator).is_network:
+        raise ParameterError(
+            f"torchrun started {n_ranks} processes, but only networks are trained by several of them. Run holdfast "
+            f"without torchrun to fit {estimator}; --jobs and --cluster run its fits at the same time."
+        )
+    from holdfast.neural.distributed import data_parallel
+
+    with data_parallel() as ranks:
+        yield ranks.number == 0
 
 
 def _answer(result: dict[str, Any]) -> str:

@@ -15,9 +15,14 @@ from holdfast.cli.terminal import note
 from holdfast.estimators.named import ESTIMATORS
 
 if TYPE_CHECKING:
+    from holdfast.tables.files import TableSource
     from holdfast.tables.roles import TableRows
 
-TableArgument = Annotated[Path, typer.Argument(help="A .csv, .tsv or .parquet file.", metavar="TABLE")]
+TABLE_HELP = (
+    "A file (.csv, .tsv, also .gz, .bz2 or .zst; .jsonl, .feather, .arrow, .parquet, .xlsx), a folder of Parquet "
+    "files, a URL, or - for standard input."
+)
+TableArgument = Annotated[str, typer.Argument(help=TABLE_HELP, metavar="TABLE")]
 FolderArgument = Annotated[Path, typer.Argument(help="The folder that 'holdfast fit' wrote.", metavar="DIR")]
 LabelOption = Annotated[str, typer.Option("--label", help="Column with the class label.", metavar="COL")]
 EnvironmentOption = Annotated[
@@ -46,13 +51,35 @@ MissingOption = Annotated[
     list[str],
     typer.Option("--missing", help="Text that means a missing value, such as '?'; can be repeated.", metavar="TEXT"),
 ]
-EstimatorOption = Annotated[
-    str,
-    typer.Option("--estimator", help=f"{', '.join(list(ESTIMATORS)[:-1])} or {list(ESTIMATORS)[-1]}.", metavar="NAME"),
+BadFileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on-bad-file",
+        help="A file of a folder that cannot be read, or has other columns: stop (default) or skip.",
+        metavar="WHAT",
+    ),
 ]
+MemoryOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-memory",
+        help="Of a folder beyond so many GiB a sample of the rows is read (default: all memory).",
+        metavar="GIB",
+    ),
+]
+ESTIMATOR_NAMES = f"{', '.join(list(ESTIMATORS)[:-1])} or {list(ESTIMATORS)[-1]}."
+EstimatorOption = Annotated[str, typer.Option("--estimator", help=ESTIMATOR_NAMES, metavar="NAME")]
 ReportOption = Annotated[Path | None, typer.Option("--report", help="Also write an HTML report.", metavar="FILE")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Makes the run repeatable.", min=0, metavar="N")]
 JobsOption = Annotated[int, typer.Option("--jobs", help="Fits that run at the same time.", min=1, metavar="N")]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="Where fits run: local:N (processes), ray, ray://HOST:PORT, dask or tcp://HOST:PORT (Dask).",
+        metavar="WHERE",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace what an earlier run wrote there.")]
 SpreadsheetOption = Annotated[
@@ -69,6 +96,30 @@ PAGES = (".html", ".htm")
 
 
 @dataclass(frozen=True, kw_only=True)
+class LayoutOptions:
+    """How a text file is written, where that cannot be found out."""
+
+    separator: Annotated[
+        str | None,
+        typer.Option("--separator", help="What separates the cells of a text file; else found out.", metavar="CHAR"),
+    ] = None
+    decimal: Annotated[
+        str | None, typer.Option("--decimal", help="Decimal sign of a text file; else found out.", metavar="CHAR")
+    ] = None
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="Encoding of a text file; else found out.", metavar="NAME")
+    ] = None
+
+    def open(self, table: str, missing: Sequence[str] = ()) -> TableSource:
+        """Open a table's file, or a folder of files."""
+        from holdfast.tables.files import TextLayout, open_table
+
+        separator = None if self.separator is None else self.separator.replace("\\t", "\t")
+        layout = TextLayout(separator=separator, decimal=self.decimal, encoding=self.encoding)
+        return open_table(table, missing, layout)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ColumnOptions:
     """What the columns of a table are."""
 
@@ -79,12 +130,24 @@ class ColumnOptions:
     categorical: CategoricalOption = field(default_factory=list)
     missing: MissingOption = field(default_factory=list)
     environment_by: PeriodOption = None
+    on_bad_file: BadFileOption = None
+    max_memory: MemoryOption = None
 
-    def read(self, table: Path, attributes: Sequence[str] = ()) -> TableRows:
+    def roles(self) -> dict[str, Any]:
+        """Return what the columns are, as parameters of `TableOptions` and `TableClassifier`."""
+        return {name: value for name, value in vars(self).items() if name not in ("on_bad_file", "max_memory")}
+
+    def read(self, table: str, layout: LayoutOptions | None = None, attributes: Sequence[str] = ()) -> TableRows:
         """Read the rows of a table, and print what was left out or guessed."""
+        from holdfast.tables.folders import TableFolder
         from holdfast.tables.roles import TableOptions, read_rows
 
-        rows = read_rows(table, TableOptions(**vars(self)), attributes=attributes)
+        if Path(table).is_dir():
+            bad: Any = self.on_bad_file or "stop"
+            source: Any = TableFolder(table, self.missing, on_bad_file=bad, max_memory=self.max_memory)
+        else:
+            source = (layout or LayoutOptions()).open(table, self.missing)
+        rows = read_rows(source, TableOptions(**self.roles()), attributes=attributes)
         for remark in rows.notes:
             note(f"note: {remark}")
         return rows
@@ -101,7 +164,7 @@ class ColumnOptions:
 
     def typed(self) -> dict[str, list[str]]:
         """Return the values of each option, by its name on the command line."""
-        values = {f"--{name.replace('_', '-')}": value for name, value in vars(self).items()}
+        values = {f"--{name.replace('_', '-')}": value for name, value in self.roles().items()}
         return {name: value if isinstance(value, list) else [value] * bool(value) for name, value in values.items()}
 
 
@@ -111,6 +174,12 @@ class FitOptions:
 
     seed: SeedOption = 0
     jobs: JobsOption = 1
+    cluster: ClusterOption = None
+
+    @property
+    def n_jobs(self) -> int | None:
+        """Fits at the same time; None: the cluster decides."""
+        return self.jobs if self.cluster is None else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +215,16 @@ def one_by_one(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
+        cluster = None if "runs" in groups else values.get("cluster")  # a sweep sends whole runs
         for name, kind in groups.items():
             values[name] = kind(**{option.name: values.pop(option.name) for option in fields(kind)})
-        command(**values)
+        if cluster is None:
+            command(**values)
+            return
+        from holdfast.parallel import on_cluster
+
+        with on_cluster(cluster):
+            command(**values)
 
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -167,21 +243,26 @@ def _parameters(group: Any) -> Iterator[inspect.Parameter]:
 
 
 def check_file(
-    file: Path, *, overwrite: bool, option: str = "--out", inputs: Sequence[Path] = (), suffixes: Sequence[str] = ()
+    file: Path,
+    *,
+    overwrite: bool,
+    option: str = "--out",
+    inputs: Sequence[str | Path] = (),
+    suffixes: Sequence[str] = (),
 ) -> None:
     """Refuse an output file of another type, that exists (without `overwrite`), is an input, or cannot be written."""
     from holdfast.exceptions import ParameterError
     from holdfast.saving.files import check_writable
 
     if not suffixes:
-        from holdfast.tables.files import TABLES
+        from holdfast.tables.files import WRITTEN
 
-        suffixes = TABLES
+        suffixes = WRITTEN
     if file.suffix.lower() not in suffixes:
         raise ParameterError(
             f"{option} {file} is of the unknown type {file.suffix!r}. Use one of {', '.join(suffixes)}."
         )
-    if any(file.resolve() == path.resolve() for path in inputs):
+    if any(file.resolve() == Path(path).resolve() for path in inputs):
         raise ParameterError(f"{option} {file} is the input itself. Choose another file.")
     if not file.parent.is_dir():
         raise ParameterError(f"{option} {file} is in a folder that does not exist. Create it first.")

@@ -12,6 +12,7 @@ from holdfast.cli.options import (
     EstimatorOption,
     FitOptions,
     JsonOption,
+    LayoutOptions,
     OverwriteOption,
     SpreadsheetOption,
     TableArgument,
@@ -24,6 +25,7 @@ def partition(
     table: TableArgument,
     *,
     columns: ColumnOptions,
+    layout: LayoutOptions,
     out: Annotated[Path, typer.Option("--out", help="A .csv, .tsv or .parquet file to write.", metavar="FILE")],
     estimator: EstimatorOption = "logistic",
     fits: FitOptions,
@@ -41,9 +43,9 @@ def partition(
     from holdfast.tables.stages import partition_rows
 
     check_file(out, overwrite=overwrite, inputs=[table])
-    rows = columns.read(table)
+    rows = columns.read(table, layout)
     with showing_stages(f"judging with {estimator} on {len(rows.y):,} rows"):
-        frame, summary = partition_rows(rows, estimator, random_state=fits.seed, n_jobs=fits.jobs)
+        frame, summary = partition_rows(rows, estimator, random_state=fits.seed, n_jobs=fits.n_jobs)
         with TableWriter(out, for_spreadsheets=for_spreadsheets) as writer:
             writer.write(frame)
     found = summary["partitions"]

@@ -11,6 +11,7 @@ import typer
 from holdfast.cli.options import (
     FolderArgument,
     JsonOption,
+    LayoutOptions,
     OverwriteOption,
     SpreadsheetOption,
     TableArgument,
@@ -22,11 +23,24 @@ from holdfast.cli.terminal import command_line, note, print_table, show, showing
 def predict(
     folder: FolderArgument,
     table: TableArgument,
-    out: Annotated[Path, typer.Option("--out", help="A .csv, .tsv or .parquet file to write.", metavar="FILE")],
+    *,
+    layout: LayoutOptions,
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="A .csv, .tsv or .parquet file to write, or - for standard output.", metavar="FILE"),
+    ],
     keep: Annotated[
         list[str],
         typer.Option("--keep", help="Column to copy next to the predictions; can be repeated.", metavar="COL"),
     ] = [],  # noqa: B006 - typer copies defaults
+    recalibrate: Annotated[
+        Path | None,
+        typer.Option(
+            "--recalibrate",
+            help="Correct the probabilities for one site with labeled rows of that site, in this table.",
+            metavar="FILE",
+        ),
+    ] = None,
     for_spreadsheets: SpreadsheetOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -37,11 +51,15 @@ def predict(
     chunks, so the table may be larger than the memory.
     """
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.files import TableFile
 
-    check_file(out, overwrite=overwrite, inputs=[table])
+    if str(out) != "-":
+        check_file(out, overwrite=overwrite, inputs=[table, *([recalibrate] if recalibrate else [])])
     fitted = TableClassifier.load(folder)
-    rows = TableFile(table, fitted.roles_.missing)
+    if recalibrate is not None:
+        fitted = fitted.recalibrate(layout.open(str(recalibrate), fitted.roles_.missing))
+    rows = layout.open(table, fitted.roles_.missing)
+    for remark in rows.notes:
+        note(f"note: {remark}")
     with showing_stages(f"predicting {table}"):
         counts: Counter[str] = fitted.write_predictions(rows, out, keep=keep, for_spreadsheets=for_spreadsheets)
     n_rows = counts.total()
@@ -49,7 +67,10 @@ def predict(
         note(f"note: {table} has no rows")
     shares = [f"{count / n_rows:.1%} {label}" for label, count in counts.most_common(3)]
     more = f" and {len(counts) - 3} other labels" if len(counts) > 3 else ""
-    answer = f"Predicted {n_rows:,} rows{': ' * bool(shares)}{', '.join(shares)}{more}; wrote {out}."
+    if str(out) == "-":  # nothing but the predictions
+        return
+    corrected = f"recalibrated with {recalibrate}; " if recalibrate else ""
+    answer = f"Predicted {n_rows:,} rows{': ' * bool(shares)}{', '.join(shares)}{more}; {corrected}wrote {out}."
     following = command_line("holdfast", "evaluate", folder, table)
     if fitted.roles_.label not in rows:
         following = command_line("holdfast", "report", folder)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class RowOptions:
     """The rows that a report about a classifier of a table is made from."""
 
-    table: Annotated[Path | None, typer.Option("--table", help="The table it was fitted on.", metavar="TABLE")] = None
+    table: Annotated[str | None, typer.Option("--table", help="The table it was fitted on.", metavar="TABLE")] = None
     test: Annotated[
-        Path | None, typer.Option("--test", help="Other rows with labels, to compare on.", metavar="TABLE")
+        str | None, typer.Option("--test", help="Other rows with labels, to compare on.", metavar="TABLE")
     ] = None
     compare: Annotated[
         list[Path],
@@ -189,7 +189,7 @@ def table_page(
     )
 
 
-def compare_saved(classifiers: Mapping[str, TableClassifier], table: Path, *, attributes: Sequence[str]) -> Dots:
+def compare_saved(classifiers: Mapping[str, TableClassifier], table: str, *, attributes: Sequence[str]) -> Dots:
     """Compare saved classifiers on the same labeled rows, by environment and by attribute."""
     from holdfast.datasets import Split
     from holdfast.reports import compare_on_rows

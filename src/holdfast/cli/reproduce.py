@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import PAGES, DataOption, JsonOption, RecordOptions, ReportOption, check_file
+from holdfast.cli.options import PAGES, ClusterOption, DataOption, JsonOption, RecordOptions, ReportOption, check_file
 from holdfast.cli.sweep import describe, end_failed
 from holdfast.cli.terminal import command_line, format_seconds, note, print_table, print_text, show, showing_progress
 from holdfast.exceptions import ConfigError, suggest
@@ -46,6 +46,7 @@ class PlanOptions:
             metavar="N",
         ),
     ] = None
+    cluster: ClusterOption = None
 
     @property
     def n_processes(self) -> int:
@@ -90,7 +91,13 @@ def reproduce(
     else:
         with showing_progress() as tell:
             result = run_target(
-                target, options, RunStore(out), jobs=plan.n_processes, finished=runs.finished, on_progress=tell
+                target,
+                options,
+                RunStore(out),
+                jobs=plan.n_processes,
+                cluster=plan.cluster,
+                finished=runs.finished,
+                on_progress=tell,
             )
     if runs.records is not None:
         write_compact(result.records, runs.records)

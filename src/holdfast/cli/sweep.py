@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import DataOption, JsonOption, RecordOptions
+from holdfast.cli.options import ClusterOption, DataOption, JsonOption, RecordOptions
 from holdfast.cli.terminal import (
     command_line,
     format_seconds,
@@ -41,7 +43,7 @@ def sweep(
     jobs: Annotated[
         int, typer.Option("--jobs", help="Processes, each with one thread; 0: only this process.", min=0, metavar="N")
     ] = 1,
-    ray: Annotated[bool, typer.Option("--ray", help="Run on a Ray cluster.")] = False,
+    cluster: ClusterOption = None,
     runs: RecordOptions,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,10 +52,11 @@ def sweep(
     A finished run is never repeated: give the command again to continue. Several sweeps may share a folder. A run that
     fails is recorded, the others continue, and the exit code is 1.
     """
-    from holdfast.lab.execution import find_waiting, look_up, run_all, run_on_ray
+    from holdfast.lab.execution import find_waiting, look_up, run_all
     from holdfast.lab.experiments import read_experiment
     from holdfast.lab.reproduction import read_compact, write_compact
     from holdfast.lab.store import RunStore
+    from holdfast.lab.tuning import search_points
 
     experiment = read_experiment(file)
     if runs.dry_run:
@@ -66,7 +69,7 @@ def sweep(
         rows = _best(experiment, read_compact(runs.from_records).get)
         _write_markdown(experiment.name, rows, runs.markdown)
         following = command_line("holdfast", "sweep", file, "--out", out, "--dry-run")
-        answer = f"{experiment.name}: {len(rows)} results from the records in {runs.from_records}."
+        answer = f"{experiment.name}: {len(rows)} results from the records in {runs.from_records}.{_ranking(rows)}"
         result: dict[str, Any] = {"experiment": experiment.name, "best": rows}
         show(answer, result, following=following, as_json=as_json, body=lambda: _print_best(rows))
         return
@@ -74,10 +77,13 @@ def sweep(
     with showing_progress() as tell:
         if runs.finished:
             done = look_up(experiment.runs, store, data)
-        elif ray:
-            done = run_on_ray(experiment.runs, store, folder=data, on_progress=tell)
         else:
-            done = run_all(experiment.runs, store, folder=data, jobs=jobs, on_progress=tell)
+            execute = partial(run_all, store=store, folder=data, jobs=jobs, cluster=cluster, on_progress=tell)
+            if experiment.search is None:
+                done = execute(experiment.runs)
+            else:
+                chosen, done = search_points(experiment, store, execute)
+                experiment = replace(experiment, runs=chosen)
     read = done.reader(store)
     best = _best(experiment, read)
     if runs.records is not None:
@@ -88,6 +94,7 @@ def sweep(
     failures = [{"identity": run.config.identity, "name": run.name, "error": text} for run, text in done.failures]
     counts = {"n_runs": done.n_runs, "n_done": done.n_done, "n_new": done.n_new}
     answer = f"{experiment.name}: {done.n_done} of {done.n_runs} runs are done, {done.n_new} of them new."
+    answer += _ranking(best)
     following = command_line("holdfast", "report", out)
     if not done.n_done:
         following = command_line("holdfast", "sweep", file, "--out", out, "--dry-run")
@@ -123,6 +130,29 @@ def _write_markdown(name: str, rows: list[dict[str, Any]], path: Path | None) ->
     if path is not None:
         columns = tuple(rows[0]) if rows else ()
         write_markdown([Table(f"{name}: {TUNED}", columns, tuple(tuple(row.values()) for row in rows))], path)
+
+
+def _ranking(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the methods by their test accuracy in a sentence, tuned on validation rows like the training rows.
+
+    Examples
+    --------
+    >>> shared = {"validation": "train"}
+    >>> _ranking([{"method": name, "test accuracy": x, **shared} for name, x in (("ERM", 0.2), ("PI", 0.8))])
+    ' Best on the test rows is PI with an accuracy of 0.800, then ERM 0.200 (validation like train).'
+    """
+    from holdfast.environments import listed
+
+    settings = {row["validation"] for row in rows}
+    chosen = "train" if "train" in settings else min(settings, default="")
+    found = [row for row in rows if row["validation"] == chosen and not math.isnan(row["test accuracy"])]
+    if not found:
+        return ""
+    first, *others = sorted(found, key=lambda row: -row["test accuracy"])
+    behind = listed([f"{row['method']} {row['test accuracy']:.3f}" for row in others])
+    rest = f", then {behind}" if others else ""
+    best = f"{first['method']} with an accuracy of {first['test accuracy']:.3f}"
+    return f" Best on the test rows is {best}{rest} (validation like {chosen})."
 
 
 def _print_grid(waiting: Sequence[PlannedRun]) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.lab.execution import Progress
 
 WIDEST = 100  # tables grow no further, however wide the terminal
+EPOCHS_EVERY = 10.0  # seconds between lines about a network's epochs, where there is no terminal
 MOST_COLUMNS = 6  # of the accuracy matrix that fit next to each other in 80 characters
 MOST_ROWS = 12  # of a table; the rest is in --json
 SHORTEST = 8  # names are cut no further, however narrow it is
@@ -303,7 +304,8 @@ def counting(what: str, total: int) -> Iterator[Callable[[str], None]]:
             n_started += 1
             note(f"{what} {n_started} of {total}{f' (about {format_seconds(left)} left)' if left >= 1 else ''}: {step}")
 
-        yield line
+        with _listening(_Lines(logging.CRITICAL)):
+            yield line
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -316,8 +318,15 @@ def counting(what: str, total: int) -> Iterator[Callable[[str], None]]:
         TextColumn("{task.description}", markup=False),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total, completed=-1)
-        yield lambda step: bar.update(task, description=escape(step), advance=1)
+        task, latest = bar.add_task("", total=total, completed=-1), ""
+
+        def begin_step(step: str) -> None:
+            nonlocal latest
+            latest = escape(step)
+            bar.update(task, description=latest, advance=1)
+
+        with _listening(_Inside(lambda epoch: bar.update(task, description=f"{latest}; {escape(epoch)}"))):
+            yield begin_step
 
 
 @contextmanager
@@ -366,11 +375,29 @@ def format_seconds(seconds: float) -> str:
 
 
 class _Lines(logging.Handler):
-    """Prints each record as a line."""
+    """Prints each record from a level on as a line, and every ten seconds an epoch of a network."""
+
+    def __init__(self, least: int = logging.INFO) -> None:
+        super().__init__()
+        self.least, self.last = least, time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.INFO:
+        now = time.monotonic()
+        if record.levelno >= self.least or (hasattr(record, "epoch") and now - self.last >= EPOCHS_EVERY):
+            self.last = now
             note(record.getMessage())
+
+
+class _Inside(logging.Handler):
+    """Shows the latest epoch of a network next to the step that it belongs to."""
+
+    def __init__(self, update: Callable[[str], None]) -> None:
+        super().__init__()
+        self.update = update
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if hasattr(record, "epoch"):
+            self.update(record.getMessage().partition(", risk")[0])  # scores have no room next to a bar
 
 
 class _Status(logging.Handler):
@@ -393,7 +420,7 @@ def _listening(handler: logging.Handler) -> Iterator[None]:
     logger = logging.getLogger("holdfast")
     level = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG if isinstance(handler, _Status) else logging.INFO)
+    logger.setLevel(logging.DEBUG)
     try:
         yield
     finally:

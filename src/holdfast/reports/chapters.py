@@ -15,7 +15,7 @@ from holdfast import __version__
 from holdfast.datasets.values import Split
 from holdfast.environments import Group, Partition, listed, split_environments
 from holdfast.exceptions import InputError
-from holdfast.learners import last_step
+from holdfast.learners import last_step, predicted_codes
 from holdfast.metrics import Interval, Score, exact_interval, label_attribute_groups, prevalence, score_groups
 from holdfast.reports.correlations import correlation_maps
 from holdfast.reports.values import (
@@ -283,7 +283,7 @@ class _Ordinary:
     def predict(self, X: Any) -> Any:
         """Return labels."""
         X = X if self._before is None else self._before.transform(X)
-        return self._fitted.classes_[np.asarray(self._fitted.ordinary_.predict(X), dtype=np.intp)]
+        return self._fitted.classes_[predicted_codes(self._fitted.ordinary_, X)]
 
 
 def accuracy_section(verdict: Any, training: Split | None, comparison: Dots | None) -> Section | None:

@@ -19,7 +19,7 @@ from holdfast.reports.values import (
     Shares,
     Table,
 )
-from holdfast.tables.diagnosis import in_points
+from holdfast.tables.diagnosis import HOW_TO_RECALIBRATE, in_points
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "breaks": ("bad", "The model breaks at a new site"),
@@ -84,6 +84,8 @@ def _answer(found: Any, following: str) -> Answer:
     note = "Mean over sites, on rows that the model was not fitted on; the last with an 80% prediction interval."
     numbers = Table("Accuracy of the ordinary model", ("accuracy", "ordinary model"), rows, note)
     lines = [f"Why: {advice.reason}", advice.sure]
+    lines += [HOW_TO_RECALIBRATE] * (advice.action == "recalibrate")
+    lines += [advice.otherwise] * bool(advice.otherwise)
     lines += [f"Run next: `{following}`"] if following else []
     return Answer(f"{found.finding} *{advice.sentence}*", signal, text, numbers, tuple(lines))
 
@@ -198,11 +200,8 @@ def _data_section(found: Any) -> Section:
 def _remedy_section(found: Any, following: str) -> Section:
     advice = found.recommendation
     lines = [f"*{advice.sentence}* {advice.reason}", advice.sure]
-    if advice.action == "recalibrate":
-        lines.append(
-            "To recalibrate: keep the fitted model, collect labeled rows at the new site, as many as were used here, "
-            "and fit a logistic regression of the label on the model's log-odds there."
-        )
+    lines += [HOW_TO_RECALIBRATE] * (advice.action == "recalibrate")
+    lines += [advice.otherwise] * bool(advice.otherwise)
     also = [r for r in found.remedies if r.is_sure and r.action == "repair" and r.action != advice.action]
     if also:
         best = max(also, key=lambda remedy: remedy.gain.value)

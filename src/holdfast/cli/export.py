@@ -1,0 +1,35 @@
+"""`holdfast export`: a saved classifier as an ONNX file, compared with the original before it is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.options import JsonOption, OverwriteOption, check_file
+from holdfast.cli.terminal import command_line, show
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="A folder that 'fit' wrote.", metavar="DIR")],
+    *,
+    onnx: Annotated[Path, typer.Option("--onnx", help="The ONNX file to write.", metavar="FILE")],
+    table: Annotated[
+        Path, typer.Option("--table", help="Rows to compare on; the first 1,000 are used.", metavar="TABLE")
+    ],
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a classifier of a table as an ONNX file.
+
+    Both are asked about the same rows. Where an answer differs, no file is written.
+    """
+    from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.export import export_onnx
+
+    check_file(onnx, overwrite=overwrite, option="--onnx", inputs=[table], suffixes=(".onnx",))
+    difference = export_onnx(TableClassifier.load(folder), onnx, table)
+    result = {"out": onnx, "bytes": onnx.stat().st_size, "largest_difference": difference}
+    answer = f"Wrote {onnx}: on the rows of {table} its probabilities differ by at most {difference:.1g}."
+    show(answer, result, following=command_line("holdfast", "predict", folder, table), as_json=as_json)
