@@ -1,4 +1,9 @@
-"""Choose the penalty by leaving one environment out: the setting that survives an environment it has not seen."""
+"""
+Choose a setting by leaving environments out
+============================================
+
+Choose the penalty by leaving one environment out: the setting that survives an environment it has not seen.
+"""
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression

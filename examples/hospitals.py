@@ -1,4 +1,9 @@
-"""A table with a site column: an ordinary classifier fails at the next hospital, the stable one does not."""
+"""
+A table of hospitals
+====================
+
+A table with a site column: an ordinary classifier fails at the next hospital, the stable one does not.
+"""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,9 @@
-"""The pieces alone in a plain torch loop; optimizer, schedule, collating, dictionary batches and device are yours."""
+"""
+The method in your own torch loop
+=================================
+
+The pieces alone in a plain torch loop; optimizer, schedule, collating, dictionary batches and device are yours.
+"""
 
 import torch
 import torch.nn.functional as F

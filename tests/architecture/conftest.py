@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-# Import names of what the extras neural, plots, boosters, ray, tensorboard, docs and dev install.
+# Import names of what the extras neural, plots, boosters, ray, tensorboard, tracking, onnx, docs and dev install.
 BLOCKED = (
     "torch",
     "PIL",
@@ -20,7 +20,12 @@ BLOCKED = (
     "xgboost",
     "ray",
     "tensorboard",
-    "mkdocs",
+    "mlflow",
+    "optuna",
+    "onnx",
+    "onnxruntime",
+    "skl2onnx",
+    "sphinx",
     "hypothesis",
     "polars",
     "pytest",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -22,16 +20,6 @@ from holdfast.reports.chapters import estimator_page
 from holdfast.reports.diagnosis import diagnosis_page
 from holdfast.reports.html import write_report
 from holdfast.reports.values import Page, Section, Table
-
-_spec = importlib.util.spec_from_file_location("devtools", Path(__file__).with_name("devtools.py"))
-devtools = importlib.util.module_from_spec(_spec)
-sys.modules["devtools"] = devtools
-_spec.loader.exec_module(devtools)
-
-PROGRAM = devtools.find_browser()
-pytestmark = pytest.mark.skipif(
-    PROGRAM is None, reason="no Chromium is installed; scripts/browser-test installs one and runs these tests"
-)
 
 SCRIPT = "<script>window.harmed = true</script>"
 IMAGE = "\"'><img src=https://example.org/x.png onerror='window.harmed = true'>"
@@ -80,13 +68,6 @@ def hospitals() -> tuple[Page, Split]:
 def report(tmp_path_factory) -> Path:
     """Return a written report."""
     return write_report(hospitals()[0], tmp_path_factory.mktemp("report") / "report with space.html")
-
-
-@pytest.fixture(scope="module")
-def shared_page(tmp_path_factory):
-    """Return the page of a browser that runs for all tests."""
-    with devtools.browser(PROGRAM, tmp_path_factory.mktemp("profile")) as page:
-        yield page
 
 
 @pytest.fixture

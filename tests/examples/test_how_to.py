@@ -1,0 +1,83 @@
+"""The pages of docs/how-to run as they are: blocks that begin with a file's name are written to it, the others run."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+
+
+def run_page(name, folder, monkeypatch):
+    """Run all Python blocks of a page in a folder, one after the other, and return what they defined."""
+    blocks = re.findall(r"```python\n(.*?)```", (PAGES / name).read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    script = []
+    for block in blocks:
+        named = re.match(r"# (\w+\.py)\n", block)
+        if named:
+            (folder / named[1]).write_text(block, encoding="utf-8")
+            sys.modules.pop(named[1][:-3], None)
+        else:
+            script.append(block)
+    (folder / "page.py").write_text("\n".join(script), encoding="utf-8")
+    return runpy.run_path("page.py")
+
+
+def test_own_network(tmp_path, monkeypatch, capsys):
+    """A Dataset of dicts goes through PI, callbacks, saving and loading with trust."""
+    from holdfast.neural.networks import NETWORKS
+
+    if "words" in NETWORKS:
+        NETWORKS._entries.pop("words")
+    found = run_page("own-network.md", tmp_path, monkeypatch)
+    out = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"\['north' 'south'\] 0\.\d\d", out[0])
+    assert float(out[0].split()[-1]) > 0.7
+    assert out[1:] == ["True", "True"]
+    assert found["loaded"].estimator_.network_.words.embedding_dim == 4
+    NETWORKS._entries.pop("words")
+
+
+@pytest.mark.filterwarnings("ignore:.*type hint:UserWarning")  # MLflow warns of itself when it is imported
+def test_trackers(tmp_path, monkeypatch, capsys):
+    """A fit is logged to MLflow, and the model that comes back answers the same."""
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    run_page("trackers.md", tmp_path, monkeypatch)
+    assert capsys.readouterr().out.splitlines() == ["True"]
+    assert "price" in mlflow.search_runs(experiment_names=["wards"], output_format="list")[0].data.metrics
+
+
+def test_deploy(tmp_path, monkeypatch):
+    """The web service of the page answers like the classifier, and says what is wrong with a row."""
+    fastapi = pytest.importorskip("fastapi")
+    import pandas as pd
+
+    from holdfast import TableClassifier
+
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(PAGES.parents[1] / "examples" / "hospitals.py"))
+    table = pd.read_csv("hospitals.csv")
+    model = TableClassifier(label="diagnosis", environment="site").fit(table)
+    model.save("model")
+    run_page("deploy.md", tmp_path, monkeypatch)
+    predict = runpy.run_path("service.py")["predict"]
+    rows = [{"marker": 1.0, "scanner": 0.0}, {"marker": 0.0, "scanner": 0.0}]
+    answers = predict(rows)
+    assert [answer["label"] for answer in answers] == model.predict(pd.DataFrame(rows)).tolist()
+    assert sum(answers[0]["probabilities"].values()) == pytest.approx(1)
+    with pytest.raises(fastapi.HTTPException, match="scanner"):
+        predict([{"marker": 1.0}])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")  # two epochs teach a tiny network little
+def test_backbones(tmp_path, monkeypatch, capsys):
+    """A tiny network of transformers, frozen and fine-tuned, with nothing downloaded."""
+    pytest.importorskip("transformers")
+    run_page("backbones.md", tmp_path, monkeypatch)
+    assert capsys.readouterr().out.splitlines()[-2:] == ["True", "(200,)"]
