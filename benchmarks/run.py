@@ -19,6 +19,7 @@ from measuring import RECORDS, ROOT
 # In this order: what is done in seconds first.
 BENCHMARKS = (
     "startup",
+    "default",
     "peers",
     "convex",
     "environments",

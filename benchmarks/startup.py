@@ -1,4 +1,4 @@
-"""Start-up: importing the package, the help of the command line, and predicting 1,000 rows of a table.
+"""Start-up: importing the package, the help of the command line, fitting and predicting 1,000 rows of a table.
 
     python benchmarks/startup.py [--quick] [--repetitions 9] [--record DIR]
 
@@ -23,7 +23,9 @@ from measuring import ROOT, THREADS, parser, rounded, write_record
 
 COMMAND = "from holdfast.cli import main; main()"
 N_ROWS = 1_000
-TARGETS = {"import holdfast": 0.1, "holdfast --help": 0.4}
+FIT, PREDICT = f"holdfast fit, {N_ROWS:,} rows", f"holdfast predict, {N_ROWS:,} rows"
+IMPORT = "from holdfast import PIClassifier"
+TARGETS = {"import holdfast": 0.1, "holdfast --help": 0.4, IMPORT: 1.0, FIT: 2.5, PREDICT: 1.5}
 
 
 def main() -> None:
@@ -31,12 +33,15 @@ def main() -> None:
     options = parser(__doc__, repetitions=9).parse_args()
     repetitions = 1 if options.quick else options.repetitions
     with tempfile.TemporaryDirectory() as folder:
-        predict = prepare(Path(folder))
+        fit, predict = prepare(Path(folder))
         sides = {
             "an empty Python": ["-c", "pass"],
             "import holdfast": ["-c", "import holdfast"],
             "holdfast --help": ["-c", COMMAND, "--help"],
-            f"holdfast predict, {N_ROWS:,} rows": ["-c", COMMAND, *predict],
+            "import sklearn.linear_model": ["-c", "import sklearn.linear_model"],
+            IMPORT: ["-c", IMPORT],
+            FIT: ["-c", COMMAND, *fit],
+            PREDICT: ["-c", COMMAND, *predict],
         }
         clock: dict[str, list[float]] = {name: [] for name in sides}
         processor: dict[str, list[float]] = {name: [] for name in sides}
@@ -60,8 +65,8 @@ def main() -> None:
     write_record(options, rows)
 
 
-def prepare(folder: Path) -> list[str]:
-    """Write a table and fit it; return the command that predicts it."""
+def prepare(folder: Path) -> tuple[list[str], list[str]]:
+    """Write a table and fit it; return the commands that fit it again and predict it."""
     import numpy as np
 
     generator = np.random.default_rng(0)
@@ -71,11 +76,11 @@ def prepare(folder: Path) -> list[str]:
         lines.append(f"{label + noise[0]:.4f},{label + noise[1]:.4f},{'east' if site % 2 else 'west'},{label}")
     table, fitted = folder / "rows.csv", folder / "fitted"
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    settings = ["--label", "label", "--environment", "site", "--out", str(fitted)]
-    _, _, done = run(["-c", COMMAND, "fit", str(table), *settings])
+    fit = ["fit", str(table), "--label", "label", "--environment", "site", "--out", str(fitted), "--overwrite"]
+    _, _, done = run(["-c", COMMAND, *fit])
     if done.returncode:
         raise SystemExit(f"holdfast fit failed:\n{done.stderr}")
-    return ["predict", str(fitted), str(table), "--out", str(folder / "out.csv"), "--overwrite"]
+    return fit, ["predict", str(fitted), str(table), "--out", str(folder / "out.csv"), "--overwrite"]
 
 
 def run(arguments: list[str]) -> tuple[float, float, subprocess.CompletedProcess[str]]:

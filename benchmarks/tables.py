@@ -186,6 +186,17 @@ def startup(record: Record) -> str:
     )
 
 
+def default(record: Record) -> str:
+    """Return the default in ordinary fits."""
+    names = ("estimator", "environments", "ordinary_processor_ms", "stable_processor_ms", "ratio")
+    head = ("estimator", "environments", "ordinary fit, processor ms", "StableClassifier", "ratio")
+    seconds = record["audit"]["processor_seconds"]
+    return (
+        table(head, [[row[name] for name in names] for row in record["rows"]])
+        + f"\n\nAn audit of {record['audit']['rows']:,} rows: {seconds:.2f} s of processor time."
+    )
+
+
 SECTIONS: Mapping[str, Callable[[Record], str]] = {
     "training_step": step,
     "precision": precision,
@@ -195,6 +206,7 @@ SECTIONS: Mapping[str, Callable[[Record], str]] = {
     "peers": peers,
     "environments": environments,
     "boosting": boosting,
+    "default": default,
     "growth": growth,
     "startup": startup,
 }

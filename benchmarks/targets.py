@@ -121,6 +121,27 @@ def _startup_targets(record: Record) -> list[tuple[object, ...]]:
     ]
 
 
+def _default_targets(record: Record) -> list[tuple[object, ...]]:
+    return [
+        (
+            f"`StableClassifier` with {row['estimator']}, {row['environments']} environments, in ordinary fits",
+            f"≤ {row['target']:.0f}×",
+            times(row["ratio"]),
+            None,
+            verdict(row["ratio"] <= row["target"]),
+        )
+        for row in record["rows"]
+    ] + [
+        (
+            f"audit, {record['audit']['rows']:,} rows",
+            f"≤ {record['audit']['target']:.0f} s",
+            f"{record['audit']['processor_seconds']:.2f} s",
+            None,
+            verdict(record["audit"]["processor_seconds"] <= record["audit"]["target"]),
+        )
+    ]
+
+
 TARGETS: Mapping[str, Callable[[Record], list[tuple[object, ...]]]] = {
     "training_step": _step_targets,
     "precision": _precision_targets,
@@ -129,6 +150,7 @@ TARGETS: Mapping[str, Callable[[Record], list[tuple[object, ...]]]] = {
     "convex": _convex_targets,
     "peers": _peer_targets,
     "boosting": _boosting_targets,
+    "default": _default_targets,
     "growth": _growth_targets,
     "environments": _environment_targets,
     "startup": _startup_targets,
