@@ -9,6 +9,7 @@ import tempfile
 import traceback
 import warnings
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def folder_in_memory(otherwise):
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory) -> Path:
-    """Return a folder of saved models: linear, boosting, forest, svm and network."""
+    """Return a folder of saved models: plain (no skops), linear (with it), boosting, forest, svm and network."""
     from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.svm import SVC
 
@@ -95,7 +96,10 @@ def models(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HoldfastWarning)
-        save(PIClassifier(random_state=0).fit(X, y, environments=environments), folder / "linear")
+        linear = PIClassifier(random_state=0).fit(X, y, environments=environments)
+        save(linear, folder / "plain")
+        with patch("holdfast.saving.sklearn_parts.is_plain", lambda value: False):
+            save(linear, folder / "linear")
         save(HistGradientBoostingClassifier(max_iter=3).fit(X, y), folder / "boosting")
         save(GradientBoostingClassifier(n_estimators=3).fit(X, y), folder / "stages")
         save(RandomForestClassifier(3, random_state=0).fit(X, y), folder / "forest")

@@ -496,7 +496,7 @@ def mutated(name, data, rng):
 def run_fuzz(copy_of, in_child, n_trials, seed):
     """Fuzz every model in a child; return the outcomes of each."""
     results = {}
-    for name in ("linear", "forest", "boosting", "stages", "svm", "network"):
+    for name in ("plain", "linear", "forest", "boosting", "stages", "svm", "network"):
         child = in_child(fuzz, copy_of(name), n_trials, seed)
         assert child.ended_by == 0, f"{name} crashed"
         results[name] = json.loads(child.text)
