@@ -145,7 +145,7 @@ def interrupt_until_done(arguments, log, max_epochs, n_interrupts, seed):
 
 
 def assert_cut_without_loss(counts, n_interrupts):
-    """Check what `interrupt_until_done` returned: on a busy machine a command may end before its last interrupts are sent."""
+    """Check the counts; on a busy machine a command may end before its last interrupts are sent."""
     n_cut, n_repeated = counts
     assert 0 < n_cut <= n_interrupts
     assert n_repeated == 0

@@ -19,11 +19,12 @@ from holdfast.theory.halves import (
     vanishing_strength,
 )
 from holdfast.theory.joints import Joint, independent, log_odds, mixture, risk, toy
-from holdfast.theory.optimum import Optimum, minimize_worst_case_risk
 from holdfast.theory.theorems import (
+    Optimum,
     Theorem1,
     has_uniform_labels,
     is_independent,
+    minimize_worst_case_risk,
     theorem1,
     theorem1_counterexample,
     theorem2_bounds,

@@ -16,8 +16,7 @@ from holdfast.datasets.drawing import check_choice, check_probability, deal_rows
 from holdfast.datasets.folders import candidate_folders, existing_folders, find_file, missing_file
 from holdfast.datasets.values import Dataset, DatasetEntry
 from holdfast.exceptions import DatasetError
-from holdfast.lab.data.downloads import Progress, check_sha256, fetch, make_folder
-from holdfast.lab.data.files import read_plain, read_text
+from holdfast.lab.data.files import Progress, check_sha256, fetch, make_folder, read_plain, read_text
 from holdfast.lab.data.own_table import TableDescription, make_dataset
 from holdfast.seeding import Seeding
 

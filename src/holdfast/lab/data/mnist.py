@@ -19,8 +19,7 @@ from holdfast.datasets.folders import candidate_folders, data_command, existing_
 from holdfast.datasets.values import Dataset, DatasetEntry, size_notes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError
-from holdfast.lab.data.downloads import Progress, fetch, make_folder
-from holdfast.lab.data.files import MAX_BYTES, read_plain
+from holdfast.lab.data.files import MAX_BYTES, Progress, fetch, make_folder, read_plain
 from holdfast.seeding import Seeding
 
 # File -> md5 of its uncompressed bytes.

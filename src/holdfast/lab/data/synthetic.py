@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from holdfast.datasets.drawing import agreeing_codes, check_choice
 from holdfast.extras import require
 from holdfast.lab.data.ask2me import ATTRIBUTES, FILE, LABEL
-from holdfast.lab.data.downloads import make_folder
+from holdfast.lab.data.files import make_folder
 from holdfast.lab.data.mnist import idx_bytes
 from holdfast.seeding import Seeding
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from holdfast.datasets.folders import DAMAGED, note_file
 from holdfast.datasets.values import DatasetEntry
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.downloads import Progress, check_sha256, fetch, make_folder, sha256_of
-from holdfast.lab.data.files import open_plain, read_arrays
+from holdfast.lab.data.files import Progress, check_sha256, fetch, make_folder, open_plain, read_arrays, sha256_of
 from holdfast.seeding import Seeding
 
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)

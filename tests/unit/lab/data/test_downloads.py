@@ -12,7 +12,7 @@ from holdfast.datasets import data_instructions, download, load_dataset
 from holdfast.exceptions import DatasetError, StorageError
 from holdfast.lab.data import adult as adult_download
 from holdfast.lab.data import mnist as source
-from holdfast.lab.data.downloads import check_sha256, fetch, make_folder, sha256_of
+from holdfast.lab.data.files import check_sha256, fetch, make_folder, sha256_of
 from holdfast.lab.data.mnist import idx_bytes, md5_of, read_idx
 from holdfast.lab.data.synthetic import make_files
 
