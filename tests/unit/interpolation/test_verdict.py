@@ -70,11 +70,11 @@ def test_a_negligible_change_is_not_acted_on_however_certain():
 
 def test_among_many_environments_a_small_lead_over_noisier_labels_says_less():
     """It has to grow with the root of their number; a lead that is a fifth of the other statistic needs not."""
-    many, lead = {"rival": 100.0, "n_environments": 10}, module.CLEAR + 2 * module.FAINT
-    assert kept_share(effect(statistic=100.0 + lead - 2, rival=100.0)) < 0.05
-    assert kept_share(effect(statistic=100.0 + lead - 2, **many)) == pytest.approx(0.8, abs=0.06)
-    assert kept_share(effect(statistic=100.0 + lead - 4, **many)) == 1.0
-    assert kept_share(effect(statistic=100.0 + lead, **many)) < 0.05
+    many, lead = {"rival": 1000.0, "n_environments": 10}, module.CLEAR + 2 * module.FAINT
+    assert kept_share(effect(statistic=1000.0 + lead - 2, rival=1000.0)) < 0.05
+    assert kept_share(effect(statistic=1000.0 + lead - 1, **many)) == pytest.approx(0.5, abs=0.06)
+    assert kept_share(effect(statistic=1000.0 + lead - 2, **many)) == 1.0
+    assert kept_share(effect(statistic=1000.0 + lead, **many)) < 0.05
     some = {"n_environments": 40}
     low, high = module.LARGE
     assert kept_share(effect(statistic=60 * (1 + low), rival=60.0, **some)) == 1.0
@@ -94,8 +94,8 @@ def test_full_evidence_is_reached():
 
 def test_more_rows_make_the_better_explanation_clearer():
     """Twice the rows make every statistic twice as large, the rival's too."""
-    few = kept_share(effect(statistic=15.0, rival=10.0))
-    assert 0 < kept_share(effect(statistic=30.0, rival=20.0)) < few < 1
+    few = kept_share(effect(statistic=16.0, rival=10.0))
+    assert 0 < kept_share(effect(statistic=32.0, rival=20.0)) < few < 1
 
 
 chances = st.floats(1e-12, 1.0)
