@@ -38,7 +38,10 @@ from sklearn.svm import SVC, SVR, NuSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import NeuralClassifier
-from holdfast.exceptions import HoldfastError
+from holdfast.exceptions import HoldfastError, UntrustedFileError
+from holdfast.interpolation.removal import MixedClassifier
+from holdfast.interpolation.reweight import WeightedEnsemble
+from holdfast.judging.calibration import Calibration
 from holdfast.saving import codec, models
 from holdfast.saving.checks import _CHECKS, check_value
 from holdfast.saving.models import load, save
@@ -605,3 +608,33 @@ def test_own_classes_are_walked(tmp_path, monkeypatch):
     with pytest.raises(HoldfastError, match=f"was not loaded: estimator.{inside[0]} holds support vectors"):
         load(tmp_path / "model")
     assert codec.saved_name(type(model)) == "ERMClassifier"
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (Calibration(np.nan, np.zeros(2)), "scale"),
+        (Calibration(1.0, np.array([np.inf, 0.0])), "offsets"),
+        (MixedClassifier([], [], [np.nan], Calibration(1.0, np.zeros(2))), "weights"),
+        (WeightedEnsemble([], np.array([np.nan]), 2), "weights"),
+    ],
+)
+def test_parts_of_ours_have_finite_weights_too(value, place):
+    """A NaN in what mixes or calibrates answers would be a NaN in every answer."""
+    with pytest.raises(UntrustedFileError, match=f"^model.{place} holds weights that are not finite.$"):
+        check_value(value, "model")
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
+def test_a_saved_network_starts_no_workers(tmp_path, monkeypatch):
+    """However many processes its file asks for."""
+    model = NeuralClassifier(max_epochs=1, steps_per_epoch=1, random_state=0).fit(X, Y)
+    plain = NeuralClassifier.get_state
+
+    def asking(self):
+        state, tensors = plain(self)
+        return {**state, "parameters": {**state["parameters"], "n_workers": 500}}, tensors
+
+    monkeypatch.setattr(NeuralClassifier, "get_state", asking)
+    save(model, tmp_path / "model")
+    assert load(tmp_path / "model").n_workers == 0

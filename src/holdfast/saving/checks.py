@@ -26,7 +26,7 @@ _WEIGHTS = frozenset(
         *("coef_", "intercept_", "coefs_", "intercepts_", "dual_coef_", "_dual_coef_", "_intercept_", "alpha_"),
         *("support_vectors_", "_probA", "_probB", "components_", "cluster_centers_", "centroids_", "theta_", "idf_"),
         *("estimator_weights_", "_baseline_prediction", "class_prior_", "priors_", "rotations_", "scalings_", "xbar_"),
-        *("weights_", "a_", "b_"),
+        *("weights_", "a_", "b_", "weights", "scale", "offsets"),
     }
 )
 # How a text vectorizer finds words. Repetitions are not nested, so that no text takes forever.
@@ -79,6 +79,8 @@ def _take_threads(state: dict[str, Any]) -> None:
         state["n_jobs"] = None
     if "_n_threads" in state:  # of k-means
         state["_n_threads"] = 1
+    if "n_workers" in state:  # that read a network's rows
+        state["n_workers"] = 0
 
 
 def _parts(item: Any) -> Iterator[tuple[str, Any]]:

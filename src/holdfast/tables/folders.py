@@ -9,6 +9,7 @@ of `holdfast.parallel`, and their sums are added in the same order wherever they
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -239,7 +240,7 @@ def _partitions(root: Path, paths: Sequence[Path]) -> list[dict[str, Any]]:
                 "of the same form, such as year=2024."
             )
     for key in found[0]:
-        if all(partition[key].lstrip("-").isdecimal() for partition in found):
+        if all(re.fullmatch(r"-?[0-9]{1,18}", partition[key]) for partition in found):
             for partition in found:
                 partition[key] = int(partition[key])
     return found
