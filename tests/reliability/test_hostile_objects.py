@@ -23,9 +23,12 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
+    VotingClassifier,
 )
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, Sum
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -608,6 +611,36 @@ def test_own_classes_are_walked(tmp_path, monkeypatch):
     with pytest.raises(HoldfastError, match=f"was not loaded: estimator.{inside[0]} holds support vectors"):
         load(tmp_path / "model")
     assert codec.saved_name(type(model)) == "ERMClassifier"
+
+
+def nested(depth, wrap, start):
+    """Return an object that holds another one twice, which does the same, and so on."""
+    for _ in range(depth):
+        start = wrap(start)
+    return start
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (CountVectorizer(token_pattern="a?" * 40 + "a" * 40), "could take forever"),
+        (CountVectorizer(token_pattern=r"\\+" * 10 + "x"), "could take forever"),
+        (CountVectorizer(ngram_range=(1, 10**9)), "n-grams of over 100 words"),
+        (GaussianProcessClassifier(nested(60, lambda k: Sum(k, k), RBF())), "inside each other without end"),
+        (nested(60, lambda m: VotingClassifier([("a", m), ("b", m)]), Ridge()), "inside each other without end"),
+    ],
+    ids=["optional signs", "escaped signs", "n-grams", "kernels", "ensembles"],
+)
+def test_what_would_never_end_is_refused(value, message):
+    """Patterns, n-grams and parts that are shared, whose cost doubles with each level, are refused at once."""
+    with pytest.raises(UntrustedFileError, match=message):
+        check_value(value, "model")
+
+
+def test_parts_may_be_shared_and_patterns_have_options():
+    """What does end is not refused."""
+    check_value(nested(4, lambda m: VotingClassifier([("a", m), ("b", m)]), Ridge()), "model")
+    check_value(CountVectorizer(token_pattern=r"(?u)\b\w+'?[+*?a-z]*\b", ngram_range=(1, 5)), "model")
 
 
 @pytest.mark.parametrize(
