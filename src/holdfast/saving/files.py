@@ -375,7 +375,8 @@ def recover_folder(path: Path) -> None:
         if path.exists():
             shutil.rmtree(previous, ignore_errors=True)
         else:
-            os.rename(previous, path)
+            with storage_errors(path, doing="put back", safe=""):
+                os.rename(previous, path)
 
 
 def remove_leftovers(folder: str | os.PathLike[str], *, age: float = LEFTOVER_AGE) -> int:

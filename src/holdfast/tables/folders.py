@@ -234,6 +234,8 @@ def _partitions(root: Path, paths: Sequence[Path]) -> list[dict[str, Any]]:
         for path in paths
     ]
     for path, partition in zip(paths, found, strict=True):
+        if re.search("[\ud800-\udfff]", str(path)):
+            raise TableError(f"{str(path)!r} is not a name in UTF-8. Rename it.")
         if partition.keys() != found[0].keys():
             raise TableError(
                 f"{path} lies in folders that state other columns than those of {paths[0]}. Put all files into folders "
