@@ -9,6 +9,7 @@ of `holdfast.parallel`, and their sums are added in the same order wherever they
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -233,13 +234,15 @@ def _partitions(root: Path, paths: Sequence[Path]) -> list[dict[str, Any]]:
         for path in paths
     ]
     for path, partition in zip(paths, found, strict=True):
+        if re.search("[\ud800-\udfff]", str(path)):
+            raise TableError(f"{str(path)!r} is not a name in UTF-8. Rename it.")
         if partition.keys() != found[0].keys():
             raise TableError(
                 f"{path} lies in folders that state other columns than those of {paths[0]}. Put all files into folders "
                 "of the same form, such as year=2024."
             )
     for key in found[0]:
-        if all(partition[key].lstrip("-").isdecimal() for partition in found):
+        if all(re.fullmatch(r"-?[0-9]{1,18}", partition[key]) for partition in found):
             for partition in found:
                 partition[key] = int(partition[key])
     return found

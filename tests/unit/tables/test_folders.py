@@ -1,6 +1,8 @@
 """Folders of Parquet files: one table, also beyond the memory, with every bad file named."""
 
+import os
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -62,6 +64,14 @@ def test_a_folder_is_its_files(folder):
 
 def test_folders_names_are_columns(tmp_path):
     """Names of the form year=2024 state a column: numbers where all are, texts with their escapes resolved."""
+    for value in ("--5", "6"):
+        (tmp_path / "odd" / f"year={value}").mkdir(parents=True)
+        rows_of(5).to_parquet(tmp_path / "odd" / f"year={value}" / "rows.parquet")
+    assert set(TableFolder(tmp_path / "odd").read(["year"])["year"]) == {"--5", "6"}
+    (tmp_path / "odd" / "year=6").rename(tmp_path / "odd" / os.fsdecode(b"year=\xff"))
+    with pytest.raises(TableError, match=r"year=.udcff/rows.parquet' is not a name in UTF-8. Rename it."):
+        TableFolder(tmp_path / "odd")
+    shutil.rmtree(tmp_path / "odd")
     for year, place in ((2023, "St%20Paul"), (2024, "Oslo")):
         inside = tmp_path / f"year={year}" / f"place={place}"
         inside.mkdir(parents=True)
