@@ -32,7 +32,7 @@ from scipy.stats import t as student
 
 from holdfast.audit.columns import Block
 from holdfast.audit.model import Fit, Site, fit_model, local_designs, score_tests
-from holdfast.rows import deal_evenly, is_sparse
+from holdfast.rows import deal_evenly, is_sparse, row_keys
 
 Array = NDArray[np.float64]
 LOOSE = 4.0  # a scale for each environment is a looser story than noisier labels: it must win by this much
@@ -187,7 +187,7 @@ def _search(
     shared = [] if agreed is None else [_unit((agreed[:, 1:] - agreed[:, :1])[order])]
     learned = n_classes > 2 or bool(places)  # what columns say, together or about several classes
     n_folds = N_FOLDS if n_classes > 2 else 2
-    folds = deal_evenly(values, y, codes, n_folds) if learned else np.zeros(len(y), dtype=np.intp)
+    folds = deal_evenly(row_keys(values), y, codes, n_folds) if learned else np.zeros(len(y), dtype=np.intp)
     quantities = np.array([j for j, column in enumerate(tested.T) if _is_quantity(column)], dtype=np.intp)
     codings, pairs = [], []
     for columns in (tested, _standardized_within(tested, rows, quantities)):
@@ -575,7 +575,9 @@ def _is_quantity(column: Array) -> bool:
 
 def _squares(columns: Array, quantities: NDArray[np.intp]) -> Array:
     """Return the standardized square of every quantity."""
-    squares = np.clip(columns[:, quantities], -3, 3) ** 2
-    deviation = squares.std(axis=0)
+    squares = np.clip(columns[:, quantities], -3, 3)
+    squares *= squares
+    squares -= squares.mean(axis=0)
+    deviation = np.sqrt(np.einsum("nj,nj->j", squares, squares) / max(len(squares), 1))
     varies = deviation > 1e-9
-    return np.asarray((squares - squares.mean(axis=0))[:, varies] / deviation[varies])
+    return np.asarray(squares / deviation) if varies.all() else np.asarray(squares[:, varies] / deviation[varies])

@@ -159,7 +159,7 @@ class StableClassifier(MethodClassifier):
     def _fit_stages(self, estimator: Any, training: TrainingRows, columns: Columns, seeding: Seeding) -> None:
         """Judge, search, interpolate."""
         # Stage 1: one judge for each environment (of many, several share one), asked about rows it was not fitted on.
-        settings = JudgeSettings(n_folds=N_FOLDS, alike=True, n_jobs=self.n_jobs)
+        settings = JudgeSettings(n_folds=N_FOLDS, alike=True, n_jobs=self.n_jobs, start=self.ordinary_)
         judgements = judge_environments(
             estimator, _for_judges(training), settings, seeding, classes=self.classes_, probabilities=True, pooled=True
         )
