@@ -48,6 +48,20 @@ def copy_unfitted(estimator: Any) -> Any:
         ) from problem
 
 
+def stopped_like(estimator: Any, whole: Any) -> Any:
+    """Return histogram boosting that makes no more rounds than the fit of all rows made; all else as it is.
+
+    With early_stopping="auto" it stops early on more than 10,000 rows only: parts of a table would be fitted longer,
+    and so answer otherwise, than the whole.
+    """
+    fitted = last_step(whole)
+    if getattr(fitted, "early_stopping", None) != "auto" or not getattr(fitted, "do_early_stopping_", False):
+        return estimator
+    copy = copy_unfitted(estimator)
+    last_step(copy).set_params(max_iter=fitted.n_iter_)
+    return copy
+
+
 def last_step(estimator: Any) -> Any:
     """Return the estimator at the end of a pipeline, or the estimator itself."""
     while isinstance(estimator, Pipeline):

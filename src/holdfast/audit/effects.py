@@ -27,8 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.stats import chi2
-from scipy.stats import t as student
+from scipy import special
 
 from holdfast.audit.columns import Block
 from holdfast.audit.model import Fit, Site, fit_model, local_designs, score_tests
@@ -278,7 +277,7 @@ def prediction_interval(mean: float, spread: float, n_environments: int, level: 
     >>> round(low, 2), round(high, 2)
     (0.67, 1.33)
     """
-    quantile = float(student.ppf(0.5 + level / 2, max(n_environments - 2, 1)))
+    quantile = float(special.stdtrit(max(n_environments - 2, 1), 0.5 + level / 2))
     half = quantile * spread * math.sqrt(1 + 1 / n_environments)
     return mean - half, mean + half
 
@@ -372,7 +371,7 @@ class _Searching:
             statistics.append(self.score_tests(coding, self.own, fit, scores)[-len(others) :])
         least = np.min(statistics, axis=0)
         best = int(np.argmax(least))
-        return float(chi2.sf(least[best], self.degrees)) * len(others) * (len(others) + 1), others[best]
+        return float(special.chdtrc(self.degrees, least[best])) * len(others) * (len(others) + 1), others[best]
 
     def test_coding(self, coding: _Coding, own: Sequence[int]) -> _Tests:
         """Test every column in one coding, and what noisier labels would do to all of them."""
@@ -404,7 +403,7 @@ class _Searching:
         even = self.shares[free] / max(1 - float(self.shares[list(own)].sum()), 1e-12)
         share = 0.5 * even + 0.5 * importance[free] / max(float(importance[free].sum()), 1e-12)
         p = np.ones(len(statistic))
-        p[free] = np.minimum(1.0, chi2.sf(statistic[free], self.degrees) / share)
+        p[free] = np.minimum(1.0, special.chdtrc(self.degrees, statistic[free]) / share)
         return p
 
     def measure(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy import special
 
 from holdfast.environments import Rows
 from holdfast.interpolation.removal import Removal, centered, join_removals, shuffled_partners
@@ -87,7 +87,7 @@ class StressTest:
         known, vanished = self.accuracies("known", weights), self.accuracies("vanished", weights)
         n = len(known)
         spread = float(np.sqrt((np.var(known, ddof=1) * (n - 1) + 2 * USUAL_SPREAD**2) / (n + 1)))
-        half = float(student.ppf(0.975, n + 1)) * spread * np.sqrt(1 + 1 / n)
+        half = float(special.stdtrit(n + 1, 0.975)) * spread * np.sqrt(1 + 1 / n)
         low = min(vanished.mean(), known.mean()) - half - max(transfer_loss, 0.0) / n
         high = known.mean() + half
         return Interval(float(known.mean()), float(max(low, 0.0)), float(min(high, 1.0)))
