@@ -29,12 +29,11 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.stats import chi2
-from scipy.stats import t as student
+from scipy import special
 
 from holdfast.audit.columns import Block
 from holdfast.audit.model import Fit, Site, fit_model, local_designs, score_tests
-from holdfast.rows import deal_evenly, is_sparse
+from holdfast.rows import deal_evenly, is_sparse, row_keys
 
 Array = NDArray[np.float64]
 FAINT, CLEAR = 5.0, 7.0  # lead over "labels are noisier there", as a statistic, from which a column is blamed; in full
@@ -195,7 +194,7 @@ def _search(
     shared = [] if agreed is None else [_unit((agreed[:, 1:] - agreed[:, :1])[order])]
     learned = n_classes > 2 or bool(places)  # what columns say, together or about several classes
     n_folds = N_FOLDS if n_classes > 2 else 2
-    folds = deal_evenly(values, y, codes, n_folds) if learned else np.zeros(len(y), dtype=np.intp)
+    folds = deal_evenly(row_keys(values), y, codes, n_folds) if learned else np.zeros(len(y), dtype=np.intp)
     quantities = np.array([j for j, column in enumerate(tested.T) if _is_quantity(column)], dtype=np.intp)
     codings, pairs = [], []
     for columns in (tested, _standardized_within(tested, rows, quantities)):
@@ -286,7 +285,7 @@ def prediction_interval(mean: float, spread: float, n_environments: int, level: 
     >>> round(low, 2), round(high, 2)
     (0.67, 1.33)
     """
-    quantile = float(student.ppf(0.5 + level / 2, max(n_environments - 2, 1)))
+    quantile = float(special.stdtrit(max(n_environments - 2, 1), 0.5 + level / 2))
     half = quantile * spread * math.sqrt(1 + 1 / n_environments)
     return mean - half, mean + half
 
@@ -382,7 +381,7 @@ class _Searching:
             statistics.append(self.score_tests(coding, self.own, fit, scores)[-len(others) :])
         least = np.min(statistics, axis=0)
         best = int(np.argmax(least))
-        return float(chi2.sf(least[best], self.degrees)) * len(others) * (len(others) + 1), others[best]
+        return float(special.chdtrc(self.degrees, least[best])) * len(others) * (len(others) + 1), others[best]
 
     def test_coding(self, coding: _Coding, own: Sequence[int]) -> _Tests:
         """Test every column in one coding, and what noisier labels would do to all of them."""
@@ -457,7 +456,7 @@ class _Searching:
         even = self.shares[free] / max(1 - float(self.shares[list(own)].sum()), 1e-12)
         share = 0.5 * even + 0.5 * importance[free] / max(float(importance[free].sum()), 1e-12)
         p = np.ones(len(statistic))
-        p[free] = np.minimum(1.0, chi2.sf(statistic[free], self.degrees) / share)
+        p[free] = np.minimum(1.0, special.chdtrc(self.degrees, statistic[free]) / share)
         return p
 
     def measure(
@@ -631,10 +630,12 @@ def _is_quantity(column: Array) -> bool:
 
 def _squares(columns: Array, quantities: NDArray[np.intp]) -> Array:
     """Return the standardized square of every quantity."""
-    squares = np.clip(columns[:, quantities], -3, 3) ** 2
-    deviation = squares.std(axis=0)
+    squares = np.clip(columns[:, quantities], -3, 3)
+    squares *= squares
+    squares -= squares.mean(axis=0)
+    deviation = np.sqrt(np.einsum("nj,nj->j", squares, squares) / max(len(squares), 1))
     varies = deviation > 1e-9
-    return np.asarray((squares - squares.mean(axis=0))[:, varies] / deviation[varies])
+    return np.asarray(squares / deviation) if varies.all() else np.asarray(squares[:, varies] / deviation[varies])
 
 
 def _between(values: Array, first: NDArray[np.intp], second: NDArray[np.intp]) -> Array:
