@@ -487,7 +487,7 @@ def _fit_regressions(run: Runner, stream: _Stream) -> int:
     """Fit logistic regressions by Newton's method, all of them in the same passes; return their number."""
     models, tasks = stream.models, stream.source.parts()
     found = [model.weights for model in models]
-    before: list[tuple[float, Array] | None] = [None] * len(models)
+    before: list[tuple[float, Array, float] | None] = [None] * len(models)  # value, coefficients, gain
     for n_passes in range(1, MOST_PASSES + 1):
         parts = run(_sums, ((*task, found) for task in tasks))
         settled = True
@@ -504,10 +504,12 @@ def _fit_regressions(run: Runner, stream: _Stream) -> int:
             gradient = gradient + (penalty * found[number]).ravel()
             curvature = curvature + np.diag(penalty.ravel() + 1e-9 * np.trace(curvature) / len(curvature))
             step = linalg.solve(curvature, gradient, assume_a="pos")
-            before[number] = (value, found[number])
-            if 0.5 * float(gradient @ step) > max(ENOUGH, 1e-13 * abs(value)):
+            gain = 0.5 * float(gradient @ step)
+            before[number] = (value, found[number], gain)
+            if gain > max(ENOUGH, 1e-13 * abs(value)):
                 found[number] = found[number] - step.reshape(found[number].shape)
-                settled = False
+                # Newton's steps gain the square of what the one before gained: the last one is not looked at.
+                settled &= last is not None and gain * (gain / last[2]) ** 2 < ENOUGH
         log.info("pass %d over %d rows", n_passes, stream.source.n_rows)
         if settled:
             break
