@@ -29,7 +29,9 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("folder", type=Path)
     options.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
-    options.add_argument("--cases", nargs="*", default=["read", "erm", "stable"], help="'read', METHOD, METHOD/ESTIMATOR")
+    options.add_argument(
+        "--cases", nargs="*", default=["read", "erm", "stable"], help="'read', METHOD, METHOD/ESTIMATOR"
+    )
     options.add_argument("--max-memory", type=float, default=1.0, help="GiB")
     options.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     arguments = options.parse_args()

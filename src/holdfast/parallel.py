@@ -188,7 +188,8 @@ def _ray(where: str, rest: str) -> Iterator[int]:
             ray.init(address=address, log_to_driver=False, configure_logging=False)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as problem:
             raise ParameterError(
-                f"The Ray cluster {where} cannot be reached: {problem} Start one with 'ray start --head'."
+                f"The Ray cluster {where} cannot be reached: {problem} Start one with 'ray start --head'. If it asks "
+                "for a token, set RAY_AUTH_MODE=token here, too, and copy the head's ~/.ray/auth_token."
             ) from problem
     require("ray.util.joblib", extra="ray", what="Fits on Ray").register_ray()
     try:

@@ -1,9 +1,10 @@
 """Folders of Parquet files as one table, also one that is larger than the memory: linear models in passes over blocks.
 
 Of a folder beyond the memory a random sample of the rows is read. It decides what the columns are, their preprocessing
-and the verdict. The classifiers themselves are then fitted on all rows by Newton's method: every pass over the files
-adds up gradients and curvatures block by block, so that memory does not grow with the number of rows. Blocks are tasks
-of `holdfast.parallel`, and their sums are added in the same order wherever they ran.
+and the verdict. The classifiers themselves are then fitted on all rows: logistic regressions, also PI's judges, by
+Newton's method, and PI's worst case by quadratic programs. Every pass over the files adds up gradients and curvatures
+block by block, so that memory does not grow with the number of rows. Blocks are tasks of `holdfast.parallel`, and their
+sums are added in the same order wherever they ran. XGBoost asks for the blocks itself, and keeps them as bins.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ MOST_PARAMETERS = 2_000  # coefficients of a model that is fitted in passes: its
 MOST_PASSES = 30
 ENOUGH = 1e-6  # log-likelihood, summed over all rows, that another pass would gain
 ENOUGH_RISK = 1e-7  # worst-case risk that another pass would gain
-BOOSTER_BYTES = 32  # of each row that XGBoost keeps next to a byte for each number, measured (docs/scale.md)
+BOOSTER_BYTES = 80  # of each row that XGBoost takes next to a byte for each number, measured (docs/scale.md)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +176,7 @@ class TableFolder(TableSource):
         for file, part in found.items():
             if isinstance(part, TableError):
                 self._leave_out(file, part)
-        frame = pd.concat([found[file] for file in self.files], ignore_index=True)
+        frame: pd.DataFrame = pd.concat([found[file] for file in self.files], ignore_index=True)
         self._refuse_empty(not len(frame))
         return frame
 
@@ -304,13 +305,16 @@ def _is_xgboost(estimator: Any) -> bool:
     return type(last).__name__ == "XGBClassifier" and library_of(last) == "xgboost"
 
 
+ALL = Removal()  # of no column
+
+
 @dataclass(frozen=True, eq=False)
 class _Model:
     """A classifier inside a fitted pipeline, and how its rows are made of a table's features."""
 
     fitted: Any  # the last step: a LogisticRegression or an XGBClassifier
     steps: tuple[Any, ...]  # transformers before it
-    removal: Removal = Removal()
+    removal: Removal = ALL
     site: int | None = None  # the environment whose rows it is fitted on; None: all
 
     def rows(self, features: pd.DataFrame) -> Any:
@@ -425,17 +429,17 @@ def _models(pipeline: Pipeline) -> tuple[_Model, ...]:
     """Return the classifiers of a fitted pipeline; they are changed in place."""
     outside, method = tuple(step for _, step in pipeline.steps[:-1]), pipeline[-1]
     mixed = method.estimator_
-    pairs = [(mixed, Removal())]
+    pairs = [(mixed, ALL)]
     if isinstance(mixed, MixedClassifier):
         pairs = list(zip(mixed.estimators, mixed.removals, strict=True))
     ordinary = getattr(method, "ordinary_", mixed)
     if all(fitted is not ordinary for fitted, _ in pairs):
-        pairs.append((ordinary, Removal()))
+        pairs.append((ordinary, ALL))
     return tuple(_model(fitted, outside, len(method.classes_), removal) for fitted, removal in pairs)
 
 
 def _model(
-    fitted: Any, outside: tuple[Any, ...], n_classes: int, removal: Removal = Removal(), site: int | None = None
+    fitted: Any, outside: tuple[Any, ...], n_classes: int, removal: Removal = ALL, site: int | None = None
 ) -> _Model:
     """Return a fitted classifier as a model, unless it cannot be fitted in passes."""
     last, inside = last_step(fitted), fitted.steps[:-1] if isinstance(fitted, Pipeline) else ()

@@ -121,8 +121,11 @@ def toy_folder(request, tmp_path):
         wrong = (y + generator.integers(1, n_classes, size=(2, 2000))) % n_classes
         stable = np.where(generator.random(2000) < 0.8, y, wrong[0])
         unstable = np.where(generator.random(2000) < np.array([0.95, 0.9, 0.85])[site], y, wrong[1])
-        columns = {f"{name} {k}": value == k for k in range(n_classes) for name, value in
-                   (("stable", stable), ("unstable", unstable))}
+        columns = {
+            f"{name} {k}": value == k
+            for k in range(n_classes)
+            for name, value in (("stable", stable), ("unstable", unstable))
+        }
         noisy = {name: value + generator.normal(scale=0.1, size=2000) for name, value in columns.items()}
         frame = pd.DataFrame({"y": y, "site": np.array(["A", "B", "C"])[site], **noisy})
         frame.to_parquet(tmp_path / f"{number}.parquet", row_group_size=700)
