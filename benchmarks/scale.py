@@ -1,9 +1,12 @@
-"""Folders of Parquet files beyond the memory: processor time and memory of fits, against one pass of reading.
+"""Large tables: processor time and memory of fits on folders beyond the memory, with many environments, by ranks.
 
-    python benchmarks/scale.py FOLDER --rows 1000000 10000000 100000000 --cases read erm stable
+    python benchmarks/scale.py FOLDER --rows 1000000 10000000 100000000 --cases read erm stable pi erm/xgboost
+    python benchmarks/scale.py FOLDER --cases 40x1000 1000x1000
+    torchrun --standalone --nproc-per-node 2 benchmarks/scale.py FOLDER --cases ranks/2048
 
 Writes FOLDER once, files of 1,000,000 rows × 20 columns of 32 bits × 8 environments, then runs every case in a process
-of its own on the first files, with `--max-memory` GiB, and prints a line of JSON for each.
+of its own on the first files, with `--max-memory` GiB, and prints a line of JSON for each. A case of the form 40x1000
+is a table in memory of so many environments and rows in each; ranks/2048 are steps of a network with layers so wide.
 """
 
 from __future__ import annotations
@@ -35,9 +38,11 @@ def main() -> None:
     options.add_argument("--max-memory", type=float, default=1.0, help="GiB")
     options.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     arguments = options.parse_args()
-    if arguments.one:
+    if arguments.one or arguments.cases[0].startswith("ranks/"):
         run(arguments.folder, arguments.cases[0], arguments.max_memory)
         return
+    if "x" in arguments.cases[0] and arguments.cases[0][0].isdecimal():
+        arguments.rows = [0]
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for number in range(-(-max(arguments.rows) // FILE_ROWS)):
         write(arguments.folder / f"part-{number:04d}.parquet", number)
@@ -73,13 +78,31 @@ def write(path: Path, number: int) -> None:
 
 
 def run(folder: Path, case: str, max_memory: float) -> None:
-    """Read all rows once, or fit a method, and print what it took."""
+    """Do what the case says, and print what it took."""
+    begin = time.perf_counter(), time.process_time()
+    if case[0].isdecimal():
+        found = fit_many(*map(int, case.split("x")))
+    elif case.startswith("ranks/"):
+        found = train(int(case.partition("/")[2]))
+    else:
+        found = fit(folder, case, max_memory)
+    end = time.perf_counter(), time.process_time()
+    found |= {
+        "case": case,
+        "seconds": round(end[0] - begin[0], 1),
+        "processor_seconds": round(end[1] - begin[1], 1),
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+    print(json.dumps(found), flush=True)
+
+
+def fit(folder: Path, case: str, max_memory: float) -> dict[str, object]:
+    """Read all rows once, or fit a method on them."""
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.folders import TableFolder
 
-    begin = time.perf_counter(), time.process_time()
     source = TableFolder(folder, max_memory=max_memory)
-    found: dict[str, object] = {}
+    found: dict[str, object] = {"rows": source.n_rows}
     if case == "read":
         found["sum"] = sum(float(chunk["x0"].sum()) for chunk in source.chunks(source.columns))
     else:
@@ -89,15 +112,68 @@ def run(folder: Path, case: str, max_memory: float) -> None:
         found["notes"] = list(fitted.notes_)
         if method == "stable":
             found["verdict"] = str(fitted.verdict_)
-    end = time.perf_counter(), time.process_time()
-    found |= {
-        "rows": source.n_rows,
-        "case": case,
-        "seconds": round(end[0] - begin[0], 1),
-        "processor_seconds": round(end[1] - begin[1], 1),
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-    }
-    print(json.dumps(found), flush=True)
+    return found
+
+
+def fit_many(n_environments: int, n_rows: int) -> dict[str, object]:
+    """Fit the ordinary and the stable classifier; score them at next sites, and where the varying column has turned."""
+    from holdfast import StableClassifier
+    from holdfast.estimators.erm import ERMClassifier
+
+    generator = np.random.default_rng(0)
+
+    def draw(n: int, lean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        sites = np.repeat(np.arange(len(lean)), n)
+        y = generator.integers(2, size=len(sites))
+        X = generator.normal(size=(len(sites), 10))
+        X[:, :3] += 0.7 * (2 * y - 1)[:, None]
+        X[:, 3] += lean[sites] * (2 * y - 1)
+        return X, y, sites
+
+    def lean(n: int) -> np.ndarray:
+        return generator.normal(0.5, 0.5, size=n)
+
+    (X, y, sites), next_sites = draw(n_rows, lean(n_environments)), draw(1000, lean(20))
+    turned = draw(1000, -np.abs(lean(20)))
+    found: dict[str, object] = {}
+    for name, method in (("ordinary", ERMClassifier()), ("stable", StableClassifier(random_state=0))):
+        begin = time.process_time()
+        method.fit(X, y, environments=sites)
+        found[f"{name}_seconds"] = round(time.process_time() - begin, 2)
+        found[f"{name}_next"], found[f"{name}_turned"] = (
+            round(float(method.score(*rows[:2])), 3) for rows in (next_sites, turned)
+        )
+    return found
+
+
+def train(width: int) -> dict[str, object]:
+    """Train a perceptron of two layers on four groups for some steps; each rank prints its processor time."""
+    import torch
+
+    from holdfast.environments import Group
+    from holdfast.neural.distributed import data_parallel
+    from holdfast.neural.estimator import NeuralClassifier
+    from holdfast.neural.objectives import make_objective
+
+    torch.set_num_threads(1)
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(8192, 64)).astype(np.float32)
+    y = (X[:, 0] > 0).astype(int)
+    groups = [Group(str(k), np.arange(k * 2048, (k + 1) * 2048)) for k in range(4)]
+    found: dict[str, object] = {}
+
+    def build(input_shape: object, n_classes: int) -> torch.nn.Module:
+        layers = [torch.nn.Linear(64, width), torch.nn.ReLU(), torch.nn.Linear(width, width), torch.nn.ReLU()]
+        return torch.nn.Sequential(*layers, torch.nn.Linear(width, n_classes))
+
+    with data_parallel() as ranks:
+        for steps in (1, 2, 12):  # the first warms up, and the difference is free of what a fit costs once
+            model = NeuralClassifier(build, batch_size=512, max_epochs=1, steps_per_epoch=steps, precision="fp32")
+            begin = time.process_time()
+            model.fit_groups(X, y, groups, objective=make_objective("online"))
+            found[f"seconds_of_{steps}"] = time.process_time() - begin
+    found["milliseconds_a_step"] = round(100 * (found["seconds_of_12"] - found["seconds_of_2"]), 1)
+    return {"rank": ranks.number, "ranks": ranks.n} | found
 
 
 if __name__ == "__main__":

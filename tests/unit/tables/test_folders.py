@@ -244,6 +244,20 @@ def test_damaged_pages_are_found_while_reading(folder, on_bad_file):
         assert source.notes[0].startswith("1 of 4 files were skipped: ")
 
 
+@pytest.mark.slow
+def test_a_bad_file_among_a_thousand(tmp_path):
+    """It is named; a fit beyond the memory stops there, or does without it and says so."""
+    for number in range(1000):
+        rows_of(20, number).to_parquet(tmp_path / f"{number:04d}.parquet")
+    (tmp_path / "0567.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(TableError, match=r"0567\.parquet .*on_bad_file='skip'"):
+        TableFolder(tmp_path)
+    source = TableFolder(tmp_path, on_bad_file="skip", max_memory=SMALL)
+    fitted = classifier(method="erm").fit(source)
+    assert source.n_rows == 19_980
+    assert re.match(r"1 of 1000 files were skipped: .*0567\.parquet", fitted.notes_[0])
+
+
 def test_folders_that_cannot_be_used(tmp_path):
     """A folder without files, one with bad files only, and an unknown way to treat them."""
     with pytest.raises(TableError, match=r"is a folder without .parquet or .pq files"):
