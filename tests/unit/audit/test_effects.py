@@ -241,6 +241,18 @@ def test_noisier_labels_are_not_a_columns_fault(n_rows):
         assert sum(search.noisier for search in searches) >= 25
 
 
+def test_a_score_that_says_less_in_one_environment_is_not_a_columns_fault():
+    """All effects are weaker there, but not as wrong labels would make them: certain rows stay certain."""
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        codes, X = np.repeat([0, 1], 3000), generator.normal(size=(6000, 3))
+        log_odds = X @ [4.0, 1.0, 0.5] * np.array([1.0, 0.6])[codes]
+        y = (generator.random(6000) < 1 / (1 + np.exp(-log_odds))).astype(int)
+        search = find_unstable(X, y, codes, n_classes=2)
+        assert search.noisier
+        assert not search.effects
+
+
 def test_noisier_labels_are_not_said_without_reason():
     """Neither where nothing changes nor where one column does."""
     for unstable in (None, (2.0, 0.0)):
@@ -332,6 +344,15 @@ def test_a_column_that_is_not_blamed_does_not_clear_the_others():
     first, second = search.effects
     assert first.rival < first.statistic < first.rival + module.FAINT
     assert second.rival == first.rival > second.statistic
+
+
+def test_a_column_that_stands_in_for_a_named_one_is_named_too():
+    """A copy of it with one value of ten exchanged says nothing beside it, and the same without it."""
+    X, y, codes = sensors(0, (0.95, 0.8), strength=1.0, n_rows=1000)
+    copy = np.where(np.random.default_rng(1).random(2000) < 0.9, X[:, 3], 1 - X[:, 3])
+    rows = np.column_stack([X, copy]), y, codes
+    assert named(*rows) == [3, 4]
+    assert named(*rows, given_up=lambda effect: False) == [3]
 
 
 def test_a_larger_level_names_at_least_as_much():
