@@ -63,7 +63,7 @@ def test_question_marks_lead_to_the_option(holdfast, patients, tmp_path):
     file = tmp_path / "rows.csv"
     patients.to_csv(file, index=False)
     outcome = holdfast("diagnose", file, *OPTIONS)
-    assert "note: column 'marker' has numbers and '?'" in outcome.err
+    assert "note: 'marker' has numbers and '?'" in outcome.err
     assert "pass --missing '?' if that means a missing value" in outcome.err
     assert outcome.out.splitlines()[-1].endswith("--missing '?'")
     options = (*OPTIONS, "--method", "erm", "--missing", "?", "--out", tmp_path / "model", "--json")

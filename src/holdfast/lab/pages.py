@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.exceptions import InputError
 from holdfast.lab.tuning import best_point
 from holdfast.metrics import Interval
-from holdfast.reports.chapters import estimator_page, seeds_interval, versions
+from holdfast.reports.chapters import Evidence, estimator_page, seeds_interval, versions
 from holdfast.reports.values import (
     Answer,
     Block,
@@ -285,15 +285,17 @@ def demo_page(result: dict[str, Any], classifier: Any, *, audit: Any = None, rel
     )
     content = estimator_page(
         classifier,
+        Evidence(
+            training=data.train,
+            comparison=Dots("Accuracy of four methods", "accuracy", tuple(dots), note, percent=True, best=True),
+            audit=audit,
+            reliance=reliance,
+            attributes=data.attribute_names,
+            feature_names=column_names(data),
+            settings=result["data"] | {"estimator of every method": result["estimator"]},
+            seeds=result["seeds"],
+        ),
         title="Colored digits: what happens when the color misleads",
-        training=data.train,
-        comparison=Dots("Accuracy of four methods", "accuracy", tuple(dots), note, percent=True, best=True),
-        audit=audit,
-        reliance=reliance,
-        attributes=data.attribute_names,
-        feature_names=column_names(data),
-        settings=result["data"] | {"estimator of every method": result["estimator"]},
-        seeds=result["seeds"],
         answer=answer,
     )
     return replace(content, sections=(digits_section(data, classifier), *content.sections))

@@ -56,7 +56,9 @@ def test_every_question_has_its_picture(found):
     assert parts.series == ("other patients", "other rates", "other relations")
     assert parts.places == ("all sites", *sorted(["Boston", SCRIPT, "Denver"]))
     said = [line for block in page.blocks() if isinstance(block, Sentences) for line in block.lines]
-    assert "`chol` is always 0 in Denver, but varies elsewhere." in said
+    odd = "`chol` is 0 in all rows in Denver and hardly anywhere else: does 0 mean missing?"
+    assert odd in said
+    assert any(line.startswith(f"Check the data first: {odd}") for line in page.answer.advice)
 
 
 def test_names_are_text(found):

@@ -58,6 +58,20 @@ def test_other_rates_are_recalibrated():
     assert "leans on" not in str(found)
 
 
+def test_few_labels_are_asked_for_where_few_are_enough():
+    """Recalibration is advised with the fewest rows of a site that bring most of what half of its rows bring."""
+    X, y, sites = table(n_rows=600)
+    y = np.where(np.isin(sites, SITES[:2]) & (np.random.default_rng(1).random(len(y)) < 0.8), 1, y)  # rates differ
+    found = diagnose(X, y, sites)
+    remedy = next(remedy for remedy in found.remedies if remedy.action == "recalibrate")
+    assert remedy.n_labels in (50, 100)
+    assert remedy.name == f"recalibrated with {remedy.n_labels} rows of the site"
+    assert remedy.is_sure
+    if found.recommendation.action == "recalibrate":
+        assert f"label about {remedy.n_labels} rows there" in str(found)
+        assert "--recalibrate LABELED.csv" in found.recommendation.how
+
+
 def test_a_column_in_another_unit_is_to_be_repaired():
     """A column that is measured in another unit at one site is named, and dropping it helps at sites left out."""
     X, y, sites = table()
