@@ -90,7 +90,7 @@ def next_command(table: str, words: list[str], found: Diagnosis, out: Path | Non
 
 
 def _print(found: Diagnosis, out: Path | None) -> None:
-    for line in found.explanation:
+    for line in filter(None, (*found.explanation, found.recommendation.how)):
         text, is_command, command = line.partition(" `holdfast ")
         say("")
         print_text(text)

@@ -269,7 +269,7 @@ def demo_page(result: dict[str, Any], classifier: Any, *, audit: Any = None, rel
     n_seeds = len(result["seeds"])
     dots = [Dot(place, title, score.value, score.low, score.high) for (place, title), score in found.items()]
     note = (
-        f"Means of {n_seeds} seed{'s' * (n_seeds > 1)} with 95% intervals. The color is the label's in "
+        f"{f'Means of {n_seeds} seeds with 95% intervals' if n_seeds > 1 else 'One seed'}. The color is the label's in "
         f"{DATA['etas'][0]:.0%} and {DATA['etas'][1]:.0%} of the training rows, and in {DATA['test_eta']:.0%} where it "
         "misleads."
     )

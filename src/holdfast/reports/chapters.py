@@ -497,7 +497,7 @@ def _label_blocks(training: Split, class_names: Mapping[Any, str]) -> list[Block
     blocks: list[Block] = [Shares("Label balance", found.environments, tuple(parts), values, sizes)]
     unlike = found.unlike()
     if unlike:
-        text = f"Labels are distributed differently in {listed(unlike)}; the theory assumes equal shares."
+        text = f"Labels are more or less frequent in {listed(unlike)}, so that accuracies there cannot be compared."
         blocks.append(Sentences((text,), "warning"))
     return blocks
 

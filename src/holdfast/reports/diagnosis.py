@@ -88,7 +88,8 @@ def _answer(found: Any, following: str) -> Answer:
 
 
 def _advice_lines(found: Any, following: str) -> tuple[str, ...]:
-    return (*found.explanation, *([f"Run next: `{following}`"] if following else []))
+    run = [f"Run next: `{following}`"] if following else []
+    return (*found.explanation, *run, *([found.recommendation.how] if found.recommendation.how else []))
 
 
 def _breaks_section(found: Any) -> Section:
@@ -199,7 +200,8 @@ def _data_section(found: Any) -> Section:
 
 
 def _remedy_section(found: Any, following: str) -> Section:
-    lines = (f"*{found.recommendation.sentence}*", *_advice_lines(found, following))
+    # What to check first is said in the question before.
+    lines = [line for line in _advice_lines(found, following) if not line.startswith("Check the data first")]
     dots = tuple(Dot(r.name, "gain", r.gain.value, r.gain.low, r.gain.high) for r in found.remedies)
     figure = Dots(
         "What each change would have brought at the sites left out",
@@ -219,7 +221,7 @@ def _remedy_section(found: Any, following: str) -> Section:
         tuple(rows),
         n_keys=1,
     )
-    return Section("5. What should I do?", "", (Sentences(lines, "finding"), figure, table))
+    return Section("5. What should I do?", "", (Sentences((f"*{found.recommendation.sentence}*", *lines), "finding"), figure, table))
 
 
 def _settings_section(found: Any, settings: Mapping[str, Any]) -> Section:

@@ -93,6 +93,7 @@ def render_report(content: Page, limits: Limits | None = None) -> str:
         figure_table=figure_table,
         fit_table=lambda table: _fit_table(table, limits.rows),
         inline=lambda text: inline_markup(text, 4 * limits.letters),
+        advice=lambda text: inline_markup(re.sub(r"^([A-Z][a-z ]+:)(?= )", r"*\1*", text), 4 * limits.letters),
         cell_text=_cell_text,
         share_text=_share_text,
         data_value=_data_value,
@@ -113,7 +114,11 @@ def inline_markup(text: str, longest: int = 1600) -> Markup:
     pieces = []
     for number, part in enumerate(parts):
         safe = str(escape(part))
-        pieces.append(f"<code>{safe}</code>" if number % 2 else re.sub(r"\*([^*]+)\*", r"<em>\1</em>", safe))
+        if number % 2:  # words of a command are not cut at their hyphens
+            words = [f"<span>{word}</span>" if "-" in word else word for word in safe.split(" ")]
+            pieces.append(f"<code>{' '.join(words)}</code>")
+        else:
+            pieces.append(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", safe))
     return Markup("".join(pieces))
 
 

@@ -54,7 +54,7 @@ REASONS = {  # parts of the loss in words
     "other rates": "classes are more or less frequent there",
     "other relations": "columns mean something else there",
 }
-ADD_ROWS = "Add the labeled rows of the new site to the table, then run the command below."
+ADD_ROWS = "First add labeled rows of the new site to the table."
 INSTEAD = ("keep", "recalibrate", "collect")  # advice that the stable classifier is an alternative to
 RATES_DIFFER = 0.1  # difference of a class's frequency between sites that is mentioned
 CHEAP = 0.02  # price of the stable classifier, in accuracy, that is paid as an insurance
@@ -207,7 +207,7 @@ class Diagnosis:
 
     @property
     def explanation(self) -> tuple[str, ...]:
-        """Why this is advised, how sure that is, what to check first, and how to do it; a line each."""
+        """Why this is advised, how sure that is, what to check first, and when to do otherwise; a line each."""
         advice = self.recommendation
         check = "" if self.profile is None or advice.action == "repair" else self.profile.check
         dropped = [remedy for remedy in self.remedies if remedy.is_sure and remedy.action == "repair"]
@@ -215,7 +215,7 @@ class Diagnosis:
             enough = 0.5 * max(remedy.gain.value for remedy in dropped)
             best = min(dropped, key=lambda remedy: (remedy.gain.value < enough, len(remedy.columns)))
             check += f" Without {_quoted(best.columns)}, the model does better at sites it has not seen."
-        lines = f"Why: {advice.reason}", advice.sure, check, advice.how, advice.otherwise
+        lines = f"Why: {advice.reason}", advice.sure, check, advice.otherwise
         return tuple(line for line in lines if line)
 
     def to_dict(self) -> dict[str, Any]:
@@ -332,7 +332,7 @@ def diagnose_rows(
         tried.append(work.remedy(new, "stable", "the stable classifier", stable, tuple(f.feature for f in findings)))
     if work.probable:
         tried.append(work.try_recalibration(new))
-    tried.append(work.remedy(new, "collect", "fitted with rows of the site too", known))
+    tried.append(work.remedy(new, "collect", "fitted with rows of the site", known))
     remedies = tuple(sorted(tried, key=lambda remedy: -remedy.gain.value))
     sites = tuple(_site_diagnoses(work, new, known, elsewhere, Seeding(random_state)))
     lost = _mean_interval([site.lost for site in sites])
@@ -505,11 +505,11 @@ class _Work:
 
     def try_recalibration(self, new: Array) -> Remedy:
         """Return what recalibrating brings with the fewest labels that bring most of what half of the rows do."""
-        whole = self.remedy(new, "recalibrate", "recalibrated with half of the site's rows", self.recalibrate(new))
+        whole = self.remedy(new, "recalibrate", "recalibrated with half of its rows", self.recalibrate(new))
         for n_labels in LABELS:
             if 2 * n_labels > max(map(len, self.environments)):
                 break
-            name = f"recalibrated with {n_labels} rows of the site"
+            name = f"recalibrated with {n_labels} rows"
             found = self.remedy(new, "recalibrate", name, self.recalibrate(new, n_labels), n_labels=n_labels)
             if found.is_sure and found.gain.value >= MOST_OF_IT * whole.gain.value:
                 return found
@@ -661,7 +661,7 @@ def _recommend(found: Diagnosis) -> Recommendation:
             f"{50 * (accuracy.high - accuracy.low):.0f} points. {smallest.name} has {smallest.n_rows:,} rows.",
             "Not sure: that is the reason for the advice.",
             site=smallest.name,
-            how="Add the new rows to the table, then run the command again.",
+            how="First add the new rows to the table.",
         )
     new, known = _areas(found)
     ranks = not known - new > MATTERS  # a lost ranking is not mended by other probabilities
@@ -727,11 +727,11 @@ def _advise(found: Diagnosis, remedy: Remedy) -> Recommendation:
         labels = f"about {remedy.n_labels}" if remedy.n_labels else several
         return Recommendation(
             "recalibrate",
-            f"Before you use it at a new site, label {labels} rows there and recalibrate it with them.",
+            f"Before you use it at a new site, label {labels} rows there and adjust its probabilities (recalibrate it) "
+            "with them.",
             f"{_ranking(found)}{_rates(found)}. {gained}",
             sure,
-            how="Fit the model once (the command below). At the new site, write the labeled rows to LABELED.csv and "
-            "the others to NEW.csv, then: "
+            how="With the fitted model, at the new site (labeled rows in LABELED.csv, the others in NEW.csv): "
             "`holdfast predict model NEW.csv --recalibrate LABELED.csv --out predictions.csv`",
         )
     worst = max(found.sites, key=lambda site: site.new.loss.value - site.known.loss.value)
@@ -768,7 +768,7 @@ def _rates(found: Diagnosis) -> str:
     if high.shares[label] - low.shares[label] < RATES_DIFFER:
         return ""
     few, many = (f"{site.shares[label]:.0%}" for site in (low, high))
-    return f": {label!r} is {few} of rows in {low.name} and {many} in {high.name}"
+    return f": rows labeled {label!r} are {few} in {low.name} and {many} in {high.name}"
 
 
 def _advise_stable(found: Diagnosis, sure: str, gained: str = "") -> Recommendation:

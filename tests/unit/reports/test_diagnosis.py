@@ -31,7 +31,7 @@ def test_the_answer_comes_first_and_the_questions_in_order(found):
     assert page.answer.signal == "bad"
     assert page.answer.sentence == f"{found.finding} *{found.recommendation.sentence}*"
     assert [row[0] for row in page.answer.numbers.rows][:2] == ["at a site it has seen", "at a site it has not seen"]
-    assert page.answer.advice[-1] == "Run next: `holdfast fit rows.csv`"
+    assert "Run next: `holdfast fit rows.csv`" in page.answer.advice
     assert [section.title for section in page.sections] == [
         "1. Does the model break at a new site?",
         "2. Why?",
