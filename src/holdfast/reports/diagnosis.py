@@ -201,7 +201,8 @@ def _data_section(found: Any) -> Section:
 
 def _remedy_section(found: Any, following: str) -> Section:
     # What to check first is said in the question before.
-    lines = [line for line in _advice_lines(found, following) if not line.startswith("Check the data first")]
+    said = [line for line in _advice_lines(found, following) if not line.startswith("Check the data first")]
+    lines = Sentences((f"*{found.recommendation.sentence}*", *said), "finding")
     dots = tuple(Dot(r.name, "gain", r.gain.value, r.gain.low, r.gain.high) for r in found.remedies)
     figure = Dots(
         "What each change would have brought at the sites left out",
@@ -221,7 +222,7 @@ def _remedy_section(found: Any, following: str) -> Section:
         tuple(rows),
         n_keys=1,
     )
-    return Section("5. What should I do?", "", (Sentences((f"*{found.recommendation.sentence}*", *lines), "finding"), figure, table))
+    return Section("5. What should I do?", "", (lines, figure, table))
 
 
 def _settings_section(found: Any, settings: Mapping[str, Any]) -> Section:
