@@ -35,6 +35,11 @@ def kept_share(effect: Effect) -> float:
     return 1.0 - evidence * own * size
 
 
+def is_given_up(effect: Effect) -> bool:
+    """Return whether the classifier does without most of a named column's effect, so that others may stand in for it."""
+    return kept_share(effect) < 0.5
+
+
 def _blamed(lead: float, rival: float, n_environments: int) -> float:
     """Return how clearly a column's change explains more than noisier labels, between 0 and 1.
 
