@@ -91,7 +91,7 @@ def audit_columns(
     settings: AuditSettings,
     given_up: Callable[[Effect], bool] = lambda effect: True,
 ) -> Audit:
-    """Audit encoded columns; `y` are class codes, `classes` the labels behind them, `given_up` as in `find_unstable`."""
+    """Audit encoded columns; `y` are class codes, `classes` their labels, `given_up` is that of `find_unstable`."""
     sites = np.empty(len(y), dtype=np.intp)
     for number, environment in enumerate(environments):
         sites[environment.rows] = number

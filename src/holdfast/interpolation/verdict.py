@@ -36,7 +36,7 @@ def kept_share(effect: Effect) -> float:
 
 
 def is_given_up(effect: Effect) -> bool:
-    """Return whether the classifier does without most of a named column's effect, so that others may stand in for it."""
+    """Return whether the classifier does without most of a named effect, so that other columns may stand in for it."""
     return kept_share(effect) < 0.5
 
 

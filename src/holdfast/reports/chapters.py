@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -299,11 +300,8 @@ def accuracy_section(verdict: Any, training: Split | None, comparison: Dots | No
     """Show accuracy by environment: at known ones out of fold, and on other rows where there are some."""
     blocks: list[Block] = []
     if verdict is not None and verdict.by_environment:
-        sizes: dict[str, int] = {}
-        if training is not None:
-            names, counts = np.unique(np.asarray(training.environments).astype(str), return_counts=True)
-            sizes = dict(zip(names.tolist(), counts.tolist(), strict=True))
-        blocks.append(site_accuracies(verdict, sizes))
+        known = [] if training is None else np.asarray(training.environments).astype(str).tolist()
+        blocks.append(site_accuracies(verdict, Counter(known)))
     if comparison is not None and comparison.dots:
         blocks.append(comparison)
     return Section("Accuracy by environment", "", tuple(blocks)) if blocks else None
@@ -313,12 +311,11 @@ def site_accuracies(verdict: Any, sizes: Mapping[str, int]) -> Dots:
     """Return the accuracy of the ordinary and of the fitted classifier at every known environment, out of fold."""
     dots = []
     for name, accuracy in verdict.by_environment.items():
-        pairs = [(ORDINARY, accuracy.ordinary)]
-        pairs += [(STABLE, accuracy.fitted)] if verdict.fitted != "ordinary" else []
-        for series, value in pairs:
-            n_rows = sizes.get(str(name), 0)
+        n_rows = sizes.get(str(name), 0)
+        for series, value in ((ORDINARY, accuracy.ordinary), (STABLE, accuracy.fitted)):
             low, high = exact_interval(value * n_rows, n_rows) if n_rows else (math.nan, math.nan)
-            dots.append(Dot(str(name), series, value, float(low), float(high)))
+            if series == ORDINARY or verdict.fitted != "ordinary":
+                dots.append(Dot(str(name), series, value, float(low), float(high)))
     note = "Out of fold, with 95% intervals." if sizes else "Out of fold."
     title = "Accuracy at the known environments"
     return Dots(title, "accuracy", tuple(dots), note, place_title="environment", percent=True)
@@ -512,13 +509,9 @@ def profile_blocks(profile: Profile | None, place: str = "environment") -> list[
     note = "Numbers: median (quartiles). Categories: the most frequent level. Emphasized: what does not fit."
     marked = tuple(dict.fromkeys((row, site + 1) for row, site, _ in profile.remarks))
     table = Table(f"Every column, by {place}", ("column", *profile.sites), tuple(rows), note, marked=marked)
-    odd = list(profile.sentences)
-    if len(odd) > MOST_REMARKS:
-        odd = [
-            *odd[:MOST_REMARKS],
-            f"{len(odd) - MOST_REMARKS} more columns do not fit: see the emphasized cells below.",
-        ]
-    return [*([Sentences(tuple(odd), "warning")] if odd else []), table]
+    odd, n_more = profile.sentences[:MOST_REMARKS], len(profile.sentences) - MOST_REMARKS
+    odd += (f"{n_more} more remarks: see the emphasized cells below.",) * (n_more > 0)
+    return [*([Sentences(odd, "warning")] if odd else []), table]
 
 
 def path_section(fitted: Any) -> Section | None:

@@ -292,10 +292,7 @@ def diagnose(
             )
         X = pd.DataFrame(np.asarray(X), columns=[f"x{place}" for place in range(X.shape[1])])
     frame = open_table(X).read()
-    labels = np.asarray(y)
-    sites = np.empty(len(frame), dtype=object)
-    for site in split_environments(environments, len(frame)):
-        sites[site.rows] = site.name
+    labels, sites = np.asarray(y), _site_names(split_environments(environments, len(frame)))
     if len(labels) != len(frame):
         raise LabelsError(f"y has {len(labels)} labels for {len(frame)} rows. Pass one label for each row.")
     schema = TableSchema.infer(frame)
@@ -321,7 +318,7 @@ def diagnose_rows(
     work = _Work(rows, estimator, n_jobs, random_state)
     categorical = rows.roles.schema.names("categorical")
     tokens = {name: words for name in categorical if (words := odd_tokens(rows.features[name]))}
-    profile = profile_columns(_without_words(rows.features, tokens), work.names_of_rows())
+    profile = profile_columns(_without_words(rows.features, tokens), _site_names(work.environments))
     odd = _odd_columns(profile, rows.roles.schema)
     known, new, elsewhere, without = work.ask_all(odd, progress)
     progress("columns whose meaning changes, and the stable classifier")
@@ -383,13 +380,6 @@ class _Work:
         n_rounds = min(len(self.environments), MOST_ROUNDS)
         together = [self.environments[number::n_rounds] for number in range(n_rounds)]
         self.rounds = [([e.name for e in group], np.concatenate([e.rows for e in group])) for group in together]
-
-    def names_of_rows(self) -> NDArray[Any]:
-        """Return the site of each row; small ones are merged."""
-        names = np.empty(len(self.y), dtype=object)
-        for site in self.environments:
-            names[site.rows] = site.name
-        return names
 
     def notes(self) -> list[str]:
         """Say where several sites were left out at a time."""
@@ -509,10 +499,10 @@ class _Work:
         for n_labels in LABELS:
             if 2 * n_labels > max(map(len, self.environments)):
                 break
-            name = f"recalibrated with {n_labels} rows"
-            found = self.remedy(new, "recalibrate", name, self.recalibrate(new, n_labels), n_labels=n_labels)
+            answers = self.recalibrate(new, n_labels)
+            found = self.remedy(new, "recalibrate", f"recalibrated with {n_labels} rows", answers)
             if found.is_sure and found.gain.value >= MOST_OF_IT * whole.gain.value:
-                return found
+                return replace(found, n_labels=n_labels)
         return whole
 
     def recalibrate(self, answers: Array, n_labels: int | None = None) -> Array:
@@ -541,35 +531,31 @@ class _Work:
     def quality(self, answers: Array, rows: Rows) -> Quality:
         """Return how good the answers about some rows are."""
         right = self.correct(answers, rows)
-        low, high = exact_interval(right.sum(), len(rows))
+        accuracy = Interval(float(right.mean()), *map(float, exact_interval(right.sum(), len(rows))))
         area = auroc_interval(self.y[rows], answers) if self.probable else Interval(*[float("nan")] * 3)
-        return Quality(
-            Interval(float(right.mean()), float(low), float(high)), area, _interval(self.losses(answers, rows))
-        )
+        return Quality(accuracy, area, _interval(self.losses(answers, rows)))
 
-    def remedy(
-        self,
-        new: Array,
-        action: Action,
-        name: str,
-        answers: Array,
-        columns: tuple[str, ...] = (),
-        n_labels: int = 0,
-    ) -> Remedy:
+    def remedy(self, new: Array, action: Action, name: str, answers: Array, columns: tuple[str, ...] = ()) -> Remedy:
         """Compare answers at sites left out with the ordinary model's, row by row."""
-        gains, accuracies = [], []
-        for site in self.environments:
-            rows = site.rows
-            gains.append(_interval(self.losses(new[rows], rows) - self.losses(answers[rows], rows)))
-            accuracies.append(_interval(self.correct(answers[rows], rows) - self.correct(new[rows], rows)))
+        sites = [(new[site.rows], answers[site.rows], site.rows) for site in self.environments]
+        gains = [_interval(self.losses(old, rows) - self.losses(other, rows)) for old, other, rows in sites]
+        right = [_interval(self.correct(other, rows) - self.correct(old, rows)) for old, other, rows in sites]
         n_better = sum(gain.value > 0 for gain in gains)
-        return Remedy(action, name, _mean_interval(gains), _mean_interval(accuracies), n_better, columns, n_labels)
+        return Remedy(action, name, _mean_interval(gains), _mean_interval(right), n_better, columns)
+
+
+def _site_names(sites: Sequence[Environment]) -> NDArray[Any]:
+    """Return the name of each row's site."""
+    names = np.empty(sum(map(len, sites)), dtype=object)
+    for site in sites:
+        names[site.rows] = site.name
+    return names
 
 
 def _interval(values: Array) -> Interval:
     """Return the mean of rows with its 95 % interval; equal values still are uncertain, so one more row is added."""
-    error = np.sqrt((values.var() + 1.0 / (len(values) + 1)) / len(values))
-    return Interval(float(values.mean()), float(values.mean() - 1.96 * error), float(values.mean() + 1.96 * error))
+    mean, reach = float(values.mean()), 1.96 * float(np.sqrt((values.var() + 1.0 / (len(values) + 1)) / len(values)))
+    return Interval(mean, mean - reach, mean + reach)
 
 
 def _mean_interval(parts: Sequence[Interval]) -> Interval:
