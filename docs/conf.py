@@ -1,5 +1,6 @@
 """How Sphinx builds the site: `./scripts/docs`. A broken link, an unknown name or a failing example is an error."""
 
+import re
 from importlib.metadata import version as installed_version
 
 project = "holdfast"
@@ -88,7 +89,19 @@ def _leave_out(app, what, name, obj, skip, options):
     return skip or name == "get_metadata_routing" or name.endswith("_request")
 
 
+def _keep_options_whole(app, pagename, templatename, context, doctree):
+    """Keep browsers from cutting --option at its hyphens where a line of code is wrapped."""
+    if "body" in context:
+        context["body"] = re.sub(
+            r"<pre>.*?</pre>",
+            lambda block: re.sub(r"(?<![\w-])--[a-z][\w-]*", r'<span class="word">\g<0></span>', block[0]),
+            context["body"],
+            flags=re.DOTALL,
+        )
+
+
 def setup(app):
     """Called by Sphinx."""
+    app.connect("html-page-context", _keep_options_whole)
     app.connect("autodoc-skip-member", _leave_out)
     app.connect("source-read", _add_title)

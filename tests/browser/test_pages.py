@@ -29,6 +29,30 @@ MAIN = (
 )
 MODES = ((1200, "light"), (1200, "dark"), (400, "light"), (400, "dark"), (794, "print"))
 BOTTOM = "(name => document.querySelector(name).getBoundingClientRect().bottom)"
+# The least contrast of any visible text with what is behind it, as WCAG counts it, and that text
+CONTRAST = """(() => {
+  const numbers = text => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = node => {
+    for (; node; node = node.parentElement) {
+      const color = getComputedStyle(node).backgroundColor, found = numbers(color);
+      if (color.startsWith('rgb') && (found.length < 4 || found[3] === 1)) return found;
+    }
+    return [255, 255, 255];
+  };
+  let least = [21, ''];
+  for (const node of document.querySelectorAll('p, li, td, th, pre, pre span, h1, h2, code, a, button')) {
+    const own = [...node.childNodes].some(part => part.nodeType === 3 && part.textContent.trim());
+    const style = getComputedStyle(node);
+    if (!own || !node.checkVisibility() || style.opacity < 1 || !style.color.startsWith('rgb')) continue;
+    const [a, b] = [light(numbers(style.color)), light(behind(node))].sort((x, y) => y - x);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < least[0]) least = [contrast, node.textContent.slice(0, 60)];
+  }
+  return least;
+})()"""
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +73,8 @@ def open_in(shared_page, file: Path, width: int, mode: str, screenshots: Path) -
         shared_page.call("Emulation.setEmulatedMedia", media="print")
     try:
         assert shared_page.ask("document.documentElement.scrollWidth") <= width
+        contrast, text = shared_page.ask(CONTRAST)
+        assert contrast >= 4.5, f"{text!r} is hard to read: {contrast:.1f}"
         folder = Path(os.environ.get("HOLDFAST_SCREENSHOTS", screenshots))
         shared_page.screenshot(folder / f"{file.parent.name}-{file.stem}-{width}-{mode}.png", whole=mode == "print")
     finally:
@@ -95,6 +121,11 @@ def test_pages_about_a_table_answer_in_the_first_screenful(shared_page, written,
     assert shared_page.requests() == [written[name].as_uri()]
     assert 0 < shared_page.ask(f"{BOTTOM}('.verdict')") < 900
     assert shared_page.ask("document.querySelectorAll('svg.figure').length") > 1
+    if name == "diagnose":  # what to do, and the command, stand in the first card, and its words are not cut in two
+        assert shared_page.ask("document.querySelector('.answer .verdict em').innerText.length") > 20
+        assert shared_page.ask("document.querySelector('.answer').innerText.includes('Run next: holdfast ')")
+        heights = "[...document.querySelectorAll('.answer code span')].map(word => word.getClientRects().length)"
+        assert set(shared_page.ask(heights)) == {1}
 
 
 @built

@@ -16,7 +16,7 @@ from holdfast import ERMClassifier, PIClassifier, StableClassifier, diagnose
 from holdfast.audit import audit_data
 from holdfast.datasets.values import Split
 from holdfast.exceptions import CollapseWarning
-from holdfast.reports.chapters import estimator_page
+from holdfast.reports.chapters import Evidence, estimator_page
 from holdfast.reports.diagnosis import diagnosis_page
 from holdfast.reports.html import write_report
 from holdfast.reports.values import Page, Section, Table
@@ -49,15 +49,17 @@ def hospitals() -> tuple[Page, Split]:
         pi = PIClassifier(random_state=0).fit(rows.X, rows.y, environments=rows.environments)
     content = estimator_page(
         stable,
+        Evidence(
+            training=replace(rows, X=frame),
+            test=rows,
+            methods={"ERM": ERMClassifier().fit(rows.X, rows.y), IMAGE: pi},
+            audit=audit_data(frame, rows.y, rows.environments),
+            warnings=[SCRIPT],
+        ),
         title=f"Hospitals {SCRIPT}",
-        training=replace(rows, X=frame),
-        test=rows,
-        methods={"ERM": ERMClassifier().fit(rows.X, rows.y), IMAGE: pi},
-        audit=audit_data(frame, rows.y, rows.environments),
-        warnings=[SCRIPT],
         advice=[f"Next: `holdfast {SCRIPT}`"],
     )
-    stages = estimator_page(pi, training=rows, feature_names=names).sections
+    stages = estimator_page(pi, Evidence(training=rows, feature_names=names)).sections
     numbers = tuple((f"row {n}", float(value)) for n, value in enumerate([10, 9, -3, 100, 0.5, 7, 8, 1, 2, 3, 4, 5]))
     table = Table("Numbers", ("name", "value"), (*numbers, ("unknown", None), (SCRIPT, 6.0)))
     sections = (Section("First", "", (table,)), *content.sections, *(part for part in stages if part.folded))

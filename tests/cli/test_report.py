@@ -23,6 +23,7 @@ def test_report_with_tables(holdfast, hospitals, tmp_path):
     )  # fmt: skip
     assert outcome.code == 0, outcome.err
     text = " ".join(outcome.out.split())
+    assert text.startswith("No evidence that any of")  # the answer comes first, then what was written
     assert (
         "What each classifier relies on, Accuracy by environment, What changes between environments, The data by "
         "environment, Every feature, Stage 1: judges" in text
@@ -107,5 +108,8 @@ def test_fit_writes_a_report(holdfast, hospitals, tmp_path):
     content = page.read_text(encoding="utf-8")
     assert "<title>train.csv: stable with logistic</title>" in content
     assert "What changes between environments" in content
+    outcome = holdfast("report", tmp_path / "model", "--json")
+    assert outcome.json["answer"] == outcome.json["verdict"]
+    assert outcome.json["verdict"].startswith("Ordinary classifier: no evidence that any of 6 columns")
     outcome = holdfast("fit", hospitals.train, *hospitals.fit_options, "--out", tmp_path / "other", "--report", page)
     assert (outcome.code, (tmp_path / "other").exists()) == (2, False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -89,9 +89,9 @@ def audit_columns(
     classes: NDArray[Any],
     environments: Sequence[Environment],
     settings: AuditSettings,
-    sample_weight: NDArray[np.float64] | None = None,
+    given_up: Callable[[Effect], bool] = lambda effect: True,
 ) -> Audit:
-    """Audit encoded columns; `y` are class codes, `classes` the labels behind them."""
+    """Audit encoded columns; `y` are class codes, `classes` their labels, `given_up` is that of `find_unstable`."""
     sites = np.empty(len(y), dtype=np.intp)
     for number, environment in enumerate(environments):
         sites[environment.rows] = number
@@ -101,8 +101,8 @@ def audit_columns(
         sites,
         n_classes=len(classes),
         level=settings.level,
-        sample_weight=sample_weight,
         groups=tuple(columns.groups.values()),
+        given_up=given_up,
     )
     names = tuple(environment.name for environment in environments)
     findings = _findings(columns, search, classes, names)

@@ -117,11 +117,11 @@ def _print(result: dict[str, Any], by: str) -> None:
         f"{result['n_environments']} environments: {result['protocol']}."
     )
     fitted = [method for method in result["methods"] if method["problem"] is None]
-    ranked = [[m["method"], _known(m["metrics"][result["ranked_by"]]), _gain(m)] for m in fitted]
+    ranked = [[m["method"], m["metrics"][result["ranked_by"]], _gain(m)] for m in fitted]
     print_table(f"Ranked by {by}", ["method", by, "gain over erm (95 % interval)"], ranked)
     header = ["method", "accuracy", "lowest", "balanced", "AUROC", "log loss", "Brier"]
     keys = ("accuracy", "worst", "balanced_accuracy", "auroc", "log_loss", "brier")
-    rows = [[m["method"], *(_known(m["metrics"][key]) for key in keys)] for m in fitted]
+    rows = [[m["method"], *(m["metrics"][key] for key in keys)] for m in fitted]
     print_table("All metrics", header, rows)
     print_text("lowest: the lowest accuracy of a part below; balanced: balanced accuracy", indent="  ")
     if any(method["spread"] != method["spread"] for method in fitted):  # NaN
@@ -148,10 +148,6 @@ def _print_parts(methods: list[dict[str, Any]], what: str) -> None:
     title = f"Accuracy by {what}" + (f", the best {MOST_METHODS} methods" if len(methods) > MOST_METHODS else "")
     print_table(title, [what, *(method["method"] for method in best)], rows[:MOST_ROWS])
     print_rest(rows)
-
-
-def _known(value: float) -> Any:
-    return value if value == value else "–"
 
 
 def _gain(method: dict[str, Any]) -> str:

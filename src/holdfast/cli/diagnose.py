@@ -22,6 +22,7 @@ from holdfast.cli.terminal import (
     MOST_ROWS,
     command_line,
     counting,
+    in_options,
     print_rest,
     print_table,
     print_text,
@@ -31,7 +32,7 @@ from holdfast.cli.terminal import (
 from holdfast.estimators.named import find_estimator
 
 if TYPE_CHECKING:
-    from holdfast.tables.diagnosis import Diagnosis, Recommendation
+    from holdfast.tables.diagnosis import Diagnosis
 
 
 def diagnose(
@@ -62,7 +63,7 @@ def diagnose(
     with counting("step", count_steps(len(set(rows.environments)))) as step:
         found = diagnose_rows(rows, estimator=estimator, n_jobs=fits.n_jobs, random_state=fits.seed, progress=step)
     words = [*columns.words(), "--estimator", estimator]
-    following = next_command(table, words, found.recommendation, out)
+    following = next_command(table, words, found, out)
     if out is not None:
         from holdfast.reports import diagnosis_page, write_report
 
@@ -75,9 +76,10 @@ def diagnose(
     show(str(found), result, following=following, as_json=as_json, body=lambda: _print(found, out))
 
 
-def next_command(table: str, words: list[str], advice: Recommendation, out: Path | None) -> str:
+def next_command(table: str, words: list[str], found: Diagnosis, out: Path | None) -> str:
     """Return the command that follows from a recommendation."""
-    if advice.action in ("repair", "collect"):
+    advice = found.recommendation
+    if advice.action == "repair" or (advice.action == "collect" and found.state == "unclear"):
         words = [*words, *(word for text in advice.missing for word in ("--missing", text))]
         if not advice.missing:
             words += [word for name in advice.columns for word in ("--drop", name)]
@@ -88,16 +90,12 @@ def next_command(table: str, words: list[str], advice: Recommendation, out: Path
 
 
 def _print(found: Diagnosis, out: Path | None) -> None:
-    from holdfast.tables.diagnosis import HOW_TO_RECALIBRATE
-
-    advice = found.recommendation
-    say("")
-    print_text(advice.reason)
-    print_text(advice.sure)
-    if advice.action == "recalibrate":
-        print_text(HOW_TO_RECALIBRATE.replace("`", ""))
-    if advice.otherwise:
-        print_text(advice.otherwise)
+    for line in filter(None, (*found.explanation, found.recommendation.how)):
+        text, is_command, command = line.partition(" `holdfast ")
+        say("")
+        print_text(text)
+        if is_command:  # on a line of its own, so that it can be pasted
+            say(f"  holdfast {command.rstrip('`')}")
     new, seen = "new", "seen"
     rows: list[list[Any]] = [
         [s.name, s.n_rows, s.new.accuracy.value, s.known.accuracy.value]
@@ -108,11 +106,11 @@ def _print(found: Diagnosis, out: Path | None) -> None:
     print_table(
         "1. Does the model break? Accuracy, AUROC and loss where the site is new, and where it has been seen",
         header,
-        [[_known(cell) for cell in row] for row in rows[:MOST_ROWS]],
+        rows[:MOST_ROWS],
     )
     print_rest(rows)
     low, high = found.forecast.low, found.forecast.high
-    print_text(f"Expect an accuracy of {low:.2f} to {high:.2f} at the next site (80 %).", indent="  ")
+    print_text(f"Expect an accuracy of {low:.2f} to {high:.2f} at the next site (95 %).", indent="  ")
     parts = [["all sites", *map(_interval, found.parts.values())]]
     parts += [[site.name, *map(_interval, site.split.parts.values())] for site in found.sites]
     print_table(f"2. Why? Parts of the {found.loss_name} at a new site", ["site", *found.parts], parts[:MOST_ROWS])
@@ -130,14 +128,10 @@ def _print(found: Diagnosis, out: Path | None) -> None:
     title = f"5. What should I do? Gain of {found.loss_name} at the sites left out"
     print_table(title, ["change", "gain", "sites better"], [[name.replace("`", ""), *rest] for name, *rest in remedies])
     for remark in found.notes:
-        print_text(f"Note: {remark}")
+        print_text(in_options(f"Note: {remark}."))
     if out is not None:
         say("")
         say(f"Wrote {out}.")
-
-
-def _known(value: Any) -> Any:
-    return value if value == value else "–"
 
 
 def _interval(value: Any) -> str:

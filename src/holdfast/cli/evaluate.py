@@ -80,6 +80,8 @@ def _print(result: dict[str, Any]) -> None:
     print_text(f"sensitivity and specificity: {of}; ECE: calibration error", indent="  ")
     losses = f"log loss {format_cell(overall['log_loss'])}, Brier score {format_cell(overall['brier'])}"
     print_text(f"all rows: {losses}", indent="  ")
+    if any(e["known"] for e in result["environments"]):
+        print_text("known: the fit had rows of it. If it had these rows, accuracy looks too good.", indent="  ")
     shares = list(result["environments"][0]["shares"])[:4]
     print_table(
         "Class shares",

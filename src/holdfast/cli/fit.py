@@ -128,6 +128,8 @@ def fit(
     following = command_line("holdfast", "report", out, "--table", table)
     if report is not None:
         following = command_line("holdfast", "predict", out, table, "--out", "predictions.csv")
+    if verdict is not None and not verdict.columns and verdict.is_uncertain:  # diagnose tells why
+        following = command_line("holdfast", "diagnose", table, *columns.words(), "--estimator", chosen.estimator)
     answer = _answer(result) if verdict is None else verdict.answer
     remarks = () if verdict is None else verdict.remarks
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, remarks))

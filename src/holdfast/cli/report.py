@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.options import PAGES, JsonOption, OverwriteOption, SeedOption, check_file, refuse_inside_model
-from holdfast.cli.terminal import command_line, print_text, show, showing_stages
+from holdfast.cli.terminal import command_line, print_text, say, show, showing_stages
 
 if TYPE_CHECKING:
     from holdfast.audit import Reliance
@@ -78,16 +78,22 @@ def report(
         "out": page,
         "bytes": page.stat().st_size,
         "title": content.title,
+        "verdict": None if content.answer is None else content.answer.sentence,
+        "signal": None if content.answer is None else content.answer.signal_text,
         "sections": [section.title for section in content.sections],
         "assets": [str(file) for file in files],
     }
-    answer = f"Wrote {page} ({result['bytes'] / 1000:,.0f} kB): {', '.join(result['sections'])}."
+    wrote = f"Wrote {page} ({result['bytes'] / 1000:,.0f} kB): {', '.join(result['sections'])}."
     following = command_line("python", "-m", "webbrowser", page)
 
     def body() -> None:
+        if content.answer is not None:
+            say("")
+            print_text(wrote)
         if files:
             print_text(f"Wrote {len(files)} tables and figures to {assets}.")
 
+    answer = wrote if content.answer is None else content.answer.sentence.replace("*", "")
     show(answer, result, following=following, as_json=as_json, body=body)
 
 
@@ -160,7 +166,7 @@ def table_page(
 ) -> Page:
     """Return the page about a classifier fitted on a table; with its training rows, also what changes in them."""
     from holdfast.datasets import Split
-    from holdfast.reports import estimator_page
+    from holdfast.reports import Evidence, estimator_page
     from holdfast.tables.audits import audit_rows
 
     told: dict[str, Any] = {**fitted.names, "label": fitted.roles_.label, **(settings or {})}
@@ -177,9 +183,7 @@ def table_page(
             and (frame is not None or not hasattr(fitted.method_, "verdict_"))
         ):
             found = audit_rows(rows, level=0.05)
-    return estimator_page(
-        fitted.method_,
-        title=title,
+    evidence = Evidence(
         training=training,
         comparison=comparison,
         audit=found,
@@ -187,6 +191,7 @@ def table_page(
         settings=told,
         warnings=None if fitted.warnings_ is None else (*fitted.notes_, *fitted.warnings_),
     )
+    return estimator_page(fitted.method_, evidence, title=title)
 
 
 def compare_saved(classifiers: Mapping[str, TableClassifier], table: str, *, attributes: Sequence[str]) -> Dots:

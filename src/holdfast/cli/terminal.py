@@ -288,8 +288,15 @@ def showing_stages(what: str) -> Iterator[None]:
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(Text(escape(f"{what} …"))) as status, _listening(_Status(status, what)):
-        yield
+    begin = time.monotonic()
+    with Console(stderr=True).status(Text(escape(f"{what} …"))) as status:
+
+        def update(message: str) -> None:
+            passed = format_seconds(time.monotonic() - begin)
+            status.update(Text(escape(f"{what}, {passed} … {message}")))
+
+        with _listening(_Latest(update)):
+            yield
 
 
 @contextmanager
@@ -312,20 +319,26 @@ def counting(what: str, total: int) -> Iterator[Callable[[str], None]]:
 
     columns = (
         TextColumn(escape(what), markup=False),
-        BarColumn(),
+        BarColumn(10),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.description}", markup=False),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    room = max(20, console.width - len(what) - 2 * len(str(total)) - 25)  # next to the bar, the count and the time
+    with Progress(*columns, console=console, transient=True) as bar:
         task, latest = bar.add_task("", total=total, completed=-1), ""
 
         def begin_step(step: str) -> None:
             nonlocal latest
             latest = escape(step)
-            bar.update(task, description=latest, advance=1)
+            bar.update(task, description=_cut(latest, room), advance=1)
 
-        with _listening(_Inside(lambda epoch: bar.update(task, description=f"{latest}; {escape(epoch)}"))):
+        def add_epoch(epoch: str) -> None:
+            short = re.sub(r"epoch (\d+) of at most (\d+), at most (.*) left", r"epoch \1/\2, \3 left", escape(epoch))
+            bar.update(task, description=_cut(f"{latest}; {short}", room))
+
+        with _listening(_Latest(add_epoch, epochs_only=True)):
             yield begin_step
 
 
@@ -388,30 +401,17 @@ class _Lines(logging.Handler):
             note(record.getMessage())
 
 
-class _Inside(logging.Handler):
-    """Shows the latest epoch of a network next to the step that it belongs to."""
+class _Latest(logging.Handler):
+    """Passes on the latest record; of a network's epoch only how far it is, because scores have no room."""
 
-    def __init__(self, update: Callable[[str], None]) -> None:
+    def __init__(self, update: Callable[[str], None], *, epochs_only: bool = False) -> None:
         super().__init__()
-        self.update = update
+        self.update, self.epochs_only = update, epochs_only
 
     def emit(self, record: logging.LogRecord) -> None:
-        if hasattr(record, "epoch"):
-            self.update(record.getMessage().partition(", risk")[0])  # scores have no room next to a bar
-
-
-class _Status(logging.Handler):
-    """Shows the latest record, epochs of a network included, and the time that has passed."""
-
-    def __init__(self, status: Any, what: str) -> None:
-        super().__init__()
-        self.status, self.what, self.begin = status, what, time.monotonic()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        from rich.text import Text
-
-        passed = format_seconds(time.monotonic() - self.begin)
-        self.status.update(Text(escape(f"{self.what}, {passed} … {record.getMessage()}")))
+        is_epoch = hasattr(record, "epoch")
+        if is_epoch or not self.epochs_only:
+            self.update(record.getMessage().partition(", risk")[0] if is_epoch else record.getMessage())
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from holdfast.estimators.erm import fit_erm
 from holdfast.exceptions import FeaturesError, ParameterError
 from holdfast.interpolation.removal import MixedClassifier, Removal, join_removals, mix_scores, plan_removal
 from holdfast.interpolation.stress import Part, StressTest, stress_test
-from holdfast.interpolation.verdict import Accuracy, Verdict, kept_share, removal_levels
+from holdfast.interpolation.verdict import Accuracy, Verdict, is_given_up, kept_share, removal_levels
 from holdfast.judging.calibration import calibrate, class_scores, log_softmax
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
@@ -173,7 +173,7 @@ class StableClassifier(MethodClassifier):
             sample_weight=training.sample_weight,
             agreed=_agreement(judgements),
             groups=tuple(columns.groups.values()),
-            given_up=lambda effect: kept_share(effect) < 0.5,
+            given_up=is_given_up,
         )
 
         # Stage 3: use as much of these columns as the evidence supports.

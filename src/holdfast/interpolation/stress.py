@@ -85,12 +85,17 @@ class StressTest:
         nth part of it.
         """
         known, vanished = self.accuracies("known", weights), self.accuracies("vanished", weights)
-        n = len(known)
-        spread = float(np.sqrt((np.var(known, ddof=1) * (n - 1) + 2 * USUAL_SPREAD**2) / (n + 1)))
-        half = float(special.stdtrit(n + 1, 0.975)) * spread * np.sqrt(1 + 1 / n)
-        low = min(vanished.mean(), known.mean()) - half - max(transfer_loss, 0.0) / n
+        half = next_reach(known)
+        low = min(vanished.mean(), known.mean()) - half - max(transfer_loss, 0.0) / len(known)
         high = known.mean() + half
         return Interval(float(known.mean()), float(max(low, 0.0)), float(min(high, 1.0)))
+
+
+def next_reach(accuracies: Sequence[float] | Array) -> float:
+    """Return how far the next environment's accuracy may lie from the mean of the known ones' (95 %)."""
+    n = len(accuracies)
+    spread = float(np.sqrt((np.var(accuracies, ddof=1) * (n - 1) + 2 * USUAL_SPREAD**2) / (n + 1)))
+    return float(float(special.stdtrit(n + 1, 0.975)) * spread * np.sqrt(1 + 1 / n))
 
 
 def stress_test(parts: Sequence[Part], training: TrainingRows, n_classes: int, *, n_draws: int) -> StressTest:

@@ -19,6 +19,7 @@ LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to co
 LARGE = 0.1, 0.2  # a lead that is such a share of the other statistic needs not rise with the number of environments
 HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.14, 6, 0.05  # size of the change at which half is given up; how fast it rises
 MOST_LEVELS = 3  # classifiers that do without some columns
+UNCERTAIN = 0.2  # accuracy that the next environment may lack, from which on the answer is no good news
 APART = 0.1  # kept shares that differ by less belong to one level
 
 
@@ -32,6 +33,11 @@ def kept_share(effect: Effect) -> float:
     power = effect.size**STEEPNESS
     size = max(0.0, (power / (power + HALF_SIZE**STEEPNESS) - NEGLIGIBLE) / (1 - NEGLIGIBLE))
     return 1.0 - evidence * own * size
+
+
+def is_given_up(effect: Effect) -> bool:
+    """Return whether the classifier does without most of a named effect, so that other columns may stand in for it."""
+    return kept_share(effect) < 0.5
 
 
 def _blamed(lead: float, rival: float, n_environments: int) -> float:
@@ -184,6 +190,11 @@ class Verdict:
             lines.append("More than half of the skill at known environments came from these columns.")
         lines.append(self._forecast)
         return tuple(lines)
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether accuracy at the next environment may be far below that at known ones."""
+        return self.known.fitted - self.forecast.low > UNCERTAIN
 
     @property
     def _forecast(self) -> str:

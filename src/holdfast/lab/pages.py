@@ -12,7 +12,7 @@ import numpy as np
 from holdfast.exceptions import InputError
 from holdfast.lab.tuning import best_point
 from holdfast.metrics import Interval
-from holdfast.reports.chapters import estimator_page, seeds_interval, versions
+from holdfast.reports.chapters import Evidence, estimator_page, seeds_interval, versions
 from holdfast.reports.values import (
     Answer,
     Block,
@@ -269,7 +269,7 @@ def demo_page(result: dict[str, Any], classifier: Any, *, audit: Any = None, rel
     n_seeds = len(result["seeds"])
     dots = [Dot(place, title, score.value, score.low, score.high) for (place, title), score in found.items()]
     note = (
-        f"Means of {n_seeds} seed{'s' * (n_seeds > 1)} with 95% intervals. The color is the label's in "
+        f"{f'Means of {n_seeds} seeds with 95% intervals' if n_seeds > 1 else 'One seed'}. The color is the label's in "
         f"{DATA['etas'][0]:.0%} and {DATA['etas'][1]:.0%} of the training rows, and in {DATA['test_eta']:.0%} where it "
         "misleads."
     )
@@ -285,15 +285,17 @@ def demo_page(result: dict[str, Any], classifier: Any, *, audit: Any = None, rel
     )
     content = estimator_page(
         classifier,
+        Evidence(
+            training=data.train,
+            comparison=Dots("Accuracy of four methods", "accuracy", tuple(dots), note, percent=True, best=True),
+            audit=audit,
+            reliance=reliance,
+            attributes=data.attribute_names,
+            feature_names=column_names(data),
+            settings=result["data"] | {"estimator of every method": result["estimator"]},
+            seeds=result["seeds"],
+        ),
         title="Colored digits: what happens when the color misleads",
-        training=data.train,
-        comparison=Dots("Accuracy of four methods", "accuracy", tuple(dots), note, percent=True, best=True),
-        audit=audit,
-        reliance=reliance,
-        attributes=data.attribute_names,
-        feature_names=column_names(data),
-        settings=result["data"] | {"estimator of every method": result["estimator"]},
-        seeds=result["seeds"],
         answer=answer,
     )
     return replace(content, sections=(digits_section(data, classifier), *content.sections))

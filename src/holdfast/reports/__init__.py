@@ -7,7 +7,14 @@
 from __future__ import annotations
 
 from holdfast.metrics import Interval
-from holdfast.reports.chapters import audit_page, compare_on_rows, comparison_dots, estimator_page, seeds_interval
+from holdfast.reports.chapters import (
+    Evidence,
+    audit_page,
+    compare_on_rows,
+    comparison_dots,
+    estimator_page,
+    seeds_interval,
+)
 from holdfast.reports.diagnosis import diagnosis_page
 from holdfast.reports.html import render_report, write_report
 from holdfast.reports.tables import to_csv, to_latex, to_markdown, write_assets
@@ -32,6 +39,7 @@ __all__ = [
     "Curves",
     "Dot",
     "Dots",
+    "Evidence",
     "HeatMap",
     "Highlight",
     "Interval",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,22 +58,58 @@ MOST_FINDINGS = 300  # rows of a table of features
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "pandas")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What a report shows besides the fitted classifier; each part is optional.
+
+    Parameters
+    ----------
+    training : Split
+        The rows it was fitted on, in the same order: label balance, and correlations in the halves.
+    test : Split
+        Rows to compare `methods` on, by environment and by attribute.
+    methods : mapping of name to fitted classifier
+        What to compare, in this order; each predicts `test.X`. By default the classifier alone.
+    comparison : Dots
+        Instead of `test` and `methods`: a comparison made elsewhere, for example of several seeds, or by
+        `comparison_dots`.
+    audit : Audit
+        What `holdfast.audit.audit_data` returned.
+    reliance : Reliance
+        What `holdfast.audit.relied_on` returned; by default that of a `StableClassifier` and its ordinary counterpart.
+    attributes : sequence of str
+        Which attributes of the rows to show and to evaluate by; all by default.
+    feature_names : sequence of str
+        Names of the columns of `training.X` where it is an array.
+    class_names : sequence of str
+        Names of the classes, in the order of `classes_`; by default the classes themselves.
+    settings : mapping
+        More settings to show, such as the data set's options.
+    seeds : sequence of int
+        Seeds behind the numbers.
+    warnings : sequence of str
+        Warnings of the fit.
+    """
+
+    training: Split | None = None
+    test: Split | None = None
+    methods: Mapping[str, Any] | None = None
+    comparison: Dots | None = None
+    audit: Any = None
+    reliance: Any = None
+    attributes: Sequence[str] | None = None
+    feature_names: Sequence[str] | None = None
+    class_names: Sequence[str] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seeds: Sequence[int] = ()
+    warnings: Sequence[str] | None = None
+
+
 def estimator_page(
     classifier: Any,
+    evidence: Evidence | None = None,
     *,
     title: str = "",
-    training: Split | None = None,
-    test: Split | None = None,
-    methods: Mapping[str, Any] | None = None,
-    comparison: Dots | None = None,
-    audit: Any = None,
-    reliance: Any = None,
-    attributes: Sequence[str] | None = None,
-    feature_names: Sequence[str] | None = None,
-    class_names: Sequence[str] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    seeds: Sequence[int] = (),
-    warnings: Sequence[str] | None = None,
     answer: Answer | None = None,
     advice: Sequence[str] = (),
 ) -> Page:
@@ -82,33 +119,10 @@ def estimator_page(
     ----------
     classifier : fitted PIClassifier, or another of holdfast's estimators
         What it does not have is left out: ERM has no halves. Of a Pipeline, the last step is reported.
+    evidence : Evidence, optional
+        Rows, comparisons, names and settings to show with it.
     title : str
         Of the page; by default the name of the class.
-    training : Split, optional
-        The rows it was fitted on, in the same order: label balance, and correlations in the halves.
-    test : Split, optional
-        Rows to compare `methods` on, by environment and by attribute.
-    methods : mapping of name to fitted classifier, optional
-        What to compare, in this order; each predicts `test.X`. By default the classifier alone.
-    comparison : Dots, optional
-        Instead of `test` and `methods`: a comparison made elsewhere, for example of several seeds, or by
-        `comparison_dots`.
-    audit : Audit, optional
-        What `holdfast.audit.audit_data` returned.
-    reliance : Reliance, optional
-        What `holdfast.audit.relied_on` returned; by default that of a `StableClassifier` and its ordinary counterpart.
-    attributes : sequence of str, optional
-        Which attributes of the rows to show and to evaluate by; all by default.
-    feature_names : sequence of str, optional
-        Names of the columns of `training.X` where it is an array.
-    class_names : sequence of str, optional
-        Names of the classes, in the order of `classes_`; by default the classes themselves.
-    settings : mapping, optional
-        More settings to show, such as the data set's options.
-    seeds : sequence of int
-        Seeds behind the numbers.
-    warnings : sequence of str, optional
-        Warnings of the fit.
     answer : Answer, optional
         For the top of the page; by default the `verdict_` of a `StableClassifier`, or what the audit found.
     advice : sequence of str
@@ -125,28 +139,31 @@ def estimator_page(
     >>> from holdfast.datasets import load_dataset
     >>> toy = load_dataset("toy", etas=(0.1, 0.2))
     >>> model = PIClassifier().fit(toy.train.X, toy.train.y, environments=toy.train.environments)
-    >>> content = estimator_page(model, training=toy.train, test=toy.test, feature_names=["x1", "x2"])
+    >>> content = estimator_page(model, Evidence(training=toy.train, test=toy.test, feature_names=["x1", "x2"]))
     >>> [section.title for section in content.sections][:3]
     ['Accuracy by environment', 'The data by environment', 'Stage 1: judges']
     """
-    fitted = last_step(classifier)
+    fitted, given = last_step(classifier), evidence or Evidence()
     if not hasattr(fitted, "environments_"):
         raise InputError(
             f"{type(fitted).__name__} has no environments_: it is not fitted, or not one of holdfast's estimators. "
             "Fit it with environments= first."
         )
-    names = _class_names(fitted, class_names)
+    names = _class_names(fitted, given.class_names)
     verdict = getattr(fitted, "verdict_", None)
-    if comparison is None and test is not None:
-        compared = dict(methods or {type(fitted).__name__: classifier})
+    training, audit, comparison, reliance = given.training, given.audit, given.comparison, given.reliance
+    if comparison is None and given.test is not None:
+        compared = dict(given.methods or {type(fitted).__name__: classifier})
         known = [str(label) for label in fitted.environments_]
-        comparison = compare_on_rows(compared, test, known=known, attributes=attributes)
-    if reliance is None and training is not None:
-        reliance = shuffle_features(classifier, training, feature_names)
-    profile = None if training is None else profile_columns(training.X, training.environments, feature_names)
-    maps = () if training is None else correlation_maps(fitted, training, names, feature_names, audit, attributes)
+        comparison = compare_on_rows(compared, given.test, known=known, attributes=given.attributes)
+    profile = None
+    maps: tuple[HeatMap, ...] = ()
+    if training is not None:
+        reliance = shuffle_features(classifier, training, given.feature_names) if reliance is None else reliance
+        profile = profile_columns(training.X, training.environments, given.feature_names)
+        maps = correlation_maps(fitted, training, names, given.feature_names, audit, given.attributes)
     sections = [
-        warnings_section(warnings),
+        warnings_section(given.warnings),
         reliance_section(reliance),
         accuracy_section(verdict, training, comparison),
         changes_section(verdict, audit),
@@ -156,10 +173,10 @@ def estimator_page(
         judges_section(fitted),
         partitions_section(fitted, maps),
         risks_section(fitted),
-        settings_section(fitted, settings or {}, seeds, warnings),
+        settings_section(fitted, given),
     ]
     if answer is None and (verdict is not None or audit is not None):
-        advice = (*_check_data(profile), *advice)
+        advice = (*([profile.check] if profile is not None and profile.check else []), *advice)
         answer = audit_answer(audit, advice) if verdict is None else verdict_answer(verdict, advice)
     counted = "" if training is None else f"{len(training):,} rows of "
     return Page(
@@ -168,16 +185,6 @@ def estimator_page(
         tuple(section for section in sections if section is not None),
         answer=answer,
     )
-
-
-def _check_data(profile: Profile | None) -> tuple[str, ...]:
-    """Return the advice to look at columns that do not fit at some site."""
-    odd = [] if profile is None else list(dict.fromkeys(profile.columns[column] for column, _, _ in profile.remarks))
-    if not odd:
-        return ()
-    names = listed([f"`{name}`" for name in odd], most=3)
-    fit = "does not fit" if len(odd) == 1 else "do not fit"
-    return (f"Check the data first: {names} {fit} in every environment (see *The data by environment*).",)
 
 
 def audit_answer(audit: Any, advice: Sequence[str] = ()) -> Answer:
@@ -207,6 +214,9 @@ def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
     signal, text = SIGNALS[verdict.fitted]
     if not verdict.columns:
         signal, text = "good", NOTHING_CHANGES
+        if verdict.is_uncertain:
+            signal, text = "caution", f"{NOTHING_CHANGES}, but accuracy differs much between them"
+            advice = (*advice, "`holdfast diagnose` says why accuracy differs, and what to do at a new environment.")
     known, title = verdict.known, "Accuracy of the ordinary and of the fitted classifier"
     note = "Out of fold, mean over environments."
     if verdict.fitted == "ordinary":
@@ -290,11 +300,8 @@ def accuracy_section(verdict: Any, training: Split | None, comparison: Dots | No
     """Show accuracy by environment: at known ones out of fold, and on other rows where there are some."""
     blocks: list[Block] = []
     if verdict is not None and verdict.by_environment:
-        sizes: dict[str, int] = {}
-        if training is not None:
-            names, counts = np.unique(np.asarray(training.environments).astype(str), return_counts=True)
-            sizes = dict(zip(names.tolist(), counts.tolist(), strict=True))
-        blocks.append(site_accuracies(verdict, sizes))
+        known = [] if training is None else np.asarray(training.environments).astype(str).tolist()
+        blocks.append(site_accuracies(verdict, Counter(known)))
     if comparison is not None and comparison.dots:
         blocks.append(comparison)
     return Section("Accuracy by environment", "", tuple(blocks)) if blocks else None
@@ -304,12 +311,11 @@ def site_accuracies(verdict: Any, sizes: Mapping[str, int]) -> Dots:
     """Return the accuracy of the ordinary and of the fitted classifier at every known environment, out of fold."""
     dots = []
     for name, accuracy in verdict.by_environment.items():
-        pairs = [(ORDINARY, accuracy.ordinary)]
-        pairs += [(STABLE, accuracy.fitted)] if verdict.fitted != "ordinary" else []
-        for series, value in pairs:
-            n_rows = sizes.get(str(name), 0)
+        n_rows = sizes.get(str(name), 0)
+        for series, value in ((ORDINARY, accuracy.ordinary), (STABLE, accuracy.fitted)):
             low, high = exact_interval(value * n_rows, n_rows) if n_rows else (math.nan, math.nan)
-            dots.append(Dot(str(name), series, value, float(low), float(high)))
+            if series == ORDINARY or verdict.fitted != "ordinary":
+                dots.append(Dot(str(name), series, value, float(low), float(high)))
     note = "Out of fold, with 95% intervals." if sizes else "Out of fold."
     title = "Accuracy at the known environments"
     return Dots(title, "accuracy", tuple(dots), note, place_title="environment", percent=True)
@@ -488,12 +494,12 @@ def _label_blocks(training: Split, class_names: Mapping[Any, str]) -> list[Block
     blocks: list[Block] = [Shares("Label balance", found.environments, tuple(parts), values, sizes)]
     unlike = found.unlike()
     if unlike:
-        text = f"Labels are distributed differently in {listed(unlike)}; the theory assumes equal shares."
+        text = f"Labels are more or less frequent in {listed(unlike)}, so that accuracies there cannot be compared."
         blocks.append(Sentences((text,), "warning"))
     return blocks
 
 
-def profile_blocks(profile: Profile | None) -> list[Block]:
+def profile_blocks(profile: Profile | None, place: str = "environment") -> list[Block]:
     """Return what each column looks like at each site, after what does not fit."""
     if profile is None or not profile.columns:
         return []
@@ -502,14 +508,10 @@ def profile_blocks(profile: Profile | None) -> list[Block]:
     ]
     note = "Numbers: median (quartiles). Categories: the most frequent level. Emphasized: what does not fit."
     marked = tuple(dict.fromkeys((row, site + 1) for row, site, _ in profile.remarks))
-    table = Table("Every column in every environment", ("column", *profile.sites), tuple(rows), note, marked=marked)
-    odd = list(profile.sentences)
-    if len(odd) > MOST_REMARKS:
-        odd = [
-            *odd[:MOST_REMARKS],
-            f"{len(odd) - MOST_REMARKS} more columns do not fit: see the emphasized cells below.",
-        ]
-    return [*([Sentences(tuple(odd), "warning")] if odd else []), table]
+    table = Table(f"Every column, by {place}", ("column", *profile.sites), tuple(rows), note, marked=marked)
+    odd, n_more = profile.sentences[:MOST_REMARKS], len(profile.sentences) - MOST_REMARKS
+    odd += (f"{n_more} more remarks: see the emphasized cells below.",) * (n_more > 0)
+    return [*([Sentences(odd, "warning")] if odd else []), table]
 
 
 def path_section(fitted: Any) -> Section | None:
@@ -738,25 +740,22 @@ def warnings_section(warnings: Sequence[str] | None) -> Section | None:
     return Section("Warnings", "", (Sentences(lines, "warning"),)) if lines else None
 
 
-def settings_section(
-    fitted: Any, settings: Mapping[str, Any], seeds: Sequence[int], warnings: Sequence[str] | None
-) -> Section:
+def settings_section(fitted: Any, evidence: Evidence) -> Section:
     """Show settings, seeds and versions."""
-    rows = {"method": type(fitted).__name__, **_parameters(fitted)}
-    for name in ("solver_", "rounds_"):
-        if hasattr(fitted, name):
-            rows[f"{name} (chosen)"] = getattr(fitted, name)
-    rows |= dict(settings)
-    if seeds:
-        rows["seeds"] = ", ".join(map(str, seeds))
-    blocks: list[Block] = [
+    rows = {"method": type(fitted).__name__}
+    rows |= fitted.get_params(deep=False) if hasattr(fitted, "get_params") else {}
+    rows |= {f"{name} (chosen)": getattr(fitted, name) for name in ("solver_", "rounds_") if hasattr(fitted, name)}
+    rows |= dict(evidence.settings)
+    if evidence.seeds:
+        rows["seeds"] = ", ".join(map(str, evidence.seeds))
+    blocks = (
         Table("Settings", ("setting", "value"), tuple((str(name), _written(value)) for name, value in rows.items())),
         Table("Versions", ("what", "version"), tuple(versions().items())),
-    ]
+    )
     intro = "Settings, seeds and versions."
-    if warnings is not None and not warnings:
+    if evidence.warnings is not None and not evidence.warnings:
         intro += " There were no warnings."
-    return Section("How this was made", intro, tuple(blocks), folded=True)
+    return Section("How this was made", intro, blocks, folded=True)
 
 
 def versions() -> dict[str, str]:
@@ -768,11 +767,6 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return {**found, "machine": f"{platform.system()} {platform.machine()}"}
-
-
-def _parameters(fitted: Any) -> dict[str, Any]:
-    """Return the constructor's parameters."""
-    return dict(fitted.get_params(deep=False)) if hasattr(fitted, "get_params") else {}
 
 
 def _written(value: Any) -> str:

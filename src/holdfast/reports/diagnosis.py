@@ -19,7 +19,7 @@ from holdfast.reports.values import (
     Shares,
     Table,
 )
-from holdfast.tables.diagnosis import HOW_TO_RECALIBRATE, in_points
+from holdfast.tables.diagnosis import in_points
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "breaks": ("bad", "The model breaks at a new site"),
@@ -29,12 +29,13 @@ SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] 
 }
 NEW, KNOWN, ELSEWHERE = "has not seen this site", "has seen this site", "at the other sites"
 HELP = {
-    "other patients": "Only rows of such a place help. A part cannot be helped: some rows are harder for any model.",
+    "other patients": "The model meets rows that it has seen few of, or that are harder for any model. Labeled rows of "
+    "the site help, to recalibrate or to fit with.",
     "other rates": "Recalibrating at the site mends this.",
     "other relations": "The model applies what does not hold there: see questions 3 and 4.",
 }
 MEANINGS = {
-    "other patients": "rows of the same class look different there, P(x) changes",
+    "other patients": "the rows there are of another kind, P(x) changes",
     "other rates": "classes are more or less frequent than the columns explain",
     "other relations": "the same columns mean something else, P(y | x) changes",
 }
@@ -81,13 +82,14 @@ def _answer(found: Any, following: str) -> Answer:
         ("at a site it has not seen", found.mean("new")),
         ("to expect at the next site", found.forecast),
     )
-    note = "Mean over sites, on rows that the model was not fitted on; the last with an 80% prediction interval."
+    note = "Mean over sites, on rows that the model was not fitted on; the last with a 95% prediction interval."
     numbers = Table("Accuracy of the ordinary model", ("accuracy", "ordinary model"), rows, note)
-    lines = [f"Why: {advice.reason}", advice.sure]
-    lines += [HOW_TO_RECALIBRATE] * (advice.action == "recalibrate")
-    lines += [advice.otherwise] * bool(advice.otherwise)
-    lines += [f"Run next: `{following}`"] if following else []
-    return Answer(f"{found.finding} *{advice.sentence}*", signal, text, numbers, tuple(lines))
+    return Answer(f"{found.finding} *{advice.sentence}*", signal, text, numbers, _advice_lines(found, following))
+
+
+def _advice_lines(found: Any, following: str) -> tuple[str, ...]:
+    run = [f"Run next: `{following}`"] if following else []
+    return (*found.explanation, *run, *([found.recommendation.how] if found.recommendation.how else []))
 
 
 def _breaks_section(found: Any) -> Section:
@@ -107,10 +109,10 @@ def _breaks_section(found: Any) -> Section:
     )
     areas = Table(
         "AUROC at every site",
-        ("site", "rows", NEW, KNOWN, "accuracy of its most frequent class"),
-        tuple((s.name, s.n_rows, s.new.auroc, s.known.auroc, f"{s.most_frequent:.0%}") for s in found.sites),
-        "How well the model ranks rows: 0.5 is chance. A site in which almost all rows have one class is easy to be "
-        "right about: compare its accuracy with the last column.",
+        ("site", "rows", NEW, KNOWN, "most frequent class"),
+        tuple((s.name, s.n_rows, s.new.auroc, s.known.auroc, s.most_frequent) for s in found.sites),
+        "How well the model ranks rows: 0.5 is chance. The last column is the share of the site's most frequent class, "
+        "which is the accuracy of always predicting it.",
         digits=2,
         n_keys=1,
     )
@@ -191,22 +193,16 @@ def _data_section(found: Any) -> Section:
         "categories."
         for name, tokens in found.tokens.items()
     ]
-    blocks = ([Sentences(tuple(words), "warning")] if words else []) + profile_blocks(found.profile)
+    blocks = ([Sentences(tuple(words), "warning")] if words else []) + profile_blocks(found.profile, "site")
     odd = words or (found.profile is not None and found.profile.sentences)
     intro = "Look at these columns before anything else." if odd else "Nothing stands out."
     return Section("4. Is the data sound?", intro, (*blocks, shares))
 
 
 def _remedy_section(found: Any, following: str) -> Section:
-    advice = found.recommendation
-    lines = [f"*{advice.sentence}* {advice.reason}", advice.sure]
-    lines += [HOW_TO_RECALIBRATE] * (advice.action == "recalibrate")
-    lines += [advice.otherwise] * bool(advice.otherwise)
-    also = [r for r in found.remedies if r.is_sure and r.action == "repair" and r.action != advice.action]
-    if also:
-        best = max(also, key=lambda remedy: remedy.gain.value)
-        lines.append(f"Also worth doing: repair or drop {listed([f'`{name}`' for name in best.columns], most=4)}.")
-    lines += [f"Run next: `{following}`"] if following else []
+    # What to check first is said in the question before.
+    said = [line for line in _advice_lines(found, following) if not line.startswith("Check the data first")]
+    lines = Sentences((f"*{found.recommendation.sentence}*", *said), "finding")
     dots = tuple(Dot(r.name, "gain", r.gain.value, r.gain.low, r.gain.high) for r in found.remedies)
     figure = Dots(
         "What each change would have brought at the sites left out",
@@ -226,7 +222,7 @@ def _remedy_section(found: Any, following: str) -> Section:
         tuple(rows),
         n_keys=1,
     )
-    return Section("5. What should I do?", "", (Sentences(tuple(lines), "finding"), figure, table))
+    return Section("5. What should I do?", "", (lines, figure, table))
 
 
 def _settings_section(found: Any, settings: Mapping[str, Any]) -> Section:

@@ -88,11 +88,12 @@ def render_report(content: Page, limits: Limits | None = None) -> str:
         style=Markup(style),
         script=Markup(script),
         policy=Markup(_policy(style, script)),
-        draw=lambda figure: _both_widths(figure, next(numbers)),
+        draw=lambda figure: _draw_both(figure, next(numbers)),
         crop=lambda figure: crop_figure(figure, limits.figures),
         figure_table=figure_table,
         fit_table=lambda table: _fit_table(table, limits.rows),
         inline=lambda text: inline_markup(text, 4 * limits.letters),
+        advice=lambda text: inline_markup(re.sub(r"^([A-Z][a-z ]+:)(?= )", r"*\1*", text), 4 * limits.letters),
         cell_text=_cell_text,
         share_text=_share_text,
         data_value=_data_value,
@@ -113,11 +114,15 @@ def inline_markup(text: str, longest: int = 1600) -> Markup:
     pieces = []
     for number, part in enumerate(parts):
         safe = str(escape(part))
-        pieces.append(f"<code>{safe}</code>" if number % 2 else re.sub(r"\*([^*]+)\*", r"<em>\1</em>", safe))
+        if number % 2:  # words of a command are not cut at their hyphens
+            words = [f"<span>{word}</span>" if "-" in word else word for word in safe.split(" ")]
+            pieces.append(f"<code>{' '.join(words)}</code>")
+        else:
+            pieces.append(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", safe))
     return Markup("".join(pieces))
 
 
-def _both_widths(figure: Figure, number: int) -> Markup:
+def _draw_both(figure: Figure, number: int) -> Markup:
     """Return a figure drawn wide and narrow; the style sheet shows the one that fits."""
     return draw(figure, number) + draw(figure, number, NARROW)
 
@@ -178,12 +183,9 @@ def _cell_text(cell: Cell, digits: int) -> str:
 
 def _share_text(cell: Cell) -> Markup:
     """Return an accuracy as a percentage, its interval smaller; other cells as they are."""
-    interval = (
-        cell if isinstance(cell, Interval) else Interval(cell, math.nan, math.nan) if isinstance(cell, float) else None
-    )
-    if interval is None or math.isnan(interval.value):
+    value = cell.value if isinstance(cell, Interval) else cell
+    if not isinstance(value, float) or math.isnan(value):
         return escape(_cell_text(cell, 3))
-    text = escape(f"{interval.value:.1%}")
-    if math.isnan(interval.low):
-        return text
-    return text + Markup("<small>[{}, {}]</small>").format(f"{100 * interval.low:.1f}", f"{100 * interval.high:.1f}")
+    if not isinstance(cell, Interval) or math.isnan(cell.low):
+        return escape(f"{value:.1%}")
+    return Markup("{:.1%}<small>[{:.1f}, {:.1f}]</small>").format(value, 100 * cell.low, 100 * cell.high)

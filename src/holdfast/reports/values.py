@@ -112,7 +112,7 @@ def clean_text(text: str) -> str:
 def _fixed(number: float, digits: int) -> str:
     """Return a number with a fixed number of digits; unknown and infinite ones as signs."""
     if math.isfinite(number):
-        return f"{number:.{digits}f}"
+        return f"{number:z.{digits}f}"
     return MISSING if math.isnan(number) else "∞" if number > 0 else "-∞"
 
 

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from holdfast.audit import Audit, AuditSettings, Columns, Reliance, audit_columns, encode_table, encode_texts, relied_on
 from holdfast.environments import unique_labels
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, TableError
+from holdfast.interpolation.verdict import is_given_up
 from holdfast.seeding import Seeding
 from holdfast.tables.stages import split_rows
 
@@ -26,14 +27,14 @@ MOST_RELIED_ROWS = 20_000  # enough to see what a classifier relies on
 
 
 def audit_rows(rows: TableRows, *, level: float) -> Audit:
-    """Audit columns, words and attributes."""
+    """Audit columns, words and attributes; others are tested as stand-ins only of columns that `fit` does without."""
     classes, codes = unique_labels(rows.y, what="labels", error=LabelsError)
     split = split_rows(rows, because="so there is no other one in which something could change")
     inputs = _encode(rows.features, rows.roles.schema.names("text"))
     columns = inputs
     if rows.attributes is not None:
         columns = inputs.beside(encode_table(rows.attributes, min_count=MIN_COUNT).as_attributes())
-    return audit_columns(columns, codes, classes, split, AuditSettings(level=level, min_count=MIN_COUNT))
+    return audit_columns(columns, codes, classes, split, AuditSettings(level=level, min_count=MIN_COUNT), is_given_up)
 
 
 def _encode(features: pd.DataFrame, texts: Sequence[str]) -> Columns:

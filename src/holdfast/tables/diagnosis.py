@@ -8,7 +8,7 @@ sites it was fitted on, out of fold. Remedies are tried in the same way, and one
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
-from holdfast.audit.effects import prediction_interval
 from holdfast.audit.results import Finding
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
+from holdfast.interpolation.stress import next_reach
 from holdfast.judging.calibration import calibrate
 from holdfast.judging.judges import deal_folds
 from holdfast.learners import code_probabilities, fit_rows, has_probabilities, seeded_clone
@@ -44,22 +44,17 @@ N_FOLDS = 5
 MOST_ROUNDS = 10  # with more sites, several are left out at a time
 MOST_ODD = 5  # columns that do not fit of which each is left out alone
 MOST_ENCODED = 100  # columns of the matrix that the loss is split with; wider ones are condensed
-BREAKS, BREAKS_ONE = (
-    0.01,
-    0.03,
-)  # accuracy that is lost for sure, over all sites or at one, from which on a model breaks
+BREAKS, BREAKS_ONE = 0.01, 0.03  # accuracy lost for sure, over all sites or at one, from which on a model breaks
 MATTERS = 0.05  # a loss of accuracy that nobody would overlook
 WORTH = 0.02  # gain of log loss from which on a remedy is worth its trouble
-# A part of the loss in words, and the changes that it speaks for
-REASONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "other patients": (", mostly because the rows (patients) there are others", ("collect",)),
-    "other rates": (", mostly because classes are more or less frequent there", ("recalibrate",)),
-    "other relations": (", mostly because columns mean something else there", ("repair", "stable", "collect")),
+LABELS = (50, 100, 200, 400)  # labeled rows of a site that recalibration is tried with
+MOST_OF_IT = 0.8  # share of the gain with half of a site's rows that so many labels must bring
+REASONS = {  # parts of the loss in words
+    "other patients": "the rows (patients) there are different",
+    "other rates": "classes are more or less frequent there",
+    "other relations": "columns mean something else there",
 }
-HOW_TO_RECALIBRATE = (
-    "To recalibrate: label rows of the new site, fit the model once (the command below), and pass the labeled rows "
-    "when you predict: `holdfast predict model NEW.csv --recalibrate LABELED.csv --out predictions.csv`."
-)
+ADD_ROWS = "First add labeled rows of the new site to the table."
 INSTEAD = ("keep", "recalibrate", "collect")  # advice that the stable classifier is an alternative to
 RATES_DIFFER = 0.1  # difference of a class's frequency between sites that is mentioned
 CHEAP = 0.02  # price of the stable classifier, in accuracy, that is paid as an insurance
@@ -103,6 +98,7 @@ class Remedy:
     accuracy: Interval  # gain of accuracy
     n_better: int  # sites with a smaller loss
     columns: tuple[str, ...] = ()
+    n_labels: int = 0  # rows of the site that it needs; 0: half of them, or none
 
     @property
     def is_sure(self) -> bool:
@@ -121,6 +117,7 @@ class Recommendation:
     columns: tuple[str, ...] = ()  # to repair or drop
     missing: tuple[str, ...] = ()  # words of the table that mean "missing"
     site: str = ""  # where rows are needed
+    how: str = ""  # what to do besides the command that follows
     otherwise: str = ""  # when the stable classifier is the better choice, where it is not advised
 
 
@@ -135,7 +132,7 @@ class Diagnosis:
     lost : Interval
         Accuracy at a site that the model has not seen, below that at the same site when it has; mean over sites.
     forecast : Interval
-        Accuracy to expect at the next site (80 %), from the sites left out.
+        Accuracy to expect at the next site (95 %), from the sites left out.
     parts : mapping of str to Interval
         The loss at new sites minus that at known ones: other patients, other rates, other relations; mean over sites.
     findings : tuple of Finding
@@ -195,7 +192,7 @@ class Diagnosis:
             return f"An ordinary model holds at a site it has not seen: it is {numbers}."
         if self.state == "unclear":
             return f"There are too few rows to say whether an ordinary model breaks at a new site: it is {numbers}."
-        why = REASONS[self.cause][0] if self.cause and self.recommendation.action in REASONS[self.cause][1] else ""
+        why = f", mostly because {REASONS[self.cause]}" if self.cause else ""
         if self.state == "miscalibrated":
             return (
                 f"At a site it has not seen, an ordinary model is right about as often ({new:.0%} of rows, {known:.0%} "
@@ -207,6 +204,19 @@ class Diagnosis:
             f"(most is lost in {worst.name}: {worst.new.accuracy.value:.0%} instead of "
             f"{worst.known.accuracy.value:.0%})."
         )
+
+    @property
+    def explanation(self) -> tuple[str, ...]:
+        """Why this is advised, how sure that is, what to check first, and when to do otherwise; a line each."""
+        advice = self.recommendation
+        check = "" if self.profile is None or advice.action == "repair" else self.profile.check
+        dropped = [remedy for remedy in self.remedies if remedy.is_sure and remedy.action == "repair"]
+        if check and dropped:
+            enough = 0.5 * max(remedy.gain.value for remedy in dropped)
+            best = min(dropped, key=lambda remedy: (remedy.gain.value < enough, len(remedy.columns)))
+            check += f" Without {_quoted(best.columns)}, the model does better at sites it has not seen."
+        lines = f"Why: {advice.reason}", advice.sure, check, advice.otherwise
+        return tuple(line for line in lines if line)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -282,10 +292,7 @@ def diagnose(
             )
         X = pd.DataFrame(np.asarray(X), columns=[f"x{place}" for place in range(X.shape[1])])
     frame = open_table(X).read()
-    labels = np.asarray(y)
-    sites = np.empty(len(frame), dtype=object)
-    for site in split_environments(environments, len(frame)):
-        sites[site.rows] = site.name
+    labels, sites = np.asarray(y), _site_names(split_environments(environments, len(frame)))
     if len(labels) != len(frame):
         raise LabelsError(f"y has {len(labels)} labels for {len(frame)} rows. Pass one label for each row.")
     schema = TableSchema.infer(frame)
@@ -309,41 +316,37 @@ def diagnose_rows(
 ) -> Diagnosis:
     """Diagnose the rows of a table; parameters as in `diagnose`."""
     work = _Work(rows, estimator, n_jobs, random_state)
-    profile = profile_columns(rows.features, work.names_of_rows())
+    categorical = rows.roles.schema.names("categorical")
+    tokens = {name: words for name in categorical if (words := odd_tokens(rows.features[name]))}
+    profile = profile_columns(_without_words(rows.features, tokens), _site_names(work.environments))
     odd = _odd_columns(profile, rows.roles.schema)
     known, new, elsewhere, without = work.ask_all(odd, progress)
     progress("columns whose meaning changes, and the stable classifier")
     verdict, findings, notes = work.verdict()
-    answers_by: list[tuple[Action, str, tuple[str, ...], Array]] = [
-        ("repair", _without(columns), columns, answers) for columns, answers in without.items()
-    ]
+    tried = [work.remedy(new, "repair", _without(columns), answers, columns) for columns, answers in without.items()]
     if verdict is not None and verdict.fitted != "ordinary" and len(work.environments) > 2:
         stable = work.ask_all_stable(known, progress)
-        answers_by.append(("stable", "the stable classifier", tuple(f.feature for f in findings), stable))
+        tried.append(work.remedy(new, "stable", "the stable classifier", stable, tuple(f.feature for f in findings)))
     if work.probable:
-        answers_by.append(("recalibrate", "recalibrated at the site", (), work.recalibrate(new)))
-    answers_by.append(("collect", "fitted with rows of the site too", (), known))
-    tried = [work.remedy(new, *entry) for entry in answers_by]
+        tried.append(work.try_recalibration(new))
+    tried.append(work.remedy(new, "collect", "fitted with rows of the site", known))
     remedies = tuple(sorted(tried, key=lambda remedy: -remedy.gain.value))
     sites = tuple(_site_diagnoses(work, new, known, elsewhere, Seeding(random_state)))
     lost = _mean_interval([site.lost for site in sites])
-    tokens = {
-        name: words for name in rows.roles.schema.names("categorical") if (words := odd_tokens(rows.features[name]))
-    }
     parts = {
         name: _mean_interval([site.split.parts[name] for site in sites])
         for name in ("other patients", "other rates", "other relations")
     }
     state = _state(lost, sites, next(r for r in remedies if r.action == "collect"))
     accuracies = [site.new.accuracy.value for site in sites]
-    low, high = prediction_interval(float(np.mean(accuracies)), float(np.std(accuracies, ddof=1)), len(sites))
+    mean, reach = float(np.mean(accuracies)), next_reach(accuracies)
     found = Diagnosis(
         estimator if isinstance(estimator, str) else type(estimator).__name__,
         "log loss" if work.probable else "share of mistakes",
         state,
         sites,
         lost,
-        Interval(float(np.mean(accuracies)), max(low, 0.0), min(high, 1.0)),
+        Interval(mean, max(mean - reach, 0.0), min(mean + reach, 1.0)),
         parts,
         findings,
         profile,
@@ -377,13 +380,6 @@ class _Work:
         n_rounds = min(len(self.environments), MOST_ROUNDS)
         together = [self.environments[number::n_rounds] for number in range(n_rounds)]
         self.rounds = [([e.name for e in group], np.concatenate([e.rows for e in group])) for group in together]
-
-    def names_of_rows(self) -> NDArray[Any]:
-        """Return the site of each row; small ones are merged."""
-        names = np.empty(len(self.y), dtype=object)
-        for site in self.environments:
-            names[site.rows] = site.name
-        return names
 
     def notes(self) -> list[str]:
         """Say where several sites were left out at a time."""
@@ -497,14 +493,28 @@ class _Work:
             answers[np.arange(len(out)), predicted] = 1.0
         return answers
 
-    def recalibrate(self, answers: Array) -> Array:
+    def try_recalibration(self, new: Array) -> Remedy:
+        """Return what recalibrating brings with the fewest labels that bring most of what half of the rows do."""
+        whole = self.remedy(new, "recalibrate", "recalibrated with half of its rows", self.recalibrate(new))
+        for n_labels in LABELS:
+            if 2 * n_labels > max(map(len, self.environments)):
+                break
+            answers = self.recalibrate(new, n_labels)
+            found = self.remedy(new, "recalibrate", f"recalibrated with {n_labels} rows", answers)
+            if found.is_sure and found.gain.value >= MOST_OF_IT * whole.gain.value:
+                return replace(found, n_labels=n_labels)
+        return whole
+
+    def recalibrate(self, answers: Array, n_labels: int | None = None) -> Array:
         """Return answers at each site left out, with temperature and rates from half of its rows, for the other."""
         found, scores = answers.copy(), np.log(np.maximum(answers, LEAST_PROBABILITY))
         for site in self.environments:
+            generator = self.seeding.generator("recalibrate", site.name)
             half = self.folds[site.rows] % 2 == 0
-            for fitted, asked in ((site.rows[half], site.rows[~half]), (site.rows[~half], site.rows[half])):
-                if len(fitted) and len(asked):
-                    found[asked] = calibrate(scores[fitted], self.y[fitted], offsets=True).probabilities(scores[asked])
+            for labeled, asked in ((site.rows[half], site.rows[~half]), (site.rows[~half], site.rows[half])):
+                if len(labeled) and len(asked):
+                    rows = generator.permutation(labeled)[:n_labels]
+                    found[asked] = calibrate(scores[rows], self.y[rows], offsets=True).probabilities(scores[asked])
         return found
 
     def losses(self, answers: Array, rows: Rows) -> Array:
@@ -521,27 +531,31 @@ class _Work:
     def quality(self, answers: Array, rows: Rows) -> Quality:
         """Return how good the answers about some rows are."""
         right = self.correct(answers, rows)
-        low, high = exact_interval(right.sum(), len(rows))
+        accuracy = Interval(float(right.mean()), *map(float, exact_interval(right.sum(), len(rows))))
         area = auroc_interval(self.y[rows], answers) if self.probable else Interval(*[float("nan")] * 3)
-        return Quality(
-            Interval(float(right.mean()), float(low), float(high)), area, _interval(self.losses(answers, rows))
-        )
+        return Quality(accuracy, area, _interval(self.losses(answers, rows)))
 
-    def remedy(self, new: Array, action: Action, name: str, columns: tuple[str, ...], answers: Array) -> Remedy:
+    def remedy(self, new: Array, action: Action, name: str, answers: Array, columns: tuple[str, ...] = ()) -> Remedy:
         """Compare answers at sites left out with the ordinary model's, row by row."""
-        gains, accuracies = [], []
-        for site in self.environments:
-            rows = site.rows
-            gains.append(_interval(self.losses(new[rows], rows) - self.losses(answers[rows], rows)))
-            accuracies.append(_interval(self.correct(answers[rows], rows) - self.correct(new[rows], rows)))
+        sites = [(new[site.rows], answers[site.rows], site.rows) for site in self.environments]
+        gains = [_interval(self.losses(old, rows) - self.losses(other, rows)) for old, other, rows in sites]
+        right = [_interval(self.correct(other, rows) - self.correct(old, rows)) for old, other, rows in sites]
         n_better = sum(gain.value > 0 for gain in gains)
-        return Remedy(action, name, _mean_interval(gains), _mean_interval(accuracies), n_better, columns)
+        return Remedy(action, name, _mean_interval(gains), _mean_interval(right), n_better, columns)
+
+
+def _site_names(sites: Sequence[Environment]) -> NDArray[Any]:
+    """Return the name of each row's site."""
+    names = np.empty(sum(map(len, sites)), dtype=object)
+    for site in sites:
+        names[site.rows] = site.name
+    return names
 
 
 def _interval(values: Array) -> Interval:
     """Return the mean of rows with its 95 % interval; equal values still are uncertain, so one more row is added."""
-    error = np.sqrt((values.var() + 1.0 / (len(values) + 1)) / len(values))
-    return Interval(float(values.mean()), float(values.mean() - 1.96 * error), float(values.mean() + 1.96 * error))
+    mean, reach = float(values.mean()), 1.96 * float(np.sqrt((values.var() + 1.0 / (len(values) + 1)) / len(values)))
+    return Interval(mean, mean - reach, mean + reach)
 
 
 def _mean_interval(parts: Sequence[Interval]) -> Interval:
@@ -588,9 +602,8 @@ def _odd_columns(profile: Profile | None, schema: TableSchema) -> list[tuple[str
     """Return sets of columns to try without: each that does not fit at some site, and all of them."""
     if profile is None:
         return []
-    features = list(dict.fromkeys(profile.columns[column] for column, _, _ in profile.remarks))
     known = set(schema.names())
-    odd = [name for name in features if name in known]
+    odd = [name for name in profile.odd if name in known]
     sets = [(name,) for name in odd[:MOST_ODD]] + ([tuple(odd)] if len(odd) > 1 else [])
     return [columns for columns in sets if len(columns) < len(known)]
 
@@ -626,14 +639,15 @@ def _recommend(found: Diagnosis) -> Recommendation:
         )
     smallest = min(found.sites, key=lambda site: site.n_rows)
     if found.state == "unclear":
+        accuracy = _mean_interval([site.new.accuracy for site in found.sites])
         return Recommendation(
             "collect",
             f"Collect more rows, first in {smallest.name}.",
             f"The accuracy lost at a new site is {in_points(found.lost)}, and that there is known only to within "
-            f"{100 * _half(_mean_interval([s.new.accuracy for s in found.sites])):.0f} points. {smallest.name} has "
-            f"{smallest.n_rows:,} rows.",
+            f"{50 * (accuracy.high - accuracy.low):.0f} points. {smallest.name} has {smallest.n_rows:,} rows.",
             "Not sure: that is the reason for the advice.",
             site=smallest.name,
+            how="First add the new rows to the table.",
         )
     new, known = _areas(found)
     ranks = not known - new > MATTERS  # a lost ranking is not mended by other probabilities
@@ -641,8 +655,8 @@ def _recommend(found: Diagnosis) -> Recommendation:
     if sure:
         enough = 0.5 * max(remedy.gain.value for remedy in sure)
         good = [remedy for remedy in sure if remedy.gain.value >= enough]
-        effort = {action: place for place, action in enumerate(("repair", "stable", "recalibrate", "collect"))}
-        return _advise(found, min(good, key=lambda remedy: (effort[remedy.action], -remedy.gain.value)))
+        effort = ("repair", "stable", "recalibrate", "collect")
+        return _advise(found, min(good, key=lambda remedy: (effort.index(remedy.action), -remedy.gain.value)))
     verdict = found.verdict
     if verdict is not None and verdict.fitted != "ordinary":
         # With two sites it could not be tried; with more, it is an insurance if it costs little.
@@ -657,16 +671,15 @@ def _recommend(found: Diagnosis) -> Recommendation:
             f"Accuracy at a new site is {in_points(found.lost)} lower, and nothing that was tried helps for sure.",
             "Fairly sure that the model breaks; not sure that rows will mend it.",
             site=worst.name,
+            how=ADD_ROWS,
         )
     names = [finding.feature for finding in found.findings]
-    unstable = f" {_quoted(names)} {_verb(names, 'changes', 'change')} between sites, without harm so far." * bool(
-        names
-    )
+    unstable = f" {_quoted(names)} {_verb(names, 'changes', 'change')} between sites, without harm so far."
     return Recommendation(
         "keep",
         "Keep the ordinary model.",
         f"The accuracy lost at a site it has not seen is {in_points(found.lost)}, and nothing that was tried is better "
-        f"for sure.{unstable}",
+        f"for sure.{unstable * bool(names)}",
         f"{'Quite' if found.lost.high <= MATTERS / 2 else 'Fairly'} sure, for sites that differ from these as much as "
         "these differ from one another.",
     )
@@ -677,31 +690,35 @@ def _advise(found: Diagnosis, remedy: Remedy) -> Recommendation:
     n_sites = len(found.sites)
     level = "Quite sure" if remedy.n_better == n_sites else "Fairly sure"
     sure = f"{level}: it is better at {remedy.n_better} of {n_sites} sites left out."
+    gain = remedy.gain
     gained = (
-        f"Tried at the sites left out, this lowers the {found.loss_name} by {_signed(remedy.gain)} and changes the "
-        f"accuracy by {in_points(remedy.accuracy)}."
+        f"Tried at the sites left out, this changes the accuracy by {in_points(remedy.accuracy)} and lowers the "
+        f"{found.loss_name} by {gain.value:.3f} [{gain.low:.3f} to {gain.high:.3f}]."
     )
     if remedy.action == "stable":
-        return replace(_advise_stable(found, sure), reason=f"{_advise_stable(found, sure).reason} {gained}")
+        return _advise_stable(found, sure, gained)
     if remedy.action == "repair":
-        odd = [] if found.profile is None else found.profile.remarks
-        names = () if found.profile is None else found.profile.columns
-        why = " ".join(dict.fromkeys(text for column, _, text in odd if names[column] in remedy.columns))
+        it = _verb(remedy.columns, "it", "them")
+        odd = () if found.profile is None else found.profile.about(remedy.columns)
         return Recommendation(
             "repair",
-            f"Repair {_quoted(remedy.columns)}, or fit without {_verb(remedy.columns, 'it', 'them')}.",
-            f"{why} Without {_verb(remedy.columns, 'it', 'them')}, the model does better at sites it has not seen. "
-            f"{gained}",
+            f"Repair {_quoted(remedy.columns)}, or fit without {it}.",
+            f"{' '.join(odd)} Without {it}, the model does better at sites it has not seen. {gained}",
             sure,
             remedy.columns,
         )
     if remedy.action == "recalibrate":
+        sizes = [site.n_rows // 2 for site in found.sites]
+        several = f"{min(sizes):,} to {max(sizes):,}" if min(sizes) < max(sizes) else f"about {min(sizes):,}"
+        labels = f"about {remedy.n_labels}" if remedy.n_labels else several
         return Recommendation(
             "recalibrate",
-            "Keep the model, and recalibrate it at each new site with labeled rows of that site.",
-            f"{_ranking(found)}{_rates(found)}. {gained} {_half_rows(found)} labeled rows of each site were used for "
-            "it here: label as many at the new one.",
+            f"Before you use it at a new site, label {labels} rows there and adjust its probabilities (recalibrate it) "
+            "with them.",
+            f"{_ranking(found)}{_rates(found)}. {gained}",
             sure,
+            how="With the fitted model, at the new site (labeled rows in LABELED.csv, the others in NEW.csv): "
+            "`holdfast predict model NEW.csv --recalibrate LABELED.csv --out predictions.csv`",
         )
     worst = max(found.sites, key=lambda site: site.new.loss.value - site.known.loss.value)
     return Recommendation(
@@ -710,14 +727,15 @@ def _advise(found: Diagnosis, remedy: Remedy) -> Recommendation:
         f"Rows of the site itself help more than anything else that was tried, most in {worst.name}. {gained}",
         sure,
         site=worst.name,
+        how=ADD_ROWS,
     )
 
 
 def _areas(found: Diagnosis) -> tuple[float, float]:
     """Return the mean AUROC over sites, where the site is new and where it has been seen; NaN where there is none."""
-    areas = [(site.new.auroc.value, site.known.auroc.value) for site in found.sites]
-    both = [pair for pair in areas if not np.isnan(pair).any()]
-    return (float(np.mean([a for a, _ in both])), float(np.mean([b for _, b in both]))) if both else (np.nan, np.nan)
+    areas = np.array([(site.new.auroc.value, site.known.auroc.value) for site in found.sites])
+    both = areas[~np.isnan(areas).any(axis=1)]
+    return (float(both[:, 0].mean()), float(both[:, 1].mean())) if len(both) else (np.nan, np.nan)
 
 
 def _ranking(found: Diagnosis) -> str:
@@ -736,23 +754,13 @@ def _rates(found: Diagnosis) -> str:
     if high.shares[label] - low.shares[label] < RATES_DIFFER:
         return ""
     few, many = (f"{site.shares[label]:.0%}" for site in (low, high))
-    return f": {label!r} is {few} of rows in {low.name} and {many} in {high.name}"
+    return f": rows labeled {label!r} are {few} in {low.name} and {many} in {high.name}"
 
 
-def _half_rows(found: Diagnosis) -> str:
-    sizes = [site.n_rows // 2 for site in found.sites]
-    return f"About {min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
-
-
-def _advise_stable(found: Diagnosis, sure: str) -> Recommendation:
-    verdict = found.verdict
-    return Recommendation(
-        "stable",
-        f"Use the stable classifier, which relies less on {_quoted([f.feature for f in found.findings])}.",
-        f"It {_price(verdict)}.",
-        sure,
-        tuple(finding.feature for finding in found.findings),
-    )
+def _advise_stable(found: Diagnosis, sure: str, gained: str = "") -> Recommendation:
+    names = tuple(finding.feature for finding in found.findings)
+    sentence = f"Use the stable classifier, which relies less on {_quoted(names)}."
+    return Recommendation("stable", sentence, f"It {_price(found.verdict)}. {gained}".rstrip(), sure, names)
 
 
 def _price(verdict: Any) -> str:
@@ -793,6 +801,13 @@ def _without(columns: Sequence[str]) -> str:
     return f"without {columns[0]}" if len(columns) == 1 else f"without all {len(columns)} odd columns"
 
 
+def _without_words(features: Any, columns: Iterable[str]) -> Any:
+    """Return a frame in which columns of numbers and a few words have numbers and gaps."""
+    import pandas as pd
+
+    return features.assign(**{name: pd.to_numeric(features[name].astype(object), errors="coerce") for name in columns})
+
+
 def _quoted(columns: Sequence[str]) -> str:
     return listed([f"`{name}`" for name in columns], most=4)
 
@@ -810,11 +825,3 @@ def in_points(value: Interval) -> str:
     '5.0 points [2.0 to 8.0]'
     """
     return f"{100 * value.value:.1f} points [{100 * value.low:.1f} to {100 * value.high:.1f}]"
-
-
-def _half(value: Interval) -> float:
-    return (value.high - value.low) / 2
-
-
-def _signed(value: Interval) -> str:
-    return f"{value.value:.3f} [{value.low:.3f} to {value.high:.3f}]"

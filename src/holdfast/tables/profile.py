@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,9 @@ MIN_ROWS = 10  # values that a site needs before its constants, medians and leve
 MISSING_APART = 0.3  # shares of missing values that differ by more are worth a look
 ZERO_HERE, ZERO_ELSEWHERE = 0.2, 0.01  # shares of zeros that suggest that 0 stands for "missing"
 FEW_VALUES = 20  # numbers with at most so many different values are counted one by one
+MOST_CHECKS = 3  # remarks that are repeated at the top of a page
 BY_CHANCE = 0.001  # smaller probabilities are not taken for chance
+INDICATOR = re.compile(r"(?P<column>.+?)(?: is |[ _=.])(?:missing|isna|isnull)", re.IGNORECASE)  # `ca is missing`
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,28 @@ class Profile:
     columns: tuple[str, ...]
     sites: tuple[str, ...]
     cells: tuple[tuple[ColumnAtSite, ...], ...]  # (n_columns, n_sites)
-    remarks: tuple[tuple[int, int, str], ...]  # (column, site, sentence): what does not fit
+    remarks: tuple[tuple[int, int, str], ...]  # (column, site, sentence): what does not fit, the worst first
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What does not fit, in sentences."""
         return tuple(dict.fromkeys(text for _, _, text in self.remarks))
+
+    @property
+    def check(self) -> str:
+        """The worst of it in one line; empty where everything fits."""
+        found = self.sentences
+        rest = f" There are {len(found) - MOST_CHECKS} more, see below." * (len(found) > MOST_CHECKS)
+        return f"Check the data first: {' '.join(found[:MOST_CHECKS])}{rest}" if found else ""
+
+    @property
+    def odd(self) -> tuple[str, ...]:
+        """The columns that do not fit."""
+        return tuple(dict.fromkeys(self.columns[column] for column, _, _ in self.remarks))
+
+    def about(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return what does not fit in some columns."""
+        return tuple(dict.fromkeys(text for column, _, text in self.remarks if self.columns[column] in columns))
 
 
 def profile_columns(X: Any, environments: Any, names: Sequence[str] | None = None) -> Profile | None:
@@ -77,7 +96,7 @@ def profile_columns(X: Any, environments: Any, names: Sequence[str] | None = Non
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"chol": [200.0, 240.0] * 6 + [0.0] * 12})
     >>> profile_columns(frame, ["a"] * 12 + ["b"] * 12).sentences
-    ('`chol` is always 0 in b, but varies elsewhere.',)
+    ('`chol` is 0 in all rows in b and hardly anywhere else: does 0 mean missing?',)
     """
     frame = _read_frame(X, names)
     if frame is None:
@@ -88,11 +107,35 @@ def profile_columns(X: Any, environments: Any, names: Sequence[str] | None = Non
     site_names = tuple(site.name for site in sites)
     columns = tuple(str(name) for name in shown)
     remarks = [
-        (row, site, text)
-        for row, (name, found) in enumerate(zip(columns, cells, strict=True))
-        for site, text in _unusual(name, found, site_names)
+        (row, site, weight, text)
+        for row, (name, found) in enumerate(_with_gaps(columns, cells))
+        for site, weight, text in _unusual(name, found, site_names)
     ]
-    return Profile(columns, site_names, cells, tuple(remarks))
+    remarks.sort(key=lambda remark: -remark[2])
+    return Profile(columns, site_names, cells, tuple((row, site, text) for row, site, _, text in remarks))
+
+
+def _with_gaps(
+    columns: Sequence[str], cells: Sequence[tuple[ColumnAtSite, ...]]
+) -> Iterator[tuple[str, tuple[ColumnAtSite, ...]]]:
+    """Give each column and what remarks are about: a 1 in `ca is missing` is a missing value of `ca`."""
+    flags = {
+        name: (behind["column"], [cell.levels.get("1", 0.0) for cell in found])
+        for name, found in zip(columns, cells, strict=True)
+        if (behind := INDICATOR.fullmatch(name)) and all(set(cell.levels) <= {"0", "1"} for cell in found)
+    }
+    gaps_of = dict(flags.values())
+    for name, found in zip(columns, cells, strict=True):
+        if name in flags:
+            column, gaps = flags[name]
+            gaps = [0.0] * len(found) if column in columns else gaps  # said of the column itself
+            yield (
+                column,
+                tuple(ColumnAtSite(c.n_rows, gap, 0, None, None, 0.0, {}) for c, gap in zip(found, gaps, strict=True)),
+            )
+        else:
+            gaps = gaps_of.get(name, [0.0] * len(found))
+            yield name, tuple(replace(c, missing=max(c.missing, gap)) for c, gap in zip(found, gaps, strict=True))
 
 
 def _read_frame(X: Any, names: Sequence[str] | None) -> pd.DataFrame | None:
@@ -134,39 +177,44 @@ def _shares(values: Sequence[str]) -> dict[str, float]:
     return {value: count / len(values) for value, count in Counter(values).most_common()}
 
 
-def _unusual(name: str, found: Sequence[ColumnAtSite], sites: Sequence[str]) -> list[tuple[int, str]]:
-    """Return the sites at which a column does not fit, each with a sentence."""
+def _unusual(name: str, found: Sequence[ColumnAtSite], sites: Sequence[str]) -> list[tuple[int, float, str]]:
+    """Return the sites at which a column does not fit, each with how bad that is, from 0 to 1, and a sentence."""
     remarks = []
     known = [cell.n_rows * (1 - cell.missing) >= MIN_ROWS for cell in found]
     gaps = [cell.missing for cell in found]
     apart = [i for i, gap in enumerate(gaps) if gap - min(gaps) > MISSING_APART]
     if apart:
-        where = listed([f"{gaps[i]:.0%} of the rows in {sites[i]}" for i in apart], most=4)
+        where = _places([(gaps[i], sites[i]) for i in apart])
         rest = min(range(len(gaps)), key=gaps.__getitem__)
         text = f"`{name}` is missing in {where}, but in {gaps[rest]:.0%} in {sites[rest]}."
-        remarks += [(i, text) for i in apart]
-    fixed = [i for i in range(len(found)) if known[i] and _is_oddly_constant(i, found, known)]
+        remarks += [(i, max(gaps) - min(gaps), text) for i in apart]
+    judged = [i for i, cell in enumerate(found) if known[i]]
+    zeros = [i for i in judged if found[i].zeros >= ZERO_HERE and set(found[i].levels) != {"0", "1"}]
+    is_gap = 0 < len(zeros) < len(judged) and all(found[i].zeros <= ZERO_ELSEWHERE for i in judged if i not in zeros)
+    if is_gap:
+        where = _places([(found[i].zeros, sites[i]) for i in zeros])
+        text = f"`{name}` is 0 in {where} and hardly anywhere else: does 0 mean missing?"
+        remarks += [(i, max(found[i].zeros for i in zeros), text) for i in zeros]
+        judged = [i for i in judged if i not in zeros]
+    fixed = [i for i in judged if _is_oddly_constant(i, found, known)]
     for value in dict.fromkeys(found[i].constant for i in fixed):
         places = [i for i in fixed if found[i].constant == value]
         where = listed([sites[i] for i in places], most=4)
-        remarks += [(i, f"`{name}` is always {value} in {where}, but varies elsewhere.") for i in places]
-    for i, cell in enumerate(found):
-        others = [other for j, other in enumerate(found) if j != i and known[j]]
-        if not known[i] or i in fixed or not others:
+        remarks += [(i, 1.0, f"`{name}` is always {value} in {where}, but varies elsewhere.") for i in places]
+    for i in judged:
+        others = [found[j] for j in judged if j != i]
+        cell = found[i]
+        if i in fixed or not others:
             continue
         if cell.quartiles is not None:
             ranges = [other.quartiles for other in others if other.quartiles is not None]
-            elsewhere = max((other.zeros for other in others), default=0.0)
-            if cell.zeros >= ZERO_HERE and elsewhere <= ZERO_ELSEWHERE:
-                text = f"`{name}` is 0 in {cell.zeros:.0%} of the rows in {sites[i]} and hardly anywhere else"
-                remarks.append((i, f"{text}: does 0 mean missing?"))
-            elif ranges and not cell.levels and _is_another_size(cell.quartiles, ranges):
+            if ranges and not cell.levels and _is_another_size(cell.quartiles, ranges):
                 middles = [middle for _, middle, _ in ranges]
                 text = (
                     f"`{name}` is of another size in {sites[i]} (median {cell.quartiles[1]:.3g}) than elsewhere "
                     f"({min(middles):.3g} to {max(middles):.3g}): check its unit."
                 )
-                remarks.append((i, text))
+                remarks.append((i, 1.0, text))
         elif cell.levels:
             seen = {level for other in others for level in other.levels}
             n_others = sum(other.n_rows * (1 - other.missing) for other in others)
@@ -174,8 +222,14 @@ def _unusual(name: str, found: Sequence[ColumnAtSite], sites: Sequence[str]) -> 
             own = [level for level, share in alone.items() if (1 - share) ** n_others < BY_CHANCE]
             if own and seen:
                 what = listed([f"'{level}'" for level in own], most=3)
-                remarks.append((i, f"`{name}` is {what} in {sites[i]} only."))
+                remarks.append((i, sum(alone[level] for level in own), f"`{name}` is {what} in {sites[i]} only."))
     return remarks
+
+
+def _places(shares: Sequence[tuple[float, str]]) -> str:
+    """Return shares of rows with their sites, the largest first: 'all rows in b, 20% of rows in a'."""
+    ordered = sorted(shares, key=lambda pair: -pair[0])
+    return listed([f"{'all' if share == 1 else f'{share:.0%} of'} rows in {site}" for share, site in ordered], most=4)
 
 
 def _is_oddly_constant(site: int, found: Sequence[ColumnAtSite], known: Sequence[bool]) -> bool:

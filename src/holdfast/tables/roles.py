@@ -571,11 +571,14 @@ def _notes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
         quoted = listed([repr(name) for name in prose])
         verb = "look" if prose[1:] else "looks"
         notes.append(f"{quoted} {verb} like free text; pass text={prose[0]!r} to use the words")
+    by_words: dict[tuple[str, ...], list[str]] = {}
     for name in schema.names("categorical"):
         if words := odd_tokens(frame[name]):
-            said = listed([repr(word) for word in words])
-            notes.append(
-                f"column {name!r} has numbers and {said}, so that its numbers are taken for categories; pass "
-                f"missing={words[0]!r} if that means a missing value"
-            )
+            by_words.setdefault(words, []).append(name)
+    for words, names in by_words.items():
+        said = listed([repr(word) for word in words])
+        notes.append(
+            f"{listed([repr(name) for name in names], most=4)} {'have' if names[1:] else 'has'} numbers and {said}, so "
+            f"that the numbers are taken for categories; pass missing={words[0]!r} if that means a missing value"
+        )
     return tuple(notes)

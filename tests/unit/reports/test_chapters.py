@@ -18,6 +18,7 @@ from holdfast.datasets import load_dataset
 from holdfast.datasets.values import Split
 from holdfast.exceptions import CollapseWarning, EmptyPartitionWarning, InputError
 from holdfast.reports.chapters import (
+    Evidence,
     audit_page,
     audit_table,
     changes_section,
@@ -83,13 +84,15 @@ def test_the_reader_comes_first(toy, fitted):
     methods = {"ERM": fit(ERMClassifier(), toy), "PI": fitted}
     content = estimator_page(
         fitted,
-        training=toy.train,
-        test=toy.test,
-        methods=methods,
-        audit=AUDIT,
-        reliance=reliance(),
-        seeds=[0],
-        warnings=["Beware.", "Beware."],
+        Evidence(
+            training=toy.train,
+            test=toy.test,
+            methods=methods,
+            audit=AUDIT,
+            reliance=reliance(),
+            seeds=[0],
+            warnings=["Beware.", "Beware."],
+        ),
     )
     assert [part.title for part in content.sections if not part.folded] == [
         "Warnings",
@@ -179,7 +182,7 @@ def test_the_verdict_is_the_answer(stable):
     """The page begins with the verdict's sentence, a signal in words and the three accuracies of both classifiers."""
     model, toy = stable
     verdict = model.verdict_
-    content = estimator_page(model, training=toy.train, feature_names=["x1", "x2"], advice=["Run it."])
+    content = estimator_page(model, Evidence(training=toy.train, feature_names=["x1", "x2"]), advice=["Run it."])
     assert content.answer.sentence == verdict.answer
     assert (content.answer.signal, content.answer.advice[-1]) == ("bad", "Run it.")
     assert content.answer.numbers.columns == ("accuracy", "ordinary", "stable")
@@ -213,41 +216,48 @@ def test_columns_that_do_not_fit_are_in_the_advice(stable):
     model, toy = stable
     broken = toy.train.X.copy()
     broken[toy.train.environments == "E1", 0] = 7.0
-    content = estimator_page(model, training=replace(toy.train, X=broken), feature_names=["x1", "x2"])
-    assert content.answer.advice == (
-        "Check the data first: `x1` does not fit in every environment (see *The data by environment*).",
-    )
+    content = estimator_page(model, Evidence(training=replace(toy.train, X=broken), feature_names=["x1", "x2"]))
+    assert content.answer.advice == ("Check the data first: `x1` is always 7 in E1, but varies elsewhere.",)
 
 
 def test_a_pipeline_is_compared_with_its_ordinary_classifier(stable):
     """What stands before the classifier also stands before the ordinary one."""
     model, toy = stable
     pipeline = make_pipeline(StandardScaler(with_mean=False).fit(np.ones((2, 2))), model)
-    (bars,) = section(estimator_page(pipeline, training=toy.train), "What each").blocks
-    (same,) = section(estimator_page(model, training=toy.train), "What each").blocks
+    (bars,) = section(estimator_page(pipeline, Evidence(training=toy.train)), "What each").blocks
+    (same,) = section(estimator_page(model, Evidence(training=toy.train)), "What each").blocks
     assert bars.dots == same.dots
 
 
 @pytest.mark.parametrize(
-    ("fitted", "columns", "signal"),
-    [("ordinary", (), "good"), ("ordinary", (1,), "caution"), ("partly", (1,), "caution"), ("stable", (1,), "bad")],
+    ("fitted", "columns", "signal", "uncertain"),
+    [
+        ("ordinary", (), "good", False),
+        ("ordinary", (), "caution", True),
+        ("ordinary", (1,), "caution", False),
+        ("partly", (1,), "caution", False),
+        ("stable", (1,), "bad", False),
+    ],
 )
-def test_signals(fitted, columns, signal):
-    """Green where nothing changes, yellow where little is given up, red where the ordinary classifier is at risk."""
+def test_signals(fitted, columns, signal, uncertain):
+    """Green where nothing changes and accuracy hardly differs, red where the ordinary classifier is at risk."""
     score = SimpleNamespace(ordinary=0.75, fitted=0.5)
     interval = SimpleNamespace(value=0.5, low=0.25, high=0.75)
     verdict = SimpleNamespace(
         fitted=fitted, columns=columns, known=score, vanished=score, reversed=score, price=interval, forecast=interval,
-        answer="Answer.", remarks=("a", "b", "more", "forecast"),
+        answer="Answer.", remarks=("a", "b", "more", "forecast"), is_uncertain=uncertain,
     )  # fmt: skip
     answer = verdict_answer(verdict, ["Next."])
     assert (answer.signal, len(answer.signal_text) > 10) == (signal, True)
-    assert answer.advice == (("Next.",) if fitted == "ordinary" else ("more", "Next."))
+    assert answer.advice[:2] == (("Next.",) if fitted == "ordinary" else ("more", "Next.")) or uncertain
+    assert any("holdfast diagnose" in line for line in answer.advice) is uncertain
 
 
 def test_numbers_are_the_estimators(toy, fitted):
     """Label balance, accuracies, halves and risks are those that were fitted."""
-    content = estimator_page(fitted, training=toy.train, class_names=["well", "ill"], feature_names=["x1", "x2"])
+    content = estimator_page(
+        fitted, Evidence(training=toy.train, class_names=["well", "ill"], feature_names=["x1", "x2"])
+    )
     balance = section(content, "The data").blocks[0]
     assert balance == Shares("Label balance", ("E1", "E2"), ("well", "ill"), ((0.5, 0.5), (0.5, 0.5)), (500, 500))
     (matrix,) = section(content, "Stage 1").blocks
@@ -270,18 +280,18 @@ def test_page_without_rows(fitted):
     ]  # fmt: skip
     assert section(content, "The data").blocks[0].rows == (("E1", 500), ("E2", 500))
     assert "There were no warnings" not in section(content, "How").intro  # nobody said
-    assert "There were no warnings" in section(estimator_page(fitted, warnings=()), "How").intro
+    assert "There were no warnings" in section(estimator_page(fitted, Evidence(warnings=())), "How").intro
 
 
 def test_the_last_step_of_a_pipeline_is_reported(toy, fitted):
     """What comes before the classifier is not on the page, but it predicts."""
     pipeline = make_pipeline(StandardScaler().fit(toy.train.X), fitted)
-    assert estimator_page(pipeline, test=toy.test).sections[2].title == "Stage 1: judges"
+    assert estimator_page(pipeline, Evidence(test=toy.test)).sections[2].title == "Stage 1: judges"
 
 
 def test_page_of_erm(toy):
     """A method without judges has no stages to tell."""
-    content = estimator_page(fit(ERMClassifier(), toy), training=toy.train, test=toy.test)
+    content = estimator_page(fit(ERMClassifier(), toy), Evidence(training=toy.train, test=toy.test))
     assert [part.title for part in content.sections] == [
         "Accuracy by environment",
         "The data by environment",
@@ -293,7 +303,7 @@ def test_page_of_a_regressor(toy):
     """Numbers have no label balance, but means; the stages are told."""
     y = toy.train.y + 0.1 * np.arange(len(toy.train)) / len(toy.train)
     model = PIRegressor().fit(toy.train.X, y, environments=toy.train.environments)
-    content = estimator_page(model, training=Split(toy.train.X, y, toy.train.environments))
+    content = estimator_page(model, Evidence(training=Split(toy.train.X, y, toy.train.environments)))
     table = section(content, "The data").blocks[0]
     assert isinstance(table, Table)
     assert table.columns[2] == "mean of the target"
@@ -304,7 +314,7 @@ def test_soft_halves_are_named_as_such(toy):
     """With soft halves every row is in both, and the page says so."""
     with pytest.warns(CollapseWarning, match="learned almost nothing"):
         model = fit(PIClassifier(halves="soft", random_state=0), toy)
-    content = estimator_page(model, training=toy.train)
+    content = estimator_page(model, Evidence(training=toy.train))
     part = section(content, "Stage 2")
     assert "These are soft halves" in part.intro
     assert part.blocks[-1].columns == ("judge", "judged", "accuracy α", "rows")
@@ -323,10 +333,12 @@ def test_unlike_label_shares_are_warned_of(toy, fitted):
     """Environments whose labels are distributed otherwise are named."""
     y = np.where(np.arange(1000) < 450, 1, toy.train.y)
     balance, warning, _ = (
-        estimator_page(fitted, training=Split(toy.train.X, y, toy.train.environments)).sections[0].blocks
+        estimator_page(fitted, Evidence(training=Split(toy.train.X, y, toy.train.environments))).sections[0].blocks
     )
     assert isinstance(balance, Shares)
-    assert warning.lines == ("Labels are distributed differently in E1, E2; the theory assumes equal shares.",)
+    assert warning.lines == (
+        "Labels are more or less frequent in E1, E2, so that accuracies there cannot be compared.",
+    )
 
 
 def test_reweighting_shows_every_group(toy):
@@ -412,12 +424,12 @@ def test_page_of_an_unfitted_estimator_is_refused():
 def test_class_names_must_fit(fitted):
     """One name for each class."""
     with pytest.raises(InputError, match=r"class_names has 3 names for 2 classes"):
-        estimator_page(fitted, class_names=["a", "b", "c"])
+        estimator_page(fitted, Evidence(class_names=["a", "b", "c"]))
 
 
 def test_the_page_of_a_real_fit(toy, fitted):
     """The page of a fitted classifier has a few tens of kilobytes."""
-    page = render_report(estimator_page(fitted, training=toy.train, test=toy.test))
+    page = render_report(estimator_page(fitted, Evidence(training=toy.train, test=toy.test)))
     assert 20_000 < len(page) < 120_000
     assert "Stage 2: halves" in page
 

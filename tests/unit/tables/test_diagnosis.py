@@ -52,10 +52,25 @@ def test_other_rates_are_recalibrated():
     assert "mostly because classes are more or less frequent there" in str(found)
     assert "Its ranking of rows carries over (AUROC " in found.recommendation.reason
     assert re.search(
-        r"its probabilities do not: '1' is \d+% of rows in \w+ and \d+% in \w+\. Tried", found.recommendation.reason
+        r"its probabilities do not: rows labeled '1' are \d+% in \w+ and \d+% in \w+\. Tried",
+        found.recommendation.reason,
     )
     assert found.recommendation.otherwise == ""  # no column changes
     assert "leans on" not in str(found)
+
+
+def test_few_labels_are_asked_for_where_few_are_enough():
+    """Recalibration is advised with the fewest rows of a site that bring most of what half of its rows bring."""
+    X, y, sites = table(n_rows=600)
+    y = np.where(np.isin(sites, SITES[:2]) & (np.random.default_rng(1).random(len(y)) < 0.8), 1, y)  # rates differ
+    found = diagnose(X, y, sites)
+    remedy = next(remedy for remedy in found.remedies if remedy.action == "recalibrate")
+    assert remedy.n_labels in (50, 100)
+    assert remedy.name == f"recalibrated with {remedy.n_labels} rows"
+    assert remedy.is_sure
+    if found.recommendation.action == "recalibrate":
+        assert f"label about {remedy.n_labels} rows there" in str(found)
+        assert "--recalibrate LABELED.csv" in found.recommendation.how
 
 
 def test_a_column_in_another_unit_is_to_be_repaired():

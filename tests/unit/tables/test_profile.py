@@ -31,12 +31,12 @@ def test_every_cell_in_a_few_words():
 @pytest.mark.parametrize(
     ("a", "b", "sentence"),
     [
-        ([1.0, 2.0] * 10, [np.nan] * 15 + [1.0, 2.0] * 5, "`x` is missing in 60% of the rows in b, but in 0% in a."),
-        ([200.0, 240.0] * 10, [0.0] * 20, "`x` is always 0 in b, but varies elsewhere."),
+        ([1.0, 2.0] * 10, [np.nan] * 15 + [1.0, 2.0] * 5, "`x` is missing in 60% of rows in b, but in 0% in a."),
+        ([200.0, 240.0] * 10, [7.0] * 20, "`x` is always 7 in b, but varies elsewhere."),
         (
             [200.0, 240.0] * 20,
             [0.0] * 10 + [200.0, 240.0] * 10,
-            "`x` is 0 in 33% of the rows in b and hardly anywhere else: does 0 mean missing?",
+            "`x` is 0 in 33% of rows in b and hardly anywhere else: does 0 mean missing?",
         ),
         (
             np.linspace(150, 250, 40),
@@ -73,3 +73,30 @@ def test_texts_images_and_many_numbers_have_no_profile():
     assert profile_columns(np.zeros((2, 3, 3)), ["x", "y"]) is None
     assert profile_columns(np.zeros((2, 500)), ["x", "y"]) is None
     assert profile_columns(np.zeros((2, 2)), ["x", "y"], ["u", "v"]).columns == ("u", "v")
+
+
+def test_all_sites_where_zero_stands_for_missing_are_in_one_sentence():
+    """A site of zeros only does not hide another one with many zeros."""
+    frame = pd.DataFrame({"chol": [200.0, 240.0] * 20 + [0.0] * 20 + [0.0, 210.0, 220.0, 230.0] * 10})
+    assert profile_columns(frame, ["a"] * 40 + ["b"] * 20 + ["c"] * 40).sentences == (
+        "`chol` is 0 in all rows in b, 25% of rows in c and hardly anywhere else: does 0 mean missing?",
+    )
+
+
+def test_a_column_that_flags_missing_values_speaks_of_the_column_behind():
+    """`ca is missing` says where `ca` is missing; that it is never 1 somewhere is nothing to remark."""
+    flags = [0] * 40 + [1] * 39 + [0]
+    frame = pd.DataFrame({"ca is missing": flags, "ca": [0.0, 1.0] * 20 + [0.0] * 40, "thal=missing": flags})
+    profile = profile_columns(frame, ["a"] * 40 + ["b"] * 40)
+    expected = "`{}` is missing in 98% of rows in b, but in 0% in a."
+    assert profile.sentences == (expected.format("ca"), expected.format("thal"))
+    assert {profile.columns[column] for column, _, _ in profile.remarks} == {"ca", "thal=missing"}
+
+
+def test_the_worst_comes_first():
+    """A column that is useless at a site is named before one with some gaps."""
+    frame = pd.DataFrame(
+        {"gaps": [1.0, 2.0] * 20 + [np.nan] * 16 + [1.0, 2.0] * 12, "broken": [3.0, 4.0] * 20 + [9.0] * 40}
+    )
+    first, second = profile_columns(frame, ["a"] * 40 + ["b"] * 40).sentences
+    assert (first[:8], second[:6]) == ("`broken`", "`gaps`")
