@@ -140,21 +140,20 @@ class ArrayWriter:
 
     def add_array(self, array: NDArray[Any]) -> dict[str, Any]:
         """Take an array of numbers, text or dates, and return the node that stands for it."""
-        known = self._keys.get(id(array))
-        if known is None:
-            known = self._keys[id(array)] = self._new_array(np.asarray(array))
-            self._alive.append(array)
-        return known
+        return self._add(array, self._new_array)
 
     def add_tensor(self, tensor: torch.Tensor) -> dict[str, Any]:
         """Take a tensor, and return the node that stands for it."""
-        known = self._keys.get(id(tensor))
-        if known is None:
-            known = self._keys[id(tensor)] = self._new_tensor(tensor)
-            self._alive.append(tensor)
-        return known
+        return self._add(tensor, self._new_tensor)
+
+    def _add(self, value: Any, make: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        if id(value) not in self._keys:
+            self._keys[id(value)] = make(value)
+            self._alive.append(value)
+        return self._keys[id(value)]
 
     def _new_array(self, array: NDArray[Any]) -> dict[str, Any]:
+        array = np.asarray(array)
         key = f"a{len(self.arrays)}"
         node = {"$": "array", "key": key, "dtype": array.dtype.str, "shape": list(array.shape)}
         # Sums over a matrix depend on its order in memory in the last bit, so the order is kept.

@@ -11,6 +11,7 @@ import ctypes
 import errno
 import hashlib
 import io
+import math
 import os
 import secrets
 import shutil
@@ -463,10 +464,10 @@ def _exchange(first: Path, second: Path) -> bool:
 def read_regular(path: Path, *, max_bytes: int) -> bytes:
     """Return the bytes of an ordinary file; refuse links, pipes and devices, and more than `max_bytes`."""
     try:
-        _check_ordinary(path, os.lstat(path), max_bytes)
+        check_ordinary(path, os.lstat(path), max_bytes)
         with open(os.open(path, os.O_RDONLY | _NOFOLLOW | _NONBLOCK | _BINARY), "rb") as file:
             status = os.fstat(file.fileno())
-            _check_ordinary(path, status, max_bytes)
+            check_ordinary(path, status, max_bytes)
             data = file.read(status.st_size + 1)
     except FileNotFoundError:
         raise CorruptFileError(f"{str(path)!r} is missing. Restore it, or save again.") from None
@@ -480,7 +481,8 @@ def read_regular(path: Path, *, max_bytes: int) -> bytes:
     return data
 
 
-def _check_ordinary(path: Path, status: os.stat_result, max_bytes: int) -> None:
+def check_ordinary(path: Path, status: os.stat_result, max_bytes: float = math.inf) -> None:
+    """Refuse links, folders, pipes and devices, and files of more than `max_bytes`."""
     if not stat.S_ISREG(status.st_mode):
         kind = "a link" if stat.S_ISLNK(status.st_mode) else "a folder, pipe or device"
         raise UntrustedFileError(f"{str(path)!r} is {kind}, not an ordinary file. It was not read.")

@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import re
-import stat
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -22,7 +21,7 @@ from holdfast import __version__
 from holdfast.exceptions import CorruptFileError, InputTypeError, MismatchWarning, SavedModelError, UntrustedFileError
 from holdfast.saving.checks import check_value
 from holdfast.saving.codec import Decoder, Encoder
-from holdfast.saving.files import new_folder, read_regular, recover_folder, write_new
+from holdfast.saving.files import check_ordinary, new_folder, read_regular, recover_folder, write_new
 from holdfast.saving.json_files import canonical_json, checked_json, parse_checked_json
 
 KIND = "model"
@@ -210,7 +209,9 @@ def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, An
     for name, facts in sorted(listed.items()):  # all sizes before any reading
         if name not in present:
             raise CorruptFileError(f"{str(path / name)!r} is missing. Restore it, or save again.")
-        size = _ordinary_size(path / name)
+        status = os.lstat(path / name)
+        check_ordinary(path / name, status)
+        size = status.st_size
         if size != facts["bytes"]:
             raise CorruptFileError(
                 f"{str(path / name)!r} is damaged: it has {size} bytes, {facts['bytes']} were written. Restore it."
@@ -319,10 +320,3 @@ def check_target(path: Path, kind: str, *, overwrite: bool) -> None:
 def _entries(path: Path) -> set[str]:
     with os.scandir(path) as entries:
         return {entry.name for entry in entries}
-
-
-def _ordinary_size(path: Path) -> int:
-    status = os.lstat(path)
-    if not stat.S_ISREG(status.st_mode):
-        raise UntrustedFileError(f"{str(path)!r} is a link, folder, pipe or device, not an ordinary file. Refused.")
-    return status.st_size

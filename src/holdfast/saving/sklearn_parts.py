@@ -1,9 +1,9 @@
 """scikit-learn estimators as skops files, which hold data and names of types but no code.
 
 skops checks types before it builds anything. In front of it stands a check of our own that every file passes when it is
-saved and when it is loaded: only types on the list (`sklearn_types`), only plain uncompressed members whose sizes add
-up, every array's header true to its bytes, nothing referred to twice, nothing left over. Numbers that compiled code
-uses as memory offsets are checked too (`sklearn_numbers`).
+saved and when it is loaded: only types on the list (`_TRUSTED`, `_ESTIMATORS`), only plain uncompressed members whose
+sizes add up, every array's header true to its bytes, nothing referred to twice, nothing left over. Numbers that
+compiled code uses as memory offsets are checked once the estimator is built (`holdfast.saving.checks`).
 """
 
 from __future__ import annotations
@@ -209,11 +209,6 @@ def public_class(name: Any) -> type:
 def is_trusted(loader: str, name: str) -> bool:
     """Return whether a node of that kind may build that type."""
     return name in _TRUSTED.get(loader, ()) or (loader == "ObjectNode" and _public_estimator(name) is not None)
-
-
-def refused_name(loader: str, name: str) -> str:
-    """Return how a refused node is called in a message."""
-    return name if loader in _TRUSTED else f"{name} ({loader})"
 
 
 _MAX_SCHEMA = 1 << 27
@@ -425,7 +420,7 @@ def _walk(schema: Any, file: str, advice: str) -> tuple[set[str], list[str]]:
             if isinstance(item.get("__loader__"), str):
                 loader, name = item["__loader__"], f"{item['__module__']}.{item['__class__']}"
                 if not is_trusted(loader, name):
-                    refused.add(refused_name(loader, name))
+                    refused.add(name if loader in _TRUSTED else f"{name} ({loader})")
                 types.add(name)
                 if loader == "DictNode" and any("bool" in key["__class__"] for key in item["key_types"]["content"]):
                     refused.add("a dictionary with True and False as keys")  # skops would read "False" as True

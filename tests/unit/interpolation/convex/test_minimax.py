@@ -152,3 +152,17 @@ def test_the_working_set_is_the_worst_groups_and_those_of_the_mixture():
     risks, q = np.array([0.1, 0.5, 0.3, 0.4]), np.array([1.0, 0.0, 0.0, 0.0])
     assert linear_minimax._working_groups(risks, q, 4).tolist() == [0, 1, 2, 3]
     assert linear_minimax._working_groups(risks, q, 2).tolist() == [0, 1, 3]
+
+
+@pytest.mark.parametrize("seed", [0, 4, 8])
+def test_the_guess_at_the_bound_is_right_for_squares(seed: int):
+    """Newton's step reaches the minimum of a quadratic risk, so that what it would leave is the least risk itself."""
+    problem = random_problem(seed)
+    coefficients = np.random.default_rng(seed).normal(size=problem.shape) / 10
+    point = linear_minimax._evaluate(problem, coefficients, problem.design.forward(coefficients))
+    n_groups = problem.group_rows.shape[1]
+    q = np.full(n_groups, 1 / n_groups)
+    model = linear_minimax.TangentModel(problem, point, q, precision=1e-12)
+    least = linear_minimax._evaluate(problem, after := coefficients + model.newton_step, problem.design.forward(after))
+    penalty = least.objective - least.risks.max()
+    assert model.estimated_bound == pytest.approx(float(q @ least.risks) + penalty, rel=1e-6)

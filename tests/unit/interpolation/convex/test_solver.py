@@ -200,3 +200,12 @@ def test_one_class_is_refused(rows):
     X, y, groups = rows
     with pytest.raises(LabelsError, match="needs at least two classes. Got n_classes=1"):
         solve(LogisticRegression(), X, np.zeros_like(y), groups, n_classes=1)
+
+
+def test_a_group_of_one_row_has_a_risk(rows):
+    """It counts as every other group does."""
+    X, y, groups = rows
+    alone = np.flatnonzero(y == 0)[-1:]
+    found = solve(LogisticRegression(), X, y, [groups[0], Group("one", alone)], n_classes=2)
+    expected = -found.estimator.predict_log_proba(X[alone])[0, 0]
+    assert found.group_risks[1] == pytest.approx(expected)
