@@ -1,8 +1,11 @@
 """Which columns mean something else elsewhere: known effects, error rates where nothing changes, and power."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.stats import chi2
 
 from holdfast.audit import effects as module
 from holdfast.audit.effects import find_unstable, prediction_interval, random_effects, size_of_change
@@ -155,6 +158,28 @@ def test_a_group_costs_the_level_of_one_column():
     assert module._level_shares(4, 4, []).tolist() == [0.25] * 4
 
 
+def test_half_of_the_level_goes_by_weight():
+    """p values are divided by a share: of four columns, one with three quarters of the squared effects has a half."""
+    searching = SimpleNamespace(shares=np.full(4, 0.25), degrees=2)
+    statistic, importance = np.full(4, 12.0), np.array([3.0, 1.0, 0.0, 0.0])
+    p = module._Searching.adjusted(searching, statistic, importance, [])
+    np.testing.assert_allclose(p, chi2.sf(12.0, 2) / [0.5, 0.25, 0.125, 0.125])
+    later = module._Searching.adjusted(searching, statistic, importance, [0])
+    np.testing.assert_allclose(later[1:], chi2.sf(12.0, 2) / [1 / 6 + 1 / 2, 1 / 6, 1 / 6])
+
+
+def test_columns_of_one_code_are_compared_with_noisier_labels_together():
+    """K - 1 columns at most, and each pays twice its degrees of freedom."""
+    more = [np.array([0.0, 25.0, 7.0]), np.array([0.0, 0.0, 9.0])]
+    searching = SimpleNamespace(
+        n_classes=3, n_tested=3, own=[], degrees=2, test_columns=lambda own: (None, more[len(own) - 1])
+    )
+    assert module._Searching.reached_together(searching, 0, 10.0, 9.0) == 10.0
+    assert module._Searching.reached_together(searching, 0, 10.0, 40.0) == 10 + 25 - 2 * 2
+    searching.n_classes = 4
+    assert module._Searching.reached_together(searching, 0, 10.0, 40.0) == 10 + 25 + 9 - 2 * 2 * 2
+
+
 def test_a_code_of_three_classes_over_two_columns_is_found_by_both():
     """Each of the two columns shows a part of the change."""
     generator = np.random.default_rng(3)
@@ -227,6 +252,40 @@ def test_other_units_in_one_environment_are_not_taken_for_a_change():
         X[codes == 1, 0] *= 1000
         alarms += bool(named(X, y, codes))
     assert alarms <= 4
+
+
+def test_a_change_is_measured_in_the_units_in_which_it_is_smaller():
+    """Twice the spread in one environment is none: its effects for a standard deviation are 1.5 and 0.8."""
+    for seed in range(2):
+        X, y, codes = draw((2000, 2000), (0.5, 0.5), unstable=(1.5, 0.8), seed=seed)
+        X[codes == 1, 2] *= 2
+        (found,) = find_unstable(X, y, codes, n_classes=2).effects
+        assert found.by_environment[1] / found.by_environment[0] == pytest.approx(0.8 / 1.5, abs=0.1)
+
+
+def test_twice_the_spread_in_one_environment_is_not_a_change():
+    """In its units the column says half as much there; in standard deviations it says the same."""
+    for seed in range(4):
+        X, y, codes = draw((1000, 1000), (1.5, 0.5), seed=seed)
+        X[codes == 1, 0] *= 2
+        assert named(X, y, codes) == []
+
+
+@pytest.mark.parametrize("seed", [29, 43, 54])
+def test_noisier_labels_are_tested_in_their_own_form(seed):
+    """The form of label noise needs no handicap: it explains more than a column where the scale would not."""
+    search = find_unstable(*draw((300, 300), (1.5, 1.0, 0.7, 0.5), seed=seed, noise=(0.0, 0.2)), n_classes=2)
+    assert all(effect.statistic < effect.rival + module.CLEAR for effect in search.effects)
+
+
+@pytest.mark.parametrize("seed", [4, 7])
+def test_beside_noisier_labels_no_column_is_tested_alone(seed):
+    """Alone, one that says nearly everything would be blamed for what labels do."""
+    X, y, codes = sensors(seed, (0.9, 0.9), strength=0.4, n_rows=1000)
+    wrong = (np.random.default_rng(seed + 50).random(2000) < 0.1) & (codes == 1)
+    search = find_unstable(X, np.where(wrong, 1 - y, y), codes, n_classes=2)
+    assert search.noisier
+    assert not search.effects
 
 
 @pytest.mark.parametrize("n_rows", [300, 1500])
