@@ -76,10 +76,34 @@ BLOCKS: Mapping[str, Callable[[Records], str]] = {
 
 
 def plots(records: Records) -> dict[str, str]:
-    """Return the growth plots by file name."""
-    if "growth" not in records:
+    """Return the plots by file name."""
+    return _accuracy_plots(records.get("time_to_accuracy")) | _growth_plots(records.get("growth"))
+
+
+def _accuracy_plots(record: Record | None) -> dict[str, str]:
+    """Return the test accuracy over processor time, by seed."""
+    if record is None:
         return {}
-    points = records["growth"]["rows"]
+    courses = {f"holdfast, seed {row['seed']}": row["points"] for row in record["rows"]}
+    courses["plain program, seed 0"] = record["plain_points"]
+    lines = [
+        _line(name, [(seconds, 100 * accuracy) for seconds, _, accuracy in points if accuracy is not None])
+        for name, points in courses.items()
+        if any(accuracy is not None for _, _, accuracy in points)
+    ]
+    right = max(line.x[-1] for line in lines)
+    lines.append(
+        _line("the paper's accuracy", [(0, 100 * record["accuracy"]), (right, 100 * record["accuracy"])], dashed=True)
+    )
+    parts = ("Colored MNIST, test environment", "processor seconds", "accuracy, percent", tuple(lines))
+    return {"accuracy-over-time.svg": write_svg(Curves(*parts))}
+
+
+def _growth_plots(record: Record | None) -> dict[str, str]:
+    """Return the growth plots by file name."""
+    if record is None:
+        return {}
+    points = record["rows"]
 
     def line(name: str, x: str, value: Callable[[Mapping[str, Any]], float], **which: object) -> Line:
         own = [p for p in points if all(p[key] == wanted for key, wanted in which.items())]

@@ -28,7 +28,9 @@ BENCHMARKS = (
     "sweep",
     "growth",
     "precision",
+    "user_fit",
     "whole_fit",
+    "time_to_accuracy",
 )
 
 

@@ -72,6 +72,27 @@ def whole_fit(record: Record) -> str:
     )
 
 
+def time_to_accuracy(record: Record) -> str:
+    """Return when each seed is there, and how far the plain program was."""
+    share = f"{100 * record['accuracy']:.1f} %"
+    lines = [
+        (row["seed"], row["reached_seconds"] or "–", row["seconds"], f"{100 * row['accuracy']:.1f} %")
+        for row in record["rows"]
+    ]
+    last = record["plain_points"][-1]
+    n_epochs = sum(stage.startswith("judge") for _, stage, _ in record["plain_points"])
+    plain = (
+        f"The plain program reached it after {record['plain_seconds']} s of processor time"
+        if record["plain_reached"]
+        else f"The plain program, seed 0, was stopped after {last[0]} s of processor time and {n_epochs} epochs of its "
+        f"judges. At {record['plain_epoch_seconds']} s for an epoch, and at least 21 of them for each judge, its third "
+        f"stage cannot begin before {record['plain_seconds']} s"
+    )
+    head = ("seed", f"{share} reached, processor s", "whole fit", "test accuracy in the end")
+    than = "" if record["plain_reached"] else "more than "
+    return f"{table(head, lines)}\n\n{plain}: {than}{times(record['ratio'])}."
+
+
 def sweep(record: Record) -> str:
     """Return the times of both ways."""
     row = record["rows"][0]
@@ -200,7 +221,9 @@ def default(record: Record) -> str:
 SECTIONS: Mapping[str, Callable[[Record], str]] = {
     "training_step": step,
     "precision": precision,
+    "user_fit": whole_fit,
     "whole_fit": whole_fit,
+    "time_to_accuracy": time_to_accuracy,
     "sweep": sweep,
     "convex": convex,
     "peers": peers,

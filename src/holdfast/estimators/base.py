@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Tags, get_tags
@@ -196,11 +196,16 @@ class MethodEstimator(BaseEstimator):
 
     def _score_validation(self, validation: tuple[Any, NDArray[Any], Any] | None) -> None:
         """Set `validation_score_` where validation rows were given, whether or not they selected anything."""
-        if validation is not None:
-            predicted = np.asarray(self.estimator_.predict(validation[0])).ravel()
-            from sklearn import metrics
+        if validation is None:
+            return
+        selected = getattr(last_step(self.estimator_), "selected_", None)
+        if is_classifier(self) and selected is not None and selected.scores.validation_score is not None:
+            self.validation_score_ = selected.scores.validation_score  # the training has scored these rows
+            return
+        from sklearn import metrics
 
-            self.validation_score_ = float(getattr(metrics, self._validation_metric)(validation[1], predicted))
+        predicted = np.asarray(self.estimator_.predict(validation[0])).ravel()
+        self.validation_score_ = float(getattr(metrics, self._validation_metric)(validation[1], predicted))
 
     def _minimize(
         self,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.audit import Audit, AuditSettings, audit_data
@@ -36,6 +40,54 @@ from holdfast.seeding import RandomState, Seeding
 CONSTANT, SHARED = 0.98, 0.9
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How networks are trained at chance where the defaults are not the best: parameters that the user has not set."""
+
+    judges: Mapping[str, Any]  # parameters of the judges' network
+    final: Mapping[str, Any]  # of the final classifier's network
+    images: Mapping[str, Any]  # options of the network "cnn" in the final classifier
+
+    def network(self, estimator: Any, *, final: bool) -> Any:
+        """Return a copy of a network, or of a pipeline that ends in one, with the recipe's parameters."""
+        copied = clone(estimator)
+        network = last_step(copied)
+        network.set_params(**_unset(network, self.final if final else self.judges))
+        if final and network.network == "cnn":
+            network.set_params(network_options={**self.images, **(network.network_options or {})})
+        return copied
+
+
+def _unset(estimator: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of those parameters that are still at their defaults."""
+    known = inspect.signature(type(estimator).__init__).parameters
+    return {name: value for name, value in values.items() if getattr(estimator, name) == known[name].default}
+
+
+# For labels of which some are wrong. The cross-entropy learns wrong labels by heart, and the maximum of the risks looks
+# for them; the generalized one gives them up, and the mixture at chance takes every half. Judges find what is
+# unstable early, so they stop as soon as other environments say so.
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "robust": Recipe(
+            judges={"loss": "gce", "steps_per_epoch": 25, "patience": 2, "weight_averaging": 0.9},
+            final={
+                "loss": "gce",
+                "max_epochs": 16,
+                "steps_per_epoch": 50,
+                "batch_size": 100,
+                "learning_rate": 2e-3,
+                "weight_decay": 1e-4,
+                "dropout": 0.3,
+                "weight_averaging": 0.99,
+                "schedule": "cosine",
+            },
+            images={"shift": 1},
+        )
+    }
+)
 
 
 def refine_halves(
@@ -101,6 +153,7 @@ class PredictThenInterpolate(MethodEstimator):
     solver: str
     halves: str
     rounds: int = 1
+    recipe: str | None = None
     objective: str
     selection: str | None
     judge_selection: str | None
@@ -150,11 +203,15 @@ class PredictThenInterpolate(MethodEstimator):
             training.check_folds()
         estimator = self._base_estimator(training.X)
         self.solver_ = choose_solver(estimator, self.solver)  # refuses an estimator before any work
-        if self.objective == "chance" and self.solver_ != "gradient":
-            raise ParameterError("objective='chance' is for networks. Use a NeuralClassifier, or leave it out.")
+        for name, value in (("objective", "chance"), ("recipe", "robust")):
+            if getattr(self, name) == value and self.solver_ != "gradient":
+                raise ParameterError(f"{name}={value!r} is for networks. Use a NeuralClassifier, or leave it out.")
+        judge, recipe = estimator, None if self.recipe is None else RECIPES[self.recipe]
+        if recipe is not None:
+            judge, estimator = recipe.network(estimator, final=False), recipe.network(estimator, final=True)
 
         # Stage 1: one judge for each environment, asked about every row that it was not fitted on.
-        judgements = self._judge(estimator, training, seeding)
+        judgements = self._judge(judge, training, seeding)
 
         # Stage 2: cut every judged environment by correctness.
         self.partitions_ = self._partition(judgements, training)
@@ -173,6 +230,10 @@ class PredictThenInterpolate(MethodEstimator):
         check_choice(self, "solver", ("auto", *SOLVERS))
         if self.halves == "soft" and self.n_folds < 2:
             raise ParameterError("halves='soft' needs answers out of fold. Set n_folds to 2 or more.")
+
+    def _chosen_objective(self) -> str:
+        """Return the objective: a recipe's, where it is not set."""
+        return "chance" if self.recipe is not None and self.objective == "max" else self.objective
 
     def _judge(self, estimator: Any, training: TrainingRows, seeding: Seeding) -> Judgements:
         """Fit one judge for each environment, ask each about the rows it was not fitted on, and keep the judges."""
@@ -197,12 +258,14 @@ class PredictThenInterpolate(MethodEstimator):
             "sample_weight": training.sample_weight,
             "group_labels": training.group_labels,
         }
-        changed: dict[str, Any] = {"solver": self.solver_}
+        changed: dict[str, Any] = {"solver": self.solver_, "objective": self._chosen_objective()}
         partitions = self.partitions_
-        if self.objective == "chance":
+        if changed["objective"] == "chance":
+            from holdfast.neural.objectives import PooledERM  # torch loads when a network is trained, not before
+
             partitions = halves_at_chance(partitions, len(self.classes_), sample_weight=training.sample_weight)
             options["sample_weight"] = None  # it is in the halves' weights
-            changed["objective"] = "pooled"
+            changed["objective"] = PooledERM(n_batches=None if self.recipe is None else 1)
         groups = halves_as_groups(partitions, **options)
         self.rounds_ = 1
         if self.rounds > 1:
@@ -255,6 +318,10 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         Largest number of rounds of stages 1 and 2: each further one cuts the halves again, by judges that are already
         best in the worst half of their own environment, for a second unstable feature behind the first. It stops when
         nothing changes. Needs hard halves.
+    recipe : "robust" or None
+        For networks whose labels are partly wrong: sets the objective to "chance", stops judges early, and
+        trains with a loss that resists wrong labels, averaged weights and a falling learning rate
+        (`holdfast.estimators.pi.RECIPES` has the values). Parameters that differ from their defaults stay as they are.
     reweight_rounds : int
         Largest number of fits of each fold by the reweighting solver.
     objective : "max", "online" or "chance"
@@ -287,8 +354,9 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     groups_ : tuple of Group
         The halves that entered stage 3.
     group_risks_, worst_case_risk_, gap_ : array, float, float
-        Risk of each group under the final classifier, the largest one, and how far from the optimum it can be (the
-        duality gap of the convex solver, the ensemble's for reweighting, NaN for networks).
+        Risk of each group under the final classifier (of networks: on at most 1,000 of its rows), the largest one, and
+        how far from the optimum it can be (the duality gap of the convex solver, the ensemble's for reweighting, NaN
+        for networks).
     group_weights_ : array of shape (n_groups,)
         The worst mixture of the groups, on the simplex.
     estimator_ : fitted estimator over class codes
@@ -320,6 +388,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         solver: Literal["auto", "convex", "gradient", "reweight"] = "auto",
         halves: Literal["hard", "soft"] = "hard",
         rounds: int = 1,
+        recipe: Literal["robust"] | None = None,
         reweight_rounds: int = 20,
         objective: Literal["max", "online", "chance"] = "max",
         selection: str | None = None,
@@ -333,6 +402,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         self.solver = solver
         self.halves = halves
         self.rounds = rounds
+        self.recipe = recipe
         self.reweight_rounds = reweight_rounds
         self.objective = objective
         self.selection = selection
@@ -372,7 +442,8 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     def _warn_of_collapse(self, training: TrainingRows) -> None:
         """Say when the final classifier gives nearly every row the same label: it has learned nothing."""
         shares = np.bincount(training.y, training.weights, minlength=len(self.classes_)) / training.weights.sum()
-        sample = np.unique(np.linspace(0, training.n_rows - 1, min(training.n_rows, 2000)).astype(np.intp))
+        n_asked = 500 if self.solver_ == "gradient" else 2000  # networks take long
+        sample = np.unique(np.linspace(0, training.n_rows - 1, min(training.n_rows, n_asked)).astype(np.intp))
         predicted = predicted_codes(self.estimator_, take_rows(training.X, sample))
         share = np.bincount(predicted, minlength=len(self.classes_)) / len(sample)
         most = int(share.argmax())
@@ -412,5 +483,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             raise ParameterError(
                 "The 'rounds' parameter of PIClassifier above 1 needs halves='hard'. Set one of the two."
             )
-        if self.rounds > 1 and self.objective == "chance":
+        if self.recipe is not None:
+            check_choice(self, "recipe", tuple(RECIPES))
+        if self.rounds > 1 and self._chosen_objective() == "chance":
             raise ParameterError("objective='chance' takes the halves of one round. Set rounds to 1.")

@@ -33,7 +33,7 @@ class SolverSettings:
     """How the worst-case risk is minimized; each solver reads what concerns it."""
 
     solver: str = "auto"
-    objective: str = "max"  # for networks: "max", "online" or "pooled"
+    objective: Any = "max"  # for networks: see holdfast.neural.objectives
     selection: str | None = None  # for networks: the rule that selects the epoch
     reweight_rounds: int = 20  # for reweighting: largest number of rounds
     n_folds: int = 3  # for reweighting: folds by which groups are judged

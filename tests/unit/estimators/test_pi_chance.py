@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 from holdfast import NeuralClassifier, PIClassifier
 from holdfast.datasets import load_dataset
+from holdfast.estimators.pi import RECIPES
 from holdfast.exceptions import ParameterError
 
 
@@ -25,3 +27,52 @@ def test_the_mixture_at_chance_is_for_networks_and_one_round():
         PIClassifier(LogisticRegression(), objective="chance").fit(**rows)
     with pytest.raises(ParameterError, match="halves of one round"):
         PIClassifier(NeuralClassifier("linear"), objective="chance", rounds=2).fit(**rows)
+
+
+def test_the_robust_recipe_reaches_the_stable_features_accuracy():
+    """A fifth of the toy's labels contradict x1; with the recipe x1 decides, and the test environment has 0.8."""
+    toy = load_dataset("toy", exact=True, etas=(0.05, 0.1))
+    network = NeuralClassifier("linear", learning_rate=0.05, dropout=0.0)
+    model = PIClassifier(network, recipe="robust", random_state=0)
+    model.fit(toy.train.X, toy.train.y, environments=toy.train.environments)
+    assert model.score(toy.test.X, toy.test.y) == pytest.approx(0.8, abs=0.01)
+
+
+def test_a_recipe_sets_what_the_user_has_not():
+    """Judges and final network differ in their settings; a parameter away from its default stays, and so does ours."""
+    network = NeuralClassifier("cnn", learning_rate=0.01, network_options={"hidden": 8})
+    recipe = RECIPES["robust"]
+    judge, final = recipe.network(network, final=False), recipe.network(network, final=True)
+    assert (judge.patience, judge.batch_size, final.batch_size) == (2, 50, 100)
+    assert judge.learning_rate == final.learning_rate == 0.01
+    assert (judge.network_options, final.network_options) == ({"hidden": 8}, {"hidden": 8, "shift": 1})
+    assert network.loss is None
+
+
+def test_a_recipe_draws_one_batch_a_step_whatever_the_number_of_halves():
+    """Three environments have twelve halves, and a step of the recipe still sees `batch_size` rows."""
+    seen = []
+
+    class Count(NeuralClassifier):
+        def row_loss(self):
+            plain = super().row_loss()
+            return lambda logits, codes: (seen.append(len(codes)), plain(logits, codes))[1]
+
+    generator = np.random.default_rng(0)
+    X, noise = generator.normal(size=(600, 2)), generator.random(600) < 0.2
+    y = (X[:, 0] > 0) ^ noise
+    network = Count("linear", max_epochs=1, steps_per_epoch=30, batch_size=40, learning_rate=0.1)
+    model = PIClassifier(network, recipe="robust", random_state=0).fit(X, y, environments=np.arange(600) % 3)
+    assert len(model.groups_) == 12
+    assert set(seen[:-1]) == {40}  # the last call is that of the group risks
+
+
+@pytest.mark.parametrize(
+    ("estimator", "recipe", "message"),
+    [(LogisticRegression(), "robust", "recipe='robust' is for networks"), (None, "rbust", "'recipe' parameter")],
+)
+def test_recipes_that_cannot_be_followed_are_refused(estimator, recipe, message):
+    """A table's estimator has no training to change, and unknown names are mistakes."""
+    toy = load_dataset("toy", n_rows=200, seed=0)
+    with pytest.raises(ParameterError, match=message):
+        PIClassifier(estimator, recipe=recipe).fit(toy.train.X, toy.train.y, environments=toy.train.environments)

@@ -49,6 +49,24 @@ def test_the_unstable_column_is_ignored(objective):
     assert accuracy == pytest.approx(0.8, abs=0.03)
 
 
+def test_risks_of_large_groups_are_those_of_a_thousand_rows(monkeypatch):
+    """More than 1,000 rows of a group are not asked about; their weights and the evenly spaced rows give the risk."""
+    X = np.arange(4000.0)[:, np.newaxis] / 4000
+    y = (X[:, 0] > 0.5).astype(np.int64)
+    groups = [Group("all", np.arange(4000), np.linspace(1, 2, 4000)), Group("few", np.arange(50))]
+    asked = []
+    plain = NeuralClassifier.outputs
+    monkeypatch.setattr(
+        NeuralClassifier, "outputs", lambda self, X, rows=None: (asked.append(rows), plain(self, X, rows))[1]
+    )
+    network = NeuralClassifier("linear", max_epochs=1, steps_per_epoch=20, learning_rate=0.1, dropout=0.0)
+    risks = solve(network, X, y, groups, objective="max", seeding=Seeding(0)).group_risks
+    assert len(asked[-1]) <= 1050
+    losses = -np.log(network.predict_proba(X)[np.arange(4000), y])
+    assert risks[0] == pytest.approx(np.average(losses, weights=groups[0].weights), rel=0.01)
+    assert risks[1] == pytest.approx(losses[:50].mean(), rel=1e-5)
+
+
 def test_validation_rows_go_through_the_pipeline():
     """The transformers see validation rows too, so the selected score is the pipeline's own."""
     X, y, groups = stable_and_unstable()

@@ -210,10 +210,11 @@ class Balanced(ERM):
 
 @dataclass(frozen=True)
 class PooledERM(Objective):
-    """Σ_e (n_e/n)·R_e, the risk of all rows together: every row counts the same."""
+    """Σ_e (n_e/n)·R_e, the risk of all rows together: every row counts the same, or by its weight."""
 
     name: ClassVar[str] = "pooled"
     adds_up: ClassVar[bool] = True
+    n_batches: int | None = None  # times `batch_size` rows are drawn in a step; None: once for each group
 
     def start(self, problem: Problem) -> ObjectiveRun:
         """Begin a training run."""
@@ -221,18 +222,19 @@ class PooledERM(Objective):
 
 
 class _PooledRun(ObjectiveRun):
-    """Draws from the groups in proportion to their rows: as many rows in all as ERM draws."""
+    """Draws from the groups in proportion to their rows; by default as many rows in all as ERM draws."""
 
     def __init__(self, objective: PooledERM, problem: Problem) -> None:
         super().__init__(objective, problem)
         sizes = np.array([len(group) if group.weights is None else group.weights.sum() for group in problem.groups])
         self._shares: Weights = sizes / sizes.sum()
+        size = problem.batches.batch_size
+        each = sum(min(size, len(group)) for group in problem.groups)
+        self._n_rows = each if objective.n_batches is None else objective.n_batches * size
 
     def backward(self, step: int) -> StepReport:
         """Differentiate the mean loss of rows drawn from the pool."""
-        groups = self.problem.groups
-        n_rows = sum(min(self.problem.batches.batch_size, len(group)) for group in groups)
-        batch = self.problem.batches.draw_mixture(self._shares, n_rows)
+        batch = self.problem.batches.draw_mixture(self._shares, self._n_rows)
         outcome = self.problem.assess(batch)
         total = batch.mean(outcome.losses)
         total.backward()
