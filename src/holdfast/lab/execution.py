@@ -27,14 +27,13 @@ from holdfast.extras import require
 from holdfast.lab.experiments import PlannedRun, RunConfig
 from holdfast.lab.inputs import find_changed
 from holdfast.lab.store import RunStore
-from holdfast.parallel import is_ray, on_cluster, sharing
+from holdfast.parallel import MOST_DEATHS, is_ray, on_cluster, sharing
 
 Outcome = Literal["done", "failed", "elsewhere"]
 WAS_THERE = "was there"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
 _PATIENCE = 5.0  # seconds a process has to end before it is killed
 _PAUSE = 1.0  # seconds between two looks at runs of another sweep
-MOST_DEATHS = 5  # how often a run is started again on Ray when its worker or its machine has died
 
 
 @dataclass(frozen=True)
