@@ -18,6 +18,7 @@ from holdfast.cli.options import (
     check_file,
 )
 from holdfast.cli.terminal import command_line, note, print_table, show, showing_stages
+from holdfast.exceptions import ParameterError
 
 
 def predict(
@@ -27,8 +28,10 @@ def predict(
     layout: LayoutOptions,
     out: Annotated[
         Path,
-        typer.Option("--out", help="A .csv, .tsv or .parquet file to write, or - for standard output.", metavar="FILE"),
-    ],
+        typer.Option(
+            "--out", help="A .csv, .tsv or .parquet file to write; else standard output (CSV).", metavar="FILE"
+        ),
+    ] = Path("-"),
     keep: Annotated[
         list[str],
         typer.Option("--keep", help="Column to copy next to the predictions; can be repeated.", metavar="COL"),
@@ -52,7 +55,10 @@ def predict(
     """
     from holdfast.tables.classifier import TableClassifier
 
-    if str(out) != "-":
+    if str(out) == "-":
+        if as_json:
+            raise ParameterError("Predictions go to standard output, where --json would print. Name a file with --out.")
+    else:
         check_file(out, overwrite=overwrite, inputs=[table, *([recalibrate] if recalibrate else [])])
     fitted = TableClassifier.load(folder)
     if recalibrate is not None:

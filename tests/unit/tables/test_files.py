@@ -81,15 +81,15 @@ def test_columns_are_chosen_and_ordered(write):
         ("t.sav", "x", "is of the unknown type '.sav'. Save it as one of .csv, .tsv, .jsonl, .ndjson, .feather,"),
         ("t.jsonl", '{"a": 1}\n{"a"', "cannot be read (JSON parse error"),
         ("t.arrow", "not one", "cannot be read ("),
-        ("t.csv.gz", "a,b\n1,2\n", "cannot be read ("),
+        ("t.csv.gz", b"\x1f\x8b\x08 not really", "cannot be read ("),
         ("t.csv", "", "is empty. Pass a file with a header and rows."),
         ("t.csv", "\n\n", "is empty. Pass a file with a header and rows."),
         ("t.csv", "a,b\n", "has a header but no rows. Pass a file with rows."),
         ("t.csv", "a,b\n1,2\n\n3\n", "is ragged: line 4 has 1 field, the header has 2. Correct that line"),
         ("t.csv", 'a,b\n1,"x\ny"\n3,4,5\n', "is ragged: line 4 has 3 fields, the header has 2."),
         ("t.csv", 'a,b\n1,"x\n3,4\n', "is broken at line 2. A quote is opened and never closed."),
-        ("t.csv", b"a,b\n1,\xff\n", "is not UTF-8: byte 0xff at position 6 (line 2). Save it as UTF-8."),
-        ("t.csv", b"a,b\n1,\xe2\x82", "is not UTF-8: byte 0xe2 at position 6 (line 2). Save it as UTF-8."),
+        ("t.csv", b"a,b\n1,\xff\n", "is not UTF-8: byte 0xff at position 6 (line 2). Save it as UTF-8, or name"),
+        ("t.csv", b"a,b\n1,\xe2\x82", "is not UTF-8: byte 0xe2 at position 6 (line 2). Save it as UTF-8, or name"),
         ("t.csv", "a,a\n1,2\n", "has more than one column 'a'. Give each column a name of its own."),
         ("t.parquet", b"PAR1 not really PAR1", "cannot be read ("),
         ("t.parquet", "", "is empty. Pass a file with a header and rows."),
@@ -530,6 +530,20 @@ def test_every_format_gives_the_same_rows(tmp_path):
             assert frame["ill"].astype(int).tolist() == [0, 1, 1]
 
 
+def test_the_content_decides_where_the_ending_is_wrong(tmp_path):
+    """Parquet, Arrow and compressed text are known by their first bytes; so are streams of Arrow."""
+    FRAME.to_parquet(tmp_path / "parquet.csv")
+    FRAME.to_feather(tmp_path / "feather.parquet")
+    (tmp_path / "packed.csv").write_bytes(gzip.compress(as_csv()))
+    (tmp_path / "plain.csv.gz").write_bytes(as_csv())
+    table = pa.table(FRAME)
+    with pa.ipc.new_stream(tmp_path / "stream.arrow", table.schema) as writer:
+        writer.write_table(table)
+    for path in sorted(tmp_path.iterdir()):
+        assert open_table(path).read(["ill", "ward"])["ill"].tolist() == [0, 1, 1], path
+        assert sum(len(part) for part in open_table(path).chunks(["ward"])) == 3
+
+
 def test_excel_files_are_read_with_the_extra(tmp_path):
     """The first sheet, with the words that mean missing."""
     pytest.importorskip("openpyxl")
@@ -549,9 +563,10 @@ def test_excel_files_are_read_with_the_extra(tmp_path):
         (as_csv(sep="|"), "is read as separated by vertical bars"),
         (as_csv().decode().encode("cp1252"), "is read as in the encoding cp1252"),
         (as_csv(sep="\t").decode().encode("utf-16"), "is read as separated by tabs, in the encoding utf-16"),
+        (as_csv().decode().encode("utf-16-le"), "is read as in the encoding utf-16-le"),
         (as_csv(), None),
     ],
-    ids=["semicolons", "bars", "windows", "utf-16", "usual"],
+    ids=["semicolons", "bars", "windows", "utf-16", "without a mark", "usual"],
 )
 def test_the_layout_of_text_is_found_and_said(write, content, note):
     """Separator, decimal comma and encoding; nothing is said about the usual."""
@@ -573,8 +588,9 @@ def test_the_layout_of_text_can_be_set(write):
     assert found.read()["b,c"].tolist() == [2.5, 3.5]
     koi = write("k.csv", "a,b\n1,да\n".encode("koi8-r"))
     assert TableFile(koi, layout=TextLayout(encoding="koi8-r")).read()["b"].tolist() == ["да"]
-    with pytest.raises(TableError, match=r"k.csv is not in the encoding ascii \(.*\). Name another one."):
+    with pytest.raises(TableError, match="k.csv is not in the encoding ascii: byte 0xc4 at position 6"):
         TableFile(koi, layout=TextLayout(encoding="ascii"))
+    assert TableFile(write("e.csv", "a\nè\n€\n".encode("cp1252"))).read()["a"].tolist() == ["è", "€"]
     with pytest.raises(ParameterError, match="separator=';;' must be one character"):
         TextLayout(separator=";;")
     with pytest.raises(ParameterError, match="There is no encoding 'utf-99'"):
