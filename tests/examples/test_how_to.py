@@ -44,10 +44,14 @@ def test_own_network(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.filterwarnings("ignore:.*type hint:UserWarning")  # MLflow warns of itself when it is imported
 def test_trackers(tmp_path, monkeypatch, capsys):
-    """A fit is logged to MLflow, and the model that comes back answers the same."""
+    """A fit is logged to MLflow, and the model that comes back answers the same; wandb writes its own folder."""
     mlflow = pytest.importorskip("mlflow")
+    pytest.importorskip("wandb")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path))
     run_page("trackers.md", tmp_path, monkeypatch)
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
     assert capsys.readouterr().out.splitlines() == ["True"]
     assert "price" in mlflow.search_runs(experiment_names=["wards"], output_format="list")[0].data.metrics
 

@@ -330,8 +330,8 @@ class NeuralEstimator(BaseEstimator):
         return self.history_
 
     def __sklearn_clone__(self) -> Self:
-        """Return an unfitted copy with the same callbacks: what they collect is theirs, not the copy's."""
-        copied: Self = _clone_parametrized(self)
+        """Return an unfitted copy with the same callbacks: they may hold what cannot be copied, such as open files."""
+        copied: Self = _clone_parametrized(copy.copy(self).set_params(callbacks=None))
         copied.callbacks = self.callbacks
         return copied
 

@@ -538,6 +538,8 @@ class TableFile(TableSource):
             raise TableError(f"{self.name} does not fit in memory. {SMALLER}") from problem
         except PermissionError as problem:
             raise TableError(f"{self.name} cannot be read: permission denied.") from problem
+        except FileNotFoundError as problem:
+            raise TableError(f"{self.name} does not exist. Check the address.") from problem
         except (pa.ArrowException, OSError, ValueError, zipfile.BadZipFile) as problem:
             reason = re.sub(r"^.*Could not open \w+ input source '.*?': ", "", " ".join(str(problem).split()))
             reason = reason[:200].rstrip(".")

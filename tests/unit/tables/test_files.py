@@ -11,8 +11,10 @@ import re
 import threading
 import time
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 import pandas as pd
@@ -638,10 +640,87 @@ def test_addresses_are_read_and_kept_in_errors(tmp_path):
         source = TableFile(f"memory://tables/{name}")
         assert source.read(["ill"])["ill"].tolist() == [0, 1, 1]
         assert sum(len(chunk) for chunk in source.chunks(["ill"])) == 3
-    with pytest.raises(TableError, match="memory://tables/none.csv cannot be read"):
+    with pytest.raises(TableError, match="memory://tables/none.csv does not exist. Check the address."):
         TableFile("memory://tables/none.csv")
     with pytest.raises(TableError, match="gopher://x/t.csv cannot be opened"):
         TableFile("gopher://x/t.csv")
+
+
+def stored_tables(tmp_path):
+    """Return the files of a bucket by their keys: text, Parquet, and a folder with sites in its names."""
+    FRAME.to_parquet(tmp_path / "t.parquet")
+    parquet = (tmp_path / "t.parquet").read_bytes()
+    folder = {f"night/site={site}/part.parquet": parquet for site in ("Lyon", "Oslo")}
+    return {"t.csv": as_csv(sep=";"), "t.csv.gz": gzip.compress(as_csv()), "t.parquet": parquet} | folder
+
+
+def check_store(address):
+    """Check that each table of a bucket is read, whole and in chunks, and that one that is not there is named."""
+    for name in ("t.csv", "t.csv.gz", "t.parquet"):
+        source = open_table(address.format(name))
+        assert source.read(["ill"])["ill"].tolist() == [0, 1, 1], name
+        assert sum(len(chunk) for chunk in source.chunks(["ward"])) == 3
+    assert open_table(address.format("night")).read(["site"])["site"].tolist() == ["Lyon"] * 3 + ["Oslo"] * 3
+    for name in ("none.csv", "none.parquet"):
+        missing = address.format(name)
+        with pytest.raises(TableError, match=re.escape(f"{missing} does not exist. Check the address.")):
+            open_table(missing)
+
+
+def test_tables_in_amazons_store_are_read(tmp_path, monkeypatch):
+    """pyarrow's client of S3 against a server with its interface on this machine."""
+    server = pytest.importorskip("moto.server")
+    boto3 = pytest.importorskip("boto3")
+    moto = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    moto.start()
+    address = "http://{}:{}".format(*moto.get_host_and_port())
+    names = {"ENDPOINT_URL": address, "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x", "DEFAULT_REGION": "us-east-1"}
+    for name, value in names.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    client = boto3.client("s3", endpoint_url=address)
+    client.create_bucket(Bucket="wards")
+    stored = stored_tables(tmp_path)
+    for name, content in stored.items():
+        client.put_object(Bucket="wards", Key=name, Body=content)
+    check_store("s3://wards/{}")
+    moto.stop()
+
+
+class StoreHandler(BaseHTTPRequestHandler):
+    """As much of Google's storage interface as reading needs: one bucket whose files are `stored`."""
+
+    stored: ClassVar = {}
+
+    def log_message(self, *args):
+        """Say nothing."""
+
+    def do_GET(self):
+        """Answer with a list, what is known of a file, or its content."""
+        url = urlsplit(self.path)
+        name, query = unquote(url.path).partition("/o/")[2], parse_qs(url.query)
+        names = [name] if name else [key for key in self.stored if key.startswith(query["prefix"][0])]
+        facts = [
+            {"name": n, "bucket": "wards", "size": str(len(self.stored.get(n, ""))), "generation": "1"} for n in names
+        ]
+        body = json.dumps(facts[0] if name else {"items": facts}).encode()
+        if "alt" in query:
+            start, _, end = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+            body = self.stored.get(name, b"none")[slice(int(start), int(end) + 1 if end else None)]
+        self.send_response(404 if name and name not in self.stored else 206 if "Range" in self.headers else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_tables_in_googles_store_are_read(tmp_path):
+    """pyarrow's client of Google's store against a stand-in of the server."""
+    pytest.importorskip("pyarrow._gcsfs")
+    StoreHandler.stored = stored_tables(tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), StoreHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings = f"scheme=http&endpoint_override=127.0.0.1:{server.server_port}"
+        check_store(f"gs://anonymous@wards/{{}}?{settings}")
+        server.shutdown()
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
