@@ -81,7 +81,7 @@ def test_deploy(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")  # two epochs teach a tiny network little
 def test_backbones(tmp_path, monkeypatch, capsys):
-    """A tiny network of transformers, frozen and fine-tuned, with nothing downloaded."""
+    """Tiny networks on texts and on a folder of pictures, frozen and fine-tuned, with nothing downloaded."""
     pytest.importorskip("transformers")
     run_page("backbones.md", tmp_path, monkeypatch)
-    assert capsys.readouterr().out.splitlines()[-2:] == ["True", "(200,)"]
+    assert capsys.readouterr().out.splitlines()[-3:] == ["True", "(200,)", "['north' 'south'] (80,) (80,)"]

@@ -311,8 +311,7 @@ class TableFile(TableSource):
             if self.kind == "excel":
                 require("openpyxl", extra="excel", what="Excel files")
                 words = [*MISSING, *self.missing]
-                with self._open() as file:
-                    table = pd.read_excel(file, engine="openpyxl", keep_default_na=False, na_values=words)
+                table = pd.read_excel(self.path, engine="openpyxl", keep_default_na=False, na_values=words)
             elif self.kind == "json":
                 options = pyarrow.json.ReadOptions(block_size=1 << 24)
                 table = pyarrow.json.read_json(self._open(), read_options=options)
