@@ -15,6 +15,7 @@ A column that is missing in every row, or has no name, is left out, with the rea
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -139,7 +140,7 @@ class TableSchema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain JSON values."""
-        return asdict(self)
+        return dict(json.loads(json.dumps(asdict(self))))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableSchema:
@@ -371,7 +372,7 @@ class TableRoles:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the roles as plain JSON values."""
-        return asdict(self)
+        return dict(json.loads(json.dumps(asdict(self))))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableRoles:
