@@ -7,25 +7,24 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import JsonOption, OverwriteOption, check_file
+from holdfast.cli.options import JsonOption, OverwriteOption, check_file, option
 from holdfast.cli.terminal import command_line, show
 
 
 def export(
     folder: Annotated[Path, typer.Argument(help="A folder that 'fit' wrote.", metavar="DIR")],
     *,
-    onnx: Annotated[Path, typer.Option("--onnx", help="The ONNX file to write.", metavar="FILE")],
+    onnx: Annotated[Path, option("--onnx", "The ONNX file to write.", "FILE")],
     table: Annotated[
         str,
-        typer.Option(
+        option(
             "--table",
-            help="Rows to compare on, the first 1,000 are used; for a network outside of a table .npy or .npz.",
-            metavar="TABLE",
+            "Rows to compare on, the first 1,000 are used; for a network outside of a table .npy or .npz.",
+            "TABLE",
         ),
     ],
     trust: Annotated[
-        list[str],
-        typer.Option("--trust", help="Network of your own that may be imported; can be repeated.", metavar="PATH"),
+        list[str], option("--trust", "Network of your own that may be imported; can be repeated.", "PATH")
     ] = [],  # noqa: B006 - typer copies defaults
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
