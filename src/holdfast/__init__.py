@@ -8,6 +8,7 @@ Names load when they are first used, so that `import holdfast` costs next to not
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,8 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     path, _, attribute = _PUBLIC[name].partition(":")
+    if "sklearn" not in sys.modules and path != "holdfast.theory":
+        import_module("holdfast.extras").import_sklearn()
     module = import_module(path)
     value = getattr(module, attribute) if attribute else module
     globals()[name] = value  # from now on without this detour

@@ -17,6 +17,7 @@ HoldfastError
 │   ├── CorruptFileError               its bytes are not those that were written
 │   └── UntrustedFileError             it holds what we refuse to load
 ├── StorageError (OSError)             writing failed: full disk, read-only folder
+├── ClusterError (RuntimeError)        fits on other machines were lost, or rows do not fit there
 └── PluginError (ImportError)          an entry point of an installed package that cannot be used
 
 HoldfastWarning (UserWarning)
@@ -107,6 +108,10 @@ class UntrustedFileError(SavedModelError):
 
 class StorageError(HoldfastError, OSError):
     """Writing failed; nothing older was touched."""
+
+
+class ClusterError(HoldfastError, RuntimeError):
+    """Fits on other machines that were lost, or rows that do not fit there."""
 
 
 class PluginError(HoldfastError, ImportError):

@@ -1,11 +1,18 @@
-"""Packages of the optional extras: imported where they are used, with an error that says what to install."""
+"""When packages are imported: those of the extras where they are used, and what scikit-learn hardly uses, later."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from holdfast.exceptions import MissingExtraError
+
+# What modules of scikit-learn take out of these modules when they are imported; they only call it
+TAKEN = ("BSpline", "chi2", "gmean", "rankdata", "spearmanr", "trapezoid")
 
 
 def require(module: str, *, extra: str | None, what: str) -> Any:
@@ -29,3 +36,69 @@ def require(module: str, *, extra: str | None, what: str) -> Any:
         raise MissingExtraError(
             f"{what} need {name}, which is not installed. Run: pip install {install}", name=name
         ) from problem
+
+
+class _Later(ModuleType):
+    """Stands for a module in others that import it, until something of it is used."""
+
+    __path__: list[str] = []  # `from … import` asks for it
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__version__":
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return _Taken(self, name) if name in TAKEN else getattr(self.load(), name)
+
+    def load(self) -> ModuleType:
+        """Return the module itself."""
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return import_module(self.__name__)
+
+
+class _Taken:
+    """Stands for a function of a module that is imported when it is called."""
+
+    def __init__(self, module: _Later, name: str) -> None:
+        self._module, self._name = module, name
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return getattr(self._module.load(), self._name)(*arguments, **keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getattr(self._module.load(), self._name), name)
+
+
+@contextmanager
+def imported_later(*names: str) -> Iterator[None]:
+    """Let what is imported in this block import these modules only when it uses something of them.
+
+    Nothing stays in `sys.modules` afterwards: whoever imports them next gets the modules themselves.
+
+    Examples
+    --------
+    >>> with imported_later("this"):
+    ...     import this
+    >>> "this" in sys.modules
+    False
+    """
+    stand_ins = {name: _Later(name) for name in names if name not in sys.modules}
+    sys.modules.update(stand_ins)
+    try:
+        yield
+    finally:
+        for name, stand_in in stand_ins.items():
+            if sys.modules.get(name) is stand_in:
+                del sys.modules[name]
+
+
+def import_sklearn() -> None:
+    """Import scikit-learn without scipy.stats and pandas, which take longer than all the rest."""
+    with imported_later("pandas", "scipy.stats"):
+        import_module("sklearn.pipeline")
+
+
+def import_estimators() -> None:
+    """Import what commands about tables need of scikit-learn, without modules that they do not call."""
+    with imported_later("pandas", "scipy.integrate", "scipy.interpolate", "scipy.stats"):
+        for module in ("sklearn.linear_model", "sklearn.impute"):
+            import_module(module)

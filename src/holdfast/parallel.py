@@ -2,7 +2,7 @@
 
 joblib's active backend decides where fits run. ``with joblib.parallel_config(backend="ray")``, or Dask's backend, moves
 every loop over fits to a cluster, and so does ``with on_cluster("ray://head:10001")``. Each fit has a seed of its own,
-so that results do not depend on where it ran.
+so that results do not depend on where it ran. Fits whose worker or machine died are started again.
 """
 
 from __future__ import annotations
@@ -13,34 +13,24 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import sklearn
 from sklearn.utils.parallel import Parallel, delayed
 
-from holdfast.exceptions import ParameterError
+from holdfast.exceptions import ClusterError, ParameterError
 from holdfast.extras import require
 
 DASK = ("tcp", "tls", "ucx", "ws", "wss")  # protocols of Dask's schedulers
+MOST_DEATHS = 5  # how often a task is started again when its worker or its machine has died
 
 
-class _Shared:
-    """A value that many tasks use: on Ray it travels as a reference to the object store."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self.reference: Any = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"value": None if self.reference is not None else self.value, "reference": self.reference}
-
-    def get(self) -> Any:
-        if self.reference is None or self.value is not None:
-            return self.value
-        import ray
-
-        return ray.get(self.reference)
+def _call(function: Callable[..., Any], value: Any, task: tuple[Any, ...]) -> Any:
+    return function(value, *task)
 
 
-def _call(function: Callable[..., Any], shared: _Shared, task: tuple[Any, ...]) -> Any:
-    return function(shared.get(), *task)
+def _call_there(function: Callable[..., Any], value: Any, task: tuple[Any, ...], config: dict[str, Any]) -> Any:
+    """Run a task on another machine, with the settings of scikit-learn that hold here."""
+    with sklearn.config_context(**config):
+        return function(value, *task)
 
 
 @dataclass(frozen=True)
@@ -48,7 +38,7 @@ class Runner:
     """Runs tasks that share a value: ``run(function, tasks)`` returns ``function(value, *task)`` for each, in order."""
 
     parallel: Any
-    shared: _Shared
+    value: Any
 
     @property
     def n_jobs(self) -> int:
@@ -57,7 +47,48 @@ class Runner:
 
     def __call__(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
         """Run the tasks."""
-        found: list[Any] = self.parallel(delayed(_call)(function, self.shared, task) for task in tasks)
+        found: list[Any] = self.parallel(delayed(_call)(function, self.value, task) for task in tasks)
+        return found
+
+
+@dataclass(frozen=True)
+class _RayRunner(Runner):
+    """Runs them as tasks of Ray: joblib's own bridge to Ray starts new processes for every loop."""
+
+    value: Any  # a reference to the object store
+
+    def __call__(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
+        import ray
+
+        start = ray.remote(max_retries=MOST_DEATHS)(_call_there)
+        running = [start.remote(function, self.value, task, sklearn.get_config()) for task in tasks]
+        try:
+            found: list[Any] = ray.get(running)
+        except ray.exceptions.RayError as problem:
+            for reference in running:
+                ray.cancel(reference)
+            cause = getattr(problem, "cause", None)
+            if isinstance(cause, Exception):
+                raise cause from None
+            raise ClusterError(f"Ray lost a fit: {str(problem).strip()[:500]} Give the command again.") from problem
+        return found
+
+
+@dataclass(frozen=True)
+class _DaskRunner(Runner):
+    """Runs them as tasks of Dask's scheduler."""
+
+    value: Any  # a future
+
+    def __call__(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
+        client, config = self.parallel._backend.client, sklearn.get_config()
+        running = [client.submit(_call_there, function, self.value, task, config, pure=False) for task in tasks]
+        try:
+            found: list[Any] = client.gather(running)
+        except Exception as problem:
+            if type(problem).__module__.partition(".")[0] == "distributed":  # not of the fit
+                raise ClusterError(f"Dask lost a fit: {problem}. Give the command again.") from problem
+            raise
         return found
 
 
@@ -65,7 +96,7 @@ class Runner:
 def sharing(value: Any, n_jobs: int | None = None) -> Iterator[Runner]:
     """Yield what runs tasks that share a value.
 
-    The value is sent once: put into Ray's object store, or scattered to Dask's workers. Processes of this machine map
+    The value is sent once: put into Ray's object store, or to each of Dask's workers. Processes of this machine map
     its large arrays from one file. `n_jobs=None` leaves the number of tasks at a time to joblib's active backend.
 
     Examples
@@ -74,21 +105,25 @@ def sharing(value: Any, n_jobs: int | None = None) -> Iterator[Runner]:
     ...     run(divmod, [(3,), (4,)])
     [(3, 1), (2, 2)]
     """
-    shared = _Shared(value)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # ranks that torchrun started train one network after the other
         n_jobs = 1
-    with Parallel(n_jobs=n_jobs) as parallel:
-        backend, scattered = parallel._backend, None
-        if type(backend).__name__ == "RayBackend":
-            shared.reference = require("ray", extra="ray", what="Fits on Ray").put(value)
-        elif hasattr(backend, "data_futures"):  # Dask's: futures by the id of what they stand for
-            scattered = backend.data_futures
-            scattered[id(shared)] = backend.client.scatter(shared, hash=False)
+    parallel = Parallel(n_jobs=n_jobs)
+    backend = type(parallel._backend).__name__
+    if parallel.n_jobs == 1 or backend not in ("RayBackend", "DaskDistributedBackend"):
+        with parallel:
+            yield Runner(parallel, value)
+    elif backend == "RayBackend":
+        ray = require("ray", extra="ray", what="Fits on Ray")
         try:
-            yield Runner(parallel, shared)
-        finally:
-            if scattered is not None:
-                del scattered[id(shared)]
+            reference = ray.put(value)
+        except ray.exceptions.ObjectStoreFullError as problem:
+            raise ClusterError(
+                "The rows do not fit into Ray's object store. Start its nodes with a larger --object-store-memory, or "
+                "pass fewer rows."
+            ) from problem
+        yield _RayRunner(parallel, reference)
+    else:
+        yield _DaskRunner(parallel, parallel._backend.client.scatter(value, hash=False, broadcast=True))
 
 
 def run_each(
@@ -153,7 +188,8 @@ def _ray(where: str, rest: str) -> Iterator[int]:
             ray.init(address=address, log_to_driver=False, configure_logging=False)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as problem:
             raise ParameterError(
-                f"The Ray cluster {where} cannot be reached: {problem} Start one with 'ray start --head'."
+                f"The Ray cluster {where} cannot be reached: {problem} Start one with 'ray start --head'. If it asks "
+                "for a token, set RAY_AUTH_MODE=token here, too, and copy the head's ~/.ray/auth_token."
             ) from problem
     require("ray.util.joblib", extra="ray", what="Fits on Ray").register_ray()
     try:

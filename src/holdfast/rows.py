@@ -8,6 +8,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -147,13 +148,18 @@ class TrainingRows:
         """Number of rows."""
         return len(self.y)
 
-    @property
+    @cached_property
     def environment_codes(self) -> NDArray[np.intp]:
         """Number of each row's environment, shape (n_rows,)."""
         codes = np.empty(self.n_rows, dtype=np.intp)
         for number, environment in enumerate(self.environments):
             codes[environment.rows] = number
         return codes
+
+    @cached_property
+    def row_keys(self) -> NDArray[np.uint64]:
+        """A number for each row that depends on what it contains."""
+        return row_keys(self.X)
 
     def environment_groups(self) -> tuple[Group, ...]:
         """Return the environments as groups, with the sample weights."""
@@ -198,13 +204,13 @@ def row_keys(X: Any) -> NDArray[np.uint64]:
     return _combined([_number_bits(flat[:, column]) for column in range(flat.shape[1])])
 
 
-def deal_evenly(X: Any, y: NDArray[Any], codes: NDArray[np.intp], n_folds: int) -> NDArray[np.intp]:
-    """Return a fold for each row, evenly over each environment and label.
+def deal_evenly(keys: NDArray[np.uint64], y: NDArray[Any], codes: NDArray[np.intp], n_folds: int) -> NDArray[np.intp]:
+    """Return a fold for each row, evenly over each environment and label; `keys` are those of `row_keys`.
 
     Rows are dealt by what they contain, not by their place in the table or by a seed, so that neither the order of the
     rows nor the seed changes an answer that is made out of fold.
     """
-    order = np.lexsort((row_keys(X), y, codes))
+    order = np.lexsort((keys, y, codes))
     sizes = np.unique(codes, return_counts=True)[1]
     folds = np.empty(len(codes), dtype=np.intp)
     folds[order] = np.concatenate([np.arange(size) for size in sizes]) % n_folds

@@ -23,9 +23,12 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
+    VotingClassifier,
 )
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, Sum
 from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -38,7 +41,10 @@ from sklearn.svm import SVC, SVR, NuSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import NeuralClassifier
-from holdfast.exceptions import HoldfastError
+from holdfast.exceptions import HoldfastError, UntrustedFileError
+from holdfast.interpolation.removal import MixedClassifier
+from holdfast.interpolation.reweight import WeightedEnsemble
+from holdfast.judging.calibration import Calibration
 from holdfast.saving import codec, models
 from holdfast.saving.checks import _CHECKS, check_value
 from holdfast.saving.models import load, save
@@ -605,3 +611,63 @@ def test_own_classes_are_walked(tmp_path, monkeypatch):
     with pytest.raises(HoldfastError, match=f"was not loaded: estimator.{inside[0]} holds support vectors"):
         load(tmp_path / "model")
     assert codec.saved_name(type(model)) == "ERMClassifier"
+
+
+def nested(depth, wrap, start):
+    """Return an object that holds another one twice, which does the same, and so on."""
+    for _ in range(depth):
+        start = wrap(start)
+    return start
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (CountVectorizer(token_pattern="a?" * 40 + "a" * 40), "could take forever"),
+        (CountVectorizer(token_pattern=r"\\+" * 10 + "x"), "could take forever"),
+        (CountVectorizer(ngram_range=(1, 10**9)), "n-grams of over 100 words"),
+        (GaussianProcessClassifier(nested(60, lambda k: Sum(k, k), RBF())), "inside each other without end"),
+        (nested(60, lambda m: VotingClassifier([("a", m), ("b", m)]), Ridge()), "inside each other without end"),
+    ],
+    ids=["optional signs", "escaped signs", "n-grams", "kernels", "ensembles"],
+)
+def test_what_would_never_end_is_refused(value, message):
+    """Patterns, n-grams and parts that are shared, whose cost doubles with each level, are refused at once."""
+    with pytest.raises(UntrustedFileError, match=message):
+        check_value(value, "model")
+
+
+def test_parts_may_be_shared_and_patterns_have_options():
+    """What does end is not refused."""
+    check_value(nested(4, lambda m: VotingClassifier([("a", m), ("b", m)]), Ridge()), "model")
+    check_value(CountVectorizer(token_pattern=r"(?u)\b\w+'?[+*?a-z]*\b", ngram_range=(1, 5)), "model")
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (Calibration(np.nan, np.zeros(2)), "scale"),
+        (Calibration(1.0, np.array([np.inf, 0.0])), "offsets"),
+        (MixedClassifier([], [], [np.nan], Calibration(1.0, np.zeros(2))), "weights"),
+        (WeightedEnsemble([], np.array([np.nan]), 2), "weights"),
+    ],
+)
+def test_parts_of_ours_have_finite_weights_too(value, place):
+    """A NaN in what mixes or calibrates answers would be a NaN in every answer."""
+    with pytest.raises(UntrustedFileError, match=f"^model.{place} holds weights that are not finite.$"):
+        check_value(value, "model")
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
+def test_a_saved_network_starts_no_workers(tmp_path, monkeypatch):
+    """However many processes its file asks for."""
+    model = NeuralClassifier(max_epochs=1, steps_per_epoch=1, random_state=0).fit(X, Y)
+    plain = NeuralClassifier.get_state
+
+    def asking(self):
+        state, tensors = plain(self)
+        return {**state, "parameters": {**state["parameters"], "n_workers": 500}}, tensors
+
+    monkeypatch.setattr(NeuralClassifier, "get_state", asking)
+    save(model, tmp_path / "model")
+    assert load(tmp_path / "model").n_workers == 0

@@ -65,3 +65,13 @@ def test_weights_reach_the_second_stage_of_regression():
         weighted = cut(predictions, y, whole, sample_weight=kept.astype(float), **options)
         plain = cut(predictions[:, kept], y[kept], part, sample_weight=np.ones(n_kept), **options)
         assert [p.accuracy for p in weighted] == pytest.approx([p.accuracy for p in plain])
+
+
+@pytest.mark.parametrize(("quantile", "n_correct"), [(0.3, 3), (0.5, 4), (1.0, 4)])
+def test_the_share_of_errors_counts_weights(quantile, n_correct):
+    """A heavy row fills a larger share, however small the sum of the weights; the largest error is within all."""
+    sites = split_environments(list("AAAABBBB"), 8)
+    predictions = np.tile([1.0, 2.0, 3.0, 4.0], (2, 2))
+    weights = np.tile([0.05, 0.05, 0.05, 0.25], 2)
+    by_a, _ = partition_by_error(predictions, np.zeros(8), sites, quantile=quantile, sample_weight=weights)
+    assert len(by_a.correct) == n_correct

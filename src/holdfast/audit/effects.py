@@ -2,11 +2,12 @@
 
 The model is a logistic regression with intercepts for each environment and a small penalty. Score tests ask of each
 column whether its effect differs between environments; the column with the strongest evidence gets an effect for each
-environment, and the others are tested again, until no test passes. Then the search is made once more without the named
-columns: another one that goes together with them may stand in for them. All rows are used; nothing is drawn, so neither
-a seed nor the order of the rows plays a part. With more than two classes, what a column says about all of them is one
-direction, and the question is whether it says so more or less strongly elsewhere. The values of a category are columns
-of their own; what they say together is tested as one more.
+environment, and the others are tested again, until no test passes. A column that matters, and of which the others say
+nothing once the label is known, is tested alone, which needs fewer rows. Then the search is made once more without the
+named columns: another one that goes together with them may stand in for them. All rows are used; nothing is drawn, so
+neither a seed nor the order of the rows plays a part. With more than two classes, what a column says about all of them
+is one direction, and the question is whether it says so more or less strongly elsewhere. The values of a category are
+columns of their own; what they say together is tested as one more.
 
 Three things must not be taken for a change of a column's effect:
 
@@ -23,19 +24,22 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.stats import chi2
-from scipy.stats import t as student
+from scipy import special
 
 from holdfast.audit.columns import Block
 from holdfast.audit.model import Fit, Site, fit_model, local_designs, score_tests
-from holdfast.rows import deal_evenly, is_sparse
+from holdfast.rows import deal_evenly, is_sparse, row_keys
 
 Array = NDArray[np.float64]
+FAINT, CLEAR = 5.0, 7.0  # lead over "labels are noisier there", as a statistic, from which a column is blamed; in full
 LOOSE = 4.0  # a scale for each environment is a looser story than noisier labels: it must win by this much
+ALONE = 1.0, 3.0  # standard errors by which others say more of a column than chance: tested alone below, not above
+MATTERS = 0.25, 0.5  # effect, in log-odds for one standard deviation, from which on a column is tested alone; in full
 MOST_NAMED = 12  # columns that get an effect for each environment
 MOST_ROUNDS = 3  # of searching without the columns that were named, for others that stand in for them
 STAND_IN = 0.5  # correlation, among rows of one label and environment, from which on a column can stand in for another
@@ -83,6 +87,7 @@ class _Coding:
     n_agreed: int  # columns at the end that hold what the judges agree on, and so a part of every effect
     scales: list[list[Array]]  # the whole score, or label noise: for each environment (n_rows, n_classes - 1)
     start: Fit | None = None  # the last fit, where the next one begins
+    alone: Array | None = None  # statistics of the columns that are tested without the others
 
 
 def find_unstable(
@@ -119,7 +124,9 @@ def find_unstable(
         they may stand in for them.
     """
     n_rows, n_columns = values.shape
-    weights = np.ones(n_rows) if sample_weight is None else sample_weight * (n_rows / sample_weight.sum())
+    weights = np.ones(n_rows)
+    if sample_weight is not None:  # unequal weights say less than as many equal ones (Kish)
+        weights = sample_weight * (sample_weight.sum() / (sample_weight @ sample_weight))
     search = _search(values, y, codes, weights, agreed, groups, level, n_classes)
     left, last = np.arange(n_columns), search.effects
     for _ in range(MOST_ROUNDS):  # another column may stand in for what is done without
@@ -187,7 +194,7 @@ def _search(
     shared = [] if agreed is None else [_unit((agreed[:, 1:] - agreed[:, :1])[order])]
     learned = n_classes > 2 or bool(places)  # what columns say, together or about several classes
     n_folds = N_FOLDS if n_classes > 2 else 2
-    folds = deal_evenly(values, y, codes, n_folds) if learned else np.zeros(len(y), dtype=np.intp)
+    folds = deal_evenly(row_keys(values), y, codes, n_folds) if learned else np.zeros(len(y), dtype=np.intp)
     quantities = np.array([j for j, column in enumerate(tested.T) if _is_quantity(column)], dtype=np.intp)
     codings, pairs = [], []
     for columns in (tested, _standardized_within(tested, rows, quantities)):
@@ -278,7 +285,7 @@ def prediction_interval(mean: float, spread: float, n_environments: int, level: 
     >>> round(low, 2), round(high, 2)
     (0.67, 1.33)
     """
-    quantile = float(student.ppf(0.5 + level / 2, max(n_environments - 2, 1)))
+    quantile = float(special.stdtrit(max(n_environments - 2, 1), 0.5 + level / 2))
     half = quantile * spread * math.sqrt(1 + 1 / n_environments)
     return mean - half, mean + half
 
@@ -305,7 +312,7 @@ class _Searching:
     def run(self) -> Search:
         """Name columns until no test passes."""
         found: list[tuple[int, float, float, float]] = []
-        p_values, noisier = np.ones(self.n_columns), False
+        p_values, noisier, unresolved = np.ones(self.n_columns), False, 0.0
         while len(self.own) < min(MOST_NAMED, self.n_tested):
             both, statistic = self.test_columns(self.own)
             p = self.adjusted(statistic, both[0].importance, self.own)
@@ -322,15 +329,17 @@ class _Searching:
             rival = 0.0 if noisier else both[least].rival
             reached = self.reached_together(strongest, float(statistic[strongest]), rival)
             if rival > reached:
-                noisier = True  # all effects change together: each environment gets a scale of its own
+                noisier, unresolved = True, 0.0  # all effects change together: each environment gets a scale of its own
                 if len(both) == 1:  # the column passed with its partner only
                     both.append(self.test_coding(self.codings[1], self.own))
                 for coding, test in zip(self.codings, both, strict=True):
                     coding.scales = test.scales
                 continue
+            rival = max(rival, unresolved)  # a column that is named but not blamed does not clear the others
             for column in (strongest, *([] if partner is None else [partner])):
                 self.own.append(column)
                 found.append((column, reached, chance, rival))
+            unresolved = rival * (1 - float(_rising(reached - rival, FAINT, CLEAR)))
         fits: list[Fit] = []
         for coding in self.codings if found else []:
             fits.append(self.fit_named(coding, fits[0] if fits else coding.start))
@@ -372,7 +381,7 @@ class _Searching:
             statistics.append(self.score_tests(coding, self.own, fit, scores)[-len(others) :])
         least = np.min(statistics, axis=0)
         best = int(np.argmax(least))
-        return float(chi2.sf(least[best], self.degrees)) * len(others) * (len(others) + 1), others[best]
+        return float(special.chdtrc(self.degrees, least[best])) * len(others) * (len(others) + 1), others[best]
 
     def test_coding(self, coding: _Coding, own: Sequence[int]) -> _Tests:
         """Test every column in one coding, and what noisier labels would do to all of them."""
@@ -390,8 +399,51 @@ class _Searching:
             scales[1].append(1 / np.maximum(first, 0.02) - 1 / np.maximum(chances, 0.02))
         scales = [_unit_sites(scale) for scale in scales]
         values = self.score_tests(coding, own, fit, scales)
+        if not coding.scales:
+            values[:n_tested] += self.apart * (self.test_alone(coding) - values[:n_tested])
         rival = float(max(values[-2] - LOOSE, values[-1]))
         return _Tests(values[:n_tested], rival, shared[:n_tested] ** 2, scales, fit)
+
+    @cached_property
+    def apart(self) -> Array:
+        """How far each column can be tested alone, from 0 to 1: it matters, and the others say nothing of it.
+
+        That is asked among the rows of one label and environment. Columns that a label depends on go together there,
+        and so do columns whose labels are noisy, but not one that only depends on the label.
+        """
+        designs, n, pairs = self.without_agreed(self.codings[0]), self.n_tested, np.array(self.pairs[0]).T
+        common = fit_model(self.sites, designs, self.ridge, start=self.codings[0].start).common
+        excess, n_cells = np.zeros(n), np.full(n, 1e-12)
+        for site, design in zip(self.sites, designs, strict=True):
+            column = _between(design[:, :, :n], *pairs)
+            others = _between((design @ common)[:, :, None], *pairs) - column * common[:n]
+            labels = np.hstack([1 - site.target.sum(axis=1, keepdims=True), site.target])
+            rows = (labels * site.weights[:, None]).T
+            counts = np.maximum(rows.sum(axis=1), 2)[:, None]
+            column, others = (part - labels @ (rows @ part / counts) for part in (column, others))
+            spread = rows @ column**2  # (n_classes, n_tested)
+            squared = (rows @ (column * others)) ** 2 / np.maximum(spread * (rows @ others**2), 1e-12)
+            varies = spread > 1e-9
+            excess += (varies * ((counts - 1) * squared - 1)).sum(axis=0)
+            n_cells += varies.sum(axis=0)
+        return _rising(np.abs(common[:n]), *MATTERS) * (1 - _rising(excess / np.sqrt(2 * n_cells), *ALONE))
+
+    def test_alone(self, coding: _Coding) -> Array:
+        """Test columns without the others, which would take away the rows whose label they make certain."""
+        if coding.alone is None:
+            coding.alone = np.zeros(self.n_tested)
+            for j in np.flatnonzero(self.apart).tolist():
+                designs = [design[:, :, [j]] for design in coding.designs]
+                pair = np.array(self.pairs[self.codings.index(coding)][j])[:, None]
+                values = [_between(design, *pair)[:, :, None] for design in designs]
+                if _is_quantity(np.concatenate(values).ravel()):  # and so may be bent
+                    designs = [
+                        np.concatenate([design, design * np.clip(value, -3, 3)], axis=2)
+                        for design, value in zip(designs, values, strict=True)
+                    ]
+                fit, local = fit_model(self.sites, designs, 0.5), local_designs(self.sites, designs, (), ())
+                coding.alone[j] = score_tests(self.sites, designs, local, fit, 0.5, ())[0]
+        return coding.alone
 
     def score_tests(self, coding: _Coding, own: Sequence[int], fit: Fit, further: list[list[Array]]) -> Array:
         """Test every column, and further ones, for an effect that differs between environments."""
@@ -404,7 +456,7 @@ class _Searching:
         even = self.shares[free] / max(1 - float(self.shares[list(own)].sum()), 1e-12)
         share = 0.5 * even + 0.5 * importance[free] / max(float(importance[free].sum()), 1e-12)
         p = np.ones(len(statistic))
-        p[free] = np.minimum(1.0, chi2.sf(statistic[free], self.degrees) / share)
+        p[free] = np.minimum(1.0, special.chdtrc(self.degrees, statistic[free]) / share)
         return p
 
     def measure(
@@ -424,8 +476,11 @@ class _Searching:
 
     def fit_named(self, coding: _Coding, start: Fit | None) -> Fit:
         """Return the fit in which the named columns are measured: without what the judges agree on."""
-        designs = [design[:, :, : design.shape[2] - coding.n_agreed] for design in coding.designs]
-        return fit_model(self.sites, designs, self.ridge, self.own, start=start, errors=True)
+        return fit_model(self.sites, self.without_agreed(coding), self.ridge, self.own, start=start, errors=True)
+
+    def without_agreed(self, coding: _Coding) -> list[Array]:
+        """Return the designs without what the judges agree on, which has a part of every effect."""
+        return [design[:, :, : design.shape[2] - coding.n_agreed] for design in coding.designs]
 
 
 @dataclass(frozen=True, eq=False)
@@ -575,7 +630,21 @@ def _is_quantity(column: Array) -> bool:
 
 def _squares(columns: Array, quantities: NDArray[np.intp]) -> Array:
     """Return the standardized square of every quantity."""
-    squares = np.clip(columns[:, quantities], -3, 3) ** 2
-    deviation = squares.std(axis=0)
+    squares = np.clip(columns[:, quantities], -3, 3)
+    squares *= squares
+    squares -= squares.mean(axis=0)
+    deviation = np.sqrt(np.einsum("nj,nj->j", squares, squares) / max(len(squares), 1))
     varies = deviation > 1e-9
-    return np.asarray((squares - squares.mean(axis=0))[:, varies] / deviation[varies])
+    return np.asarray(squares / deviation) if varies.all() else np.asarray(squares[:, varies] / deviation[varies])
+
+
+def _between(values: Array, first: NDArray[np.intp], second: NDArray[np.intp]) -> Array:
+    """Return what each column says about one class against another, (n_rows, n_columns)."""
+    levels = np.concatenate([np.zeros_like(values[:, :1]), values], axis=1)
+    columns = np.arange(len(first)) if values.shape[2] > 1 else 0
+    return np.asarray(levels[:, second, columns] - levels[:, first, columns])
+
+
+def _rising(values: Array | float, start: float, end: float) -> Array:
+    """Return values as shares of the way from start to end, between 0 and 1."""
+    return np.asarray(np.clip((values - start) / (end - start), 0.0, 1.0))

@@ -8,8 +8,10 @@ more with many of them than with few.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +20,11 @@ from scipy import linalg, special
 Array = NDArray[np.float64]
 MOST_STEPS = 40
 ENOUGH = 1e-6  # of the log-likelihood: where the step after this one will gain less, it is not made
+CLOSE = 1e-4  # gain for each row, from which on the equations of the step before serve for the next one too
 ROUGH, ROUGH_SITE = 1500, 50  # rows, of all environments and of each, that a fit begins with where there are more
 MOST_CONTRASTS = 100  # environments up to which score tests compare them through matrices of their number
+BLOCK_NUMBERS = 131_072  # of the designs of environments that are worked on together: 1 MiB stays in the cache
+NARROW = 20_000  # rows of a block up to which its curvature is computed with half the digits
 INTERCEPT, OWN, DEVIATION = 1e-4, 1e-2, 1.0  # penalties; deviations have a prior standard deviation of one
 
 
@@ -45,14 +50,64 @@ class Site:
         """Return by how much the labels differ from their probabilities, weighted."""
         return np.asarray(self.weights[:, None] * (self.target - chances))
 
-    def whiten(self, design: Array, chances: Array) -> Array:
-        """Return the design as rows whose product with themselves is the information, (n_rows × classes, …)."""
-        n_rows, n_others, n_columns = design.shape
+    def roots(self, chances: Array) -> Array:
+        """Return square roots of each row's curvature: numbers for two classes, else matrices."""
+        n_others = chances.shape[1]
         if n_others == 1:
-            return np.asarray(design[:, 0] * np.sqrt(self.weights[:, None] * chances * (1 - chances)))
+            return np.asarray(np.sqrt(self.weights * chances[:, 0] * (1 - chances[:, 0])))
         spread = np.eye(n_others) * chances[:, :, None] - chances[:, :, None] * chances[:, None, :]
         roots = np.linalg.cholesky(spread + 1e-12 * np.eye(n_others)) * np.sqrt(self.weights)[:, None, None]
-        return np.asarray(np.matmul(roots.transpose(0, 2, 1), design).reshape(n_rows * n_others, n_columns))
+        return np.asarray(roots.transpose(0, 2, 1))
+
+
+def whiten(roots: NDArray[Any], design: NDArray[Any]) -> NDArray[Any]:
+    """Return the design as rows whose product with themselves is the information, (n_rows × classes, …)."""
+    n_rows, n_others, n_columns = design.shape
+    if n_others == 1:
+        return np.asarray(design[:, 0] * roots[:, None])
+    return np.asarray(np.matmul(roots, design).reshape(n_rows * n_others, n_columns))
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Environments whose rows are worked on together: with many of them, one by one would take longer."""
+
+    site: Site  # all their rows
+    columns: Array  # (n_rows, n_classes - 1, n_columns)
+    local: Array  # (n_rows, n_classes - 1, n_local)
+    narrow: NDArray[Any]  # the columns for the curvature, which only directs the steps: with half the digits
+    numbers: slice  # of the environments
+    sizes: list[int]  # of the environments, in rows
+
+    @property
+    def rows(self) -> list[slice]:
+        """Where each environment's rows are, a row for each class but the first."""
+        stops = (np.cumsum([0, *self.sizes]) * self.columns.shape[1]).tolist()
+        return [slice(start, stop) for start, stop in itertools.pairwise(stops)]
+
+    def log_odds(self, common: Array, each: Array) -> Array:
+        """Return the log-odds of each row and class but the first."""
+        own = np.repeat(each[self.numbers], self.sizes, axis=0)
+        return np.asarray(_predicted(self.columns, common) + np.einsum("nkl,nl->nk", self.local, own))
+
+
+def _blocks(sites: Sequence[Site], designs: Sequence[Array], local: Sequence[Array]) -> list[_Block]:
+    """Return blocks of environments, as many in each as the cache holds."""
+    blocks, first, most = [], 0, BLOCK_NUMBERS // max(designs[0][0].size, 1)
+    for number in range(1, len(sites) + 1):
+        sizes = [len(design) for design in designs[first : number + 1]]
+        if number < len(sites) and sum(sizes) <= most:
+            continue
+        site = Site(*(_joined([getattr(s, n) for s in sites[first:number]]) for n in ("target", "weights")))
+        columns, own = _joined(designs[first:number]), _joined(local[first:number])
+        narrow = columns.astype(np.float32) if columns.shape[1] == 1 and len(columns) <= NARROW else columns
+        blocks.append(_Block(site, columns, own, narrow, slice(first, number), sizes[: number - first]))
+        first = number
+    return blocks
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +139,7 @@ def fit_model(
     """
     n_others, n_columns = designs[0].shape[1:]
     local = local_designs(sites, designs, own, scales)
-    joined = [np.concatenate([design, mine], axis=2) for design, mine in zip(designs, local, strict=True)]
+    blocks = _blocks(sites, designs, local)
     penalties = np.full(n_columns, ridge)
     penalties[list(own)] = OWN
     local_penalties = np.full(local[0].shape[2], DEVIATION)
@@ -98,27 +153,30 @@ def fit_model(
         each[:, n_others : n_others + known] = start.deviations[:, :known]
 
     def value(common: Array, each: Array) -> tuple[float, list[Array]]:
-        effects = np.hstack([np.broadcast_to(common, (len(each), n_columns)), each])
-        odds = [_predicted(columns, mine) for columns, mine in zip(joined, effects, strict=True)]
-        loss = sum(site.loss(part) for site, part in zip(sites, odds, strict=True))
+        odds = [block.log_odds(common, each) for block in blocks]
+        loss = sum(block.site.loss(part) for block, part in zip(blocks, odds, strict=True))
         return loss + 0.5 * float(penalties @ common**2 + (each**2 @ local_penalties).sum()), odds
 
     loss, odds = value(common, each)
-    system, gain = _System(sites, joined, odds, penalties, local_penalties), 1.0
+    system, gain, is_new = _System(blocks, odds, penalties, local_penalties), 1.0, True
+    n_rows = sum(len(site.weights) for site in sites)
     for _ in range(MOST_STEPS):
-        step, steps = system.solve(-penalties * common, -local_penalties * each)
+        step, steps = system.solve(blocks, odds, -penalties * common, -local_penalties * each)
         before, gain, size = gain, 0.5 * system.gain, 1.0
         next_loss, next_odds = value(common + step, each + steps)
         while next_loss > loss and size > 1e-4:
             size /= 2
             next_loss, next_odds = value(common + size * step, each + size * steps)
         common, each, loss, odds = common + size * step, each + size * steps, next_loss, next_odds
-        if gain * (gain / before) ** 2 < ENOUGH:  # Newton's steps gain the square of what the one before gained
+        if gain * (gain / before) ** (2 if is_new else 1) < ENOUGH:  # Newton's steps gain the square of the one before
             break
-        system = _System(sites, joined, odds, penalties, local_penalties)
+        is_new = errors or gain > CLOSE * n_rows or gain > before / 10
+        if is_new:
+            system = _System(blocks, odds, penalties, local_penalties)
     places = n_others + np.arange(len(own))
     found = system.errors(list(own), places) if errors else np.zeros((len(sites), 0))
-    return Fit(common, each[:, :n_others], each[:, places], tuple(odds), loss, found)
+    by_site = np.split(_joined(odds), np.cumsum([len(site.weights) for site in sites])[:-1])
+    return Fit(common, each[:, :n_others], each[:, places], tuple(by_site), loss, found)
 
 
 def _rough_fit(
@@ -162,37 +220,38 @@ class _System:
     """The equations of one Newton step: a block of common effects, and one for each environment."""
 
     def __init__(
-        self,
-        sites: Sequence[Site],
-        joined: Sequence[Array],
-        log_odds: Sequence[Array],
-        penalties: Array,
-        local_penalties: Array,
+        self, blocks: Sequence[_Block], log_odds: Sequence[Array], penalties: Array, local_penalties: Array
     ) -> None:
-        n_columns, n_local = len(penalties), len(local_penalties)
-        self.gradient, self.gradients = np.zeros(n_columns), np.zeros((len(sites), n_local))
+        n_columns, n_local, n_sites = len(penalties), len(local_penalties), blocks[-1].numbers.stop
         self.common = np.diag(penalties + 1e-8)
-        self.mixed, self.own = np.zeros((len(sites), n_columns, n_local)), np.zeros((len(sites), n_local, n_local))
-        for number, (site, columns, odds) in enumerate(zip(sites, joined, log_odds, strict=True)):
-            chances = site.probabilities(odds)
-            left = site.residuals(chances).ravel()
-            gradient = columns.reshape(len(left), -1).T @ left
-            self.gradient += gradient[:n_columns]
-            self.gradients[number] = gradient[n_columns:]
-            both = site.whiten(columns, chances)
-            information = both.T @ both
-            self.common += information[:n_columns, :n_columns]
-            self.mixed[number] = information[:n_columns, n_columns:]
-            self.own[number] = information[n_columns:, n_columns:] + np.diag(local_penalties + 1e-8)
+        self.mixed, self.own = np.zeros((n_sites, n_columns, n_local)), np.zeros((n_sites, n_local, n_local))
+        for block, odds in zip(blocks, log_odds, strict=True):
+            chances = block.site.probabilities(odds)
+            roots = block.site.roots(chances)
+            both = whiten(roots.astype(block.narrow.dtype), block.narrow)
+            mine = whiten(roots, block.local).astype(both.dtype)
+            self.common += both.T @ both
+            for number, rows in enumerate(block.rows, start=block.numbers.start):
+                self.mixed[number] = both[rows].T @ mine[rows]
+                self.own[number] = mine[rows].T @ mine[rows]
+        self.own += np.diag(local_penalties + 1e-8)
         self.shares = np.linalg.solve(self.own, self.mixed.transpose(0, 2, 1))  # (n_sites, n_local, n_columns)
         self.reduced = self.common - np.einsum("eij,ejk->ik", self.mixed, self.shares)
+        self.factor = linalg.cho_factor(self.reduced)
         self.gain = 0.0
 
-    def solve(self, prior: Array, priors: Array) -> tuple[Array, Array]:
-        """Return the step of the common effects and of each environment's own."""
-        gradient, gradients = self.gradient + prior, self.gradients + priors
+    def solve(
+        self, blocks: Sequence[_Block], log_odds: Sequence[Array], prior: Array, priors: Array
+    ) -> tuple[Array, Array]:
+        """Return the step of the common effects and of each environment's own, from some log-odds."""
+        gradient, gradients = prior.copy(), priors.copy()
+        for block, odds in zip(blocks, log_odds, strict=True):
+            left = block.site.residuals(block.site.probabilities(odds)).ravel()
+            gradient += block.columns.reshape(len(left), -1).T @ left
+            own = block.local.reshape(len(left), -1)
+            gradients[block.numbers] += [left[rows] @ own[rows] for rows in block.rows]
         right = gradient - np.einsum("elk,el->k", self.shares, gradients)
-        step = linalg.solve(self.reduced, right, assume_a="pos")
+        step = linalg.cho_solve(self.factor, right)
         steps = np.linalg.solve(self.own, gradients[:, :, None])[:, :, 0] - self.shares @ step
         self.gain = float(gradient @ step + (gradients * steps).sum())
         return step, steps
@@ -231,24 +290,24 @@ def score_tests(
     """
     n_sites, n_columns = len(sites), designs[0].shape[2]
     n_tested = n_columns + len(further)
-    cross, spread = np.zeros((n_sites, n_tested, n_columns)), np.zeros((n_sites, n_tested))
-    scores, total, left_over = np.zeros((n_sites, n_tested)), ridge * np.eye(n_columns), np.zeros(n_columns)
-    for number, (site, design, mine) in enumerate(zip(sites, designs, local, strict=True)):
-        more = [column[number][:, :, None] for column in further]
-        all_columns = np.concatenate([design, *more, mine], axis=2)
-        chances = site.probabilities(fit.log_odds[number])
-        left = site.residuals(chances).ravel()
-        gradient = all_columns.reshape(len(left), -1).T @ left
-        white = site.whiten(all_columns, chances)
-        information = white.T @ white
-        own = information[n_tested:, n_tested:].copy()
-        own[np.diag_indices_from(own)] += 1e-6 * max(float(np.trace(own)), 1e-9)
-        shares = linalg.solve(own, information[n_tested:], assume_a="pos")
-        reduced = information[:n_tested, :n_tested] - information[:n_tested, n_tested:] @ shares[:, :n_tested]
-        scores[number] = gradient[:n_tested] - shares[:, :n_tested].T @ gradient[n_tested:]
-        cross[number], spread[number] = reduced[:, :n_columns], np.diag(reduced)
-        total += reduced[:n_columns, :n_columns]
-        left_over += scores[number, :n_columns]
+    parts: list[tuple[Array, Array]] = []
+    for block in _blocks(sites, designs, local):
+        chances = block.site.probabilities(_joined(fit.log_odds[block.numbers]))
+        more = [_joined(column[block.numbers])[:, :, None] for column in further]
+        columns = np.concatenate([block.columns, *more, block.local], axis=2)
+        left, white = block.site.residuals(chances).ravel(), whiten(block.site.roots(chances), columns)
+        flat = columns.reshape(white.shape)
+        parts += [(left[rows] @ flat[rows], white[rows].T @ white[rows]) for rows in block.rows]
+    gradients, information = (np.stack(part) for part in zip(*parts, strict=True))
+    own = information[:, n_tested:, n_tested:].copy()
+    sizes = 1e-6 * np.maximum(np.trace(own, axis1=1, axis2=2), 1e-9)
+    own += sizes[:, None, None] * np.eye(own.shape[1])
+    shares = np.linalg.solve(own, information[:, n_tested:])[:, :, :n_tested]
+    reduced = information[:, :n_tested, :n_tested] - information[:, :n_tested, n_tested:] @ shares
+    scores = gradients[:, :n_tested] - np.einsum("elt,el->et", shares, gradients[:, n_tested:])
+    cross, spread = reduced[:, :, :n_columns], np.diagonal(reduced, axis1=1, axis2=2)
+    total = ridge * np.eye(n_columns) + cross[:, :n_columns].sum(axis=0)
+    left_over = scores[:, :n_columns].sum(axis=0)
     n_used, n_rows = n_columns + local[0].shape[2] * n_sites, sum(len(site.weights) for site in sites)
     factor = linalg.cho_factor(total + 1e-8 * np.eye(n_columns))
     scores -= cross @ linalg.cho_solve(factor, left_over)

@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from holdfast import __version__
-from holdfast.exceptions import DivergedError, HoldfastError, StorageError
+from holdfast.exceptions import ClusterError, DivergedError, HoldfastError, StorageError
 
 if TYPE_CHECKING:
     from holdfast.lab.execution import Progress
@@ -484,7 +484,7 @@ def _explain(problem: BaseException) -> int:
         raise problem
     text, code = _one_line(str(problem)), RUN_FAILED
     if isinstance(problem, HoldfastError):
-        code = RUN_FAILED if isinstance(problem, DivergedError | StorageError) else BAD_INPUT
+        code = RUN_FAILED if isinstance(problem, ClusterError | DivergedError | StorageError) else BAD_INPUT
     elif isinstance(problem, MemoryError):
         reason = f" ({text})" if text else ""
         text = f"There is not enough memory{reason}. Leave columns out, or take a sample of the rows."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Self
 
@@ -11,8 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Tags, get_tags
@@ -61,7 +59,7 @@ class MethodEstimator(BaseEstimator):
     estimator: Any
     min_group_size: int = 5
     _judges: ClassVar[bool] = False  # whether environments judge one another, every pair of them
-    _validation_metric: Callable[[Any, Any], float]
+    _validation_metric: ClassVar[str]  # of sklearn.metrics
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return the estimator used when none is given."""
@@ -200,7 +198,9 @@ class MethodEstimator(BaseEstimator):
         """Set `validation_score_` where validation rows were given, whether or not they selected anything."""
         if validation is not None:
             predicted = np.asarray(self.estimator_.predict(validation[0])).ravel()
-            self.validation_score_ = float(self._validation_metric(validation[1], predicted))
+            from sklearn import metrics
+
+            self.validation_score_ = float(getattr(metrics, self._validation_metric)(validation[1], predicted))
 
     def _minimize(
         self,
@@ -250,10 +250,12 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
     """Base of the classifiers."""
 
     needs_network: ClassVar[bool] = False  # whether the estimator inside must be a NeuralClassifier
-    _validation_metric = staticmethod(accuracy_score)
+    _validation_metric = "accuracy_score"
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return columns scaled to unit variance, then a logistic regression."""
+        from sklearn.linear_model import LogisticRegression
+
         return scaled(X, ("logistic", LogisticRegression(max_iter=1000)))
 
     def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:
@@ -288,10 +290,12 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
 class MethodRegressor(RegressorMixin, MethodEstimator):
     """Base of the regressors."""
 
-    _validation_metric = staticmethod(r2_score)
+    _validation_metric = "r2_score"
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return columns scaled to unit variance, then a ridge regression."""
+        from sklearn.linear_model import Ridge
+
         return scaled(X, ("ridge", Ridge()))
 
     def _read_targets(self, y: Any, n_rows: int) -> NDArray[Any]:

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
-from scipy.stats import norm
-from scipy.stats import t as student
+from scipy import special
 from sklearn.utils import estimator_html_repr
 
 from holdfast.audit.columns import Columns
@@ -26,7 +25,7 @@ from holdfast.interpolation.verdict import Accuracy, Verdict, kept_share, remova
 from holdfast.judging.calibration import calibrate, class_scores, log_softmax
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
-from holdfast.learners import fit_rows, seeded_clone
+from holdfast.learners import fit_rows, seeded_clone, stopped_like
 from holdfast.metrics import Interval
 from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows, is_mapped
@@ -159,9 +158,10 @@ class StableClassifier(MethodClassifier):
     def _fit_stages(self, estimator: Any, training: TrainingRows, columns: Columns, seeding: Seeding) -> None:
         """Judge, search, interpolate."""
         # Stage 1: one judge for each environment (of many, several share one), asked about rows it was not fitted on.
-        settings = JudgeSettings(n_folds=N_FOLDS, alike=True, n_jobs=self.n_jobs)
+        settings = JudgeSettings(n_folds=N_FOLDS, alike=True, n_jobs=self.n_jobs, start=self.ordinary_)
+        part = stopped_like(estimator, self.ordinary_)
         judgements = judge_environments(
-            estimator, _for_judges(training), settings, seeding, classes=self.classes_, probabilities=True, pooled=True
+            part, _for_judges(training), settings, seeding, classes=self.classes_, probabilities=True, pooled=True
         )
 
         # Stage 2: beyond what the judges agree on, which columns mean something else in some environments?
@@ -199,7 +199,8 @@ class StableClassifier(MethodClassifier):
         reduced = [replace(training, X=removal.apply(training.X)) for removal in removals[1:]]
         if reduced:
             assert judgements.folds is not None
-            fits, fold_rows = fit_folds(estimator, reduced, judgements.folds, settings, seeding)
+            part = stopped_like(estimator, self.ordinary_)
+            fits, fold_rows = fit_folds(part, reduced, judgements.folds, settings, seeding)
             parts += [Part(removal, found, fold_rows) for removal, found in zip(removals[1:], fits, strict=True)]
         n_draws = max(1, min(5, ROWS_FOR_ONE_DRAW // training.n_rows))
         test = stress_test(parts, training, len(self.classes_), n_draws=n_draws)
@@ -389,5 +390,5 @@ def _strength_as_seen(
     gain, n = float(saved[best].mean()), len(training.environments)
     if best == 0 or gain <= 0:
         return 0.0
-    error = float(saved[best].std(ddof=1)) / np.sqrt(n) * float(student.ppf(norm.cdf(1), n - 1))
+    error = float(saved[best].std(ddof=1)) / np.sqrt(n) * float(special.stdtrit(n - 1, special.ndtr(1)))
     return float(FINE[best] * max(0.0, 1.0 - (error / gain) ** 2))

@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.environments import Rows, take_rows
 from holdfast.judging.calibration import Calibration, class_scores
-from holdfast.rows import TrainingRows, is_sparse, is_text, row_keys
+from holdfast.rows import TrainingRows, is_sparse, is_text
 
 Array = NDArray[np.float64]
 
@@ -37,6 +37,10 @@ class Removal:
 
     def __len__(self) -> int:
         return len(self.columns) + len(self.words)
+
+    def covers(self, other: Removal) -> bool:
+        """Return whether all that the other removes is removed."""
+        return {*other.columns, *other.words} <= {*self.columns, *self.words}
 
     def apply(self, X: Any) -> Any:
         """Return X with the columns held constant, or without the words; X itself where nothing is removed."""
@@ -60,22 +64,21 @@ class Removal:
         own = take_rows(X, rows)
         if not len(self):
             return own
+        columns = list(self.columns)
+        if isinstance(own, np.ndarray):
+            own[:, columns] = X[partners[:, None], columns]
+            return own
         other = take_rows(X, partners)
         if self.words:
             return [
                 " ".join([_without_words(text, self.words), *_words_in(partner, self.words)])
                 for text, partner in zip(own, other, strict=True)
             ]
-        columns = list(self.columns)
         if is_sparse(own):
             chosen = np.zeros(own.shape[1])
             chosen[columns] = 1.0
             return sp.csr_array(own @ sp.diags_array(1.0 - chosen) + other @ sp.diags_array(chosen))
-        if hasattr(own, "columns"):
-            return _with_columns(own, [other[other.columns[column]] for column in columns])
-        result = np.array(own, copy=True)
-        result[:, columns] = other[:, columns]
-        return result
+        return _with_columns(own, [other[other.columns[column]] for column in columns])
 
 
 def plan_removal(X: Any, columns: list[int], names: list[str]) -> Removal:
@@ -104,7 +107,7 @@ def shuffled_partners(training: TrainingRows, *, other_label: bool, draw: int = 
 
     The draw depends on what rows contain and not on their order, so that it is the same whenever the rows are.
     """
-    keys, partners = row_keys(training.X), np.arange(training.n_rows)
+    keys, partners = training.row_keys, np.arange(training.n_rows)
     for environment in training.environments:
         rows = environment.rows[np.lexsort((keys[environment.rows], training.y[environment.rows]))]
         generator = np.random.default_rng(draw)
@@ -219,7 +222,10 @@ def mix_scores(parts: Sequence[Array] | Array, weights: Sequence[float]) -> Arra
     >>> mix_scores([np.array([[0.0, 2.0]]), np.array([[0.0, 0.0]])], [0.5, 0.5]).tolist()
     [[-0.5, 0.5]]
     """
-    mixed = np.zeros_like(parts[0])
-    for part, weight in zip(parts, weights, strict=True):
-        mixed += weight * (part - part.mean(axis=1, keepdims=True))
-    return mixed
+    return np.asarray(sum(weight * centered(part) for part, weight in zip(parts, weights, strict=True) if weight))
+
+
+def centered(scores: Array) -> Array:
+    """Return scores that sum to zero over the classes, which are the last axis."""
+    n_classes = scores.shape[-1]
+    return np.asarray(scores - (scores @ np.ones(n_classes) / n_classes)[..., None])  # short rows are slow to add up

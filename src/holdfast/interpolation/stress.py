@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy import special
 
 from holdfast.environments import Rows
-from holdfast.interpolation.removal import Removal, join_removals, mix_scores, shuffled_partners
+from holdfast.interpolation.removal import Removal, centered, join_removals, shuffled_partners
 from holdfast.interpolation.verdict import Accuracy
 from holdfast.judging.calibration import class_scores
 from holdfast.metrics import Interval
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class StressTest:
-    """Scores of every row by every part, out of fold, (n_parts, n_rows, n_classes): as it is, and for each draw."""
+    """Centered scores of every row by every part, out of fold, (n_parts, n_rows, n_classes): as it is, and drawn."""
 
     known: Array
     vanished: tuple[Array, ...]
@@ -46,21 +46,19 @@ class StressTest:
 
     def accuracies(self, question: str, weights: Sequence[float]) -> Array:
         """Return the accuracy of a mixture in each environment, (n_environments,)."""
-        right = self.right(question, weights)
-        shares = self.training.weights
-        return np.array(
-            [
-                float(shares[e.rows] @ right[e.rows] / max(shares[e.rows].sum(), 1e-12))
-                for e in self.training.environments
-            ]
-        )
+        return self._means(self.right(question, weights))
+
+    def _means(self, values: Array) -> Array:
+        """Return the weighted mean of a value for each row in each environment."""
+        codes, shares, n = self.training.environment_codes, self.training.weights, len(self.training.environments)
+        return np.asarray(np.bincount(codes, shares * values, n) / np.maximum(np.bincount(codes, shares, n), 1e-12))
 
     def right(self, question: str, weights: Sequence[float]) -> Array:
         """Return for each row in which share of the draws a mixture predicts its label."""
         key = (question, *weights)
         if key not in self.asked:
             draws = {"known": (self.known,), "vanished": self.vanished, "reversed": self.reversed}[question]
-            predicted = [mix_scores(scores, weights).argmax(axis=1) for scores in draws]
+            predicted = [_largest(np.tensordot(np.asarray(weights), scores, 1)) for scores in draws]
             self.asked[key] = np.mean([labels == self.training.y for labels in predicted], axis=0)
         return self.asked[key]
 
@@ -73,12 +71,9 @@ class StressTest:
         """Return the accuracy that a mixture loses at the known environments."""
         ordinary = [1.0] + [0.0] * (len(self.known) - 1)
         lost = self.right("known", ordinary) - self.right("known", weights)
-        shares, means, variances = self.training.weights, [], []
-        for environment in self.training.environments:
-            share = shares[environment.rows] / max(shares[environment.rows].sum(), 1e-12)
-            mean = float(share @ lost[environment.rows])
-            means.append(mean)
-            variances.append(float(share**2 @ (lost[environment.rows] - mean) ** 2))
+        means, codes, shares = self._means(lost), self.training.environment_codes, self.training.weights
+        sums = np.maximum(np.bincount(codes, shares), 1e-12)[codes]
+        variances = (shares / sums) ** 2 * (lost - means[codes]) ** 2
         value, error = float(np.mean(means)), float(np.sqrt(np.sum(variances))) / len(means)
         return Interval(value, value - 1.96 * error, value + 1.96 * error)
 
@@ -92,7 +87,7 @@ class StressTest:
         known, vanished = self.accuracies("known", weights), self.accuracies("vanished", weights)
         n = len(known)
         spread = float(np.sqrt((np.var(known, ddof=1) * (n - 1) + 2 * USUAL_SPREAD**2) / (n + 1)))
-        half = float(student.ppf(0.975, n + 1)) * spread * np.sqrt(1 + 1 / n)
+        half = float(special.stdtrit(n + 1, 0.975)) * spread * np.sqrt(1 + 1 / n)
         low = min(vanished.mean(), known.mean()) - half - max(transfer_loss, 0.0) / n
         high = known.mean() + half
         return Interval(float(known.mean()), float(max(low, 0.0)), float(min(high, 1.0)))
@@ -107,7 +102,16 @@ def stress_test(parts: Sequence[Part], training: TrainingRows, n_classes: int, *
         draws = []
         for draw in range(n_draws if len(everything) else 0):
             partners = shuffled_partners(training, other_label=other_label, draw=draw)
-            draws.append(np.stack([_ask(part, everything, partners, training, n_classes) for part in parts]))
+            draws.append(
+                np.stack(
+                    [
+                        same
+                        if part.removal.covers(everything)
+                        else _ask(part, everything, partners, training, n_classes)
+                        for part, same in zip(parts, known, strict=True)
+                    ]
+                )
+            )
         scores[question] = tuple(draws) or (known,)
     return StressTest(known, scores["vanished"], scores["reversed"], training)
 
@@ -125,4 +129,9 @@ def _ask(part: Part, changed: Removal, partners: Rows | None, training: Training
         else:
             exchanged = changed.exchange(training.X, rows, partners[rows])
             scores[rows] = class_scores(estimator, part.removal.apply(exchanged), n_classes)
-    return scores
+    return centered(scores)
+
+
+def _largest(scores: Array) -> NDArray[np.intp]:
+    """Return the class with the largest score; of two, the first where they are equal."""
+    return (scores[:, 1] > scores[:, 0]).astype(np.intp) if scores.shape[1] == 2 else scores.argmax(axis=1)

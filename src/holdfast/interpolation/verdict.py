@@ -9,14 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.audit.effects import Effect
+from holdfast.audit.effects import CLEAR, FAINT, Effect
 from holdfast.audit.results import Finding, format_p
 from holdfast.environments import listed
 from holdfast.metrics import Interval
 
 # How much of a named effect is given up rises smoothly with three things, each between 0 and 1:
 LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to count, and at which it counts in full
-FAINT, CLEAR = 4.0, 6.0  # lead over "labels are noisier there", as a statistic, from which a column is blamed; in full
 LARGE = 0.1, 0.2  # a lead that is such a share of the other statistic needs not rise with the number of environments
 HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.14, 6, 0.05  # size of the change at which half is given up; how fast it rises
 MOST_LEVELS = 3  # classifiers that do without some columns

@@ -104,12 +104,20 @@ def _best_scale(
     """Return the scale of least loss: Newton's steps for its logarithm, halfway between bounds where they lead out."""
     low, high, log_scale = np.log(LEAST), np.log(MOST), 0.0
     own = float(share @ scores[np.arange(len(scores)), y_codes])
+    lead, first = scores[:, -1] - scores[:, 0], float(share @ scores[:, 0])
     for _ in range(60):
         scale = np.exp(log_scale)
-        chances = np.exp(log_softmax(scale * scores))
-        means = np.einsum("nk,nk->n", chances, scores)
-        slope = scale * (float(share @ means) - own) + faint * log_scale
-        bend = slope + scale**2 * float(share @ (np.einsum("nk,nk,nk->n", chances, scores, scores) - means**2)) + faint
+        if scores.shape[1] == 2:
+            chances = special.expit(scale * lead)
+            means = chances * lead
+            mean, variance = first + float(share @ means), float(share @ (means * (lead - means)))
+        else:
+            chances = np.exp(log_softmax(scale * scores))
+            means = np.einsum("nk,nk->n", chances, scores)
+            mean = float(share @ means)
+            variance = float(share @ (np.einsum("nk,nk,nk->n", chances, scores, scores) - means**2))
+        slope = scale * (mean - own) + faint * log_scale
+        bend = slope + scale**2 * variance + faint
         low, high = (log_scale, high) if slope < 0 else (low, log_scale)
         step = log_scale - slope / bend if bend > 0 else low
         if not low < step < high:

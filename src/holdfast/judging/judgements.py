@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, Rows, Weights
+from holdfast.environments import Environment, Rows, Weights, take_rows
 from holdfast.judging.calibration import calibrate, class_scores
 from holdfast.judging.judges import Judge, JudgeSettings, deal_folds, fit_folds, fit_judges
-from holdfast.rows import TrainingRows, answers
+from holdfast.rows import TrainingRows, answers, is_mapped
 from holdfast.seeding import Seeding
 
 Array = NDArray[np.float64]
@@ -126,20 +126,26 @@ def ask_for_scores(judges: tuple[Judge, ...], training: TrainingRows, n_classes:
     memorizes its rows is near certain of everything, and one without probabilities only has scores. Without folds a
     judge's own rows are NaN, and what it says about the others is not calibrated.
     """
-    n_rows = training.n_rows
-    return np.stack(
-        [_calibrated(judge.unseen_rows(n_rows), judge.environment.rows, training, n_classes) for judge in judges]
-    )
+    scores = np.full((len(judges), training.n_rows, n_classes), np.nan)
+    asked: dict[int, list[tuple[int, Any, Rows]]] = {}  # judges that are asked about the same rows
+    for number, judge in enumerate(judges):
+        for model, rows in judge.unseen_rows(training.n_rows):
+            asked.setdefault(id(rows), []).append((number, model, rows))
+    for together in asked.values():
+        rows = together[0][2]
+        part = None if is_mapped(training.X) else take_rows(training.X, rows)
+        for number, model, _ in together:
+            ask = partial(class_scores, model, n_classes=n_classes)
+            scores[number, rows] = answers(ask, training.X, rows) if part is None else ask(part)
+    return np.stack([_calibrated(judge, answer, training) for judge, answer in zip(judges, scores, strict=True)])
 
 
-def _calibrated(pairs: list[tuple[Any, Rows]], own: Rows, training: TrainingRows, n_classes: int) -> Array:
-    """Ask fitted models about their rows, and calibrate all answers on those about the rows `own`."""
-    scores = np.full((training.n_rows, n_classes), np.nan)
-    for model, rows in pairs:
-        scores[rows] = answers(partial(class_scores, model, n_classes=n_classes), training.X, rows)
-    offsets = not all(hasattr(model, "predict_proba") for model, _ in pairs)
+def _calibrated(judge: Judge, scores: Array, training: TrainingRows) -> Array:
+    """Return the answers of a judge, (n_rows, n_classes), calibrated on those about its own rows."""
+    own = judge.environment.rows
     known = own[~np.isnan(scores[own, 0])]
     if not len(known):
         return scores
+    offsets = not all(hasattr(model, "predict_proba") for model, _ in judge.unseen_rows(training.n_rows))
     weights = None if training.sample_weight is None else training.sample_weight[known]
     return calibrate(scores[known], training.y[known], weights, offsets=offsets).log_probabilities(scores)

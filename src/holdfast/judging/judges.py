@@ -14,7 +14,15 @@ from sklearn.pipeline import Pipeline
 
 from holdfast.environments import Environment, Group, Rows, listed, take_rows
 from holdfast.exceptions import EmptyColumnWarning, SingleClassEnvironmentWarning, UnseenLabelWarning
-from holdfast.learners import empty_columns, fit_rows, last_step, sample_weight_name, seeded_clone
+from holdfast.learners import (
+    empty_columns,
+    fit_logistic,
+    fit_rows,
+    last_step,
+    logistic_start,
+    sample_weight_name,
+    seeded_clone,
+)
 from holdfast.parallel import run_each
 from holdfast.rows import MappedRows, TrainingRows, deal_evenly, is_mapped
 from holdfast.seeding import Seeding
@@ -30,6 +38,7 @@ class JudgeSettings:
     alike: bool = False  # whether the same fits answer about all environments' rows: no judge knows its own better
     selection: str | None = None  # for networks: the rule that selects a judge's epoch
     n_jobs: int | None = None  # fits that run at the same time
+    start: Any = None  # the fit of all rows, where the fits of parts may begin
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +69,7 @@ def deal_folds(training: TrainingRows, n_folds: int) -> NDArray[np.intp] | None:
         return None
     if training.folds is not None:
         return training.folds
-    return deal_evenly(training.X, training.y, training.environment_codes, n_folds)
+    return deal_evenly(training.row_keys, training.y, training.environment_codes, n_folds)
 
 
 def fold_parts(rows: Rows, folds: NDArray[np.intp] | None) -> tuple[Rows, ...]:
@@ -119,35 +128,28 @@ def fit_judges(
         run_each(
             _fit_judge,
             training,
-            (
-                (
-                    seeded_clone(estimator, seeding, "stage 1", *names),
-                    " ".join(map(str, names)),
-                    rows,
-                    settings,
-                    seeding,
-                )
-                for rows, names in tasks
-            ),
+            ((estimator, names, rows, settings, seeding) for rows, names in tasks),
             settings.n_jobs,
         )
     )
     log.info("stage 1: %d fits for %d environments", len(tasks), len(environments))
     judges = []
+    answers: dict[tuple[int, ...], tuple[Rows, ...]] = {}
     for environment, held_out in zip(environments, fold_rows, strict=True):
-        whole = None if settings.alike and held_out else next(fitted)
-        answered = held_out if whole is not None else _answered(held_out, folds)
+        whole, answered = None, held_out
+        if settings.alike and held_out and folds is not None:
+            labels = tuple(int(folds[rows[0]]) for rows in held_out)
+            answered = answers.setdefault(labels, answers.get(labels) or _answered(labels, folds))
+        else:
+            whole = next(fitted)
         judges.append(Judge(environment, whole, tuple(next(fitted) for _ in held_out), answered))
     return tuple(judges)
 
 
-def _answered(held_out: tuple[Rows, ...], folds: NDArray[np.intp] | None) -> tuple[Rows, ...]:
+def _answered(labels: tuple[int, ...], folds: NDArray[np.intp]) -> tuple[Rows, ...]:
     """Return the rows of all environments in the folds that were held out; rows of other folds go to the first."""
-    assert folds is not None
-    labels = [int(folds[rows[0]]) for rows in held_out]
-    known = np.isin(folds, labels)
-    parts = [np.flatnonzero(folds == label) for label in labels]
-    return (np.sort(np.concatenate([parts[0], np.flatnonzero(~known)])), *parts[1:])
+    first = (folds == labels[0]) | ~np.isin(folds, labels)
+    return (np.flatnonzero(first), *(np.flatnonzero(folds == label) for label in labels[1:]))
 
 
 def fit_folds(
@@ -158,28 +160,55 @@ def fit_folds(
     The tables have the same rows, with other columns: there is a tuple of fits for each of them.
     """
     parts = fold_parts(np.arange(len(folds)), folds)
-    tasks = [(table, number) for table in range(len(tables)) for number in range(len(parts))]
-    models = run_each(
-        _fit_without,
-        tuple(tables),
-        ((table, seeded_clone(estimator, seeding, "pooled", number), parts[number]) for table, number in tasks),
-        settings.n_jobs,
-    )
+    rest = [np.setdiff1d(np.arange(len(folds)), part, assume_unique=True) for part in parts]
+    tasks = [
+        (table, estimator, number, rows, settings, seeding)
+        for table in range(len(tables))
+        for number, rows in enumerate(rest)
+    ]
+    models = run_each(_fit_pooled, tuple(tables), tasks, settings.n_jobs)
     return [tuple(models[table * len(parts) : (table + 1) * len(parts)]) for table in range(len(tables))], parts
 
 
-def _fit_without(tables: tuple[TrainingRows, ...], table: int, estimator: Any, held_out: Rows) -> Any:
+def _fit_pooled(
+    tables: tuple[TrainingRows, ...],
+    table: int,
+    estimator: Any,
+    number: int,
+    rows: Rows,
+    settings: JudgeSettings,
+    seeding: Seeding,
+) -> Any:
+    """Fit on some rows of all environments."""
     training = tables[table]
-    rows = np.setdiff1d(np.arange(training.n_rows), held_out, assume_unique=True)
+    quick = _fit_from_start(training, estimator, rows, settings)
+    if quick is not None:
+        return quick
+    estimator = seeded_clone(estimator, seeding, "pooled", number)
     weights = training.sample_weight if sample_weight_name(estimator) is not None else None
     return fit_rows(estimator, training.X, training.y, rows, None if weights is None else weights[rows])
 
 
+def _fit_from_start(training: TrainingRows, estimator: Any, rows: Rows, settings: JudgeSettings) -> Any | None:
+    """Fit a logistic regression from that of all rows; None where the estimator is another, or a row has a weight."""
+    start = None if training.sample_weight is not None else logistic_start(settings.start, training.X)
+    return None if start is None else fit_logistic(start, estimator, training.X, training.y, rows)
+
+
 def _fit_judge(
-    training: TrainingRows, estimator: Any, name: str, own_rows: Rows, settings: JudgeSettings, seeding: Seeding
+    training: TrainingRows,
+    estimator: Any,
+    names: tuple[object, ...],
+    own_rows: Rows,
+    settings: JudgeSettings,
+    seeding: Seeding,
 ) -> Any:
     """Fit on some rows of one environment; a network is told the others, by which its epoch can be selected."""
-    own = Group(name, own_rows).weighted(training.sample_weight)
+    quick = _fit_from_start(training, estimator, own_rows, settings)
+    if quick is not None:
+        return quick
+    estimator = seeded_clone(estimator, seeding, "stage 1", *names)
+    own = Group(" ".join(map(str, names)), own_rows).weighted(training.sample_weight)
     X, y = training.X, training.y
     labels = y[own.rows]
     if is_mapped(X) and own.weights is None and _has_all_codes(labels):

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from holdfast.exceptions import SavedModelError
+from holdfast.exceptions import HoldfastError, SavedModelError
 from holdfast.neural.batches import GroupBatches
 from holdfast.neural.objectives import ObjectiveRun
 from holdfast.neural.randomness import RandomStream
@@ -64,7 +64,16 @@ class TrainingState:
 
     def restore(self, saved: SavedState) -> None:
         """Continue where `save` was called."""
-        tree = unflatten(*saved)
+        try:
+            self._restore(unflatten(*saved))
+        except HoldfastError:
+            raise
+        except Exception as problem:  # torch and Python on values that somebody else chose
+            raise SavedModelError(
+                f"The saved training state is not as a training leaves it ({problem!r:.200}). Remove it to start again."
+            ) from problem
+
+    def _restore(self, tree: dict[str, Any]) -> None:
         for key, value in self.fingerprint.items():
             if tree["fingerprint"].get(key) != value:
                 raise SavedModelError(

@@ -390,9 +390,9 @@ def seeds_interval(values: Sequence[float], *, level: float = 0.95) -> Interval:
     mean = float(np.mean(values))
     if len(values) == 1:
         return Interval(mean, math.nan, math.nan)
-    from scipy.stats import t as student  # takes a second to load
+    from scipy import special
 
-    reach = float(student.ppf(0.5 + level / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+    reach = float(special.stdtrit(len(values) - 1, 0.5 + level / 2) * np.std(values, ddof=1) / math.sqrt(len(values)))
     return Interval(mean, mean - reach, mean + reach)
 
 

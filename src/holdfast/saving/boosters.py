@@ -27,7 +27,7 @@ MAX_COLUMNS = 1 << 24
 MOST_CATEGORIES = 1 << 20
 _LARGEST = 3.5e38  # of float32, which XGBoost and CatBoost compute in
 _WORD = re.compile(r"[\w.:,;+\-]*")  # LightGBM's parameters are one text: a space in a value would begin another one
-_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"  # with re.ASCII: Python knows further digits and 1_000
 
 # Parameters beyond those that the constructors name.
 _XGBOOST = "alpha eta huber_slope lambda max_cached_hist_node normalize_type one_drop quantile_alpha rate_drop "
@@ -316,7 +316,10 @@ def _check_lightgbm(text: str) -> str:
     averages = "average_output" in lines
     for name, pattern in _HEADER.items():
         known = name in header or name in ("monotone_constraints", "objective")
-        _require(known and (name not in header or bool(re.fullmatch(pattern, header[name]))), f"its {name} is not one")
+        _require(
+            known and (name not in header or bool(re.fullmatch(pattern, header[name], re.ASCII))),
+            f"its {name} is not one",
+        )
     n_columns, per_round = int(header["max_feature_idx"]) + 1, int(header["num_tree_per_iteration"])
     _require(1 <= per_round == int(header["num_class"]) and len(body) % per_round == 0, "its rounds do not add up")
     for name in ("feature_names", "feature_infos"):
@@ -346,7 +349,10 @@ def _check_lightgbm_tree(text: str, n_columns: int) -> str:
     for name, size in _LINES.items():
         if name in lines:
             texts = lines[name].split()
-            numbers[name] = np.array([int(part) if name in _WHOLE.split() else float(part) for part in texts])
+            whole = name in _WHOLE.split()
+            plain = re.compile(r"-?\d+" if whole else rf"{_NUMBER}|-?inf|-?nan", re.ASCII)
+            _require(all(map(plain.fullmatch, texts)), f"a tree with numbers that are none ({name})")
+            numbers[name] = np.array([int(part) if whole else float(part) for part in texts])
             optional = name in ("leaf_weight", "leaf_count") and not texts  # of a tree with one leaf
             _require(optional or sizes[size] in (None, len(texts)), f"a tree of impossible size ({name})")
             finite = name == "threshold" or np.isfinite(numbers[name]).all()  # all known values are below infinity
@@ -473,7 +479,9 @@ def _check_table(name: str, table: dict[str, Any]) -> None:
     rows, rest = divmod(len(table["hash_map"]), stride)
     _require(rest == 0 and rows >= 1, "a table of impossible size")
     hashes, numbers = table["hash_map"][::stride], [x for i, x in enumerate(table["hash_map"]) if i % stride]
-    known = all(isinstance(item, str) and re.fullmatch(r"\d{1,20}", item) and int(item) < 2**64 - 1 for item in hashes)
+    known = all(
+        isinstance(item, str) and re.fullmatch(r"[0-9]{1,20}", item) and int(item) < 2**64 - 1 for item in hashes
+    )
     _require(known and len(set(hashes)) == len(hashes), "a table of impossible hashes")
     plain = not any(isinstance(number, float) for number in numbers)
     _require(plain, "fractions in a table of categories (BinarizedTargetMeanValue of several classes) are not saved")
@@ -537,7 +545,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 def _count(value: Any, least: int, most: int) -> int:
     """Return a whole number, also one that is written as text; refuse it outside of a range."""
-    number = int(value) if isinstance(value, str) and re.fullmatch(r"\d{1,10}", value) else value
+    number = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,10}", value) else value
     _require(type(number) is int and least <= number <= most, f"{value!r:.40} is not between {least} and {most}")
     return int(number)
 

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from holdfast.exceptions import MismatchWarning, SavedModelError
+from holdfast.exceptions import CorruptFileError, MismatchWarning, SavedModelError
 from holdfast.saving.models import library_versions, pack, read_folder, unpack, write_folder
 
 KIND = "checkpoint"
@@ -48,7 +48,9 @@ def read_checkpoint(folder: str | os.PathLike[str], *, precision: str | None = N
         Raise a `SavedModelError` for a difference instead.
     """
     manifest, files = read_folder(folder, KIND)
-    saved = manifest.get("runtime", {})
+    saved = manifest.get("runtime")
+    if not isinstance(saved, dict):
+        raise CorruptFileError(f"{str(folder)!r} does not say how it was trained. Restore it, or start again.")
     now = runtime_facts(saved.get("precision") if precision is None else precision)
     differences = [f"{name} was {saved.get(name)}, is {now.get(name)}" for name in now if saved.get(name) != now[name]]
     if differences:

@@ -26,11 +26,14 @@ _WEIGHTS = frozenset(
         *("coef_", "intercept_", "coefs_", "intercepts_", "dual_coef_", "_dual_coef_", "_intercept_", "alpha_"),
         *("support_vectors_", "_probA", "_probB", "components_", "cluster_centers_", "centroids_", "theta_", "idf_"),
         *("estimator_weights_", "_baseline_prediction", "class_prior_", "priors_", "rotations_", "scalings_", "xbar_"),
-        *("weights_", "a_", "b_"),
+        *("weights_", "a_", "b_", "weights", "scale", "offsets"),
     }
 )
 # How a text vectorizer finds words. Repetitions are not nested, so that no text takes forever.
 _TOKEN_PATTERN = re.compile(r"(?:\(\?u\))?(?:\\.|\[(?:[^\]\\]|\\.)+\]|[^()|{}\\\[\]])+")
+_TOKEN = re.compile(r"\\.|\[(?:[^\]\\]|\\.)+\]|.", re.DOTALL)  # one sign of it: escaped, a class, or plain
+MOST_WORDS = 100  # of an n-gram: longer ones take memory with the cube of a text's length
+MOST_PATHS = 1_000  # to each object on average: estimators that share parts are asked once on each path
 _DISPATCH = re.compile(r"all|(?:\d{1,6}\s*\*\s*)?n_jobs")
 
 
@@ -52,6 +55,7 @@ def check_value(value: Any, where: str, *, loaded: bool = False) -> None:
         The message names the part.
     """
     seen: set[tuple[int, float]] = set()
+    inside: dict[int, list[int]] = {}
     queue: list[tuple[Any, str, float]] = [(value, where, np.inf)]
     while queue:
         item, name, n_columns = queue.pop()  # an ensemble hands its rows to its trees unchecked: n_columns of them
@@ -70,7 +74,25 @@ def check_value(value: Any, where: str, *, loaded: bool = False) -> None:
             ) from problem
         if loaded:
             _take_threads(_state(item))
-        queue.extend((part, f"{name}{label}", inner) for label, part in _parts(item))
+        parts = [(part, f"{name}{label}", inner) for label, part in _parts(item)]
+        inside[id(item)] = [id(part) for part, _, _ in parts]
+        queue.extend(parts)
+    _require(_count_paths(inside, id(value)) <= MOST_PATHS * len(inside), where, "parts inside each other without end")
+
+
+def _count_paths(inside: dict[int, list[int]], start: int) -> int:
+    """Return on how many paths objects are reached from the first, where none leads in a circle."""
+    n_paths: dict[int, int] = {}
+    stack = [start]
+    while stack:
+        item = stack[-1]
+        if item not in n_paths:
+            n_paths[item] = 0  # it is being counted: a circle adds nothing
+            stack.extend(part for part in inside.get(item, ()) if part not in n_paths)
+        else:
+            stack.pop()
+            n_paths[item] = 1 + sum(n_paths.get(part, 0) for part in inside.get(item, ()))
+    return n_paths[start]
 
 
 def _take_threads(state: dict[str, Any]) -> None:
@@ -79,6 +101,8 @@ def _take_threads(state: dict[str, Any]) -> None:
         state["n_jobs"] = None
     if "_n_threads" in state:  # of k-means
         state["_n_threads"] = 1
+    if "n_workers" in state:  # that read a network's rows
+        state["n_workers"] = 0
 
 
 def _parts(item: Any) -> Iterator[tuple[str, Any]]:
@@ -138,7 +162,9 @@ def _check_one(item: Any, where: str, n_columns: float) -> float:
 
 def _check_parameters(item: Any, state: dict[str, Any], where: str) -> None:
     """Refuse attributes that replace methods, and parameters that read files or could take forever."""
-    parameters = getattr(type(item), "_get_param_names", item.get_params)()  # kernels have no names of their own
+    # Kernels have no names of their own; what they hold is not asked, since one may hold another many times.
+    names = getattr(type(item), "_get_param_names", None)
+    parameters = item.get_params(deep=False) if names is None else names()
     for name in state:
         usual = name in parameters or not hasattr(type(item), name)
         _require(usual, where, f"a value in the place of {name!r}, which belongs to the class")
@@ -146,8 +172,12 @@ def _check_parameters(item: Any, state: dict[str, Any], where: str) -> None:
     _require(state.get("input", "content") == "content", where, "an 'input' other than 'content', which reads files")
     pattern = state.get("token_pattern")
     if isinstance(pattern, str):
-        plain = _TOKEN_PATTERN.fullmatch(pattern) is not None and len(re.findall(r"(?<!\\)[*+]", pattern)) <= 2
+        signs = _TOKEN.findall(pattern.removeprefix("(?u)"))
+        plain = _TOKEN_PATTERN.fullmatch(pattern) is not None and signs.count("?") <= 4
+        plain = plain and signs.count("*") + signs.count("+") <= 2
         _require(plain, where, "a 'token_pattern' with groups or more than two repetitions, which could take forever")
+    lengths = np.asarray(state.get("ngram_range", (1, 1)))
+    _require(lengths.dtype.kind == "i" and lengths.max() <= MOST_WORDS, where, f"n-grams of over {MOST_WORDS} words")
     dispatch = state.get("pre_dispatch", "all")
     _require(type(dispatch) is int or _matches(_DISPATCH, dispatch), where, "a 'pre_dispatch' that is a program")
     n_columns = state.get("n_features_in_", 0)

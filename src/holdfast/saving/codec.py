@@ -162,6 +162,7 @@ class ArrayWriter:
             node["order"] = "F"
             array = array.T
         if array.dtype.str not in _NATIVE:
+            check_text(array.dtype, array.tobytes(), "The model")
             array = np.frombuffer(array.tobytes(), dtype=np.uint8)
         self.arrays[key] = np.asarray(array, order="C")
         return node
@@ -261,8 +262,15 @@ def check_text(dtype: np.dtype[Any], data: bytes | memoryview, name: str) -> Non
     """Refuse an array of text with characters that do not exist, which Python could not even show."""
     if dtype.kind == "U" and len(data):
         points = np.frombuffer(data, dtype=np.dtype(np.uint32).newbyteorder(dtype.byteorder))
-        if points.max() > sys.maxunicode:
+        if points.max() > sys.maxunicode or bool(((points >= 0xD800) & (points < 0xE000)).any()):
             raise CorruptFileError(f"{name} holds text with characters that do not exist.")
+
+
+def _whole_text(text: str) -> str:
+    """Refuse text with half of a character, which no file and no table can contain."""
+    if not text.isascii() and re.search("[\ud800-\udfff]", text):
+        raise CorruptFileError(f"The model holds the text {text!r:.80}, with characters that do not exist. Change it.")
+    return text
 
 
 def _parsed(load: Any, data: bytes, name: str) -> dict[str, Any]:
@@ -329,10 +337,10 @@ class Encoder:
 
     def _encode(self, value: Any, where: str) -> Node:
         kind = type(value)
-        if value is None or kind in (bool, int, str):
+        if value is None or kind in (bool, int):
             return value
         if isinstance(value, str) and not isinstance(value, np.generic):
-            return str.__str__(value)  # torch.__version__ and members of a StrEnum are text in all that matters
+            return _whole_text(str.__str__(value))  # torch.__version__ and members of a StrEnum are text, too
         if kind is float:
             return value if math.isfinite(value) else {"$": "float", "value": repr(value)}
         if kind is list:
@@ -480,7 +488,7 @@ class Decoder:
         if isinstance(node, list):
             return [self._decode(item) for item in node]
         if not isinstance(node, dict):
-            return node
+            return _whole_text(node) if isinstance(node, str) else node
         return _DECODERS[node["$"]](self, node)
 
     def _dict(self, node: Node) -> Any:

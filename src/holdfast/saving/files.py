@@ -52,6 +52,7 @@ _REASONS = {
     errno.EEXIST: ("it exists already", "Choose another name."),
     errno.ENOTEMPTY: ("it exists already", "Choose another name."),
     errno.EMFILE: ("too many files are open", "Close some files or raise the limit (ulimit -n)."),
+    errno.EPIPE: ("whoever reads it has stopped", "Read all of it, or write to a file."),
     errno.EIO: ("the disk reports an error", "Check the disk."),
     errno.ESTALE: ("its temporary file was deleted or replaced while it was written", "Run the command again."),
 }
@@ -374,7 +375,8 @@ def recover_folder(path: Path) -> None:
         if path.exists():
             shutil.rmtree(previous, ignore_errors=True)
         else:
-            os.rename(previous, path)
+            with storage_errors(path, doing="put back", safe=""):
+                os.rename(previous, path)
 
 
 def remove_leftovers(folder: str | os.PathLike[str], *, age: float = LEFTOVER_AGE) -> int:

@@ -137,7 +137,10 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise CorruptFileError(
             f"{str(path)!r} holds the record {name!r:.200}: it was renamed or swapped. Restore its name."
         )
-    return {key: _restored(value) for key, value in content.items()}
+    try:
+        return {key: _restored(value) for key, value in content.items()}
+    except (KeyError, TypeError, RecursionError) as problem:
+        raise CorruptFileError(f"{str(path)!r} is not a record as holdfast writes one ({problem!r:.80}).") from None
 
 
 def _plain(value: Any, where: str) -> Any:

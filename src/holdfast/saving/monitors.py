@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from holdfast.exceptions import CorruptFileError
 from holdfast.neural.monitors import EpochReport, Monitor
 from holdfast.neural.state import SavedState
 from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
@@ -45,8 +46,12 @@ class CheckpointMonitor(Monitor):
         self._n_started += 1
         if not self._current().exists():
             return None
-        document, tensors = read_checkpoint(self._current())
-        return document, tensors
+        state = read_checkpoint(self._current())
+        if not (isinstance(state, tuple) and [type(part) for part in state] == [dict, dict]):
+            raise CorruptFileError(
+                f"{str(self._current())!r} is not the state of a training. Remove it to start again."
+            )
+        return state
 
     def epoch(self, report: EpochReport) -> None:
         """Write a checkpoint."""

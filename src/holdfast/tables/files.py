@@ -20,7 +20,7 @@ import tempfile
 import weakref
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -32,7 +32,7 @@ import numpy as np
 
 from holdfast.exceptions import HoldfastError, ParameterError, TableError, suggest
 from holdfast.extras import require
-from holdfast.saving.files import new_file
+from holdfast.saving.files import new_file, storage_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,10 +50,13 @@ IN_PARTS = ("parquet", "arrow")  # formats of which columns and rows can be read
 COMPRESSED = (".gz", ".bz2", ".zst")  # of text
 COMPRESSIONS = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd"}
 WRITTEN = (*SEPARATORS, *PARQUET)
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
+FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")  # how a cell begins that a spreadsheet computes
 BUFFER = 1 << 20  # bytes that are read at a time: of a CSV file, or of each Parquet column
 CHUNK_ROWS = 65_536
 CHUNK_NUMBERS = 1 << 24  # of wide rows there are fewer in a chunk: 128 MiB
+MOST_GROWTH, SMALL = 1_000, 1 << 30  # a packed table may unpack to this many times its size, or to this many bytes
+LONGEST_LINE = 1 << 29  # characters; pyarrow reads some times as many bytes at a time, and no more than 2^31
+JSON_LINE, DEEPEST = 1 << 24, 100  # bytes of a JSON line, structures inside each other: pyarrow crashes at thousands
 SMALLER = "Leave columns out with drop=, or take a sample of the rows."
 
 
@@ -197,6 +200,8 @@ class TableFile(TableSource):
                 frame = self._frame(dataset.to_table(columns=_fields(names)), names)
         elif self.kind == "text":
             self._refuse_empty(self._is_header_alone)
+            if self._n_bytes > memory_bytes():
+                raise TableError(f"{self.name} has {self._n_bytes:,} bytes of text, too many for the memory. {SMALLER}")
             frame = self._read_csv(names, dict(types or {}))
         else:
             frame = self._whole()[names]
@@ -222,7 +227,7 @@ class TableFile(TableSource):
         with self._reading():
             if self.kind == "text":
                 known = {name: (types or {}).get(name, "string") for name in names}
-                batches: Any = pyarrow.csv.open_csv(self._open(), **self._csv_options(names, known))
+                batches: Any = pyarrow.csv.open_csv(self._stream(), **self._csv_options(names, known))
             elif self.kind == "parquet" and isinstance(self.path, Path):
                 # Buffered column by column: a dataset holds whole row groups, read ahead until the end of the file.
                 file = pyarrow.parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=BUFFER)
@@ -259,9 +264,15 @@ class TableFile(TableSource):
         folder = tempfile.mkdtemp(prefix="holdfast-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = Path(folder) / (name or "table")
+        most, size = shutil.disk_usage(folder).free // 2, 0
         with path.open("wb") as copy:
-            shutil.copyfileobj(stream, copy, BUFFER)
-        if path.stat().st_size == 0:
+            while block := stream.read(BUFFER):
+                size += copy.write(block)
+                if size > most:
+                    raise TableError(f"{self.name} does not end after {size:,} bytes, half of the space on the disk.")
+        if getattr(stream, "length", None):  # of a download: urllib does not compare it
+            raise TableError(f"{self.name} was cut after {size:,} bytes; {stream.length:,} are missing. Try again.")
+        if size == 0:
             raise TableError(f"{self.name} is empty. Pass a file with a header and rows.")
         return path
 
@@ -277,6 +288,8 @@ class TableFile(TableSource):
         if _suffix(path.name) not in TABLES:
             known = f"{', '.join(TABLES)}, text also as {', '.join(COMPRESSED)}"
             raise TableError(f"{path} is of the unknown type {path.suffix!r}. Save it as one of {known}.")
+        if not path.is_file():
+            raise TableError(f"{path} is a pipe or a device. Pipe it into the command, and pass - as the table.")
         if path.stat().st_size == 0:
             raise TableError(f"{path} is empty. Pass a file with a header and rows.")
 
@@ -311,14 +324,51 @@ class TableFile(TableSource):
             if self.kind == "excel":
                 require("openpyxl", extra="excel", what="Excel files")
                 words = [*MISSING, *self.missing]
+                with zipfile.ZipFile(self.path) as archive:
+                    self._refuse_growth(sum(member.file_size for member in archive.infolist()))
                 table = pd.read_excel(self.path, engine="openpyxl", keep_default_na=False, na_values=words)
             elif self.kind == "json":
-                options = pyarrow.json.ReadOptions(block_size=1 << 24)
-                table = pyarrow.json.read_json(self._open(), read_options=options)
+                self._check_json()
+                options = pyarrow.json.ReadOptions(block_size=JSON_LINE)
+                table = pyarrow.json.read_json(self._stream(), read_options=options)
             else:
-                table = pa.ipc.open_stream(self._open()).read_all()
+                table = pa.ipc.open_stream(self._stream()).read_all()
             self._read_whole = TableFrame(table, self.missing)._frame
         return self._read_whole
+
+    def _refuse_growth(self, n_bytes: int) -> None:
+        """Refuse a file that unpacks to much more than it is, or to more text than the memory can hold."""
+        packed = self.path.stat().st_size
+        if n_bytes > max(SMALL, MOST_GROWTH * packed):
+            raise TableError(
+                f"{self.name} has {packed:,} bytes and unpacks to more than {n_bytes - 1:,}, as no usual table does. "
+                "Unpack it yourself if it is what you expect."
+            )
+        if 4 * n_bytes > memory_bytes() and self.kind != "text":  # which can also be read in chunks
+            raise TableError(f"{self.name} has {n_bytes:,} bytes of text, too many for the memory. {SMALLER}")
+
+    def _check_json(self) -> None:
+        """Refuse JSON lines that unpack without end, or that are nested so deeply that pyarrow would crash."""
+        self._refuse_growth(self.path.stat().st_size)
+        with self._open() as file:
+            number, rest = 1, b""
+            while block := file.read(BUFFER):
+                *lines, rest = (rest + block).split(b"\n")
+                for place, line in enumerate(lines, start=number):
+                    self._check_depth(line, place)
+                number += len(lines)
+                if len(rest) > JSON_LINE:
+                    raise TableError(f"{self.name}: line {number} is longer than {JSON_LINE:,} bytes. Is it a table?")
+            self._check_depth(rest, number)
+
+    def _check_depth(self, line: bytes, number: int) -> None:
+        if line.count(b"[") + line.count(b"{") <= DEEPEST:
+            return
+        depth = 0
+        for bracket in re.findall(rb"[\[\]{}]", re.sub(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|$)', b"", line)):
+            depth += 1 if bracket in b"[{" else -1
+            if depth > DEEPEST:
+                raise TableError(f"{self.name}: line {number} has more than {DEEPEST} structures inside each other.")
 
     def _refuse_beyond_memory(self, n_rows: int, n_columns: int) -> None:
         """Refuse what cannot be held, before reading: a small Parquet file can hold a column of any length."""
@@ -329,11 +379,15 @@ class TableFile(TableSource):
                 f"of memory, and {present / 2**30:.1f} GiB are there. {SMALLER}"
             )
 
-    def _open(self) -> Any:
-        """Open the file's bytes, unpacked."""
+    def _stream(self) -> Any:
+        """Open the file's bytes, unpacked, for pyarrow."""
         import pyarrow as pa
 
         return pa.input_stream(str(self.path), compression=self._packing)
+
+    def _open(self) -> Any:
+        """Open the file's bytes, unpacked as far as is reasonable."""
+        return self._stream() if self._packing is None else _Unpacked(self._stream(), self._refuse_growth)
 
     def _text_columns(self) -> list[str]:
         """Check the text of the whole file and return its header; note how it is written and where the rows begin."""
@@ -400,8 +454,10 @@ class TableFile(TableSource):
                     length = len(others[-1])
                 position += len(block)
                 line += len(others)
+                if length > LONGEST_LINE:
+                    raise TableError(f"{self.name}: line {line} is longer than {LONGEST_LINE:,} bytes. Is it a table?")
                 n_quotes += text.count('"')
-        self._longest_line = max(self._longest_line, length)
+        self._longest_line, self._n_bytes = max(self._longest_line, length), position
         return n_quotes
 
     def _find_layout(self) -> None:
@@ -468,10 +524,10 @@ class TableFile(TableSource):
         import pyarrow.csv
 
         with self._reading():
-            table = pyarrow.csv.read_csv(self._open(), **self._csv_options(names, types))
+            table = pyarrow.csv.read_csv(self._stream(), **self._csv_options(names, types))
             long = [name for name in names if name not in types and maybe_long_integers(table[name])]
             if long:
-                again = pyarrow.csv.read_csv(self._open(), **self._csv_options(long, dict.fromkeys(long, "string")))
+                again = pyarrow.csv.read_csv(self._stream(), **self._csv_options(long, dict.fromkeys(long, "string")))
                 for name in long:
                     if all(re.fullmatch(r"[+-]?\d+", text) for text in again[name].drop_null().unique().to_pylist()):
                         table = table.set_column(table.schema.get_field_index(name), name, again[name])
@@ -489,7 +545,9 @@ class TableFile(TableSource):
                 column_names=self.columns,
                 skip_rows=self._n_header_lines,
                 # A row must lie within two blocks, and each block costs time for every column, however few its rows.
-                block_size=max(BUFFER, 8 * self._longest_line, min(64 * self._longest_line, 64 * BUFFER)),
+                block_size=min(
+                    max(BUFFER, 8 * self._longest_line, min(64 * self._longest_line, 64 * BUFFER)), 2**31 - 1
+                ),
                 encoding=self._encoding,
             ),
             "parse_options": pyarrow.csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
@@ -527,8 +585,6 @@ class TableFile(TableSource):
     @contextmanager
     def _reading(self) -> Iterator[None]:
         """Turn what pyarrow and the file system raise into our error; ours pass."""
-        import pyarrow as pa
-
         try:
             yield
         except HoldfastError:
@@ -539,7 +595,7 @@ class TableFile(TableSource):
             raise TableError(f"{self.name} cannot be read: permission denied.") from problem
         except FileNotFoundError as problem:
             raise TableError(f"{self.name} does not exist. Check the address.") from problem
-        except (pa.ArrowException, OSError, ValueError, zipfile.BadZipFile) as problem:
+        except Exception as problem:  # what parsers and connections raise on what others wrote
             reason = re.sub(r"^.*Could not open \w+ input source '.*?': ", "", " ".join(str(problem).split()))
             reason = reason[:200].rstrip(".")
             if "CSV parse error: Expected" in reason:
@@ -557,6 +613,27 @@ class TableFile(TableSource):
                 ) from problem
             again = "Check the address and your rights there." if "://" in self.name else "Write the file again."
             raise TableError(f"{self.name} cannot be read ({reason}). {again}") from problem
+
+
+class _Unpacked(io.RawIOBase):
+    """A compressed file's bytes, whose number is checked while they are read."""
+
+    def __init__(self, stream: Any, check: Callable[[int], None]) -> None:
+        self._stream, self._check, self._n_bytes = stream, check, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        self._n_bytes += len(data)
+        self._check(self._n_bytes)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def _suffix(name: str) -> str:
@@ -715,8 +792,12 @@ class TableWriter:
         self._parquet: Any = None
 
     def __enter__(self) -> TableWriter:
-        standard = str(self.file) == "-"
-        self._stream = sys.stdout.buffer if standard else self._stack.enter_context(new_file(self.file))
+        if str(self.file) == "-":
+            self._stream: Any = sys.stdout.buffer
+            self._stack.enter_context(storage_errors(Path("standard output"), safe=""))
+            self._stack.callback(self._stream.flush)  # a full disk is said here, and not after the end
+        else:
+            self._stream = self._stack.enter_context(new_file(self.file))
         return self
 
     def write(self, frame: pd.DataFrame) -> None:

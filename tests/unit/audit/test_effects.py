@@ -181,7 +181,7 @@ def test_two_columns_that_change_are_both_named_the_stronger_first():
 # -- error rates -----------------------------------------------------------------------------------------------------
 
 N_DRAWS = 200
-MOST = 10  # of 200 draws, 5 %
+MOST = 13  # of 200 draws: 5 %, and a standard error
 
 
 def false_alarms(n_draws=N_DRAWS, **options):
@@ -241,6 +241,18 @@ def test_noisier_labels_are_not_a_columns_fault(n_rows):
         assert sum(search.noisier for search in searches) >= 25
 
 
+def test_a_score_that_says_less_in_one_environment_is_not_a_columns_fault():
+    """All effects are weaker there, but not as wrong labels would make them: certain rows stay certain."""
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        codes, X = np.repeat([0, 1], 3000), generator.normal(size=(6000, 3))
+        log_odds = X @ [4.0, 1.0, 0.5] * np.array([1.0, 0.6])[codes]
+        y = (generator.random(6000) < 1 / (1 + np.exp(-log_odds))).astype(int)
+        search = find_unstable(X, y, codes, n_classes=2)
+        assert search.noisier
+        assert not search.effects
+
+
 def test_noisier_labels_are_not_said_without_reason():
     """Neither where nothing changes nor where one column does."""
     for unstable in (None, (2.0, 0.0)):
@@ -271,6 +283,76 @@ def test_the_planted_column_is_named_beside_noisier_labels():
         for seed in range(10)
     ]
     assert sum(3 in columns for columns in found) >= 9
+
+
+def sensors(seed, agreements, *, strength=1.8, n_rows=300):
+    """Return three columns that go with the label, and a code that agrees with it; given the label, all independent."""
+    generator = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(len(agreements)), n_rows)
+    y = generator.integers(2, size=len(codes))
+    stable = generator.normal(size=(len(y), 3)) + strength * (y[:, None] - 0.5)
+    code = np.where(generator.random(len(y)) < np.array(agreements)[codes], y, 1 - y)
+    return np.column_stack([stable, code]), y, codes
+
+
+def test_a_column_that_only_depends_on_the_label_is_tested_alone(monkeypatch):
+    """Beside columns that almost decide the label its change does not show; alone it does, and it only is named."""
+    found = [named(*sensors(seed, (0.95, 0.83))) for seed in range(15)]
+    assert sum(columns == [3] for columns in found) >= 13
+    assert sum(bool(named(*sensors(seed, (0.9, 0.9)))) for seed in range(30)) <= 2
+    monkeypatch.setattr(module, "ALONE", (-2.0, -1.0))
+    assert sum(3 in named(*sensors(seed, (0.95, 0.83))) for seed in range(15)) <= 8
+
+
+def test_columns_that_the_label_depends_on_are_not_tested_alone(monkeypatch):
+    """One of them changes: given the label they go together, and alone the stable ones would seem to change too."""
+    rows = draw((4000, 4000, 4000), unstable=(2.0, 1.0, -0.5))
+    assert named(*rows) == [4]
+    monkeypatch.setattr(module, "ALONE", (1e6, 2e6))
+    assert len(named(*rows)) > 1
+
+
+def test_a_rare_word_is_not_tested_alone(monkeypatch):
+    """24 texts have it, in two of which it goes with the other label: too few for the test, and of no weight."""
+    generator = np.random.default_rng(0)
+    codes, y = np.repeat([0, 1, 2], 400), generator.integers(2, size=1200)
+    words = sp.random_array((1200, 400), density=0.05, rng=generator, format="csr")
+    words.data[:] = 1.0
+    rare = np.zeros(1200)
+    for site, label, count in ((0, 1, 2), (1, 0, 1), (2, 0, 21)):
+        rare[np.flatnonzero((codes == site) & (y == label))[:count]] = 1.0
+    X = sp.csr_array(sp.hstack([words, rare[:, None]]))
+    assert named(X, y, codes) == []
+    monkeypatch.setattr(module, "MATTERS", (-2.0, -1.0))
+    assert named(X, y, codes) == [400]
+
+
+def test_rows_of_no_weight_are_none():
+    """They neither add evidence nor decide what is tested alone: given the label, their columns go together."""
+    X, y, codes = sensors(2, (0.95, 0.83))
+    added = np.where(np.arange(4) < 3, X[:400, :1], X[:400, :1] > 0)
+    rows = np.vstack([X, added]), np.append(y, np.arange(400) % 2), np.append(codes, np.arange(400) // 200)
+    plain = find_unstable(X, y, codes, n_classes=2)
+    weighted = find_unstable(*rows, n_classes=2, sample_weight=np.repeat([3.0, 0.0], [600, 400]))
+    assert [effect.column for effect in weighted.effects] == [effect.column for effect in plain.effects] == [3]
+    assert weighted.effects[0].statistic == pytest.approx(plain.effects[0].statistic, rel=0.1)
+
+
+def test_a_column_that_is_not_blamed_does_not_clear_the_others():
+    """Labels are noisier in one place: what the first column hides from their test still counts against the second."""
+    search = find_unstable(*draw((300, 300), (1.5, 1.0, 0.7, 0.5), seed=33, noise=(0.0, 0.2)), n_classes=2)
+    first, second = search.effects
+    assert first.rival < first.statistic < first.rival + module.FAINT
+    assert second.rival == first.rival > second.statistic
+
+
+def test_a_column_that_stands_in_for_a_named_one_is_named_too():
+    """A copy of it with one value of ten exchanged says nothing beside it, and the same without it."""
+    X, y, codes = sensors(0, (0.95, 0.8), strength=1.0, n_rows=1000)
+    copy = np.where(np.random.default_rng(1).random(2000) < 0.9, X[:, 3], 1 - X[:, 3])
+    rows = np.column_stack([X, copy]), y, codes
+    assert named(*rows) == [3, 4]
+    assert named(*rows, given_up=lambda effect: False) == [3]
 
 
 def test_a_larger_level_names_at_least_as_much():

@@ -33,9 +33,9 @@ def test_many_rows_begin_near_the_end(monkeypatch):
     passes = []
 
     class Counted(module._System):
-        def __init__(self, sites, *arguments):
-            passes.append(sum(len(site.weights) for site in sites))
-            super().__init__(sites, *arguments)
+        def __init__(self, blocks, *arguments):
+            passes.append(sum(len(block.columns) for block in blocks))
+            super().__init__(blocks, *arguments)
 
     monkeypatch.setattr(module, "_System", Counted)
     near = fit_model(sites, designs, 0.7, [0])
@@ -120,7 +120,8 @@ def test_errors_are_those_of_the_inverse_information(n_classes):
     for number, site in enumerate(sites):
         own = np.zeros((len(designs[number]), n_classes - 1, 2 * n_local))
         own[:, :, number * n_local : (number + 1) * n_local] = local[number]
-        white = site.whiten(np.concatenate([designs[number], own], axis=2), site.probabilities(fit.log_odds[number]))
+        roots = site.roots(site.probabilities(fit.log_odds[number]))
+        white = module.whiten(roots, np.concatenate([designs[number], own], axis=2))
         whole += white.T @ white
     covariance = np.linalg.inv(whole)
     places = [3 + (number + 1) * n_local - 1 for number in range(2)]

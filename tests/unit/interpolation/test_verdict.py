@@ -61,6 +61,31 @@ def test_in_the_middle_of_each_scale_half_is_kept(half):
     assert kept_share(effect(**half)) == pytest.approx(0.5, abs=0.06)
 
 
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({"p_value": 0.05}, 1.0),
+        ({"p_value": 0.0158}, 0.5),
+        ({"p_value": 0.005}, 0.0),
+        ({"size": 0.085}, 1.0),
+        ({"size": 0.1}, 0.931),
+        ({"size": 0.14}, 0.526),
+        ({"size": 0.2}, 0.111),
+        ({"statistic": 105.0, "rival": 100.0}, 1.0),
+        ({"statistic": 106.0, "rival": 100.0}, 0.5),
+        ({"statistic": 107.0, "rival": 100.0}, 0.0),
+        ({"statistic": 1015.0, "rival": 1000.0, "n_environments": 10}, 1.0),
+        ({"statistic": 1016.0, "rival": 1000.0, "n_environments": 10}, 0.5),
+        ({"statistic": 66.0, "rival": 60.0, "n_environments": 40}, 1.0),
+        ({"statistic": 69.0, "rival": 60.0, "n_environments": 40}, 0.5),
+        ({"statistic": 72.0, "rival": 60.0, "n_environments": 40}, 0.0),
+    ],
+)
+def test_known_shares(changes, kept):
+    """Where evidence, size and the lead over noisier labels begin to count, where half is kept, and where nothing."""
+    assert kept_share(effect(**{"size": 2.0, **changes})) == pytest.approx(kept, abs=0.002)
+
+
 def test_a_negligible_change_is_not_acted_on_however_certain():
     """With very many rows every difference is significant; its size decides."""
     negligible = module.HALF_SIZE * (module.NEGLIGIBLE / (1 - module.NEGLIGIBLE)) ** (1 / module.STEEPNESS)
@@ -70,11 +95,11 @@ def test_a_negligible_change_is_not_acted_on_however_certain():
 
 def test_among_many_environments_a_small_lead_over_noisier_labels_says_less():
     """It has to grow with the root of their number; a lead that is a fifth of the other statistic needs not."""
-    many, lead = {"rival": 100.0, "n_environments": 10}, module.CLEAR + 2 * module.FAINT
-    assert kept_share(effect(statistic=100.0 + lead - 2, rival=100.0)) < 0.05
-    assert kept_share(effect(statistic=100.0 + lead - 2, **many)) == pytest.approx(0.8, abs=0.06)
-    assert kept_share(effect(statistic=100.0 + lead - 4, **many)) == 1.0
-    assert kept_share(effect(statistic=100.0 + lead, **many)) < 0.05
+    many, lead = {"rival": 1000.0, "n_environments": 10}, module.CLEAR + 2 * module.FAINT
+    assert kept_share(effect(statistic=1000.0 + lead - 2, rival=1000.0)) < 0.05
+    assert kept_share(effect(statistic=1000.0 + lead - 1, **many)) == pytest.approx(0.5, abs=0.06)
+    assert kept_share(effect(statistic=1000.0 + lead - 2, **many)) == 1.0
+    assert kept_share(effect(statistic=1000.0 + lead, **many)) < 0.05
     some = {"n_environments": 40}
     low, high = module.LARGE
     assert kept_share(effect(statistic=60 * (1 + low), rival=60.0, **some)) == 1.0
@@ -94,8 +119,8 @@ def test_full_evidence_is_reached():
 
 def test_more_rows_make_the_better_explanation_clearer():
     """Twice the rows make every statistic twice as large, the rival's too."""
-    few = kept_share(effect(statistic=15.0, rival=10.0))
-    assert 0 < kept_share(effect(statistic=30.0, rival=20.0)) < few < 1
+    few = kept_share(effect(statistic=16.0, rival=10.0))
+    assert 0 < kept_share(effect(statistic=32.0, rival=20.0)) < few < 1
 
 
 chances = st.floats(1e-12, 1.0)

@@ -2,13 +2,21 @@
 
 import numpy as np
 import pytest
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
 
 from holdfast import NeuralClassifier
 from holdfast.environments import split_environments
-from holdfast.exceptions import FeaturesError, ParameterError, SingleClassEnvironmentWarning, UnseenLabelWarning
+from holdfast.exceptions import (
+    EmptyColumnWarning,
+    FeaturesError,
+    ParameterError,
+    SingleClassEnvironmentWarning,
+    UnseenLabelWarning,
+)
 from holdfast.judging.judgements import ask_for_predictions
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, fit_judges
 from holdfast.learners import fit_rows
@@ -209,3 +217,24 @@ def test_judges_that_are_asked_alike_answer_all_rows_by_fold(two_sites):
     assert [rows.tolist() for rows in first.fold_rows] == expected
     own = LogisticRegression().fit(X[:20][folds[:20] == 1], y[:20][folds[:20] == 1])
     np.testing.assert_allclose(first.fold_estimators[0].coef_, own.coef_)
+
+
+def test_a_fold_of_one_row_is_answered(two_sites):
+    """Judges that are asked alike need no more than one row in a fold."""
+    X, y, labels = two_sites
+    folds = np.zeros(40, dtype=int)
+    folds[[7, 28]] = 1
+    training = rows_of(X, y, labels, folds=folds)
+    settings = JudgeSettings(n_folds=2, alike=True)
+    first, _ = fit_judges(LogisticRegression(), training, settings, Seeding(0), classes=np.unique(y), folds=folds)
+    assert first.fold_rows[1].tolist() == [7, 28]
+
+
+def test_columns_without_a_value_are_named(two_sites):
+    """Each empty column with its environments, five at most; a pipeline, which can fill them, is left alone."""
+    _, y, labels = two_sites
+    X = np.ones((40, 7))
+    X[labels == "b", 1:] = X[labels == "a", 6] = np.nan
+    with pytest.warns(EmptyColumnWarning, match="No value of column 6 in a, b, column 1 in b, .*4 in b and 1 more"):
+        fit(DummyClassifier(), X, y, labels)
+    fit(make_pipeline(DummyClassifier()), X, y, labels)  # a warning would be an error

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from holdfast.exceptions import StorageError
+from holdfast.exceptions import CorruptFileError, StorageError
 from holdfast.lab.store import RunStore
 from holdfast.saving.files import inject_faults
 
@@ -82,3 +82,34 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_first_run(tmp_pat
 
     with inject_faults(fault), pytest.raises(StorageError, match="the disk is full"):
         RunStore(tmp_path / "out")
+
+
+def test_a_damaged_record_is_refused_or_left_out(tmp_path):
+    """Nothing damaged is taken for a result; who only looks at what is there can do without it."""
+    store = RunStore(tmp_path)
+    for name in ("a", "b"):
+        store.write(name, {"name": name})
+    store.path("a").write_text("x")
+    with pytest.raises(CorruptFileError, match="a.json' is damaged"):
+        store.records()
+    assert store.records(damaged="skip") == [{"name": "b"}]
+
+
+def test_the_last_failure_counts_and_each_run_has_its_own_checkpoints(tmp_path):
+    """A run that fails again says why it failed now."""
+    store = RunStore(tmp_path)
+    for error in ("first", "second"):
+        store.write_failure("a", {"error": error})
+    assert store.read_failure("a") == {"error": "second"}
+    assert store.checkpoints("a") == tmp_path / "checkpoints" / "a"
+
+
+def test_nobody_waits_for_a_claim_or_removes_anothers(tmp_path, monkeypatch):
+    """A sweep goes on to the next run at once; a claim that is held stays, also where the record is written already."""
+    store = RunStore(tmp_path)
+    with store.claim("a"):
+        store.write("a", {})
+        monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it waits"))
+        with RunStore(tmp_path).claim("a") as other:
+            assert not other
+        assert (tmp_path / "claims" / "a.lock").exists()

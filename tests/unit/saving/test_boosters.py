@@ -236,6 +236,13 @@ def test_numbers_that_compiled_code_follows_are_checked(name, field, place, valu
         (r"max_feature_idx=\d+", "max_feature_idx=9", "not one for each column"),
         (r"num_tree_per_iteration=3", "num_tree_per_iteration=4", "rounds do not add up"),
         (r"objective=\S+", "objective=x;y", "its objective is not one"),
+        (
+            r"max_feature_idx=3",
+            "max_feature_idx=\uff13",
+            "its max_feature_idx is not one",
+        ),  # LightGBM reads 0
+        (r"split_feature=(\d)", r"split_feature=0_\1", "numbers that are none"),  # Python's 1_0 is 10, LightGBM's is 1
+        (r"leaf_value=\S+", "leaf_value=1_0.5", "numbers that are none"),
     ],
 )
 def test_lines_that_lightgbm_follows_are_checked(pattern, other, message, rows):

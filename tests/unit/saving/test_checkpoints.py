@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.exceptions import MismatchWarning, SavedModelError
+from holdfast.exceptions import CorruptFileError, MismatchWarning, SavedModelError
 from holdfast.saving import checkpoints as resuming
 from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
+from holdfast.saving.models import pack, write_folder
 
 
 def training(n_steps, state=None):
@@ -83,3 +84,10 @@ def test_another_precision_is_said(tmp_path):
     read_checkpoint(tmp_path / "checkpoint", strict=True)
     with pytest.warns(MismatchWarning, match="precision was fp32, is bf16"):
         read_checkpoint(tmp_path / "checkpoint", precision="bf16")
+
+
+def test_a_manifest_without_circumstances_is_refused(tmp_path):
+    """A folder with right checksums that no training wrote is an error of ours."""
+    write_folder(tmp_path / "checkpoint", "checkpoint", pack({}, "state"), {"runtime": [1]}, overwrite=False)
+    with pytest.raises(CorruptFileError, match="checkpoint' does not say how it was trained"):
+        read_checkpoint(tmp_path / "checkpoint")

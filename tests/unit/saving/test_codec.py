@@ -276,3 +276,14 @@ def test_a_deep_tree_is_refused():
         node = [node]
     with pytest.raises(CorruptFileError, match=r"tree\.json"):
         Decoder({}).decode(node)
+
+
+@pytest.mark.parametrize("value", ["\ud800", ["a\udfff"], {"\ud800": 1}, np.array(["\udc80"])])
+def test_half_a_character_is_neither_saved_nor_loaded(value):
+    """Python's texts may contain it, but no table does: a label would end the writing of predictions."""
+    with pytest.raises(CorruptFileError, match="characters that do not exist"):
+        Encoder().encode(value, "value")
+    if isinstance(value, str):
+        with pytest.raises(CorruptFileError, match="characters that do not exist"):
+            Decoder({}).decode([value])
+        assert Decoder({}).decode(Encoder().encode("é\U0001f600", "value")) == "é\U0001f600"

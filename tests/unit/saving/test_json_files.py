@@ -168,3 +168,11 @@ def test_the_name_is_kept_for_the_record_itself(key, tmp_path):
     """Keys are text, and the key of the name is taken."""
     with pytest.raises(InputTypeError, match=r"keys must be text other than '\$name'"):
         write_record(tmp_path / "a.json", {key: 1})
+
+
+@pytest.mark.parametrize("value", [{"$float": "x"}, {"$float": []}, json.loads("[" * 700 + "]" * 700)])
+def test_a_record_with_another_content_is_refused(value, tmp_path):
+    """With a right checksum, too: numbers that are none, and lists inside each other without end."""
+    write_json(tmp_path / "run.json", {"$name": "run.json", "value": value})
+    with pytest.raises(CorruptFileError, match=r"run.json' is not a record as holdfast writes one \("):
+        read_record(tmp_path / "run.json")

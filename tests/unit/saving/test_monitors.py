@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from holdfast import NeuralClassifier
-from holdfast.exceptions import SavedModelError
+from holdfast.exceptions import CorruptFileError, SavedModelError
 from holdfast.neural.monitors import Monitor, watch
+from holdfast.saving.checkpoints import write_checkpoint
 from holdfast.saving.monitors import CheckpointMonitor
 
 RNG = np.random.default_rng(0)
@@ -111,3 +112,13 @@ def test_an_interrupt_before_the_first_epoch_writes_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt, match="^$"), watch(CheckpointMonitor(tmp_path)):
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    """A state that no training leaves is an error of ours, whether its form or its content is wrong."""
+    write_checkpoint(tmp_path / "training-0001", {"epoch": 1})
+    with pytest.raises(CorruptFileError, match="training-0001' is not the state of a training. Remove it"):
+        fit(tmp_path)
+    write_checkpoint(tmp_path / "training-0001", ({"epoch": 1}, {}))
+    with pytest.raises(SavedModelError, match=r"not as a training leaves it \(KeyError\('fingerprint'\)\)"):
+        fit(tmp_path)

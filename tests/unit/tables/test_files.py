@@ -10,9 +10,11 @@ import os
 import re
 import threading
 import time
+import zipfile
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -26,7 +28,15 @@ import pytest
 from holdfast.exceptions import HoldfastError, ParameterError, StorageError, TableError
 from holdfast.saving.files import TEMPORARY, inject_faults, remove_leftovers
 from holdfast.tables import files
-from holdfast.tables.files import TableFile, TableWriter, TextLayout, map_columns, open_table, read_table
+from holdfast.tables.files import (
+    TableFile,
+    TableWriter,
+    TextLayout,
+    map_columns,
+    open_table,
+    read_table,
+    without_formulas,
+)
 from holdfast.tables.preprocessing import make_preprocessor
 from holdfast.tables.roles import TableOptions, TableSchema, read_rows
 
@@ -480,6 +490,8 @@ def test_formulas_are_neutralized_on_request(tmp_path, suffix):
         expected = [f"{mark}{text}" for text in frame["=name"][:5]]
         assert written[f"{mark}=name"].tolist()[:6] == [*expected, "plain"]
         assert written["n"].tolist() == [-1.0] * 7
+    for text in ("\n=1+1", "\uff1d1+1", "\uff20x"):  # wide signs, too, which some spreadsheets obey
+        assert without_formulas(pd.DataFrame({"a": [text]}))["a"][0] == f"'{text}"
 
 
 def test_an_index_of_pandas_in_a_parquet_file_moves_no_column(tmp_path):
@@ -728,6 +740,121 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
     def log_message(self, *args):
         """Say nothing."""
+
+
+class BrokenHandler(QuietHandler):
+    """A web server that is cut off in the middle of a file, or does not speak HTTP."""
+
+    def do_GET(self):
+        """Announce more than is sent."""
+        if "garbage" in self.path:
+            self.wfile.write(b"garbage\r\n\r\n")
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(as_csv())
+
+
+def test_a_download_that_is_cut_is_no_table():
+    """Rows that did not arrive are not silently left out, and what is not HTTP is named."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), BrokenHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        with pytest.raises(TableError, match=rf"t.csv was cut after {len(as_csv())} bytes; .* are missing. Try again."):
+            TableFile(f"{address}/t.csv")
+        with pytest.raises(TableError, match="garbage.csv cannot be read .*Check the address"):
+            TableFile(f"{address}/garbage.csv")
+        server.shutdown()
+
+
+def test_a_stream_without_end_does_not_fill_the_disk(monkeypatch):
+    """What can be read only once is copied to at most half of the free space."""
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=2 << 20))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\n" + b"1\n" * (1 << 20))))
+    with pytest.raises(TableError, match="standard input does not end after 2,097,152 bytes, half of the space"):
+        TableFile("-")
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.csv.bz2", "t.csv.zst", "t.jsonl.gz", "t.csv.utf16.gz", "t.xlsx"])
+def test_files_that_unpack_to_much_more_than_they_are_are_refused(tmp_path, monkeypatch, name):
+    """A small file may not cost much memory, disk or time, whatever packed it; usual ones are read."""
+    path = tmp_path / name.replace(".utf16", "")
+    if name == "t.xlsx":
+        pytest.importorskip("openpyxl")
+        FRAME.to_excel(path, index=False)
+        with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("more.xml", bytes(2 << 20))
+    else:
+        text = ('{"a": 1}\n' if "json" in name else "1,2\n") * 400_000
+        packing = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}[path.suffix]
+        with pa.output_stream(str(path), compression=packing) as out:
+            out.write(text.encode("utf-16" if "16" in name else "utf-8"))
+    monkeypatch.setattr(files, "MOST_GROWTH", 20)
+    assert len(TableFile(path).columns) > 0
+    monkeypatch.setattr(files, "SMALL", 1 << 20)
+    with pytest.raises(TableError, match=r"has [\d,]+ bytes and unpacks to more than [\d,]+, as no usual table does"):
+        TableFile(path)
+
+
+def test_text_beyond_the_memory_is_read_in_chunks_only(write, monkeypatch):
+    """A CSV file can be read part by part; JSON lines, which are read whole, are refused."""
+    monkeypatch.setattr(files, "memory_bytes", lambda: 10)
+    table = TableFile(write("t.csv", as_csv()))
+    with pytest.raises(TableError, match=r"t.csv has \d+ bytes of text, too many for the memory"):
+        table.read()
+    assert sum(len(part) for part in table.chunks(["age"])) == 3
+    with pytest.raises(TableError, match=r"t.jsonl has 9 bytes of text, too many for the memory"):
+        TableFile(write("t.jsonl", '{"a": 1}\n'))
+
+
+@pytest.mark.parametrize(("name", "limit"), [("t.csv", "LONGEST_LINE"), ("t.jsonl", "JSON_LINE")])
+def test_a_line_without_end_is_refused(write, monkeypatch, name, limit):
+    """The line's number is in the message, and memory is not taken for the rest of it."""
+    monkeypatch.setattr(files, limit, 1 << 20)
+    path = write(name, ('{"a": 1}' if "json" in name else "a,b") + "\n" + "1" * (3 << 20))
+    with pytest.raises(TableError, match="line 2 is longer than 1,048,576 bytes. Is it a table?"):
+        TableFile(path)
+
+
+def test_json_lines_may_not_be_nested_without_end(write):
+    """pyarrow would crash the process; brackets inside of text do not count."""
+    with pytest.raises(TableError, match="line 2 has more than 100 structures inside each other"):
+        TableFile(write("t.jsonl", '{"a": 1}\n{"a": ' + "[" * 200_000 + "]" * 200_000 + "}\n"))
+    text = '\\"[{' * 200
+    assert TableFile(write("t.jsonl", f'{{"a": "{text}"}}\n')).read()["a"].tolist() == [text.replace("\\", "")]
+
+
+def test_pipes_and_broken_workbooks_are_named(tmp_path):
+    """A pipe in a file's place does not hang, and a workbook without its parts is an error of ours."""
+    os.mkfifo(tmp_path / "t.csv")
+    with pytest.raises(
+        TableError, match="t.csv is a pipe or a device. Pipe it into the command, and pass - as the tab"
+    ):
+        TableFile(tmp_path / "t.csv")
+    with zipfile.ZipFile(tmp_path / "t.xlsx", "w") as archive:
+        archive.writestr("[Content_Types].xml", "<x")
+    pytest.importorskip("openpyxl")
+    with pytest.raises(TableError, match="t.xlsx cannot be read .*Write the file again."):
+        TableFile(tmp_path / "t.xlsx")
+
+
+def test_standard_output_that_is_full_is_an_error(monkeypatch):
+    """Predictions that could not be written are not reported as written."""
+
+    class Full(io.BytesIO):
+        """A stream that keeps what it is given, until it has to write it."""
+
+        def flush(self):
+            """Fail."""
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(buffer=Full()))
+    with (
+        pytest.raises(StorageError, match=r"Could not write 'standard output': the disk is full \(ENOSPC\)"),
+        TableWriter(Path("-")),
+    ):
+        pass
 
 
 def test_predictions_go_to_standard_output(capfdbinary):

@@ -1,6 +1,8 @@
 """Folders of Parquet files: one table, also beyond the memory, with every bad file named."""
 
+import os
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -62,6 +64,14 @@ def test_a_folder_is_its_files(folder):
 
 def test_folders_names_are_columns(tmp_path):
     """Names of the form year=2024 state a column: numbers where all are, texts with their escapes resolved."""
+    for value in ("--5", "6"):
+        (tmp_path / "odd" / f"year={value}").mkdir(parents=True)
+        rows_of(5).to_parquet(tmp_path / "odd" / f"year={value}" / "rows.parquet")
+    assert set(TableFolder(tmp_path / "odd").read(["year"])["year"]) == {"--5", "6"}
+    (tmp_path / "odd" / "year=6").rename(tmp_path / "odd" / os.fsdecode(b"year=\xff"))
+    with pytest.raises(TableError, match=r"year=.udcff/rows.parquet' is not a name in UTF-8. Rename it."):
+        TableFolder(tmp_path / "odd")
+    shutil.rmtree(tmp_path / "odd")
     for year, place in ((2023, "St%20Paul"), (2024, "Oslo")):
         inside = tmp_path / f"year={year}" / f"place={place}"
         inside.mkdir(parents=True)
@@ -112,13 +122,91 @@ def test_a_sample_is_enough_for_the_verdict(folder, monkeypatch):
     np.testing.assert_array_equal(elsewhere.predict_proba(folder), fitted.predict_proba(folder))
 
 
-@pytest.mark.parametrize("options", [{"estimator": "boosting"}, {"method": "pi"}])
+@pytest.fixture(params=[2, 3])
+def toy_folder(request, tmp_path):
+    """Return a folder of the paper's toy data with noise: PI is for columns that agree with most labels."""
+    for number in range(3):
+        generator, n_classes = np.random.default_rng(number), request.param
+        site, y = generator.integers(3, size=2000), generator.integers(n_classes, size=2000)
+        wrong = (y + generator.integers(1, n_classes, size=(2, 2000))) % n_classes
+        stable = np.where(generator.random(2000) < 0.8, y, wrong[0])
+        unstable = np.where(generator.random(2000) < np.array([0.95, 0.9, 0.85])[site], y, wrong[1])
+        columns = {
+            f"{name} {k}": value == k
+            for k in range(n_classes)
+            for name, value in (("stable", stable), ("unstable", unstable))
+        }
+        noisy = {name: value + generator.normal(scale=0.1, size=2000) for name, value in columns.items()}
+        frame = pd.DataFrame({"y": y, "site": np.array(["A", "B", "C"])[site], **noisy})
+        frame.to_parquet(tmp_path / f"{number}.parquet", row_group_size=700)
+    return tmp_path
+
+
+def test_passes_over_files_interpolate_as_memory_does(toy_folder, monkeypatch):
+    """PI's judges are those of all rows, and its worst-case risk is within the certified gap of the solver's."""
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 6000)
+    monkeypatch.setattr(folders, "PART_ROWS", 1000)
+    options = {"method": "pi", "estimator": LogisticRegression(tol=1e-9, max_iter=10_000)}
+    whole = classifier(**options).fit(toy_folder).method_
+    streamed = classifier(**options).fit(TableFolder(toy_folder, max_memory=SMALL)).method_
+    for site, judge in whole.environment_classifiers_.items():
+        np.testing.assert_allclose(streamed.environment_classifiers_[site].coef_, judge.coef_, atol=1e-4)
+    np.testing.assert_allclose(streamed.accuracies_, whole.accuracies_, atol=1e-3)
+    assert [group.name for group in streamed.groups_] == [group.name for group in whole.groups_]
+    assert -whole.gap_ - 1e-9 <= streamed.worst_case_risk_ - whole.worst_case_risk_ <= 1e-6
+    np.testing.assert_allclose(streamed.estimator_.coef_, whole.estimator_.coef_, atol=0.05)
+
+
+def test_a_sample_is_enough_to_begin_interpolating(toy_folder, monkeypatch):
+    """Begun with half of the rows, PI's worst-case risk is that of all rows; its halves are counted on all."""
+    whole = classifier(method="pi").fit(toy_folder).method_
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 3000)
+    streamed = classifier(method="pi").fit(TableFolder(toy_folder, max_memory=SMALL))
+    assert "fitted on all 6,000 rows" in streamed.notes_[-1]
+    assert streamed.method_.worst_case_risk_ == pytest.approx(whole.worst_case_risk_, abs=0.002)
+    np.testing.assert_allclose(streamed.method_.accuracies_, whole.accuracies_, atol=0.03)
+    with on_cluster("local:2"):
+        elsewhere = classifier(method="pi").fit(TableFolder(toy_folder, max_memory=SMALL))
+    np.testing.assert_array_equal(elsewhere.predict_proba(toy_folder), streamed.predict_proba(toy_folder))
+
+
+@pytest.mark.parametrize(("method", "n_classes"), [("erm", 2), ("stable", 2), ("erm", 3)])
+def test_xgboost_asks_for_blocks(tmp_path, monkeypatch, method, n_classes):
+    """XGBoost is fitted on all rows, gaps and categories as they are, by blocks that it asks for."""
+    pytest.importorskip("xgboost")
+    for number in range(3):
+        rows_of(2000, number, n_classes).to_parquet(tmp_path / f"{number}.parquet", row_group_size=700)
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 1000 if method == "erm" else 6000)
+    options = {"method": method, "estimator": "xgboost"}
+    whole = classifier(**options).fit(tmp_path).predict_proba(tmp_path)
+    source = TableFolder(tmp_path, max_memory=SMALL)
+    streamed = classifier(**options).fit(source).predict_proba(tmp_path)
+    assert np.abs(streamed - whole).mean() < 0.02
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"estimator": "boosting"},
+        {"method": "pi", "method_options": {"halves": "soft"}},
+        {"method": "pi", "estimator": "xgboost"},
+        {"method": "balanced"},
+    ],
+)
 def test_what_cannot_be_streamed_says_how_much_memory_it_needs(folder, options):
     """It is refused before anything is fitted, with the memory it would need and what can be chosen."""
-    with pytest.raises(
-        TableError, match=r"6,000 rows\. Fitting .* needs about \d+ GiB.*method='stable' and method='erm'"
-    ):
+    if options.get("estimator") == "xgboost":
+        pytest.importorskip("xgboost")
+    expected = r"6,000 rows\. Fitting .* needs about \d+\.\d GiB.*method='stable', 'erm' and 'pi' .*'xgboost'"
+    with pytest.raises(TableError, match=expected):
         classifier(**options).fit(TableFolder(folder, max_memory=SMALL))
+
+
+def test_boosters_need_memory_too(folder):
+    """A byte of each number and some of each row have to fit; XGBoost is refused where they do not."""
+    pytest.importorskip("xgboost")
+    with pytest.raises(TableError, match=r"Fitting erm with xgboost on them needs about 0\.1 GiB"):
+        classifier(method="erm", estimator="xgboost").fit(TableFolder(folder, max_memory=SMALL / 100))
 
 
 def damage(folder):
@@ -163,6 +251,21 @@ def test_damaged_pages_are_found_while_reading(folder, on_bad_file):
     else:
         assert len(source.read()) == 4500 == source.n_rows
         assert list(source.skipped) == [str(path)]
+        assert source.notes[0].startswith("1 of 4 files were skipped: ")
+
+
+@pytest.mark.slow
+def test_a_bad_file_among_a_thousand(tmp_path):
+    """It is named; a fit beyond the memory stops there, or does without it and says so."""
+    for number in range(1000):
+        rows_of(20, number).to_parquet(tmp_path / f"{number:04d}.parquet")
+    (tmp_path / "0567.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(TableError, match=r"0567\.parquet .*on_bad_file='skip'"):
+        TableFolder(tmp_path)
+    source = TableFolder(tmp_path, on_bad_file="skip", max_memory=SMALL)
+    fitted = classifier(method="erm").fit(source)
+    assert source.n_rows == 19_980
+    assert re.match(r"1 of 1000 files were skipped: .*0567\.parquet", fitted.notes_[0])
 
 
 def test_folders_that_cannot_be_used(tmp_path):

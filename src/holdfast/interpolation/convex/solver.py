@@ -40,7 +40,7 @@ from holdfast.interpolation import Solution
 from holdfast.interpolation.convex.losses import BinaryLogLoss, LinearLoss, SoftmaxLogLoss, SquaredLoss
 from holdfast.interpolation.convex.minimax import Minimum, minimize_worst_case
 from holdfast.interpolation.convex.problem import Design, LinearProblem, group_matrix
-from holdfast.learners import last_step
+from holdfast.learners import is_ridge, last_step
 from holdfast.rows import MappedRows, TrainingRows, TransformedRows, fit_transformers, is_mapped
 
 
@@ -53,9 +53,7 @@ def supports_convex(estimator: Any) -> bool:
     """
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if type(last) is LogisticRegression:
-        penalty = getattr(last, "penalty", "deprecated")
-        smooth = penalty in ("l2", None) or (penalty == "deprecated" and not last.l1_ratio)
-        return bool(smooth and last.class_weight is None and last.solver != "liblinear")
+        return is_ridge(last) and last.class_weight is None and bool(last.solver != "liblinear")
     if type(last) is Ridge:
         return bool(np.ndim(last.alpha) == 0 and not last.positive)
     return type(last) is LinearRegression and not last.positive
