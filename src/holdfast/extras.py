@@ -15,8 +15,10 @@ from holdfast.exceptions import MissingExtraError
 TAKEN = ("BSpline", "chi2", "gmean", "rankdata", "spearmanr", "trapezoid")
 
 
-def require(module: str, *, extra: str, what: str) -> Any:
-    """Import a package of an extra and return it; `what` needs it, in the plural, as the start of a sentence.
+def require(module: str, *, extra: str | None, what: str) -> Any:
+    """Import an optional package and return it; `what` needs it, in the plural, as the start of a sentence.
+
+    `extra` is the one that installs it, None for a package that is installed by its own name.
 
     Examples
     --------
@@ -29,9 +31,10 @@ def require(module: str, *, extra: str, what: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as problem:
+        name = problem.name or module
+        install = f"'holdfast[{extra}]'" if extra else name
         raise MissingExtraError(
-            f"{what} need {problem.name or module}, which is not installed. Run: pip install 'holdfast[{extra}]'",
-            name=problem.name or module,
+            f"{what} need {name}, which is not installed. Run: pip install {install}", name=name
         ) from problem
 
 

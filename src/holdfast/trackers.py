@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,10 +20,11 @@ from sklearn.base import BaseEstimator
 
 from holdfast import __version__
 from holdfast.environments import label_array
-from holdfast.exceptions import EnvironmentsError, MissingExtraError
+from holdfast.exceptions import EnvironmentsError
 from holdfast.extras import require
 from holdfast.reports import estimator_page, write_report
-from holdfast.saving import load, read_manifest, save
+from holdfast.saving import load, read_manifest
+from holdfast.saving import save as save_estimator
 from holdfast.tables.classifier import TableClassifier
 
 __all__ = ["MLflowTracker", "Tracker", "WandbTracker"]
@@ -82,7 +83,8 @@ class Tracker:
                 write_report(estimator_page(method), Path(folder) / "report.html")
                 self.write_file(Path(folder) / "report.html")
             if save:
-                _save(model, Path(folder) / "model")
+                write = model.save if isinstance(model, TableClassifier) else partial(save_estimator, model)
+                write(Path(folder) / "model")
                 self.write_model(Path(folder) / "model")
 
     def __enter__(self) -> Self:
@@ -134,10 +136,6 @@ def _by_site(model: Any, test: Any) -> dict[str, float]:
     return {"accuracy/all rows": float(right.mean())} | {
         f"accuracy/{site}": float(right[sites == site].mean()) for site in np.unique(sites)
     }
-
-
-def _save(model: Any, folder: Path) -> None:
-    model.save(folder) if isinstance(model, TableClassifier) else save(model, folder)
 
 
 class MLflowTracker(Tracker):
@@ -194,18 +192,11 @@ def _name(name: str) -> str:
 
 
 class _PyfuncModel:
-    """What `mlflow.pyfunc` calls: labels of the rows of a frame or array."""
+    """What `mlflow.pyfunc` calls: labels of the rows of a frame or array; `get_raw_model` is the classifier itself."""
 
     def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def predict(self, rows: Any, params: Mapping[str, Any] | None = None) -> Any:
-        """Return labels."""
-        return self.model.predict(rows)
-
-    def get_raw_model(self) -> Any:
-        """Return the classifier itself, for example for its probabilities."""
-        return self.model
+        self.get_raw_model = lambda: model
+        self.predict = lambda rows, params=None: model.predict(rows)
 
 
 def _load_pyfunc(path: str) -> _PyfuncModel:
@@ -224,12 +215,7 @@ class WandbTracker(Tracker):
     """
 
     def __init__(self, **settings: Any) -> None:
-        try:
-            self._wandb: Any = import_module("wandb")
-        except ModuleNotFoundError as problem:
-            raise MissingExtraError(
-                "Runs of Weights & Biases need wandb, which is not installed. Run: pip install wandb", name="wandb"
-            ) from problem
+        self._wandb: Any = require("wandb", extra=None, what="Runs of Weights & Biases")
         self._run = self._wandb.init(**settings)
 
     def write_parameters(self, values: Mapping[str, Any]) -> None:
@@ -242,14 +228,15 @@ class WandbTracker(Tracker):
 
     def write_file(self, path: Path) -> None:
         """Write a file as an artifact."""
-        artifact = self._wandb.Artifact(path.stem, type="report")
-        artifact.add_file(str(path))
-        self._run.log_artifact(artifact)
+        self._log_artifact("report", path)
 
     def write_model(self, folder: Path) -> None:
         """Write a saved model as an artifact."""
-        artifact = self._wandb.Artifact(folder.name, type="model")
-        artifact.add_dir(str(folder))
+        self._log_artifact("model", folder)
+
+    def _log_artifact(self, kind: str, path: Path) -> None:
+        artifact = self._wandb.Artifact(path.stem, type=kind)
+        artifact.add_dir(str(path)) if path.is_dir() else artifact.add_file(str(path))
         self._run.log_artifact(artifact)
 
     def close(self) -> None:

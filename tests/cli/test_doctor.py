@@ -71,6 +71,7 @@ def test_missing_extras_come_with_their_command(holdfast, monkeypatch, declare):
     assert outcome.code == 0
     assert "\n  moon: pip install 'rocket[fuel]>=9' 'numpy>=999'\n" in outcome.out
     assert re.search(r"\n  moon has numpy 2\.\S+\n", outcome.out)
+    assert all(f"{name} " in " ".join(outcome.out.split()) for name in MODULE.OTHERS)
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 
@@ -18,3 +19,20 @@ def test_the_file_has_to_be_an_onnx_file(holdfast, hospitals, tmp_path):
     outcome = holdfast("export", hospitals.folder / "pi", *options)
     assert outcome.code == 2
     assert "Use one of .onnx" in outcome.err
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_network_outside_of_a_table_needs_its_rows_as_arrays(holdfast, tmp_path):
+    """The command takes what `save_model` wrote; a table in place of arrays is refused."""
+    pytest.importorskip("onnxscript")
+    from holdfast import NeuralClassifier, save_model
+
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    save_model(NeuralClassifier(max_epochs=2, random_state=0).fit(X, X[:, 0] > 0), tmp_path / "net")
+    np.save(tmp_path / "rows.npy", X)
+    command = ("export", tmp_path / "net", "--onnx", tmp_path / "net.onnx", "--table")
+    assert holdfast(*command, tmp_path / "rows.npy", "--json").json["largest_difference"] < 1e-5
+    (tmp_path / "rows.csv").write_text("a,b,c\n1,2,3\n")
+    outcome = holdfast(*command, tmp_path / "rows.csv", "--overwrite")
+    assert outcome.code == 2
+    assert "needs its rows as a .npy file, or as a .npz file" in outcome.err

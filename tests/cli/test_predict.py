@@ -123,11 +123,14 @@ def test_a_scikit_learn_model_predicts_without_torch(hospitals, tmp_path):
 def test_a_pipe_in_and_a_pipe_out(holdfast, hospitals, tmp_path):
     """Rows come from standard input with semicolons; standard output has the predictions and nothing else."""
     rows = pd.read_csv(hospitals.test).to_csv(index=False, sep=";", decimal=",")
-    command = [sys.executable, "-m", "holdfast", "predict", str(hospitals.folder / "erm"), "-", "--out", "-"]
+    command = [sys.executable, "-m", "holdfast", "predict", str(hospitals.folder / "erm"), "-"]
     done = subprocess.run(command, input=rows, capture_output=True, text=True, check=True)
     holdfast("predict", hospitals.folder / "erm", hospitals.test, "--out", tmp_path / "p.csv")
     assert done.stdout == (tmp_path / "p.csv").read_text()
     assert done.stderr == "note: standard input is read as separated by semicolons, with decimal commas\n"
+    outcome = holdfast("predict", hospitals.folder / "erm", hospitals.test, "--json")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "where --json would print. Name a file with --out." in outcome.err
 
 
 def test_the_layout_of_text_is_an_option(holdfast, hospitals, tmp_path):

@@ -41,7 +41,10 @@ def test_version(holdfast):
     [
         (["fti"], "error: No such command 'fti'. Did you mean 'fit'? See 'holdfast --help'.\n"),
         (["fit"], "error: Missing argument 'TABLE'. See 'holdfast fit --help'.\n"),
-        (["predict", "a", "b"], "error: Missing option '--out'. See 'holdfast predict --help'.\n"),
+        (
+            ["partition", "a", "--label", "b", "--environment", "c"],
+            "error: Missing option '--out'. See 'holdfast partition --help'.\n",
+        ),
     ],
 )
 def test_wrong_calls_are_one_line_and_code_2(holdfast, args, message):

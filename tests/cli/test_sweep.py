@@ -51,6 +51,20 @@ def test_sweep_makes_each_run_once(holdfast, file, tmp_path):
     assert again.out.startswith("small: 4 of 4 runs are done, 0 of them new.")
 
 
+def test_a_study_chooses_the_runs(holdfast, file, tmp_path):
+    """Optuna asks for two of three points with both seeds; the command again makes none; records are the store's."""
+    pytest.importorskip("optuna")
+    grid = 'estimator = "logistic"\nbatch_size = [10, 20, 40]\n'
+    file.write_text(TOY.replace('estimator = "logistic"\n', grid) + '[search]\nsampler = "optuna"\ntrials = 2\n')
+    command = ("sweep", file, "--out", tmp_path / "out", "--jobs", 0, "--json")
+    first, again = holdfast(*command).json, holdfast(*command).json
+    assert (first["n_runs"], first["n_new"], again["n_runs"], again["n_new"]) == (8, 8, 8, 0)
+    assert {(row["points"], row["seeds"]) for row in first["best"]} == {(2, 2)}
+    assert again["best"] == first["best"]
+    assert (tmp_path / "out" / "optuna.journal").is_file()
+    assert len(RunStore(tmp_path / "out").records()) == 8
+
+
 def test_what_is_finished_can_be_shown(holdfast, file, tmp_path):
     """Nothing is made; the counts say how far it is."""
     outcome = holdfast("sweep", file, "--out", tmp_path / "out", "--finished")

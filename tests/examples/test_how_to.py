@@ -44,10 +44,14 @@ def test_own_network(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.filterwarnings("ignore:.*type hint:UserWarning")  # MLflow warns of itself when it is imported
 def test_trackers(tmp_path, monkeypatch, capsys):
-    """A fit is logged to MLflow, and the model that comes back answers the same."""
+    """A fit is logged to MLflow, and the model that comes back answers the same; wandb writes its own folder."""
     mlflow = pytest.importorskip("mlflow")
+    pytest.importorskip("wandb")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path))
     run_page("trackers.md", tmp_path, monkeypatch)
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
     assert capsys.readouterr().out.splitlines() == ["True"]
     assert "price" in mlflow.search_runs(experiment_names=["wards"], output_format="list")[0].data.metrics
 
@@ -77,7 +81,7 @@ def test_deploy(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")  # two epochs teach a tiny network little
 def test_backbones(tmp_path, monkeypatch, capsys):
-    """A tiny network of transformers, frozen and fine-tuned, with nothing downloaded."""
+    """Tiny networks on texts and on a folder of pictures, frozen and fine-tuned, with nothing downloaded."""
     pytest.importorskip("transformers")
     run_page("backbones.md", tmp_path, monkeypatch)
-    assert capsys.readouterr().out.splitlines()[-2:] == ["True", "(200,)"]
+    assert capsys.readouterr().out.splitlines()[-3:] == ["True", "(200,)", "['north' 'south'] (80,) (80,)"]

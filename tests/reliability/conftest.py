@@ -83,11 +83,13 @@ def folder_in_memory(otherwise):
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory) -> Path:
-    """Return a folder of saved models: plain (no skops), linear (with it), boosting, forest, svm and network."""
+    """Return a folder of saved models: plain (no skops), linear (with it), boosters that are installed, and others."""
     from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.svm import SVC
 
     from holdfast import NeuralClassifier, PIClassifier
+    from holdfast.estimators.named import ESTIMATORS
+    from holdfast.learners import BOOSTERS
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 3))
@@ -104,6 +106,9 @@ def models(tmp_path_factory) -> Path:
         save(GradientBoostingClassifier(n_estimators=3).fit(X, y), folder / "stages")
         save(RandomForestClassifier(3, random_state=0).fit(X, y), folder / "forest")
         save(SVC().fit(X, y), folder / "svm")
+        for name in BOOSTERS:
+            if ESTIMATORS[name].is_installed():
+                save(ESTIMATORS[name].make(n_estimators=3).fit(X, (y == "yes").astype(int)), folder / name)
         save(NeuralClassifier(max_epochs=1, steps_per_epoch=2, random_state=0).fit(X, y), folder / "network")
     return folder
 

@@ -20,6 +20,7 @@ from holdfast.cli.options import (
     SeedOption,
     SpreadsheetOption,
     check_file,
+    option,
 )
 from holdfast.cli.terminal import MOST_ROWS, command_line, print_table, print_text, say, show, showing_stages
 
@@ -40,9 +41,9 @@ class AuditColumns(ColumnOptions):
 class ModelOptions:
     """What is asked of a saved model: what it relies on, by shuffled columns, and next to which other one."""
 
-    baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="With a model: another one to show next to it.", metavar="DIR")
-    ] = None
+    baseline: Annotated[Path | None, option("--baseline", "With a model: another one to show next to it.", "DIR")] = (
+        None
+    )
     seed: SeedOption = 0
 
 
@@ -51,8 +52,7 @@ class FileOptions:
     """Where the findings are written."""
 
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write all findings to a .csv, .tsv, .parquet or .html file.", metavar="FILE"),
+        Path | None, option("--out", "Write all findings to a .csv, .tsv, .parquet or .html file.", "FILE")
     ] = None
     for_spreadsheets: SpreadsheetOption = False
     overwrite: OverwriteOption = False
@@ -67,13 +67,11 @@ def audit(
     columns: AuditColumns,
     layout: LayoutOptions,
     attribute: Annotated[
-        list[str],
-        typer.Option("--attribute", help="Column to audit that is not a feature; can be repeated.", metavar="COL"),
+        list[str], option("--attribute", "Column to audit that is not a feature; can be repeated.", "COL")
     ] = [],  # noqa: B006 - typer copies defaults
     model: ModelOptions,
     level: Annotated[
-        float,
-        typer.Option("--level", help="Accepted chance of naming anything wrongly.", min=0.0001, max=0.5, metavar="Q"),
+        float, option("--level", "Accepted chance of naming anything wrongly.", "Q", min=0.0001, max=0.5)
     ] = 0.05,
     files: FileOptions,
     as_json: JsonOption = False,

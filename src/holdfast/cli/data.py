@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import JsonOption
+from holdfast.cli.options import JsonOption, option
 from holdfast.cli.terminal import command_line, note, print_table, say
 from holdfast.cli.terminal import show as print_result
 from holdfast.exceptions import PluginError
@@ -23,10 +23,8 @@ def data(
     name: Annotated[
         str | None, typer.Argument(help="A data set, or 'vectors'. Without a name all are listed.", metavar="[NAME]")
     ] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", help="Where the files go (default: $HOLDFAST_DATA).", metavar="DIR")
-    ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Only say which files are needed; download nothing.")] = False,
+    folder: Annotated[Path | None, option("--folder", "Where the files go (default: $HOLDFAST_DATA).", "DIR")] = None,
+    show: Annotated[bool, option("--show", "Only say which files are needed; download nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Download a data set and verify it, or say which files to put where."""

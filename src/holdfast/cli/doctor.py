@@ -112,6 +112,7 @@ EXTRAS = {  # extra -> what it is for
     "docs": "building the documentation",
     "dev": "working on holdfast",
 }
+OTHERS = ("fastapi", "gcsfs", "s3fs", "skorch", "transformers", "wandb")  # tools that no extra installs
 LITTLE_SPACE = 1 << 30  # bytes
 
 
@@ -130,6 +131,7 @@ def doctor(as_json: JsonOption = False) -> None:
         "processor": processor_facts(),
         "cache": cache_facts(),
         "extras": [_extra(name, purpose, needed.get(name, [])) for name, purpose in EXTRAS.items()],
+        "others": {name: _version(name) for name in OTHERS},
         "plugins": [vars(plugin) for plugin in installed_plugins()],
     }
     result["problems"] = _problems(result)
@@ -276,10 +278,12 @@ def _print(result: dict[str, Any]) -> None:
     ]
     print_table("Extras", ["extra", "for", "state"], rows)
     for extra in result["extras"]:
-        if extra["present"] and extra["missing"]:
+        if extra["present"]:
             print_text(f"{extra['name']} has {', '.join(extra['present'])}", indent="  ")
         if extra["install"]:
             print_text(f"{extra['name']}: {extra['install']}", indent="  ")
+    others = ", ".join(f"{name} {found or 'is not installed'}" for name, found in result["others"].items())
+    print_text(f"others: {others}", indent="  ")
     if result["plugins"]:
         rows = [[p["name"], p["kind"], p["package"], "see above" if p["problem"] else "ok"] for p in result["plugins"]]
         print_table("Added by other packages", ["name", "what", "package", "state"], rows)

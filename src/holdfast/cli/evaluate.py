@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from holdfast.cli.options import FolderArgument, JsonOption, LayoutOptions, TableArgument
+from holdfast.cli.options import FolderArgument, JsonOption, LayoutOptions, TableArgument, option
 from holdfast.cli.terminal import (
     command_line,
     format_cell,
@@ -29,23 +27,14 @@ def evaluate(
     *,
     layout: LayoutOptions,
     attribute: Annotated[
-        list[str],
-        typer.Option(
-            "--attribute", help="Column whose groups (with the label) are scored; can be repeated.", metavar="COL"
-        ),
+        list[str], option("--attribute", "Column whose groups (with the label) are scored; can be repeated.", "COL")
     ] = [],  # noqa: B006 - typer copies defaults
     environment: Annotated[
-        list[str],
-        typer.Option("--environment", help="Environment column; by default the one it was fitted with.", metavar="COL"),
+        list[str], option("--environment", "Environment column; by default the one it was fitted with.", "COL")
     ] = [],  # noqa: B006
-    baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="Another saved classifier to compare with.", metavar="DIR")
-    ] = None,
+    baseline: Annotated[Path | None, option("--baseline", "Another saved classifier to compare with.", "DIR")] = None,
     positive: Annotated[
-        str | None,
-        typer.Option(
-            "--positive", help="Label that counts as positive; by default the second of two.", metavar="LABEL"
-        ),
+        str | None, option("--positive", "Label that counts as positive; by default the second of two.", "LABEL")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

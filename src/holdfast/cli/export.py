@@ -7,29 +7,43 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.options import JsonOption, OverwriteOption, check_file
+from holdfast.cli.options import JsonOption, OverwriteOption, check_file, option
 from holdfast.cli.terminal import command_line, show
 
 
 def export(
     folder: Annotated[Path, typer.Argument(help="A folder that 'fit' wrote.", metavar="DIR")],
     *,
-    onnx: Annotated[Path, typer.Option("--onnx", help="The ONNX file to write.", metavar="FILE")],
+    onnx: Annotated[Path, option("--onnx", "The ONNX file to write.", "FILE")],
     table: Annotated[
-        Path, typer.Option("--table", help="Rows to compare on; the first 1,000 are used.", metavar="TABLE")
+        str,
+        option(
+            "--table",
+            "Rows to compare on, the first 1,000 are used; for a network outside of a table .npy or .npz.",
+            "TABLE",
+        ),
     ],
+    trust: Annotated[
+        list[str], option("--trust", "Network of your own that may be imported; can be repeated.", "PATH")
+    ] = [],  # noqa: B006 - typer copies defaults
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a classifier of a table as an ONNX file.
+    """Write a classifier of a table, or a network, as an ONNX file.
 
     Both are asked about the same rows. Where an answer differs, no file is written.
     """
+    from holdfast.saving import load, read_manifest
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.export import export_onnx
+    from holdfast.tables.export import export_onnx, read_arrays
 
     check_file(onnx, overwrite=overwrite, option="--onnx", inputs=[table], suffixes=(".onnx",))
-    difference = export_onnx(TableClassifier.load(folder), onnx, table)
+    if "table" in read_manifest(folder)["extra"]:
+        difference = export_onnx(TableClassifier.load(folder, trust=trust), onnx, table)
+        following = command_line("holdfast", "predict", folder, table)
+    else:
+        difference = export_onnx(load(folder, trust=trust), onnx, read_arrays(table))
+        following = command_line("holdfast", "doctor")
     result = {"out": onnx, "bytes": onnx.stat().st_size, "largest_difference": difference}
     answer = f"Wrote {onnx}: on the rows of {table} its probabilities differ by at most {difference:.1g}."
-    show(answer, result, following=command_line("holdfast", "predict", folder, table), as_json=as_json)
+    show(answer, result, following=following, as_json=as_json)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from holdfast.cli.options import (
     PAGES,
     ColumnOptions,
@@ -24,6 +22,7 @@ from holdfast.cli.options import (
     TableArgument,
     check_file,
     check_folder,
+    option,
 )
 from holdfast.cli.terminal import (
     MOST_ROWS,
@@ -46,16 +45,14 @@ class MethodOptions:
     """The method, and what is inside it."""
 
     estimator: EstimatorOption = "logistic"
-    method: Annotated[
-        str, typer.Option("--method", help="stable, pi, erm, balanced, group_dro, irm, vrex or rgm.", metavar="NAME")
-    ] = DEFAULT_METHOD
+    method: Annotated[str, option("--method", "stable, pi, erm, balanced, group_dro, irm, vrex or rgm.", "NAME")] = (
+        DEFAULT_METHOD
+    )
     strength: Annotated[
-        float | None, typer.Option("--strength", help="For stable: from 0 (the ordinary classifier) to 1.", metavar="X")
+        float | None, option("--strength", "For stable: from 0 (the ordinary classifier) to 1.", "X")
     ] = None
-    expect: Annotated[
-        str | None, typer.Option("--expect", help="For stable: relations may_turn or stay as_seen.", metavar="WHAT")
-    ] = None
-    halves: Annotated[str | None, typer.Option("--halves", help="For pi: hard or soft.", metavar="KIND")] = None
+    expect: Annotated[str | None, option("--expect", "For stable: relations may_turn or stay as_seen.", "WHAT")] = None
+    halves: Annotated[str | None, option("--halves", "For pi: hard or soft.", "KIND")] = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return them as parameters of `TableClassifier`."""
@@ -69,7 +66,7 @@ def fit(
     *,
     columns: ColumnOptions,
     layout: LayoutOptions,
-    out: Annotated[Path, typer.Option("--out", help="Folder to save the classifier to.", metavar="DIR")],
+    out: Annotated[Path, option("--out", "Folder to save the classifier to.", "DIR")],
     chosen: MethodOptions,
     report: ReportOption = None,
     fits: FitOptions,

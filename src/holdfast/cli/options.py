@@ -19,78 +19,64 @@ if TYPE_CHECKING:
     from holdfast.tables.files import TableSource
     from holdfast.tables.roles import TableRows
 
+
+def option(flag: str, text: str, metavar: str | None = None, **more: Any) -> Any:
+    """Return an option of a command, with its help text and what its value is called there."""
+    return typer.Option(flag, help=text, metavar=metavar, **more)
+
+
 TABLE_HELP = (
     "A file (.csv, .tsv, also .gz, .bz2 or .zst; .jsonl, .feather, .arrow, .parquet, .xlsx), a folder of Parquet "
     "files, a URL, or - for standard input."
 )
 TableArgument = Annotated[str, typer.Argument(help=TABLE_HELP, metavar="TABLE")]
 FolderArgument = Annotated[Path, typer.Argument(help="The folder that 'holdfast fit' wrote.", metavar="DIR")]
-LabelOption = Annotated[str, typer.Option("--label", help="Column with the class label.", metavar="COL")]
+LabelOption = Annotated[str, option("--label", "Column with the class label.", "COL")]
 EnvironmentOption = Annotated[
-    list[str],
-    typer.Option(
-        "--environment", help="Column that says where a row came from; repeat it to cross columns.", metavar="COL"
-    ),
+    list[str], option("--environment", "Column that says where a row came from; repeat it to cross columns.", "COL")
 ]
 PeriodOption = Annotated[
     str | None,
-    typer.Option(
-        "--environment-by",
-        help="How to cut an environment column of dates: year, quarter, month or day.",
-        metavar="PERIOD",
-    ),
+    option("--environment-by", "How to cut an environment column of dates: year, quarter, month or day.", "PERIOD"),
 ]
-DropOption = Annotated[list[str], typer.Option("--drop", help="Column to leave out; can be repeated.", metavar="COL")]
-TextOption = Annotated[
-    list[str], typer.Option("--text", help="Text column whose words are used; can be repeated.", metavar="COL")
-]
+DropOption = Annotated[list[str], option("--drop", "Column to leave out; can be repeated.", "COL")]
+TextOption = Annotated[list[str], option("--text", "Text column whose words are used; can be repeated.", "COL")]
 CategoricalOption = Annotated[
-    list[str],
-    typer.Option("--categorical", help="Column of numbers that are categories; can be repeated.", metavar="COL"),
+    list[str], option("--categorical", "Column of numbers that are categories; can be repeated.", "COL")
 ]
 MissingOption = Annotated[
-    list[str],
-    typer.Option("--missing", help="Text that means a missing value, such as '?'; can be repeated.", metavar="TEXT"),
+    list[str], option("--missing", "Text that means a missing value, such as '?'; can be repeated.", "TEXT")
 ]
 BadFileOption = Annotated[
     str | None,
-    typer.Option(
-        "--on-bad-file",
-        help="A file of a folder that cannot be read, or has other columns: stop (default) or skip.",
-        metavar="WHAT",
+    option(
+        "--on-bad-file", "A file of a folder that cannot be read, or has other columns: stop (default) or skip.", "WHAT"
     ),
 ]
 MemoryOption = Annotated[
     float | None,
-    typer.Option(
-        "--max-memory",
-        help="Of a folder beyond so many GiB a sample of the rows is read (default: all memory).",
-        metavar="GIB",
-    ),
+    option("--max-memory", "Of a folder beyond so many GiB a sample of the rows is read (default: all memory).", "GIB"),
 ]
 ESTIMATOR_NAMES = f"{', '.join(list(ESTIMATORS)[:-1])} or {list(ESTIMATORS)[-1]}."
-EstimatorOption = Annotated[str, typer.Option("--estimator", help=ESTIMATOR_NAMES, metavar="NAME")]
-ReportOption = Annotated[Path | None, typer.Option("--report", help="Also write an HTML report.", metavar="FILE")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Makes the run repeatable.", min=0, metavar="N")]
-JobsOption = Annotated[int, typer.Option("--jobs", help="Fits that run at the same time.", min=1, metavar="N")]
+EstimatorOption = Annotated[str, option("--estimator", ESTIMATOR_NAMES, "NAME")]
+ReportOption = Annotated[Path | None, option("--report", "Also write an HTML report.", "FILE")]
+SeedOption = Annotated[int, option("--seed", "Makes the run repeatable.", "N", min=0)]
+JobsOption = Annotated[int, option("--jobs", "Fits that run at the same time.", "N", min=1)]
 ClusterOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--cluster",
-        help="Where fits run: local:N (processes), ray, ray://HOST:PORT, dask or tcp://HOST:PORT (Dask).",
-        metavar="WHERE",
+        "Where fits run: local:N (processes), ray, ray://HOST:PORT, dask or tcp://HOST:PORT (Dask).",
+        "WHERE",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace what an earlier run wrote there.")]
+JsonOption = Annotated[bool, option("--json", "Print one JSON object instead of text.")]
+OverwriteOption = Annotated[bool, option("--overwrite", "Replace what an earlier run wrote there.")]
 SpreadsheetOption = Annotated[
-    bool,
-    typer.Option(
-        "--for-spreadsheets", help="Put an apostrophe before texts that a spreadsheet would take for a formula."
-    ),
+    bool, option("--for-spreadsheets", "Put an apostrophe before texts that a spreadsheet would take for a formula.")
 ]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Folder of the data sets' files (default: $HOLDFAST_DATA).", metavar="DIR")
+    Path | None, option("--data", "Folder of the data sets' files (default: $HOLDFAST_DATA).", "DIR")
 ]
 MANIFEST = "manifest.json"
 PAGES = (".html", ".htm")
@@ -101,15 +87,10 @@ class LayoutOptions:
     """How a text file is written, where that cannot be found out."""
 
     separator: Annotated[
-        str | None,
-        typer.Option("--separator", help="What separates the cells of a text file; else found out.", metavar="CHAR"),
+        str | None, option("--separator", "What separates the cells of a text file; else found out.", "CHAR")
     ] = None
-    decimal: Annotated[
-        str | None, typer.Option("--decimal", help="Decimal sign of a text file; else found out.", metavar="CHAR")
-    ] = None
-    encoding: Annotated[
-        str | None, typer.Option("--encoding", help="Encoding of a text file; else found out.", metavar="NAME")
-    ] = None
+    decimal: Annotated[str | None, option("--decimal", "Decimal sign of a text file; else found out.", "CHAR")] = None
+    encoding: Annotated[str | None, option("--encoding", "Encoding of a text file; else found out.", "NAME")] = None
 
     def open(self, table: str, missing: Sequence[str] = ()) -> TableSource:
         """Open a table's file, or a folder of files."""
@@ -187,20 +168,13 @@ class FitOptions:
 class RecordOptions:
     """Which runs of an experiment are started, and where their records and tables go."""
 
-    finished: Annotated[bool, typer.Option("--finished", help="Start no run; show what is finished.")] = False
-    records: Annotated[
-        Path | None, typer.Option("--records", help="Also write compact records (JSON lines).", metavar="FILE")
-    ] = None
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", help="Also write the tables as Markdown.", metavar="FILE")
-    ] = None
+    finished: Annotated[bool, option("--finished", "Start no run; show what is finished.")] = False
+    records: Annotated[Path | None, option("--records", "Also write compact records (JSON lines).", "FILE")] = None
+    markdown: Annotated[Path | None, option("--markdown", "Also write the tables as Markdown.", "FILE")] = None
     from_records: Annotated[
-        Path | None,
-        typer.Option("--from", help="Start no run; show the tables of these compact records.", metavar="FILE"),
+        Path | None, option("--from", "Start no run; show the tables of these compact records.", "FILE")
     ] = None
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the runs that are left and how long they will take.")
-    ] = False
+    dry_run: Annotated[bool, option("--dry-run", "Print the runs that are left and how long they will take.")] = False
 
 
 def one_by_one(command: Callable[..., None]) -> Callable[..., None]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from holdfast.cli.options import (
     ColumnOptions,
     EstimatorOption,
@@ -17,6 +15,7 @@ from holdfast.cli.options import (
     SpreadsheetOption,
     TableArgument,
     check_file,
+    option,
 )
 from holdfast.cli.terminal import command_line, print_stages, say, show, showing_stages
 
@@ -26,7 +25,7 @@ def partition(
     *,
     columns: ColumnOptions,
     layout: LayoutOptions,
-    out: Annotated[Path, typer.Option("--out", help="A .csv, .tsv or .parquet file to write.", metavar="FILE")],
+    out: Annotated[Path, option("--out", "A .csv, .tsv or .parquet file to write.", "FILE")],
     estimator: EstimatorOption = "logistic",
     fits: FitOptions,
     for_spreadsheets: SpreadsheetOption = False,

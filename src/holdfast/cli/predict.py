@@ -6,8 +6,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from holdfast.cli.options import (
     FolderArgument,
     JsonOption,
@@ -16,8 +14,10 @@ from holdfast.cli.options import (
     SpreadsheetOption,
     TableArgument,
     check_file,
+    option,
 )
 from holdfast.cli.terminal import command_line, note, print_table, show, showing_stages
+from holdfast.exceptions import ParameterError
 
 
 def predict(
@@ -26,19 +26,17 @@ def predict(
     *,
     layout: LayoutOptions,
     out: Annotated[
-        Path,
-        typer.Option("--out", help="A .csv, .tsv or .parquet file to write, or - for standard output.", metavar="FILE"),
-    ],
+        Path, option("--out", "A .csv, .tsv or .parquet file to write; else standard output (CSV).", "FILE")
+    ] = Path("-"),
     keep: Annotated[
-        list[str],
-        typer.Option("--keep", help="Column to copy next to the predictions; can be repeated.", metavar="COL"),
+        list[str], option("--keep", "Column to copy next to the predictions; can be repeated.", "COL")
     ] = [],  # noqa: B006 - typer copies defaults
     recalibrate: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--recalibrate",
-            help="Correct the probabilities for one site with labeled rows of that site, in this table.",
-            metavar="FILE",
+            "Correct the probabilities for one site with labeled rows of that site, in this table.",
+            "FILE",
         ),
     ] = None,
     for_spreadsheets: SpreadsheetOption = False,
@@ -52,7 +50,10 @@ def predict(
     """
     from holdfast.tables.classifier import TableClassifier
 
-    if str(out) != "-":
+    if str(out) == "-":
+        if as_json:
+            raise ParameterError("Predictions go to standard output, where --json would print. Name a file with --out.")
+    else:
         check_file(out, overwrite=overwrite, inputs=[table, *([recalibrate] if recalibrate else [])])
     fitted = TableClassifier.load(folder)
     if recalibrate is not None:

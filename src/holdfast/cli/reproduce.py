@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import PAGES, ClusterOption, DataOption, JsonOption, RecordOptions, ReportOption, check_file
+from holdfast.cli.options import (
+    PAGES,
+    ClusterOption,
+    DataOption,
+    JsonOption,
+    RecordOptions,
+    ReportOption,
+    check_file,
+    option,
+)
 from holdfast.cli.sweep import describe, end_failed
 from holdfast.cli.terminal import command_line, format_seconds, note, print_table, print_text, show, showing_progress
 from holdfast.exceptions import ConfigError, suggest
@@ -31,19 +40,15 @@ class PlanOptions:
     """On what data, how often and in how many processes a target is run."""
 
     data: DataOption = None
-    quick: Annotated[bool, typer.Option("--quick", help="Synthetic data and a few steps, to see that it works.")] = (
-        False
-    )
-    seeds: Annotated[
-        int | None, typer.Option("--seeds", help="How many seeds (default: 3; quick: 1).", min=1, metavar="N")
-    ] = None
+    quick: Annotated[bool, option("--quick", "Synthetic data and a few steps, to see that it works.")] = False
+    seeds: Annotated[int | None, option("--seeds", "How many seeds (default: 3; quick: 1).", "N", min=1)] = None
     jobs: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--jobs",
-            help="Processes, each with one thread (default: one for each core; quick: only this process).",
+            "Processes, each with one thread (default: one for each core; quick: only this process).",
+            "N",
             min=0,
-            metavar="N",
         ),
     ] = None
     cluster: ClusterOption = None
@@ -58,13 +63,11 @@ def reproduce(
     target: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.", metavar="TARGET")],
     *,
     plan: PlanOptions,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for the records; finished runs are used again.", metavar="DIR")
-    ] = Path("holdfast-reproduction"),
+    out: Annotated[Path, option("--out", "Folder for the records; finished runs are used again.", "DIR")] = Path(
+        "holdfast-reproduction"
+    ),
     runs: RecordOptions,
-    figures: Annotated[
-        Path | None, typer.Option("--figures", help="Also write tables and figures, one file each.", metavar="DIR")
-    ] = None,
+    figures: Annotated[Path | None, option("--figures", "Also write tables and figures, one file each.", "DIR")] = None,
     report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> None:

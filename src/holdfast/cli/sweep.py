@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import ClusterOption, DataOption, JsonOption, RecordOptions
+from holdfast.cli.options import ClusterOption, DataOption, JsonOption, RecordOptions, option
 from holdfast.cli.terminal import (
     command_line,
     format_seconds,
@@ -36,13 +36,11 @@ TUNED = "tuned on validation, scored on the test rows"
 def sweep(
     file: Annotated[Path, typer.Argument(help="An experiment file (TOML).", metavar="FILE")],
     *,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for the records; finished runs are kept.", metavar="DIR")
-    ] = Path("holdfast-sweep"),
+    out: Annotated[Path, option("--out", "Folder for the records; finished runs are kept.", "DIR")] = Path(
+        "holdfast-sweep"
+    ),
     data: DataOption = None,
-    jobs: Annotated[
-        int, typer.Option("--jobs", help="Processes, each with one thread; 0: only this process.", min=0, metavar="N")
-    ] = 1,
+    jobs: Annotated[int, option("--jobs", "Processes, each with one thread; 0: only this process.", "N", min=0)] = 1,
     cluster: ClusterOption = None,
     runs: RecordOptions,
     as_json: JsonOption = False,

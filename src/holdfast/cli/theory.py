@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from holdfast.cli.options import JsonOption, OverwriteOption, check_file
+from holdfast.cli.options import JsonOption, OverwriteOption, check_file, option
 from holdfast.cli.terminal import command_line, print_table, print_text, say, show
 
 if TYPE_CHECKING:
@@ -17,18 +15,10 @@ PICTURES = (".svg",)
 
 
 def theory(
-    eta1: Annotated[
-        float, typer.Option("--eta1", help="P(x2 ≠ y) in the judge's environment.", min=0, max=1, metavar="P")
-    ] = 0.1,
-    eta2: Annotated[
-        float, typer.Option("--eta2", help="P(x2 ≠ y) in the judged environment.", min=0, max=1, metavar="P")
-    ] = 0.2,
-    noise: Annotated[
-        float, typer.Option("--noise", help="P(x1 ≠ y) in every environment.", min=0, max=1, metavar="P")
-    ] = 0.2,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="An .svg file to draw the curves to.", metavar="FILE")
-    ] = None,
+    eta1: Annotated[float, option("--eta1", "P(x2 ≠ y) in the judge's environment.", "P", min=0, max=1)] = 0.1,
+    eta2: Annotated[float, option("--eta2", "P(x2 ≠ y) in the judged environment.", "P", min=0, max=1)] = 0.2,
+    noise: Annotated[float, option("--noise", "P(x1 ≠ y) in every environment.", "P", min=0, max=1)] = 0.2,
+    out: Annotated[Path | None, option("--out", "An .svg file to draw the curves to.", "FILE")] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:

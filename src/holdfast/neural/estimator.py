@@ -42,7 +42,7 @@ from holdfast.neural.settings import (
     autocast,
     resolve_device,
 )
-from holdfast.neural.sources import ItemSource, RowShape, read_items, reading
+from holdfast.neural.sources import Inputs, ItemSource, RowShape, read_items, reading
 from holdfast.neural.state import TrainingState
 from holdfast.neural.training import TrainingTask, holds_images, train
 from holdfast.registry import ImportPath
@@ -330,8 +330,8 @@ class NeuralEstimator(BaseEstimator):
         return self.history_
 
     def __sklearn_clone__(self) -> Self:
-        """Return an unfitted copy with the same callbacks: what they collect is theirs, not the copy's."""
-        copied: Self = _clone_parametrized(self)
+        """Return an unfitted copy with the same callbacks: they may hold what cannot be copied, such as open files."""
+        copied: Self = _clone_parametrized(copy.copy(self).set_params(callbacks=None))
         copied.callbacks = self.callbacks
         return copied
 
@@ -452,6 +452,13 @@ class NeuralEstimator(BaseEstimator):
         context = autocast("fp32", device)
         with reading(source):
             return outputs_on(network, source, device=device, autocast=context, rows=rows, n_outputs=self._n_outputs())
+
+    def inputs(self, X: Any, most: int) -> Inputs:
+        """Return the first rows, `most` of them, as the network gets them: a tensor, or a dict of tensors."""
+        check_is_fitted(self, "network_")
+        source = self._known_source(X)
+        with reading(source):
+            return source.take(np.arange(min(most, len(source))))
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return the fitted estimator as values for JSON, and the network's tensors by name."""

@@ -278,24 +278,12 @@ _HEADER = {
     "monotone_constraints": rf"{_NUMBER}(?: {_NUMBER})*",
     "feature_infos": r".+",
 }
-# Name of a tree's line -> how many numbers it has, of nodes, leaves, categories; whether they are whole.
-_LINES: dict[str, tuple[str, bool]] = {
-    "split_feature": ("nodes", True),
-    "split_gain": ("nodes", False),
-    "threshold": ("nodes", False),
-    "decision_type": ("nodes", True),
-    "left_child": ("nodes", True),
-    "right_child": ("nodes", True),
-    "leaf_value": ("leaves", False),
-    "leaf_weight": ("leaves", False),
-    "leaf_count": ("leaves", True),
-    "internal_value": ("nodes", False),
-    "internal_weight": ("nodes", False),
-    "internal_count": ("nodes", True),
-    "cat_boundaries": ("ends", True),
-    "cat_threshold": ("bits", True),
-    "shrinkage": ("one", False),
-}
+# A tree's lines, in order, and of what each has a number; those in `_WHOLE` are whole.
+_NODES = "split_feature split_gain threshold decision_type left_child right_child"
+_INSIDE, _LEAVES = "internal_value internal_weight internal_count", "leaf_value leaf_weight leaf_count"
+_OF = {_NODES: "nodes", _LEAVES: "leaves", _INSIDE: "nodes", "cat_boundaries": "ends", "cat_threshold": "bits"}
+_LINES = {name: size for names, size in [*_OF.items(), ("shrinkage", "one")] for name in names.split()}
+_WHOLE = "split_feature decision_type left_child right_child leaf_count internal_count cat_boundaries cat_threshold"
 
 
 def _write_lightgbm(value: Any) -> str:
@@ -347,11 +335,8 @@ def _check_lightgbm(text: str) -> str:
         for levels in names
     )
     _require(plain and (names is None or len(names) <= n_columns), "its categories are not lists of names")
-    return (
-        "\n".join(["tree", *kept, "", ""])
-        + "".join(trees)
-        + f"end of trees\n\npandas_categorical:{json.dumps(names)}\n"
-    )
+    end = f"end of trees\n\npandas_categorical:{json.dumps(names)}\n"
+    return "".join(["\n".join(["tree", *kept, "", ""]), *trees, end])
 
 
 def _check_lightgbm_tree(text: str, n_columns: int) -> str:
@@ -361,18 +346,17 @@ def _check_lightgbm_tree(text: str, n_columns: int) -> str:
     n_nodes = n_leaves - 1
     sizes = {"nodes": n_nodes, "leaves": n_leaves, "ends": n_categories + 1, "bits": None, "one": 1}
     numbers: dict[str, Any] = {}
-    for name, (size, whole) in _LINES.items():
+    for name, size in _LINES.items():
         if name in lines:
             texts = lines[name].split()
+            whole = name in _WHOLE.split()
             plain = re.compile(r"-?\d+" if whole else rf"{_NUMBER}|-?inf|-?nan", re.ASCII)
             _require(all(map(plain.fullmatch, texts)), f"a tree with numbers that are none ({name})")
-            numbers[name] = np.array([int(part) for part in texts] if whole else [float(part) for part in texts])
+            numbers[name] = np.array([int(part) if whole else float(part) for part in texts])
             optional = name in ("leaf_weight", "leaf_count") and not texts  # of a tree with one leaf
             _require(optional or sizes[size] in (None, len(texts)), f"a tree of impossible size ({name})")
-            finite = name == "threshold" or bool(
-                np.isfinite(numbers[name]).all()
-            )  # all known values are below infinity
-            _require(finite, f"a tree with numbers that are not finite ({name})")
+            finite = name == "threshold" or np.isfinite(numbers[name]).all()  # all known values are below infinity
+            _require(bool(finite), f"a tree with numbers that are not finite ({name})")
     kept = [f"num_leaves={n_leaves}", f"num_cat={n_categories}", *(f"{n}={lines[n]}" for n in _LINES if n in lines)]
     kept.insert(-1, "is_linear=0")
     _require("leaf_value" in numbers and "shrinkage" in numbers, "a tree without leaves")
@@ -481,10 +465,8 @@ def _check_catboost(text: str) -> str:
         _require(kind in types and all(isinstance(name, types[kind]) for name in names), "classes without names")
         fits = sorted(codes) == list(range(len(names))) and len(names) >= 2 and n_outputs in (1, len(names))
         _require(fits and _count(classes["classes_count"], 0, len(names)) <= len(names), "other classes")
-        kept["class_params"] = {
-            **{"class_label_type": kind, "class_names": names},
-            **{"class_to_label": codes, "classes_count": classes["classes_count"]},
-        }
+        known = ("class_label_type", "class_names", "class_to_label", "classes_count")
+        kept["class_params"] = {name: classes[name] for name in known}
     parts = {"features_info": features, "oblivious_trees": trees, "scale_and_bias": [scale, bias], "ctr_data": tables}
     return json.dumps({**parts, "model_info": kept}, allow_nan=False, ensure_ascii=False)
 
@@ -530,41 +512,18 @@ def _check_ctr(ctr: dict[str, Any], tables: dict[str, Any], n_floats: int, n_lev
             _count(element["cat_feature_index"], 0, n_levels - 1)
 
 
+_XGBOOST_FITTED = "n_classes_ evals_result_ n_features_in_ feature_names_in_ _estimator_type"
+_LIGHTGBM_FITTED = "_evals_result _best_iteration _objective class_weight _class_weight _fitted_with_feature_names "
+_LIGHTGBM_FITTED += "_n_features _n_features_in _classes _n_classes fitted_ _Booster"
+_XGBOOST_CLASSES = "XGBClassifier XGBRegressor XGBRFClassifier XGBRFRegressor"
+_XGBOOST_STEPS = (_write_xgboost, _check_xgboost, _read_xgboost)
+_LIGHTGBM_STEPS = (_write_lightgbm, _check_lightgbm, _read_lightgbm)
+_CATBOOST_STEPS = (_write_catboost, _check_catboost, _read_catboost)
+_LIGHTGBM_CLASSES, _CATBOOST_CLASSES = "LGBMClassifier LGBMRegressor", "CatBoostClassifier CatBoostRegressor"
 LIBRARIES = (
-    Library(
-        "xgboost.sklearn",
-        "XGBClassifier XGBRegressor XGBRFClassifier XGBRFRegressor",
-        "json",
-        "_Booster",
-        _XGBOOST,
-        "n_classes_ evals_result_ n_features_in_ feature_names_in_ _estimator_type",
-        _write_xgboost,
-        _check_xgboost,
-        _read_xgboost,
-    ),
-    Library(
-        "lightgbm.sklearn",
-        "LGBMClassifier LGBMRegressor",
-        "txt",
-        "_Booster",
-        _LIGHTGBM,
-        "_evals_result _best_iteration _objective class_weight _class_weight _fitted_with_feature_names _n_features "
-        "_n_features_in _classes _n_classes fitted_ _Booster",
-        _write_lightgbm,
-        _check_lightgbm,
-        _read_lightgbm,
-    ),
-    Library(
-        "catboost.core",
-        "CatBoostClassifier CatBoostRegressor",
-        "json",
-        "_object",
-        _CATBOOST,
-        "",
-        _write_catboost,
-        _check_catboost,
-        _read_catboost,
-    ),
+    Library("xgboost.sklearn", _XGBOOST_CLASSES, "json", "_Booster", _XGBOOST, _XGBOOST_FITTED, *_XGBOOST_STEPS),
+    Library("lightgbm.sklearn", _LIGHTGBM_CLASSES, "txt", "_Booster", _LIGHTGBM, _LIGHTGBM_FITTED, *_LIGHTGBM_STEPS),
+    Library("catboost.core", _CATBOOST_CLASSES, "json", "_object", _CATBOOST, "", *_CATBOOST_STEPS),
 )
 
 
@@ -593,21 +552,23 @@ def _count(value: Any, least: int, most: int) -> int:
 
 def _whole(values: Any, least: int, most: int) -> np.ndarray[Any, np.dtype[Any]]:
     """Return a list of whole numbers as an array; refuse any outside of a range."""
-    found = np.asarray(values)
-    _require(isinstance(values, list) and found.ndim == 1 and (found.dtype.kind == "i" or not len(found)), "no numbers")
-    found = found.astype(np.int64)
+    found = _numbers(values, "i").astype(np.int64)
     _require(bool(((found >= least) & (found <= most)).all()), f"numbers that are not between {least} and {most}")
     return found
 
 
 def _finite(values: Any) -> np.ndarray[Any, np.dtype[Any]]:
     """Return a list of numbers as an array; refuse any that is not finite as float32."""
+    found = _numbers(values, "if").astype(np.float64)
+    _require(bool((np.abs(found) < _LARGEST).all()), "numbers that are not finite")
+    return found
+
+
+def _numbers(values: Any, kinds: str) -> np.ndarray[Any, np.dtype[Any]]:
     found = np.asarray(values)
     _require(
-        isinstance(values, list) and found.ndim == 1 and (found.dtype.kind in "if" or not len(found)), "no numbers"
+        isinstance(values, list) and found.ndim == 1 and (found.dtype.kind in kinds or not len(found)), "no numbers"
     )
-    found = found.astype(np.float64)
-    _require(bool((np.abs(found) < _LARGEST).all()), "numbers that are not finite")
     return found
 
 

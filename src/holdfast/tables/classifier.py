@@ -11,7 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -143,15 +143,7 @@ class TableClassifier(BaseEstimator):
     @property
     def options(self) -> TableOptions:
         """What the columns are, checked."""
-        return TableOptions(
-            label=self.label,
-            environment=self.environment,
-            environment_by=self.environment_by,
-            drop=self.drop,
-            text=self.text,
-            categorical=self.categorical,
-            missing=self.missing,
-        )
+        return TableOptions(**{option.name: getattr(self, option.name) for option in fields(TableOptions)})
 
     @property
     def names(self) -> dict[str, str]:
@@ -457,25 +449,11 @@ class TableClassifier(BaseEstimator):
                 raise SavedModelError(
                     f"{folder} is a classifier that was not fitted on a table. Pass a folder that 'holdfast fit' wrote."
                 )
-            roles, names, options = (
-                TableRoles.from_dict(extra["table"]),
-                extra.get("names", {}),
-                extra.get("options", {}),
-            )
-            pipeline = load(folder, trust=trust)
-            columns: dict[str, Any] = {
-                name: tuple(map(str, options.get(name, ()))) for name in ("drop", "text", "categorical")
-            }
-            fitted = cls(
-                label=roles.label,
-                environment=roles.environments,
-                estimator=names.get("estimator", "logistic"),
-                method=names.get("method", DEFAULT_METHOD),
-                environment_by=roles.period,
-                missing=roles.missing,
-                **columns,
-            )
-            fitted.pipeline_, fitted.roles_ = pipeline, roles
+            roles = TableRoles.from_dict(extra["table"])
+            options: dict[str, Any] = {name: tuple(map(str, v)) for name, v in extra.get("options", {}).items()}
+            options |= {"label": roles.label, "environment": roles.environments, "environment_by": roles.period}
+            fitted = cls(**options, missing=roles.missing, **extra.get("names", {}))
+            fitted.pipeline_, fitted.roles_ = load(folder, trust=trust), roles
             fitted.notes_ = tuple(map(str, extra.get("notes", ())))
             fitted.warnings_ = tuple(map(str, extra["warnings"])) if "warnings" in extra else None
             fitted._folder = os.fspath(folder)

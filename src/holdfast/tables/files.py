@@ -41,21 +41,22 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None",
 SEPARATORS: Mapping[str, str] = {".csv": ",", ".tsv": "\t"}
 SEPARATOR_NAMES: Mapping[str, str] = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 SAMPLE_LINES = 100  # that separator and decimal sign are found in
-JSON_LINES, ARROW, EXCEL = (".jsonl", ".ndjson"), (".feather", ".arrow"), (".xlsx",)
-PARQUET = (".parquet", ".pq")
-TABLES = (*SEPARATORS, *JSON_LINES, *ARROW, *PARQUET, *EXCEL)
+JSON_LINES, EXCEL, PARQUET = (".jsonl", ".ndjson"), (".xlsx",), (".parquet", ".pq")
+FORMATS = {"text": tuple(SEPARATORS), "json": JSON_LINES, "arrow": (".feather", ".arrow"), "parquet": PARQUET}
+FORMATS["excel"] = EXCEL
+TABLES = tuple(ending for endings in FORMATS.values() for ending in endings)
+MARKS = {"parquet": b"PAR1", "arrow": b"ARROW1", "stream": b"\xff\xff\xff\xff", "excel": b"PK\3\4"}  # first bytes
+IN_PARTS = ("parquet", "arrow")  # formats of which columns and rows can be read alone
 COMPRESSED = (".gz", ".bz2", ".zst")  # of text
+COMPRESSIONS = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd"}
 WRITTEN = (*SEPARATORS, *PARQUET)
 FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")  # how a cell begins that a spreadsheet computes
 BUFFER = 1 << 20  # bytes that are read at a time: of a CSV file, or of each Parquet column
 CHUNK_ROWS = 65_536
 CHUNK_NUMBERS = 1 << 24  # of wide rows there are fewer in a chunk: 128 MiB
 MOST_GROWTH, SMALL = 1_000, 1 << 30  # a packed table may unpack to this many times its size, or to this many bytes
-LONGEST_LINE = 1 << 29  # bytes; pyarrow reads twice as many at a time, and no more than 2^31
-JSON_LINE, DEEPEST = (
-    1 << 24,
-    100,
-)  # bytes of a JSON line, structures inside each other: pyarrow crashes at some thousands
+LONGEST_LINE = 1 << 29  # characters; pyarrow reads some times as many bytes at a time, and no more than 2^31
+JSON_LINE, DEEPEST = 1 << 24, 100  # bytes of a JSON line, structures inside each other: pyarrow crashes at thousands
 SMALLER = "Leave columns out with drop=, or take a sample of the rows."
 
 
@@ -170,43 +171,40 @@ class TextLayout:
 class TableFile(TableSource):
     """A table in a file, standard input (`-`) or at a URL, where a folder of Parquet files is one, too.
 
-    `missing` are further texts that mean missing. The name's ending says the format (`TABLES`, text also compressed),
-    that of standard input is found by its first bytes. Everything is read in `read` and `chunks`: Arrow formats through
-    `pyarrow.dataset`, CSV through `pyarrow.csv`, JSON lines through `pyarrow.json`, Excel through pandas.
+    `missing` are further texts that mean missing. The first bytes say the format, or the name's ending (`TABLES`) where
+    they do not. Everything is read in `read` and `chunks`: Parquet and Arrow through `pyarrow.dataset`, CSV through
+    `pyarrow.csv`, JSON lines through `pyarrow.json`, Excel through pandas.
     """
 
     def __init__(self, path: str | Path, missing: Sequence[str] = (), layout: TextLayout | None = None) -> None:
         self.missing, self.layout = tuple(missing), layout or TextLayout()
         self.name = "standard input" if str(path) == "-" else str(path)
         self._filesystem: Any = None  # of a URL; None for this machine's own
-        self._encoding, self._decimal, self._separator = self.layout.encoding, self.layout.decimal or ".", ","
         with self._reading():
             self.path = self._locate(str(path))
-            self.kind = self._kind()
-            if self.kind in ("parquet", "arrow"):
+            self.kind, self._packing = self._find_format()
+            if self.kind in IN_PARTS:
                 names = self._dataset().schema.names
-            elif self.kind in ("json", "excel"):
-                names = list(self._whole().columns)
             else:
-                names = self._csv_columns()
+                names = self._text_columns() if self.kind == "text" else list(self._whole().columns)
         self._name_columns(names)
 
     def read(self, columns: Sequence[str] | None = None, types: Mapping[str, str] | None = None) -> pd.DataFrame:
         """Read whole columns into memory."""
         names = list(self.columns if columns is None else columns)
         self.require(names)
-        if self.kind in ("parquet", "arrow"):
+        if self.kind in IN_PARTS:
             with self._reading():
                 dataset = self._dataset()
                 self._refuse_beyond_memory(dataset.count_rows(), len(names))
                 frame = self._frame(dataset.to_table(columns=_fields(names)), names)
-        elif self.kind in ("json", "excel"):
-            frame = self._whole()[names]
-        else:
+        elif self.kind == "text":
             self._refuse_empty(self._is_header_alone)
             if self._n_bytes > memory_bytes():
                 raise TableError(f"{self.name} has {self._n_bytes:,} bytes of text, too many for the memory. {SMALLER}")
             frame = self._read_csv(names, dict(types or {}))
+        else:
+            frame = self._whole()[names]
         self._refuse_empty(not len(frame))
         return frame
 
@@ -215,44 +213,36 @@ class TableFile(TableSource):
     ) -> Iterator[pd.DataFrame]:
         """Read at most `n_rows` rows at a time, so that the file may be larger than the memory."""
         import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.parquet
 
         names = list(columns)
         self.require(names)
         n_rows = min(n_rows, max(CHUNK_NUMBERS // max(len(names), 1), 1))
-        if self.kind in ("json", "excel"):
+        if self.kind not in (*IN_PARTS, "text"):
             yield from TableFrame(self._whole()).chunks(names, types, n_rows)
             return
-        if self.kind == "parquet" and isinstance(self.path, Path) and self.path.is_file():
-            import pyarrow.parquet
-
-            # Buffered column by column: read ahead, row groups would stay in memory until the end of the file.
-            options = {"pre_buffer": False, "buffer_size": BUFFER}
-            with self._reading(), pyarrow.parquet.ParquetFile(self.path, **options) as file:
-                for batch in file.iter_batches(batch_size=n_rows, columns=names, use_threads=False):
-                    yield self._frame(pa.table(batch), names)
+        if self.kind == "text" and self._is_header_alone:
             return
-        if self.kind in ("parquet", "arrow"):
-            ahead = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
-            with self._reading():
-                for batch in self._dataset().to_batches(columns=_fields(names), batch_size=n_rows, **ahead):
-                    if len(batch):
-                        yield self._frame(pa.table(batch), names)
-            return
-        import pyarrow.csv
-
-        if self._is_header_alone:
-            return
-        known = {name: (types or {}).get(name, "string") for name in names}
         with self._reading():
-            reader = pyarrow.csv.open_csv(str(self.path), **self._csv_options(names, known))
-            for batch in reader:
+            if self.kind == "text":
+                known = {name: (types or {}).get(name, "string") for name in names}
+                batches: Any = pyarrow.csv.open_csv(self._stream(), **self._csv_options(names, known))
+            elif self.kind == "parquet" and isinstance(self.path, Path):
+                # Buffered column by column: a dataset holds whole row groups, read ahead until the end of the file.
+                file = pyarrow.parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=BUFFER)
+                batches = file.iter_batches(batch_size=n_rows, columns=names, use_threads=False)
+            else:
+                ahead = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+                batches = self._dataset().to_batches(columns=_fields(names), batch_size=n_rows, **ahead)
+            for batch in batches:
                 for start in range(0, len(batch), n_rows):
                     yield self._frame(pa.table(batch.slice(start, n_rows)), names)
 
     def _locate(self, typed: str) -> Any:
         """Return where the table is read from: its path, or a copy of what can be read only once."""
         if typed == "-":
-            return self._copied(sys.stdin.buffer, "")
+            return self._copied(sys.stdin.buffer)
         scheme = re.match(r"([a-z][a-z0-9+.-]+)://", typed)
         if scheme is None:
             self._check_file(Path(typed))
@@ -262,39 +252,29 @@ class TableFile(TableSource):
 
             with urllib.request.urlopen(typed, timeout=60) as answer:
                 return self._copied(answer, PurePosixPath(urlsplit(typed).path).name)
-        self._filesystem, path = _open_filesystem(typed)
+        filesystem, path = _open_filesystem(typed)
         if _suffix(path) in (*SEPARATORS, *JSON_LINES, *EXCEL):
-            with self._filesystem.open_input_stream(path, compression=None) as stream:
+            with filesystem.open_input_stream(path, compression=None) as stream:
                 return self._copied(stream, PurePosixPath(path).name)
+        self._filesystem = filesystem
         return path
 
-    def _copied(self, stream: Any, name: str) -> Path:
+    def _copied(self, stream: Any, name: str = "") -> Path:
         """Copy a stream to a file that is removed with this object."""
         folder = tempfile.mkdtemp(prefix="holdfast-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path = Path(folder) / (name or "table")
         most, size = shutil.disk_usage(folder).free // 2, 0
-        beginning = stream.read(BUFFER)
-        kinds = {b"PAR1": "x.parquet", b"ARROW1": "x.arrow", b"PK": "x.xlsx", b"\x1f\x8b": "x.csv.gz", b"{": "x.jsonl"}
-        known = next((kind for start, kind in kinds.items() if beginning.startswith(start)), "x.csv")
-        path = Path(folder) / (name if _suffix(name) in TABLES else known)
         with path.open("wb") as copy:
-            while beginning:
-                size += copy.write(beginning)
+            while block := stream.read(BUFFER):
+                size += copy.write(block)
                 if size > most:
                     raise TableError(f"{self.name} does not end after {size:,} bytes, half of the space on the disk.")
-                beginning = stream.read(BUFFER)
-        self._filesystem = None
         if getattr(stream, "length", None):  # of a download: urllib does not compare it
             raise TableError(f"{self.name} was cut after {size:,} bytes; {stream.length:,} are missing. Try again.")
         if size == 0:
             raise TableError(f"{self.name} is empty. Pass a file with a header and rows.")
         return path
-
-    def _kind(self) -> str:
-        """Return what the name's ending says: text, json, excel, arrow or parquet, which folders are, too."""
-        suffix = _suffix(str(self.path))
-        kinds = {JSON_LINES: "json", EXCEL: "excel", ARROW: "arrow", tuple(SEPARATORS): "text"}
-        return next((kind for endings, kind in kinds.items() if suffix in endings), "parquet")
 
     def _check_file(self, path: Path) -> None:
         """Refuse what is not a file of a type we read."""
@@ -313,6 +293,17 @@ class TableFile(TableSource):
         if path.stat().st_size == 0:
             raise TableError(f"{path} is empty. Pass a file with a header and rows.")
 
+    def _find_format(self) -> tuple[str, str | None]:
+        """Return what the file is (a name in `FORMATS`, or text) and how it is compressed."""
+        by_name = next((kind for kind, endings in FORMATS.items() if _suffix(str(self.path)) in endings), None)
+        if not isinstance(self.path, Path):
+            return by_name or "parquet", None
+        with self.path.open("rb") as file:
+            start = file.read(8)
+        packing = next((name for name, mark in COMPRESSIONS.items() if start.startswith(mark)), None)
+        by_content = next((kind for kind, mark in MARKS.items() if start.startswith(mark)), None)
+        return by_content or by_name or ("json" if start.startswith(b"{") else "text"), packing
+
     def _dataset(self) -> Any:
         """Return the rows of an Arrow format: one file, or all Parquet files of a folder with columns of its names."""
         import pyarrow.dataset as ds
@@ -323,22 +314,25 @@ class TableFile(TableSource):
         return ds.dataset(str(self.path), format=form, filesystem=self._filesystem, partitioning="hive")
 
     def _whole(self) -> pd.DataFrame:
-        """Return the whole of a file that is read at once: JSON lines, or the first sheet of a workbook."""
+        """Return a file that is read at once: JSON lines, a stream of Arrow, or the first sheet of a workbook."""
+        import pandas as pd
+        import pyarrow as pa
+        import pyarrow.json
+
         if not hasattr(self, "_read_whole"):
-            if self.kind == "json":
-                import pyarrow.json
-
-                self._check_json()
-                options = pyarrow.json.ReadOptions(block_size=JSON_LINE)
-                table: Any = pyarrow.json.read_json(str(self.path), read_options=options)
-            else:
-                import pandas as pd
-
+            table: Any
+            if self.kind == "excel":
                 require("openpyxl", extra="excel", what="Excel files")
                 words = [*MISSING, *self.missing]
                 with zipfile.ZipFile(self.path) as archive:
                     self._refuse_growth(sum(member.file_size for member in archive.infolist()))
                 table = pd.read_excel(self.path, engine="openpyxl", keep_default_na=False, na_values=words)
+            elif self.kind == "json":
+                self._check_json()
+                options = pyarrow.json.ReadOptions(block_size=JSON_LINE)
+                table = pyarrow.json.read_json(self._stream(), read_options=options)
+            else:
+                table = pa.ipc.open_stream(self._stream()).read_all()
             self._read_whole = TableFrame(table, self.missing)._frame
         return self._read_whole
 
@@ -385,10 +379,32 @@ class TableFile(TableSource):
                 f"of memory, and {present / 2**30:.1f} GiB are there. {SMALLER}"
             )
 
-    def _csv_columns(self) -> list[str]:
-        """Check the text of the whole file and return its header; note where the rows begin, if there are any."""
-        self._check_text()
+    def _stream(self) -> Any:
+        """Open the file's bytes, unpacked, for pyarrow."""
+        import pyarrow as pa
+
+        return pa.input_stream(str(self.path), compression=self._packing)
+
+    def _open(self) -> Any:
+        """Open the file's bytes, unpacked as far as is reasonable."""
+        return self._stream() if self._packing is None else _Unpacked(self._stream(), self._refuse_growth)
+
+    def _text_columns(self) -> list[str]:
+        """Check the text of the whole file and return its header; note how it is written and where the rows begin."""
+        self._encoding = self.layout.encoding or self._guess_encoding()
+        try:
+            n_quotes = self._scan()
+        except TableError as problem:
+            if self.layout.encoding or not self._looks_western():
+                raise
+            self._encoding = "cp1252"
+            try:
+                n_quotes = self._scan()
+            except TableError:
+                raise problem from None
         self._find_layout()
+        if n_quotes % 2:
+            self._find_ragged_line()
         with self._csv_reader() as reader:
             header: list[str] = next((row for row in reader if row), [])
             self._n_header_lines = reader.line_num  # blank lines before the header included
@@ -398,122 +414,92 @@ class TableFile(TableSource):
             raise TableError(f"{self.name} is empty. Pass a file with a header and rows.")
         return header
 
+    def _guess_encoding(self) -> str:
+        """Return UTF-16 where its mark or its zeros are, else UTF-8."""
+        with self._open() as file:
+            start = file.read(8)
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return "utf-16"
+        zeros = {start[1::2]: "utf-16-le", start[::2]: "utf-16-be"}
+        return zeros.get(bytes(4), "utf-8")
+
+    def _looks_western(self) -> bool:
+        """Return whether the bytes look like Western European text, and not like damaged UTF-8."""
+        with self._open() as file:
+            return not re.search(rb"[\x00\xff]|[\xc2-\xf4][\x80-\xbf]", file.read(16 * BUFFER))
+
+    def _scan(self) -> int:
+        """Refuse bytes that are not in the encoding; note the longest line and return how many quotes there are."""
+        decoder = codecs.getincrementaldecoder(self._encoding)()
+        position, line, n_quotes, length, self._longest_line = 0, 1, 0, 0, 0
+        with self._open() as file:
+            block = b"start"
+            while block:
+                block = file.read(BUFFER)
+                pending = len(decoder.getstate()[0])
+                try:
+                    text = decoder.decode(block, final=not block)
+                except UnicodeDecodeError as problem:
+                    line += problem.object[: problem.start].count(b"\n")
+                    what = "UTF-8" if self._encoding == "utf-8" else f"in the encoding {self._encoding}"
+                    raise TableError(
+                        f"{self.name} is not {what}: byte 0x{problem.object[problem.start]:02x} at position "
+                        f"{position - pending + problem.start} (line {line}). Save it as UTF-8, or name its encoding, "
+                        "such as encoding='latin-1'."
+                    ) from None
+                first, *others = text.split("\n")
+                length += len(first)
+                if others:
+                    self._longest_line = max(self._longest_line, length, *map(len, others))
+                    length = len(others[-1])
+                position += len(block)
+                line += len(others)
+                if length > LONGEST_LINE:
+                    raise TableError(f"{self.name}: line {line} is longer than {LONGEST_LINE:,} bytes. Is it a table?")
+                n_quotes += text.count('"')
+        self._longest_line, self._n_bytes = max(self._longest_line, length), position
+        return n_quotes
+
     def _find_layout(self) -> None:
         """Find out separator and decimal sign from the first rows, and say what is not the usual."""
-        usual = SEPARATORS[_suffix(str(self.path))]
-        chosen, decimal = self.layout.separator, self.layout.decimal
+        usual = SEPARATORS.get(_suffix(str(self.path)), ",")
+        self._separator, self._decimal = self.layout.separator or usual, self.layout.decimal or "."
         with self._open_text() as file:
             sample = "".join(itertools.islice(file, SAMPLE_LINES))
-            if chosen is None:
+            if self.layout.separator is None:
                 others = (separator for separator in SEPARATOR_NAMES if separator != usual)
-                chosen = max([usual, *others], key=lambda separator: _fit_of(sample, separator))
-            cells = [cell.strip() for row in _cut(sample, chosen) for cell in row]
-        if decimal is None:
-            with_comma = any(re.fullmatch(r"[+-]?\d+,\d+", cell) for cell in cells)
-            with_point = any(re.fullmatch(r"[+-]?\d+\.\d+", cell) for cell in cells)
-            decimal = "," if chosen != "," and with_comma and not with_point else "."
+                self._separator = max([usual, *others], key=lambda separator: _fit_of(sample, separator))
+            cells = [cell.strip() for row in _cut(sample, self._separator) for cell in row]
         said = []
-        if chosen != usual and self.layout.separator is None:
-            said.append(f"separated by {SEPARATOR_NAMES[chosen]}")
-        if decimal == "," and self.layout.decimal is None:
-            said.append("with decimal commas")
-        if self._encoding is not None and self.layout.encoding is None:
+        if self._separator != usual and self.layout.separator is None:
+            said.append(f"separated by {SEPARATOR_NAMES[self._separator]}")
+        if self.layout.decimal is None and self._separator != ",":
+            with_comma, with_point = (
+                any(re.fullmatch(rf"[+-]?\d+{s}\d+", cell) for cell in cells) for s in (",", r"\.")
+            )
+            if with_comma and not with_point:
+                self._decimal = ","
+                said.append("with decimal commas")
+        if self._encoding != (self.layout.encoding or "utf-8"):
             said.append(f"in the encoding {self._encoding}")
         if said:
             self.notes = (f"{self.name} is read as {', '.join(said)}",)
-        self._separator, self._decimal = chosen, decimal
 
     @contextmanager
     def _open_text(self) -> Iterator[Any]:
-        """Open the file as text, unpacked, with cells of any length: Python's own limit is 131,072 characters."""
+        """Open the file as text, with cells of any length: Python's own limit is 131,072 characters."""
         limit = csv.field_size_limit(1 << 30)
         try:
             with self._open() as file:
-                yield io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+                encoding = "utf-8-sig" if self._encoding == "utf-8" else self._encoding
+                yield io.TextIOWrapper(file, encoding=encoding, newline="")
         finally:
             csv.field_size_limit(limit)
-
-    def _open(self) -> Any:
-        """Open the file's bytes, unpacked."""
-        import pyarrow as pa
-
-        if self.path.suffix.lower() not in COMPRESSED:
-            return self.path.open("rb")
-        return _Unpacked(pa.input_stream(str(self.path), compression="detect"), self._refuse_growth)
 
     @contextmanager
     def _csv_reader(self, *, strict: bool = False) -> Iterator[Any]:
         with self._open_text() as file:
             yield csv.reader(file, delimiter=self._separator, strict=strict)
-
-    def _check_text(self) -> None:
-        """Refuse bytes that are no text, with their position; what is not UTF-8 is copied as UTF-8."""
-        with self._open() as file:
-            beginning = file.read(4)
-        if self._encoding is None and beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            self._encoding = "utf-16"
-        if self._encoding is not None and codecs.lookup(self._encoding).name not in ("utf-8", "utf-8-sig"):
-            self._recode(self._encoding)
-        try:
-            n_quotes = self._check_utf8()
-        except TableError:
-            if self._encoding is not None or not self._is_windows():
-                raise
-            self._encoding = "cp1252"
-            self._recode(self._encoding)
-            n_quotes = self._check_utf8()
-        if n_quotes % 2:
-            self._find_layout()
-            self._find_ragged_line()
-
-    def _is_windows(self) -> bool:
-        """Return whether the bytes beyond ASCII look like Western European text, and not like damaged UTF-8."""
-        with self._open() as file:
-            beyond = bytes(byte for byte in file.read(16 * BUFFER) if byte > 127)
-        pairs = re.search(rb"[\xc2-\xf4][\x80-\xbf]", beyond) is not None
-        return not pairs and not re.search(rb"[\x81\x8d\x8f\x90\x9d\xff]", beyond)
-
-    def _recode(self, encoding: str) -> None:
-        """Read from a copy in UTF-8 from now on."""
-        try:
-            with self._open() as file:
-                name = Path(
-                    self.path.name.removesuffix(self.path.suffix) if self.path.suffix in COMPRESSED else self.path
-                )
-                self.path = self._copied(codecs.EncodedFile(file, "utf-8", encoding), name.name)
-        except UnicodeError as problem:
-            reason = " ".join(str(problem).split())
-            raise TableError(f"{self.name} is not in the encoding {encoding} ({reason}). Name another one.") from None
-
-    def _check_utf8(self) -> int:
-        """Refuse bytes that are not UTF-8, with their position; return how many quotes there are."""
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        position, line, n_quotes, line_start, self._longest_line = 0, 1, 0, 0, 0
-        with self._open() as file:
-            while True:
-                block = file.read(BUFFER)
-                pending = len(decoder.getstate()[0])
-                try:
-                    decoder.decode(block, final=not block)
-                except UnicodeDecodeError as problem:
-                    line += block[: max(problem.start - pending, 0)].count(b"\n")
-                    raise TableError(
-                        f"{self.name} is not UTF-8: byte 0x{problem.object[problem.start]:02x} at position "
-                        f"{position - pending + problem.start} (line {line}). Save it as UTF-8."
-                    ) from None
-                if not block:
-                    break
-                first, last = block.find(b"\n"), block.rfind(b"\n")
-                if first >= 0:  # lines inside one block are never longer than a block
-                    self._longest_line = max(self._longest_line, position + first - line_start)
-                    line_start = position + last + 1
-                position += len(block)
-                line += block.count(b"\n")
-                if position - line_start > LONGEST_LINE:
-                    raise TableError(f"{self.name}: line {line} is longer than {LONGEST_LINE:,} bytes. Is it a table?")
-                n_quotes += block.count(b'"')
-        self._longest_line, self._n_bytes = max(self._longest_line, position - line_start), position
-        return n_quotes
 
     def _find_ragged_line(self) -> None:
         """Raise for the first line with another number of fields than the header, or for a quote left open."""
@@ -538,10 +524,10 @@ class TableFile(TableSource):
         import pyarrow.csv
 
         with self._reading():
-            table = pyarrow.csv.read_csv(str(self.path), **self._csv_options(names, types))
+            table = pyarrow.csv.read_csv(self._stream(), **self._csv_options(names, types))
             long = [name for name in names if name not in types and maybe_long_integers(table[name])]
             if long:
-                again = pyarrow.csv.read_csv(str(self.path), **self._csv_options(long, dict.fromkeys(long, "string")))
+                again = pyarrow.csv.read_csv(self._stream(), **self._csv_options(long, dict.fromkeys(long, "string")))
                 for name in long:
                     if all(re.fullmatch(r"[+-]?\d+", text) for text in again[name].drop_null().unique().to_pylist()):
                         table = table.set_column(table.schema.get_field_index(name), name, again[name])
@@ -559,7 +545,10 @@ class TableFile(TableSource):
                 column_names=self.columns,
                 skip_rows=self._n_header_lines,
                 # A row must lie within two blocks, and each block costs time for every column, however few its rows.
-                block_size=max(BUFFER, 2 * self._longest_line, min(64 * self._longest_line, 64 * BUFFER)),
+                block_size=min(
+                    max(BUFFER, 8 * self._longest_line, min(64 * self._longest_line, 64 * BUFFER)), 2**31 - 1
+                ),
+                encoding=self._encoding,
             ),
             "parse_options": pyarrow.csv.ParseOptions(delimiter=self._separator, newlines_in_values=True),
             "convert_options": pyarrow.csv.ConvertOptions(
@@ -604,6 +593,8 @@ class TableFile(TableSource):
             raise TableError(f"{self.name} does not fit in memory. {SMALLER}") from problem
         except PermissionError as problem:
             raise TableError(f"{self.name} cannot be read: permission denied.") from problem
+        except FileNotFoundError as problem:
+            raise TableError(f"{self.name} does not exist. Check the address.") from problem
         except Exception as problem:  # what parsers and connections raise on what others wrote
             reason = re.sub(r"^.*Could not open \w+ input source '.*?': ", "", " ".join(str(problem).split()))
             reason = reason[:200].rstrip(".")

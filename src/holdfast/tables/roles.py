@@ -15,9 +15,10 @@ A column that is missing in every row, or has no name, is left out, with the rea
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -139,10 +140,7 @@ class TableSchema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain JSON values."""
-        return {
-            "columns": [{"name": c.name, "kind": c.kind, "storage": c.storage} for c in self.columns],
-            "left_out": dict(self.left_out),
-        }
+        return dict(json.loads(json.dumps(asdict(self))))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableSchema:
@@ -374,16 +372,7 @@ class TableRoles:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the roles as plain JSON values."""
-        return {
-            "label": self.label,
-            "label_storage": self.label_storage,
-            "environments": list(self.environments),
-            "period": self.period,
-            "schema": self.schema.to_dict(),
-            "environment_storages": dict(self.environment_storages),
-            "known": list(self.known),
-            "missing": list(self.missing),
-        }
+        return dict(json.loads(json.dumps(asdict(self))))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableRoles:

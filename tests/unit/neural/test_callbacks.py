@@ -73,6 +73,12 @@ def test_all_judges_share_the_callbacks():
     assert {stage for _, stage, _ in recorder.seen} == {"stage 1: a", "stage 1: b", "stage 3"}
 
 
+def test_callbacks_are_not_copied():
+    """They may hold what cannot be: a module, a lock, an open file."""
+    network = NeuralClassifier(callbacks=[functools.partial(print, re)])
+    assert clone(network).callbacks is network.callbacks
+
+
 def test_a_callback_of_skorch_works():
     """A subclass of skorch's own base class is called as it is there."""
     callbacks = pytest.importorskip("skorch.callbacks")

@@ -34,7 +34,7 @@ def fitted(method="stable", estimator="logistic", **options):
 
 @pytest.mark.parametrize(
     ("method", "estimator"),
-    [("stable", "logistic"), ("pi", "logistic"), ("pi", "forest")],
+    [("stable", "logistic"), ("pi", "logistic"), ("pi", "forest"), ("erm", "boosting")],
 )
 def test_the_file_answers_the_same_also_about_other_rows(method, estimator, tmp_path):
     """Missing values, rare and unknown levels included: the file is asked about rows that it was not compared on."""
@@ -77,6 +77,51 @@ def test_networks_are_exported(tmp_path):
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
     assert export.export_onnx(fitted("erm", "mlp"), tmp_path / "model.onnx", TABLE) < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")
+def test_networks_outside_of_tables_are_exported(tmp_path):
+    """Images as they come, and tokens as a dict for a network with one output; other estimators are refused."""
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    torch = pytest.importorskip("torch")
+    from holdfast import ERMClassifier, NeuralClassifier, PIClassifier
+
+    class Words(torch.nn.Module):
+        """The mean vector of the words, then one output."""
+
+        def __init__(self):
+            super().__init__()
+            self.words, self.last = torch.nn.Embedding(6, 4), torch.nn.Linear(4, 1)
+
+        def forward(self, input_ids, attention_mask):
+            """Return one output."""
+            mask = attention_mask.unsqueeze(-1)
+            return self.last((self.words(input_ids) * mask).sum(1) / mask.sum(1))
+
+    short = {"max_epochs": 1, "steps_per_epoch": 2, "random_state": 0}
+    images = GENERATOR.integers(0, 256, (40, 1, 28, 28), dtype=np.uint8)
+    model = PIClassifier(NeuralClassifier("cnn", **short), random_state=0).fit(
+        images, Y[:40], environments=SITES[180:220]
+    )
+    assert export.export_onnx(model, tmp_path / "images.onnx", images) < 1e-5
+    tokens = {"input_ids": GENERATOR.integers(0, 6, (40, 5)), "attention_mask": np.ones((40, 5), dtype=np.int64)}
+    model = NeuralClassifier(Words, **short).fit(tokens, TABLE["ill"][:40])
+    assert export.export_onnx(model, tmp_path / "tokens.onnx", tokens) < 1e-6
+    session = runtime.InferenceSession(tmp_path / "tokens.onnx")
+    other = {name: values[:3, :2] for name, values in tokens.items()}  # shorter sequences than it was compared on
+    labels, probabilities = session.run(None, other)
+    assert probabilities == pytest.approx(model.predict_proba(other), abs=1e-6)
+    assert labels.tolist() == model.predict(other).tolist()
+    np.savez(tmp_path / "rows.npz", **tokens)
+    assert export.read_arrays(tmp_path / "rows.npz").keys() == tokens.keys()
+    with pytest.raises(
+        SavedModelError, match="Pipeline is not a network, and so exported from a TableClassifier only."
+    ):
+        export.export_onnx(ERMClassifier().fit(images[:, 0, 0], Y[:40]), tmp_path / "x.onnx", images)
+    with pytest.raises(ParameterError, match="cannot be read as arrays"):
+        export.read_arrays(tmp_path / "images.onnx")
 
 
 def test_a_file_that_answers_otherwise_is_not_kept(tmp_path, monkeypatch):
