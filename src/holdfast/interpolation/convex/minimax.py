@@ -386,7 +386,7 @@ def minimize_worst_case(
         max_iterations += MOST_REMEMBERED
     for iteration in range(1, max_iterations + 1):
         before = (best.point.objective, best.lower_bound)
-        model = TangentModel(problem, point, q, remembered, precision=precision)
+        model = TangentModel(problem, point, q, precision=precision, remembered=remembered)
         estimated_gap = point.objective - model.estimated_bound
         if estimated_gap <= 0.9 * tolerance and (remembered is None or remembered.is_near):
             bound = certified_bound(problem, point, model)
@@ -407,6 +407,10 @@ def minimize_worst_case(
         log.debug("iteration %d: objective %.6g, gap %.2g", iteration, best.point.objective, best.gap)
         is_stalled = (best.point.objective, best.lower_bound) == before
         n_stalled = n_stalled + 1 if is_stalled else 0
+        if n_stalled and remembered is not None:  # compute what was guessed, and then all of it precisely
+            remembered, n_stalled = None if remembered.is_near else remembered, 0
+            if remembered is not None:
+                remembered.is_near = True
         if best.gap <= tolerance or n_stalled == MAX_STALLED:
             break
         # Systems are solved the better, the closer the optimum is; better still where that was no help.
@@ -424,9 +428,9 @@ class TangentModel:
         problem: LinearProblem,
         point: Point,
         q: Array,
-        remembered: RememberedCurvature | None,
         *,
         precision: float,
+        remembered: RememberedCurvature | None = None,
     ) -> None:
         self.q = q
         limit = WORKING_GROUPS if problem.penalties.size <= MAX_MATRIX else WORKING_GROUPS_WIDE
