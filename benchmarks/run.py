@@ -22,6 +22,7 @@ BENCHMARKS = (
     "default",
     "peers",
     "convex",
+    "wide",
     "environments",
     "boosting",
     "training_step",

@@ -59,7 +59,7 @@ def _sweep_targets(record: Record) -> list[tuple[object, ...]]:
 def _convex_targets(record: Record) -> list[tuple[object, ...]]:
     return [
         (
-            f"{row['side']}, {row['n_rows']:,} rows, against LogisticRegression",
+            f"{row['side']}, {row['n_rows']:,} rows × {row['n_columns']} columns, against LogisticRegression",
             f"≤ {row['target']:.0f}×",
             times(row["processor_ratio"]),
             times(row["ratio"]),
@@ -159,6 +159,7 @@ TARGETS: Mapping[str, Callable[[Record], list[tuple[object, ...]]]] = {
     "time_to_accuracy": _accuracy_targets,
     "sweep": _sweep_targets,
     "convex": _convex_targets,
+    "wide": _convex_targets,
     "peers": _peer_targets,
     "boosting": _boosting_targets,
     "default": _default_targets,

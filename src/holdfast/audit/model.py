@@ -93,16 +93,17 @@ class _Block:
 
 def _blocks(sites: Sequence[Site], designs: Sequence[Array], local: Sequence[Array]) -> list[_Block]:
     """Return blocks of environments, as many in each as the cache holds."""
-    blocks, first, most = [], 0, BLOCK_NUMBERS // max(designs[0][0].size, 1)
+    sizes, most = [len(design) for design in designs], BLOCK_NUMBERS // max(designs[0][0].size, 1)
+    blocks, first, n_rows = [], 0, 0
     for number in range(1, len(sites) + 1):
-        sizes = [len(design) for design in designs[first : number + 1]]
-        if number < len(sites) and sum(sizes) <= most:
+        n_rows += sizes[number - 1]
+        if number < len(sites) and n_rows + sizes[number] <= most:
             continue
         site = Site(*(_joined([getattr(s, n) for s in sites[first:number]]) for n in ("target", "weights")))
         columns, own = _joined(designs[first:number]), _joined(local[first:number])
         narrow = columns.astype(np.float32) if columns.shape[1] == 1 and len(columns) <= NARROW else columns
-        blocks.append(_Block(site, columns, own, narrow, slice(first, number), sizes[: number - first]))
-        first = number
+        blocks.append(_Block(site, columns, own, narrow, slice(first, number), sizes[first:number]))
+        first, n_rows = number, 0
     return blocks
 
 
@@ -207,12 +208,14 @@ def local_designs(
     sites: Sequence[Site], designs: Sequence[Array], own: Sequence[int], scales: Sequence[Sequence[Array]]
 ) -> list[Array]:
     """Return what every environment has effects of its own for: intercepts, the columns `own`, the scales."""
-    result = []
+    result, n_others = [], designs[0].shape[1]
+    one = np.eye(n_others)
     for number, design in enumerate(designs):
-        n_rows, n_others, _ = design.shape
-        intercepts = np.broadcast_to(np.eye(n_others), (n_rows, n_others, n_others))
-        further = [scale[number][:, :, None] for scale in scales]
-        result.append(np.concatenate([intercepts, design[:, :, list(own)], *further], axis=2))
+        parts = [np.broadcast_to(one, (len(design), n_others, n_others))]
+        if len(own):
+            parts.append(design[:, :, list(own)])
+        parts += [scale[number][:, :, None] for scale in scales]
+        result.append(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2))
     return result
 
 

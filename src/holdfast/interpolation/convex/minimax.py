@@ -10,6 +10,7 @@ for the curvature, one for the outputs along the step; the trials of the line se
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -96,6 +97,10 @@ def _mixture_on_support(linear: Array, factor: Array) -> tuple[Array, float]:
 MAX_MATRIX = 1_000  # coefficients up to which the curvature is formed as a matrix
 JITTER = 1e-13  # of the unit diagonal that the matrix is scaled to
 MAX_CG_ITERATIONS = 300
+MEMORY, MOST_REMEMBERED = 10, 300  # steps from which the curvature is guessed, and steps that are made with it
+NEAR = 300.0  # times the tolerance: the mixture's gap by its gradient alone, from which on the curvature is computed
+UNITS = 1e4  # curvature along a coefficient, in medians, from which on columns have units of their own
+BETWEEN = 0.1  # relative residual of what groups differ by, which only moves the mixture
 
 
 class Curvature(Protocol):
@@ -175,8 +180,8 @@ class MatrixCurvature:
 class ProductCurvature:
     """Products with the matrix, two passes over X for each, and conjugate gradients for all systems side by side."""
 
-    def __init__(self, problem: LinearProblem, z: Array, weights: Array) -> None:
-        self.problem, self.z, self.weights = problem, z, weights
+    def __init__(self, problem: LinearProblem, z: Array, weights: Array, kind: Any = np.float64) -> None:
+        self.problem, self.z, self.weights, self.kind = problem, z, weights, kind
         design, penalties = problem.design, problem.penalties
         diagonal = np.zeros_like(penalties)
         for rows, block in design.blocks():
@@ -193,13 +198,17 @@ class ProductCurvature:
         design, (n_columns, n_outputs) = self.problem.design, self.problem.shape
         n_vectors = vectors.shape[1]
         flat = vectors.reshape(n_columns, n_outputs, n_vectors).transpose(0, 2, 1).reshape(n_columns, -1)
+        flat = flat.astype(self.kind, copy=False)
         total = np.zeros((n_vectors * n_outputs, n_columns))
         for rows, block in design.blocks():
+            block = block.astype(self.kind, copy=False)
             along = block @ flat[: design.n_features]
             if design.fit_intercept:
                 along += flat[design.n_features]
             bent = self.problem.loss.bend(self.z[rows], along.reshape(-1, n_vectors, n_outputs))
-            bent = (self.weights[rows, None, None] * bent).reshape(-1, n_vectors * n_outputs)
+            bent = (
+                (self.weights[rows, None, None] * bent).reshape(-1, n_vectors * n_outputs).astype(self.kind, copy=False)
+            )
             total[:, : design.n_features] += bent.T @ block
             if design.fit_intercept:
                 total[:, design.n_features] += bent.sum(axis=0)
@@ -208,28 +217,109 @@ class ProductCurvature:
 
     def solve(self, right: Array, *, precision: float) -> tuple[Array, Array]:
         """Return an approximate M⁻¹ right and a factor of rightᵀ M⁻¹ right."""
+        return _with_factor(self.problem, right, self.iterate(right, np.full(right.shape[1], precision)))
+
+    def iterate(self, right: Array, precisions: Array, remembered: RememberedCurvature | None = None) -> Array:
+        """Return an approximate M⁻¹ right, by conjugate gradients from zero, each system to its relative residual."""
+
+        def nearly(vectors: Array) -> Array:
+            return vectors / self.diagonal[:, None] if remembered is None else remembered.nearly(vectors)
+
         solution = np.zeros_like(right)
         residual = right.copy()
-        direction = preconditioned = residual / self.diagonal[:, None]
+        direction = preconditioned = nearly(residual)
         energy = (residual * preconditioned).sum(axis=0)
-        goal = precision**2 * energy
+        goal = precisions**2 * energy
         for _ in range(MAX_CG_ITERATIONS):
             if (energy <= goal).all():
                 break
-            product = self.product(direction)
+            open_ = np.flatnonzero(energy > goal)
+            product = np.zeros_like(direction)
+            product[:, open_] = self.product(direction[:, open_])
             curvature = (direction * product).sum(axis=0)
             length = np.divide(energy, curvature, out=np.zeros_like(energy), where=(curvature > 0) & (energy > goal))
             solution += length * direction
             residual -= length * product
-            preconditioned = residual / self.diagonal[:, None]
-            before, energy = energy, (residual * preconditioned).sum(axis=0)
+            preconditioned = nearly(residual)
+            before, energy = energy, np.where(energy > goal, (residual * preconditioned).sum(axis=0), energy)
             direction = (
                 preconditioned + np.divide(energy, before, out=np.zeros_like(energy), where=before > 0) * direction
             )
-        solution = self.problem.gauge(solution.reshape(*self.problem.shape, -1)).reshape(right.shape)
-        gram = right.T @ solution
-        values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
-        return solution, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+        return solution
+
+
+def _with_factor(problem: LinearProblem, right: Array, solution: Array) -> tuple[Array, Array]:
+    """Return approximate solutions that change no probability in vain, and a factor of rightᵀ M⁻¹ right."""
+    solution = problem.gauge(solution.reshape(*problem.shape, -1)).reshape(right.shape)
+    gram = right.T @ solution
+    values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
+    return solution, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+
+
+class RememberedCurvature:
+    """The curvature that the last steps met (limited-memory BFGS): a system costs no pass over X.
+
+    Far from the optimum that is enough. Near it, systems are solved by conjugate gradients, which begin from it.
+    """
+
+    def __init__(self, problem: LinearProblem, tolerance: float) -> None:
+        self.problem, self.tolerance = problem, tolerance
+        self.pairs: deque[tuple[Array, Array, float]] = deque(maxlen=MEMORY)  # step, change of the gradient, 1 / both
+        self.last: tuple[Array, dict[int, Array]] | None = None
+        self.is_near, self.n_seen = False, 0
+        n_rows = problem.design.n_rows
+        even = np.full(n_rows, 1.0 / n_rows)
+        diagonal = ProductCurvature(problem, np.zeros((n_rows, problem.shape[1])), even).diagonal
+        # Where columns have units of their own, these come first; else the steps tell more than the diagonal.
+        self.diagonal = diagonal if diagonal.max() > UNITS * np.median(diagonal) else np.ones_like(diagonal)
+
+    def see(self, point: Point, q: Array, groups: NDArray[np.intp], gradients: Array) -> None:
+        """Learn from the groups' gradients at a point how that of the mixture changed since the last one."""
+        now = dict(zip(groups.tolist(), gradients, strict=True))
+        if self.last is not None:
+            step = (point.coefficients - self.last[0]).ravel()
+            change = self.problem.penalties.ravel() * step
+            for group in np.flatnonzero(q).tolist():
+                change = change + q[group] * (now[group] - self.last[1].get(group, now[group]))
+            along = float(step @ change)
+            if along > 1e-12 * float(change @ change):
+                self.pairs.append((step, change, 1.0 / along))
+        self.last = point.coefficients, now
+
+    def nearly(self, right: Array) -> Array:
+        """Return an approximate M⁻¹ right."""
+        solution, shares = right.copy(), []
+        for step, change, inverse in reversed(self.pairs):
+            shares.append(inverse * (step @ solution))
+            solution -= change[:, None] * shares[-1]
+        solution /= self.diagonal[:, None]
+        if self.pairs:
+            _, change, inverse = self.pairs[-1]
+            solution /= inverse * float(change @ (change / self.diagonal))
+        for (step, change, inverse), share in zip(self.pairs, reversed(shares), strict=True):
+            solution += step[:, None] * (share - inverse * (change @ solution))
+        return solution
+
+    def solve(self, point: Point, weights: Array, right: Array, q: Array) -> tuple[Array, Array]:
+        """Return an approximate M⁻¹ right, for a group each column, and a factor; `q` is the groups' mixture."""
+        slope = right @ q
+        gap = float(slope @ slope) / (2.0 * self.problem.penalty)
+        self.n_seen += 1
+        self.is_near = self.is_near or gap <= NEAR * self.tolerance or self.n_seen > MOST_REMEMBERED
+        if not self.is_near:
+            return _with_factor(self.problem, right, self.nearly(right))
+        # What the mixture's step leaves is the gap; what groups differ by only has to move the mixture.
+        largest = int(np.argmax(q))
+        others = np.delete(np.arange(len(q)), largest)
+        apart = right[:, others] - slope[:, None]
+        precisions = np.full(len(q), BETWEEN)
+        precisions[0] = min(0.1, np.sqrt(0.1 * self.tolerance / max(gap, 1e-300)))
+        products = ProductCurvature(self.problem, point.z, weights, np.float32)  # enough digits for such precisions
+        found = products.iterate(np.column_stack([slope, apart]), precisions, self)
+        solution = np.repeat(found[:, :1], len(q), axis=1)
+        solution[:, others] += found[:, 1:]
+        solution[:, largest] -= found[:, 1:] @ q[others] / q[largest]
+        return _with_factor(self.problem, right, solution)
 
 
 ARMIJO = 1e-3  # share of the predicted decrease that a step must deliver
@@ -290,11 +380,15 @@ def minimize_worst_case(
     q = np.full(n_groups, 1.0 / n_groups) if mixture is None else mixture
     best = Minimum(point, q, lower_bound=0.0)  # no loss is below 0
     n_stalled, precision = 0, LOOSEST
+    remembered = None
+    if problem.penalties.size > MAX_MATRIX and problem.penalty > 0:
+        remembered = RememberedCurvature(problem, tolerance)
+        max_iterations += MOST_REMEMBERED
     for iteration in range(1, max_iterations + 1):
         before = (best.point.objective, best.lower_bound)
-        model = TangentModel(problem, point, q, precision=precision)
+        model = TangentModel(problem, point, q, precision=precision, remembered=remembered)
         estimated_gap = point.objective - model.estimated_bound
-        if estimated_gap <= 0.9 * tolerance:
+        if estimated_gap <= 0.9 * tolerance and (remembered is None or remembered.is_near):
             bound = certified_bound(problem, point, model)
             if bound > best.lower_bound:
                 best.lower_bound, best.mixture = bound, q
@@ -313,6 +407,10 @@ def minimize_worst_case(
         log.debug("iteration %d: objective %.6g, gap %.2g", iteration, best.point.objective, best.gap)
         is_stalled = (best.point.objective, best.lower_bound) == before
         n_stalled = n_stalled + 1 if is_stalled else 0
+        if n_stalled and remembered is not None:  # compute what was guessed, and then all of it precisely
+            remembered, n_stalled = None if remembered.is_near else remembered, 0
+            if remembered is not None:
+                remembered.is_near = True
         if best.gap <= tolerance or n_stalled == MAX_STALLED:
             break
         # Systems are solved the better, the closer the optimum is; better still where that was no help.
@@ -325,7 +423,15 @@ def minimize_worst_case(
 class TangentModel:
     """Tangents of the working groups' risks at a point, with the curvature of the mixture q."""
 
-    def __init__(self, problem: LinearProblem, point: Point, q: Array, *, precision: float) -> None:
+    def __init__(
+        self,
+        problem: LinearProblem,
+        point: Point,
+        q: Array,
+        *,
+        precision: float,
+        remembered: RememberedCurvature | None = None,
+    ) -> None:
         self.q = q
         limit = WORKING_GROUPS if problem.penalties.size <= MAX_MATRIX else WORKING_GROUPS_WIDE
         self.groups = _working_groups(point.risks, q, limit)
@@ -333,10 +439,15 @@ class TangentModel:
         self.gradients = problem.gradients(point.z, self.groups).reshape(len(self.groups), -1)
         pull = (problem.penalties * point.coefficients).ravel()
         self.penalty = 0.5 * float(pull @ point.coefficients.ravel())
-        curvature = curvature_at(problem, point.z, self.row_weights)
-        # A mixture sums to one, so the penalty's gradient can be part of every group's.
-        self.solutions, self.factor = curvature.solve((self.gradients + pull).T, precision=precision)
         weights = q[self.groups]
+        # A mixture sums to one, so the penalty's gradient can be part of every group's.
+        right = (self.gradients + pull).T
+        if remembered is None:
+            curvature = curvature_at(problem, point.z, self.row_weights)
+            self.solutions, self.factor = curvature.solve(right, precision=precision)
+        else:
+            remembered.see(point, q, self.groups, self.gradients)
+            self.solutions, self.factor = remembered.solve(point, self.row_weights, right, weights)
         self.newton_step = -(self.solutions @ weights).reshape(problem.shape)
         # What Newton's step would leave of the mixture's penalized risk: a guess at the bound, not yet one.
         self.estimated_bound = float(q @ point.risks) + self.penalty - 0.5 * float(((self.factor @ weights) ** 2).sum())

@@ -131,6 +131,7 @@ def dense(matrix: Any) -> Array:
     return np.asarray(matrix.toarray() if is_sparse(matrix) else matrix)
 
 
+FEW_GROUPS = 16  # whose gradients for several classes are computed as one product
 SMALL_MATRIX = 1 << 16  # numbers up to which a plain product is faster than the set-up of a sparse one
 
 
@@ -178,6 +179,14 @@ class LinearProblem:
         design, residuals = self.design, self.loss.gradients(z, self.y)
         parts = self._parts if len(groups) == self.group_rows.shape[1] else self._split(self.group_rows[:, groups])
         result = np.zeros((len(groups), *self.shape))
+        if self.shape[1] > 1 and len(groups) <= FEW_GROUPS:  # one product instead of one for each class
+            for (rows, block), part in zip(design.blocks(), parts, strict=True):
+                weighted = dense(part).T[:, :, None] * residuals[rows, None]  # (n_block_rows, n_groups, n_outputs)
+                together = np.asarray(block.T @ weighted.reshape(len(weighted), -1))
+                result[:, : design.n_features] += together.reshape(-1, *weighted.shape[1:]).transpose(1, 0, 2)
+                if design.fit_intercept:
+                    result[:, design.n_features] += weighted.sum(axis=0)
+            return result
         for (rows, block), part in zip(design.blocks(), parts, strict=True):
             for k in range(self.shape[1]):
                 result[:, : design.n_features, k] += dense(part @ scale_rows(block, residuals[rows, k]))
