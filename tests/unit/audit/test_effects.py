@@ -9,6 +9,7 @@ from scipy.stats import chi2
 
 from holdfast.audit import effects as module
 from holdfast.audit.effects import find_unstable, prediction_interval, random_effects, size_of_change
+from holdfast.audit.model import Site
 
 
 def draw(
@@ -403,6 +404,32 @@ def test_a_column_that_is_not_blamed_does_not_clear_the_others():
     first, second = search.effects
     assert first.rival < first.statistic < first.rival + module.FAINT
     assert second.rival == first.rival > second.statistic
+
+
+def test_a_column_alone_may_be_bent():
+    """Other values of a column with a bend are not a change, also where it is tested without the others."""
+    X, y, codes = draw((1500, 1500), (1.0,), shift=1.2, bend=0.5)
+    parts = [codes == 0, codes == 1]
+    sites = [Site(y[part][:, None].astype(float), np.ones(1500)) for part in parts]
+    coding = module._Coding([X[part][:, :, None] for part in parts], 0, [])
+    searching = SimpleNamespace(n_tested=1, apart=np.ones(1), codings=[coding], pairs=[[(0, 1)]], sites=sites)
+    assert module._Searching.test_alone(searching, coding)[0] < 5
+
+
+def test_a_change_beside_noisier_labels_is_measured_relative_to_them():
+    """Effects of 1.5 and 0.3, of which wrong labels take another part: that part is not the column's."""
+    for seed in range(2):
+        rows = draw((1500, 1500), (1.5, 1.0, -1.0), seed=seed, unstable=(1.5, 0.3), noise=(0.0, 0.1))
+        search = find_unstable(*rows, n_classes=2)
+        assert search.noisier
+        assert search.effects[0].column == 3
+        assert search.effects[0].size < 0.38
+
+
+def test_a_wide_table_keeps_columns_for_their_evidence():
+    """One that says the opposite elsewhere has no weight on average; eighty others have more."""
+    rows = draw((600, 600), (0.3,) * 80 + (0.0,) * 80, unstable=(1.0, -1.0))
+    assert 160 in named(*rows)
 
 
 def test_a_column_that_stands_in_for_a_named_one_is_named_too():
