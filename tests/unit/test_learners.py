@@ -1,14 +1,17 @@
 """Logistic regressions of parts of a table, fitted by Newton's steps from the fit of the whole."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from holdfast import StableClassifier
 from holdfast.judging.calibration import class_scores
-from holdfast.learners import fit_logistic, logistic_start
+from holdfast.learners import fit_logistic, logistic_start, stopped_like
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +91,13 @@ def test_the_verdict_is_that_of_the_estimators_own_fits(table):
     assert quick.verdict_.known.fitted == pytest.approx(own.verdict_.known.fitted, abs=2e-3)
     assert quick.verdict_.vanished.fitted == pytest.approx(own.verdict_.vanished.fitted, abs=2e-3)
     np.testing.assert_allclose(quick.predict_proba(X), own.predict_proba(X), atol=5e-4)
+
+
+def test_parts_are_boosted_no_longer_than_the_whole():
+    """Where early stopping by the number of rows ended the whole, parts make as many rounds; else nothing changes."""
+    estimator = HistGradientBoostingClassifier(max_iter=50)
+    whole = SimpleNamespace(early_stopping="auto", do_early_stopping_=True, n_iter_=7)
+    part = stopped_like(estimator, whole)
+    assert (part.max_iter, part.early_stopping, estimator.max_iter) == (7, "auto", 50)
+    for other in (LogisticRegression(), SimpleNamespace(early_stopping=True, do_early_stopping_=True, n_iter_=7)):
+        assert stopped_like(estimator, other) is estimator
