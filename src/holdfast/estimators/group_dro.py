@@ -90,7 +90,7 @@ class GroupDROClassifier(MethodClassifier):
     Examples
     --------
     >>> from holdfast.datasets import load_dataset
-    >>> toy = load_dataset("toy", exact=True, etas=(0.05, 0.2))
+    >>> toy = load_dataset("toy", exact=True, etas=(0.05, 0.3))
     >>> model = GroupDROClassifier()
     >>> _ = model.fit(toy.train.X, toy.train.y, environments=toy.train.environments)
     >>> float(model.score(toy.test.X, toy.test.y))

@@ -69,7 +69,7 @@ def test_the_same_seed_gives_the_same_network_and_leaves_the_global_state_alone(
 
 def test_what_is_selected_belongs_together():
     """Weights, training and validation scores are all those of the selected epoch, not of the last one."""
-    trained = run(max_epochs=12, learning_rate=0.1, validation=VALIDATION, patience=None)
+    trained = run(max_epochs=12, learning_rate=0.1, validation=VALIDATION, patience=None, precision="fp32")
     selected = trained.selected
     assert selected.rule == "validation_accuracy"
     assert selected.epoch < 12
