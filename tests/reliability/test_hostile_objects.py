@@ -35,7 +35,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestNeighbors, RadiusNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.random_projection import SparseRandomProjection
 from sklearn.svm import SVC, SVR, NuSVC
 from sklearn.tree import DecisionTreeClassifier
@@ -583,6 +583,62 @@ def test_many_varied_attributes_are_refused_or_harmless(in_child):
     total = run_variations(in_child, VARIED, 10**9)
     assert total["refused"] > 800
     assert total["used"] > 4000
+
+
+TEXT_PIPELINE = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(TEXTS, [0, 1, 1])
+SCALED = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)
+SILENT = {
+    "another number of columns": changed(SCALED, "steps 0 1", n_features_in_=0),
+    "scales of other columns": changed(SCALED, "steps 0 1", scale_=np.ones(2)),
+    "a parameter that is gone": changed(TEXT_PIPELINE, "steps 0 1", binary=None),
+    "a parameter of another type": changed(TEXT_PIPELINE, "steps 0 1", ngram_range=5),
+    "a class that is gone": changed(SCALED, "steps 1 1", classes_=None),
+}
+
+
+@pytest.mark.parametrize("spelling", ["skops", "node"])
+@pytest.mark.parametrize("name", SILENT)
+def test_models_that_cannot_answer_are_refused_when_loaded(name, spelling, tmp_path, monkeypatch):
+    """Whoever asks an estimator that was loaded gets an answer, not an error about attributes."""
+    forge(SILENT[name], tmp_path / "model", spelling, monkeypatch)
+    with pytest.raises(UntrustedFileError, match="was not loaded: estimator"):
+        load(tmp_path / "model")
+
+
+def test_models_of_ours_that_cannot_answer_are_refused_when_loaded(tmp_path, monkeypatch):
+    """Also where the part that fails is inside of one of our methods."""
+    from holdfast import StableClassifier
+
+    model = StableClassifier(random_state=0).fit(X, Y, environments=np.arange(60) % 2)
+    scaler = next(part for part in places(model.estimator_) if isinstance(part, StandardScaler))
+    scaler.n_features_in_ = 0
+    forge(model, tmp_path / "model", "skops", monkeypatch)
+    with pytest.raises(UntrustedFileError, match="was not loaded: estimator does not answer a row"):
+        load(tmp_path / "model")
+
+
+FAR = X + 5.0  # from the row that loaded models are asked about
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "model",
+    [
+        make_pipeline(OneHotEncoder(), LogisticRegression()).fit(LEVELS, Y),
+        make_pipeline(OrdinalEncoder(), LogisticRegression()).fit(FAR.round(), Y),
+        RadiusNeighborsClassifier(0.5, algorithm="brute").fit(FAR, Y),
+        make_pipeline(DictVectorizer(), LogisticRegression()).fit([{"a": i % 3} for i in range(60)], Y),
+        make_pipeline(ColumnTransformer([("word", CountVectorizer(), "word")]), Ridge()).fit(
+            pd.DataFrame({"word": TEXTS}), [0, 1, 1]
+        ),
+        make_pipeline(CountVectorizer(vocabulary=["one", "two"]), Ridge()).fit(TEXTS, [0, 1, 1]),
+    ],
+    ids=lambda model: type(model[0] if isinstance(model, Pipeline) else model).__name__,
+)
+def test_models_that_refuse_strange_rows_are_loaded(model, tmp_path):
+    """A model is not refused because it takes only rows like those of its fit."""
+    save(model, tmp_path / "model")
+    assert type(load(tmp_path / "model")) is type(model)
 
 
 def test_answers_that_are_not_numbers_are_an_error():

@@ -35,6 +35,10 @@ _TOKEN = re.compile(r"\\.|\[(?:[^\]\\]|\\.)+\]|.", re.DOTALL)  # one sign of it:
 MOST_WORDS = 100  # of an n-gram: longer ones take memory with the cube of a text's length
 MOST_PATHS = 1_000  # to each object on average: estimators that share parts are asked once on each path
 _DISPATCH = re.compile(r"all|(?:\d{1,6}\s*\*\s*)?n_jobs")
+# Parts that refuse rows unlike those of their fit, or take rows that are neither numbers nor texts.
+_PARTICULAR = {"ColumnTransformer", "DictVectorizer", "FeatureHasher", "NeuralClassifier", "NeuralRegressor"}
+_PARTICULAR |= {"OneHotEncoder", "OrdinalEncoder", "TargetEncoder", "RadiusNeighborsClassifier"}
+_KNOWN_PACKAGES = {"builtins", "numpy", "scipy", "sklearn", "holdfast", "xgboost", "lightgbm", "catboost"}
 
 
 def check_value(value: Any, where: str, *, loaded: bool = False) -> None:
@@ -55,6 +59,7 @@ def check_value(value: Any, where: str, *, loaded: bool = False) -> None:
         The message names the part.
     """
     seen: set[tuple[int, float]] = set()
+    types: set[type] = set()
     inside: dict[int, list[int]] = {}
     queue: list[tuple[Any, str, float]] = [(value, where, np.inf)]
     while queue:
@@ -62,6 +67,7 @@ def check_value(value: Any, where: str, *, loaded: bool = False) -> None:
         if (id(item), n_columns) in seen:
             continue
         seen.add((id(item), n_columns))
+        types.add(type(item))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # rows without column names
@@ -78,6 +84,31 @@ def check_value(value: Any, where: str, *, loaded: bool = False) -> None:
         inside[id(item)] = [id(part) for part, _, _ in parts]
         queue.extend(parts)
     _require(_count_paths(inside, id(value)) <= MOST_PATHS * len(inside), where, "parts inside each other without end")
+    particular = any(t.__name__ in _PARTICULAR or t.__module__.partition(".")[0] not in _KNOWN_PACKAGES for t in types)
+    if loaded and not particular:
+        _check_answers(value, where)
+
+
+def _check_answers(model: Any, where: str) -> None:
+    """Refuse a model that raises an error of Python's when it is asked about one row."""
+    first = getattr(model, "estimator_", model)
+    first = first.steps[0][1] if hasattr(first, "steps") else first
+    if hasattr(first, "build_analyzer"):  # a text vectorizer
+        row: Any = ["a text"]
+    elif hasattr(model, "n_features_in_"):
+        row = np.ones((1, model.n_features_in_))
+    else:
+        return  # not fitted
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for name in ("predict", "predict_proba"):
+                if hasattr(model, name):
+                    getattr(model, name)(row)
+    except HoldfastError:
+        return
+    except Exception as problem:
+        raise UntrustedFileError(f"{where} does not answer a row: {problem!r:.200}.") from problem
 
 
 def _count_paths(inside: dict[int, list[int]], start: int) -> int:

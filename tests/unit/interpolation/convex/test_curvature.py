@@ -4,8 +4,14 @@ from scipy import sparse
 
 from holdfast.exceptions import FeaturesError
 from holdfast.interpolation.convex import minimax as linear_curvature
-from holdfast.interpolation.convex.losses import BinaryLogLoss, SoftmaxLogLoss
-from holdfast.interpolation.convex.minimax import MatrixCurvature, ProductCurvature, curvature_at
+from holdfast.interpolation.convex.losses import BinaryLogLoss, SoftmaxLogLoss, SquaredLoss
+from holdfast.interpolation.convex.minimax import (
+    MatrixCurvature,
+    ProductCurvature,
+    RememberedCurvature,
+    _evaluate,
+    curvature_at,
+)
 from holdfast.interpolation.convex.problem import Design, LinearProblem
 
 
@@ -69,3 +75,79 @@ def test_conjugate_gradients_need_a_step_for_each_coefficient(monkeypatch):
     exact, _ = MatrixCurvature(problem, z, weights).solve(right, precision=0.0)
     close, _ = ProductCurvature(problem, z, weights).solve(right, precision=0.0)
     np.testing.assert_allclose(close, exact, rtol=1e-6)
+
+
+def make_groups(scales=(1.0, 1.0, 1.0)):
+    """Return squared errors of three groups of rows, whose curvature is the same everywhere."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(30, 3)) * scales
+    shares = generator.random((30, 3))
+    return LinearProblem(Design(X), SquaredLoss(), generator.normal(size=30), shares / shares.sum(axis=0), 0.1)
+
+
+def visit(remembered, q, seed, groups=(0, 1, 2)):
+    """Let a memory see one more point, and return the point with its gradients."""
+    problem = remembered.problem
+    coefficients = np.random.default_rng(seed).normal(size=problem.shape)
+    point = _evaluate(problem, coefficients, problem.design.forward(coefficients))
+    gradients = problem.gradients(point.z, np.array(groups)).reshape(len(groups), -1)
+    remembered.see(point, q, np.array(groups), gradients)
+    return point, gradients
+
+
+def test_a_remembered_step_is_solved_exactly():
+    """The curvature of squares is the same at all points: the change of the gradient is its product with the step."""
+    problem, q = make_groups(), np.array([0.5, 0.2, 0.3])
+    remembered = RememberedCurvature(problem, 1e-6)
+    first, _ = visit(remembered, q, seed=1)
+    second, _ = visit(remembered, q, seed=2)
+    third, _ = visit(remembered, q, seed=3)
+    matrix = ProductCurvature(problem, first.z, problem.group_rows @ q)
+    for (step, change, _), before, after in zip(remembered.pairs, [first, second], [second, third], strict=True):
+        np.testing.assert_allclose(step, (after.coefficients - before.coefficients).ravel())
+        np.testing.assert_allclose(change, matrix.product(step[:, None])[:, 0])
+    step, change, _ = remembered.pairs[-1]
+    np.testing.assert_allclose(remembered.nearly(change[:, None])[:, 0], step)
+
+
+def test_a_memory_without_steps_knows_the_units_of_columns():
+    """Columns of very different spread are divided by their mean squares, others are left alone."""
+    right = np.arange(4.0)[:, None]
+    assert RememberedCurvature(make_groups(), 1e-6).nearly(right).tolist() == right.tolist()
+    problem = make_groups(scales=(1.0, 1.0, 1e4))
+    squares = 2 * np.append((problem.design.X**2).mean(axis=0) + 0.05, 1.0)
+    np.testing.assert_allclose(RememberedCurvature(problem, 1e-6).nearly(right), right / squares[:, None])
+
+
+def test_a_memory_is_enough_until_the_gap_is_small(monkeypatch):
+    """From 300 times the tolerance on, by the mixture's gradient alone, or after so many steps, systems are solved."""
+    problem, q = make_groups(), np.array([0.5, 0.2, 0.3])
+    point = _evaluate(problem, np.zeros(problem.shape), np.zeros((30, 1)))
+    right = np.ones((4, 3))
+    gap = 4.0 / (2 * 0.1)  # the squared norm of the mixture's gradient over twice the penalty
+    for tolerance, near in ((1.01 * gap / 300, True), (0.99 * gap / 300, False)):
+        remembered = RememberedCurvature(problem, tolerance)
+        remembered.solve(point, problem.group_rows @ q, right, q)
+        assert remembered.is_near == near
+    monkeypatch.setattr(linear_curvature, "MOST_REMEMBERED", 2)
+    remembered, near = RememberedCurvature(problem, 1e-9), []
+    for _ in range(3):
+        remembered.solve(point, problem.group_rows @ q, right, q)
+        near.append(remembered.is_near)
+    assert near == [False, False, True]
+
+
+def test_near_the_optimum_every_group_has_its_own_system():
+    """The mixture's is solved to a tenth or better, and so is what a group differs by from it."""
+    problem, q = make_groups(), np.array([0.5, 0.2, 0.3])
+    remembered = RememberedCurvature(problem, 1e-3)
+    visit(remembered, q, seed=1)
+    point, gradients = visit(remembered, q, seed=2)
+    remembered.is_near = True
+    weights = problem.group_rows @ q
+    right = (gradients + (problem.penalties * point.coefficients).ravel()).T
+    solution, factor = remembered.solve(point, weights, right, q)
+    exact, _ = MatrixCurvature(problem, point.z, weights).solve(right, precision=0.0)
+    np.testing.assert_allclose(solution @ q, exact @ q, atol=0.02 * np.abs(exact @ q).max())
+    np.testing.assert_allclose(solution, exact, atol=0.2 * np.abs(exact).max())
+    np.testing.assert_allclose(factor.T @ factor, right.T @ exact, atol=0.2 * np.abs(right.T @ exact).max())

@@ -80,6 +80,15 @@ def test_the_dual_point_at_the_outputs_touches_the_loss(loss):
     assert (u * z).sum() + value == pytest.approx(loss.values(z, y).sum(), abs=1e-10)
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_the_dual_point_follows_a_small_change(loss):
+    """It is the gradient at the changed outputs, up to the square of the change."""
+    z, y = outputs_and_labels(loss)
+    change = 1e-4 * np.random.default_rng(3).normal(size=z.shape)
+    u, _ = loss.dual_point(z, change, y, np.ones(len(z)), centered=False)
+    np.testing.assert_allclose(u, loss.gradients(z + change, y), atol=1e-7)
+
+
 def test_a_class_without_weight_gets_no_probability():
     """A class that the mixture never shows is left out of the dual point, and the shares still match."""
     loss, y = SoftmaxLogLoss(3), np.array([0, 1, 0, 2])

@@ -166,3 +166,55 @@ def test_the_guess_at_the_bound_is_right_for_squares(seed: int):
     least = linear_minimax._evaluate(problem, after := coefficients + model.newton_step, problem.design.forward(after))
     penalty = least.objective - least.risks.max()
     assert model.estimated_bound == pytest.approx(float(q @ least.risks) + penalty, rel=1e-6)
+
+
+@pytest.mark.parametrize("predicted", [1.0, 200.0])
+def test_a_step_that_leads_too_far_is_halved(predicted: float):
+    """From 1 a step of -8 overshoots the minimum at 0 of w²; an eighth of it is the first part that is lower."""
+    design = Design(np.ones((2, 1)), fit_intercept=False)
+    problem = LinearProblem(design, SquaredLoss(), np.zeros(2), np.full((2, 2), 0.5), penalty=0.0)
+    point = linear_minimax._evaluate(problem, np.ones((1, 1)), np.ones((2, 1)))
+    model = linear_minimax.TangentModel(problem, point, np.array([1.0, 0.0]), precision=0.0)
+    model.best_step = lambda constants: (np.array([1.0, 0.0]), np.array([[-8.0]]), 1.0 - predicted)
+    q, found = linear_minimax._next_point(problem, point, model, tolerance=1e-6)
+    assert found.coefficients.tolist() == [[0.0]]
+    assert q.tolist() == pytest.approx([0.95, 0.05])  # the next curvature sees a tenth of all groups alike
+
+
+def test_a_step_that_helps_at_no_length_is_not_taken():
+    """The point stays, and so does the mixture where nothing is left to gain."""
+    design = Design(np.ones((2, 1)), fit_intercept=False)
+    problem = LinearProblem(design, SquaredLoss(), np.zeros(2), np.full((2, 2), 0.5), penalty=0.0)
+    point = linear_minimax._evaluate(problem, np.ones((1, 1)), np.ones((2, 1)))
+    model = linear_minimax.TangentModel(problem, point, np.array([1.0, 0.0]), precision=0.0)
+    model.best_step = lambda constants: (np.array([1.0, 0.0]), np.array([[1.0]]), 1.0 - 1e-9)
+    q, found = linear_minimax._next_point(problem, point, model, tolerance=1e-6)
+    assert found is point
+    assert q.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("seed", "n_iterations", "n_products"), [(5, 14, 130), (13, 28, 225), (22, 43, 179)])
+def test_many_coefficients_cost_few_products(seed, n_iterations, n_products, monkeypatch: pytest.MonkeyPatch):
+    """What precision the systems are solved to, and from when on, decides what a fit costs: at most twice as much."""
+    monkeypatch.setattr(linear_curvature, "MAX_MATRIX", 0)
+    asked, product = [], linear_curvature.ProductCurvature.product
+
+    def counted(self, vectors):
+        asked.append(vectors.shape[1])
+        return product(self, vectors)
+
+    monkeypatch.setattr(linear_curvature.ProductCurvature, "product", counted)
+    found = minimize_worst_case(random_problem(seed), tolerance=1e-5, max_iterations=100)
+    assert found.gap <= 1e-5
+    assert len(found.history) <= 2 * n_iterations
+    assert 0 < sum(asked) <= 2 * n_products
+
+
+def test_five_iterations_without_any_progress_are_the_end():
+    """Columns of zeros leave nothing to do, and a tolerance below zero cannot be reached."""
+    problem = LinearProblem(
+        Design(np.zeros((4, 1))), BinaryLogLoss(), np.array([0, 1, 0, 1]), np.full((4, 1), 0.25), 1.0
+    )
+    found = minimize_worst_case(problem, tolerance=-1.0, max_iterations=100)
+    assert len(found.history) == 5
+    assert found.point.objective == pytest.approx(np.log(2))

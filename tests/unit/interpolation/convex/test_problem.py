@@ -72,3 +72,13 @@ def test_a_sample_that_saves_little_is_not_taken():
     """Half of the rows are not worth a problem of their own."""
     groups = [Group("all", np.arange(30))]
     assert make_problem(BinaryLogLoss(), groups).sample(groups, 15) is None
+
+
+def test_a_quarter_of_the_rows_is_a_sample():
+    """One row more is not."""
+    groups = [Group("all", np.arange(40))]
+    problem = make_problem(BinaryLogLoss(), groups, n_rows=40)
+    sample = problem.sample(groups, 10)
+    assert sample is not None
+    assert sample.design.n_rows == 10
+    assert problem.sample(groups, 11) is None

@@ -209,3 +209,13 @@ def test_a_group_of_one_row_has_a_risk(rows):
     found = solve(LogisticRegression(), X, y, [groups[0], Group("one", alone)], n_classes=2)
     expected = -found.estimator.predict_log_proba(X[alone])[0, 0]
     assert found.group_risks[1] == pytest.approx(expected)
+
+
+def test_weights_of_a_group_count_in_proportion(rows):
+    """A group whose weights add up to very little is the same group."""
+    X, y, groups = rows
+    whole = [Group(group.name, group.rows, np.ones(len(group))) for group in groups]
+    tiny = [Group(group.name, group.rows, np.full(len(group), 1e-6)) for group in groups]
+    first, second = (solve(LogisticRegression(), X, y, parts, n_classes=2) for parts in (whole, tiny))
+    np.testing.assert_allclose(second.estimator.coef_, first.estimator.coef_, rtol=1e-6)
+    np.testing.assert_allclose(second.group_risks, first.group_risks, rtol=1e-9)
