@@ -22,8 +22,8 @@ from holdfast.exceptions import FeaturesError, ParameterError
 from holdfast.interpolation.removal import MixedClassifier, Removal, join_removals, mix_scores, plan_removal
 from holdfast.interpolation.stress import Part, StressTest, stress_test
 from holdfast.interpolation.verdict import Accuracy, Verdict, is_given_up, kept_share, removal_levels
-from holdfast.judging.calibration import calibrate, class_scores, log_softmax
-from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
+from holdfast.judging.calibration import Calibration, calibrate, class_scores, log_softmax
+from holdfast.judging.judgements import Judgements, accuracy_matrix, ask_for_scores, judge_environments
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
 from holdfast.learners import fit_rows, seeded_clone, stopped_like
 from holdfast.metrics import Interval
@@ -39,6 +39,7 @@ FINE = np.linspace(0.0, 1.0, 11)  # strengths that are tried for "as_seen"
 MOST_LEFT_OUT = 5  # rounds of leaving environments out
 USED_UP = 0.1  # kept shares below this are "stable", above "partly"
 ROWS_FOR_ONE_DRAW = 4000  # with fewer rows, the stress test is made several times
+LEAST_CERTAIN = 0.8  # what at least stays of the certainty that is right at known environments
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,8 @@ class StableClassifier(MethodClassifier):
             mixed = mix_scores(test.known, weights)
             offsets = not hasattr(self.ordinary_, "predict_proba")
             calibration = calibrate(mixed, training.y, training.sample_weight, offsets=offsets)
+            certainty = _certainty(judgements, reduced[-1], len(self.classes_))
+            calibration = Calibration(certainty * calibration.scale, certainty * calibration.offsets)
             self.estimator_ = MixedClassifier(models, removals, weights, calibration)
         self.path_ = tuple(_point(test, s, _at_strength(full, s)) for s in STRENGTHS)
         findings = tuple(
@@ -288,6 +291,23 @@ def _transfer_loss(judgements: Judgements, training: TrainingRows) -> float:
     others = (np.nansum(accuracies, axis=0) - np.nan_to_num(own)) / (n - 1)
     lost = own - others
     return float(np.nanmean(lost)) if np.isfinite(lost).any() else 0.0
+
+
+def _certainty(judgements: Judgements, stable: TrainingRows, n_classes: int) -> float:
+    """Return the share of the certainty at known environments that is right halfway to a new one.
+
+    Judges are calibrated on their own environment, here without the unstable columns. The scale that calibrates them
+    elsewhere says how much too certain they are there; a classifier of n environments is taken to need the nth root of
+    it, and goes half of that way.
+    """
+    logs = [0.0]
+    for judge, scores in zip(judgements.judges, ask_for_scores(judgements.judges, stable, n_classes), strict=True):
+        asked = ~np.isnan(scores[:, 0])
+        asked[judge.environment.rows] = False
+        weights = None if stable.sample_weight is None else stable.sample_weight[asked]
+        logs.append(np.log(calibrate(scores[asked], stable.y[asked], weights).scale) if asked.any() else 0.0)
+    elsewhere = sum(logs) / len(judgements.judges)
+    return float(np.clip(np.exp(elsewhere / (2 * len(stable.environments))), LEAST_CERTAIN, 1.0))
 
 
 def _read_table(X: Any) -> Columns:

@@ -17,8 +17,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from holdfast import ERMClassifier, StableClassifier
+from holdfast.environments import Environment
 from holdfast.estimators import stable as module
 from holdfast.exceptions import FeaturesError, ParameterError
+from holdfast.judging.judgements import Judgements
+from holdfast.judging.judges import Judge
+from holdfast.rows import TrainingRows
 
 
 def hospitals(agreements=(0.95, 0.8), n_rows=1000, *, seed=0, skill=0.75):
@@ -291,6 +295,52 @@ def test_probabilities_are_calibrated_at_known_sites():
     for low, high in ((0.1, 0.4), (0.6, 0.9)):
         inside = (chance > low) & (chance <= high)
         assert chance[inside].mean() == pytest.approx(y[inside].mean(), abs=0.05)
+
+
+class Sure:
+    """A fitted classifier that gives nine chances of ten to what it says of each row; rows come as their numbers."""
+
+    classes_ = np.arange(2)
+
+    def __init__(self, said):
+        self.said = said
+
+    def predict_proba(self, X):
+        """Return 0.9 for what it says."""
+        return np.where(self.said[X.astype(int)] == self.classes_, 0.9, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("right", "certainty"),
+    [
+        # Elsewhere 8 of 10 are right, not 9: log-odds are worth 0.631, of which two sites take the fourth root.
+        (80, np.sqrt(np.sqrt(np.log(4) / np.log(9)))),
+        (90, 1.0),
+        (96, 1.0),  # never more certain than at known sites
+        (51, 0.8),  # and never less than eight tenths as certain
+    ],
+)
+def test_probabilities_are_less_certain_where_judges_are_too_certain_elsewhere(right, certainty):
+    """The judge of site a is right in 9 of 10 rows of its own and in other shares of site b's; b's judge likewise."""
+    codes, y = np.repeat([0, 1], 1000), np.tile([0, 1], 1000)
+    place = np.arange(2000) // 2 % 100
+    judges = []
+    for site in (0, 1):
+        said = np.where(place < np.where(codes == site, 90, right), y, 1 - y)
+        environment = Environment("ab"[site], np.flatnonzero(codes == site))
+        judges.append(Judge(environment, None, (Sure(said),), (np.arange(2000),)))
+    rows = TrainingRows(np.arange(2000.0)[:, None], y, tuple(judge.environment for judge in judges))
+    found = module._certainty(Judgements(tuple(judges), np.empty(0)), rows, 2)
+    assert found == pytest.approx(certainty, rel=0.01)
+
+
+def test_what_the_removed_column_did_elsewhere_makes_no_probability_less_certain():
+    """Only the scanner is too certain elsewhere; without it the lesion means the same, so nothing is taken away."""
+    X, y, sites = hospitals((0.95, 0.7), 4000)
+    model = StableClassifier().fit(X, y, environments=sites)
+    with patch.object(module, "_certainty", return_value=1.0):
+        calibrated = StableClassifier().fit(X, y, environments=sites)
+    assert model.estimator_.calibration.scale > 0.97 * calibrated.estimator_.calibration.scale
 
 
 def test_how_little_is_left_is_said():
