@@ -8,8 +8,9 @@ so that results do not depend on where it ran. Fits whose worker or machine died
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from holdfast.exceptions import ClusterError, ParameterError
 from holdfast.extras import require
 
+log = logging.getLogger(__name__)
 DASK = ("tcp", "tls", "ucx", "ws", "wss")  # protocols of Dask's schedulers
 MOST_DEATHS = 5  # how often a task is started again when its worker or its machine has died
 
@@ -31,6 +33,15 @@ def _call_there(function: Callable[..., Any], value: Any, task: tuple[Any, ...],
     """Run a task on another machine, with the settings of scikit-learn that hold here."""
     with sklearn.config_context(**config):
         return function(value, *task)
+
+
+def _announced(tasks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Give the tasks and log which of how many begins, for the command line."""
+    total = len(tasks) if isinstance(tasks, Sequence) else 0
+    for number, task in enumerate(tasks, start=1):
+        if total:
+            log.debug("fit %d of %d", number, total, extra={"fit": (number, total)})
+        yield task
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class Runner:
 
     def __call__(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
         """Run the tasks."""
-        found: list[Any] = self.parallel(delayed(_call)(function, self.value, task) for task in tasks)
+        found: list[Any] = self.parallel(delayed(_call)(function, self.value, task) for task in _announced(tasks))
         return found
 
 

@@ -36,6 +36,9 @@ def test_what_changes_is_named(holdfast, slides):
     assert result["sentences"][0] == result["answer"]
     assert {f["feature"] for f in result["findings"] if f["named"]} == set(result["named"])
     assert "relied_on" not in result
+    assert [column["feature"] for column in result["verdict"]["columns"]] == result["named"]
+    plain = holdfast("audit", slides, *OPTIONS, "--drop", "remark").out
+    assert "What `fit` does about it: Stable classifier: `stain`" in plain.replace("\n", " ")
 
 
 def test_words_and_attributes_are_audited(holdfast, slides):

@@ -36,7 +36,7 @@ def test_answer_tables_and_a_next_command_that_runs(holdfast, patients, tmp_path
     assert places == sorted(places)
     *lines, last = outcome.out.splitlines()
     assert max(map(len, (line for line in lines if not line.startswith("Wrote ")))) <= 80
-    assert "step 1 of 8: the model at known sites, out of fold" in outcome.err
+    assert ": the model at known sites, out of fold" in outcome.err
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "will the model hold at the next site?" in page
     assert last.removeprefix("Next: ").split(" --")[0] in re.sub("</?span>", "", page)

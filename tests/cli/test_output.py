@@ -4,6 +4,7 @@ import errno
 import itertools
 import logging
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from holdfast.cli.options import check_file, check_folder
 from holdfast.cli.terminal import counting, print_table, showing_stages
 from holdfast.exceptions import StorageError
+from holdfast.parallel import run_each
 from holdfast.saving.files import inject_faults
 
 HEADER = ["attribute", "method", "a long heading", "another heading"]
@@ -69,14 +71,33 @@ def test_epochs_of_a_network_are_shown_now_and_then(show, capsys, monkeypatch):
     clock = itertools.count(step=4.0)
     monkeypatch.setattr("holdfast.cli.terminal.time.monotonic", lambda: next(clock))
     logger = logging.getLogger("holdfast.neural.training")
-    with show():
+    with show() as begin:
+        if begin is not None:
+            begin("without Boston", 2, 9)
         for number in range(1, 7):
             logger.debug("stage 1: epoch %d of at most 100, at most 9 s left", number, extra={"epoch": number})
             logger.debug("a detail of a solver")
     lines = [line for line in capsys.readouterr().err.splitlines() if "epoch" in line]
     assert 1 <= len(lines) <= 3
-    assert lines[0].startswith("stage 1: epoch ")
+    assert "stage 1: epoch " in lines[0]
+    if begin is not None:
+        assert re.match(r"step 3 of 9 \(about \d+ s left\): without Boston; stage 1: epoch \d", lines[0])
     assert "a detail" not in "".join(lines)
+
+
+def test_an_epoch_says_which_fit_of_how_many_it_belongs_to(capsys, monkeypatch):
+    """A stage of several networks shows the fit, and the time that the stage has left."""
+    clock = itertools.count(step=6.0)
+    monkeypatch.setattr("holdfast.cli.terminal.time.monotonic", lambda: next(clock))
+
+    def train(_, number):
+        logging.getLogger("holdfast.neural.training").debug("epoch 1 of 9, risk 0.2", extra={"epoch": 1})
+        return number
+
+    with showing_stages("fitting"):
+        assert run_each(train, None, [(1,), (2,), (3,)]) == [1, 2, 3]
+    lines = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"fit 3 of 3 \(about \d+ s left\); epoch 1 of 9", lines[-1])
 
 
 def test_a_bar_shows_the_epoch_next_to_its_step(monkeypatch):

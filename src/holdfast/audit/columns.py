@@ -35,7 +35,7 @@ class Columns:
     values: Block  # (n_rows, n_columns)
     inputs: NDArray[np.bool_]  # (n_columns,) whether the judges see the column; False for attributes
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # name -> columns; the others stand alone
-    sources: tuple[int, ...] = ()  # for each column the number of the column of X that it was made of; () : its own
+    sources: tuple[int, ...] = ()  # of each column: the column of X that it was made of; the last may have none
 
     def __post_init__(self) -> None:
         if self.values.shape[1] != len(self.names) or self.inputs.shape != (len(self.names),):
@@ -92,6 +92,14 @@ class Columns:
                     )
         kept = {name: members for name, members in self.groups.items() if not set(members) & set(taken)}
         return replace(self, groups={**kept, **made})
+
+    @property
+    def n_columns(self) -> int:
+        """How many columns of the table, words and attributes there are: `age` and `age is missing` count once."""
+        made_of: dict[str, int | str] = {}
+        for place, feature in enumerate(self.features()):
+            made_of.setdefault(feature, self.sources[place] if place < len(self.sources) else feature)
+        return len(set(made_of.values()))
 
     def features(self) -> tuple[str, ...]:
         """Return the feature of each column: its group, or the column itself."""

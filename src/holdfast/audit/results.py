@@ -80,7 +80,7 @@ class Audit:
     level : float
         Chance that anything is named where nothing changes.
     n_tests : int
-        Columns that were tested.
+        Columns that were tested; a column and its missing values count once.
     noisier : bool
         Whether all relations are weaker in some environments, as noisier labels would make them.
     """

@@ -106,8 +106,8 @@ def audit_columns(
     )
     names = tuple(environment.name for environment in environments)
     findings = _findings(columns, search, classes, names)
-    log.info("audit: %d columns, %d named", len(findings), sum(finding.named for finding in findings))
-    return Audit(findings, names, settings.level, len(findings), search.noisier)
+    log.info("audit: %d columns, %d named", columns.n_columns, sum(finding.named for finding in findings))
+    return Audit(findings, names, settings.level, columns.n_columns, search.noisier)
 
 
 def finding_of(effect: Effect, feature: str, classes: NDArray[Any], environments: Sequence[str]) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +27,8 @@ from holdfast.cli.terminal import MOST_ROWS, command_line, print_table, print_te
 
 if TYPE_CHECKING:
     from holdfast.audit import Audit, Reliance
+    from holdfast.interpolation.verdict import Verdict
+    from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.roles import TableRows
 
 
@@ -93,7 +96,7 @@ def audit(
     file = _table_of(source, table, columns, baseline)
     if files.out is not None:
         check_file(files.out, overwrite=files.overwrite, inputs=[file], suffixes=(*WRITTEN, *PAGES))
-    models = {}
+    models: dict[str, TableClassifier] = {}
     if table is None:
         rows = columns.read(file, layout, attribute)
         following = command_line("holdfast", "fit", file, *columns.words(), "--out", "model")
@@ -108,11 +111,15 @@ def audit(
         following = command_line("holdfast", "report", source, "--test", file)
     with showing_stages(f"auditing {len(rows.y):,} rows"):
         found = audit_rows(rows, level=level)
+        verdict = _verdict(models, rows, model.seed)
         reliance = reliance_of(models, rows, seed=model.seed, audit=found) if models else None
     if files.out is not None:
         _write(files.out, found, reliance, Path(file), for_spreadsheets=files.for_spreadsheets)
     result = _result(found, reliance, rows, files.out)
+    result["verdict"] = None if verdict is None else verdict.to_dict()
     answer, *more = result["sentences"]
+    if verdict is not None and (found.named or verdict.columns):
+        more.append(f"What `fit` {'did' if models else 'does'} about it: {verdict.answer}")
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, more, found))
 
 
@@ -140,6 +147,19 @@ def _table_of(source: str, table: str | None, columns: AuditColumns, baseline: P
         if not options[name]:
             raise ParameterError(f"A table needs {name}, the name of a column. See 'holdfast audit --help'.")
     return source
+
+
+def _verdict(models: Mapping[str, TableClassifier], rows: TableRows, seed: int) -> Verdict | None:
+    """Return the verdict of the saved model, or what `fit` would say about a table; None where there is none."""
+    from holdfast.exceptions import HoldfastError
+    from holdfast.tables.classifier import fit_stable
+
+    try:
+        fitted = next(iter(models.values())) if models else fit_stable(rows, random_state=seed)
+    except HoldfastError:  # rows that can be audited, but not fitted
+        return None
+    verdict: Verdict | None = getattr(fitted.method_, "verdict_", None)
+    return verdict
 
 
 def _name(folder: Path, other: Path | None) -> str:
@@ -205,8 +225,14 @@ def _print_findings(found: Audit) -> None:
         rows.append(["next environment (80 %)", f"{finding.low:+.2f} to {finding.high:+.2f}", ""])
         title = f"{finding.feature}: log-odds of {finding.label} for one standard deviation"
         print_table(title, ["environment", "effect", "standard error"], rows[: MOST_ROWS + 1])
-    others = [finding for finding in found.findings if not finding.named]
-    rows = [[_shorten(finding.feature, 40), finding.p_value] for finding in others[:MOST_ROWS]]
+    features = {finding.feature for finding in found.findings}
+    others: dict[str, float] = {}  # a column and its missing values in one line, with the stronger evidence
+    for finding in found.findings:
+        column = finding.feature.removesuffix(" is missing")
+        name = column if column in features else finding.feature
+        if not finding.named and name not in found.named:
+            others.setdefault(name, finding.p_value)
+    rows = [[_shorten(name, 40), p_value] for name, p_value in list(others.items())[:MOST_ROWS]]
     if rows:
         print_table("No evidence of a change", ["column", "adjusted p"], rows)
     if len(others) > MOST_ROWS:

@@ -54,13 +54,13 @@ def diagnose(
     split into other patients, other rates and other relations; columns whose meaning changes and data that does not fit
     are named; remedies are tried at the sites left out, and one is recommended, with the command to run next.
     """
-    from holdfast.tables.diagnosis import count_steps, diagnose_rows
+    from holdfast.tables.diagnosis import diagnose_rows
 
     find_estimator(estimator)  # refuses names before anything is read
     if out is not None:
         check_file(out, overwrite=overwrite, inputs=[table], suffixes=PAGES)
     rows = columns.read(table, layout)
-    with counting("step", count_steps(len(set(rows.environments)))) as step:
+    with counting("fit") as step:
         found = diagnose_rows(rows, estimator=estimator, n_jobs=fits.n_jobs, random_state=fits.seed, progress=step)
     words = [*columns.words(), "--estimator", estimator]
     following = next_command(table, words, found, out)
@@ -109,8 +109,9 @@ def _print(found: Diagnosis, out: Path | None) -> None:
         rows[:MOST_ROWS],
     )
     print_rest(rows)
-    low, high = found.forecast.low, found.forecast.high
-    print_text(f"Expect an accuracy of {low:.2f} to {high:.2f} at the next site (95 %).", indent="  ")
+    if (forecast := found.forecast) is not None:
+        low_high = f"{forecast.low:.2f} to {forecast.high:.2f}"
+        print_text(f"Expect an accuracy of {low_high} at the next site{found.forecast_of}.", indent="  ")
     parts = [["all sites", *map(_interval, found.parts.values())]]
     parts += [[site.name, *map(_interval, site.split.parts.values())] for site in found.sites]
     print_table(f"2. Why? Parts of the {found.loss_name} at a new site", ["site", *found.parts], parts[:MOST_ROWS])

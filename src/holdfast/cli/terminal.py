@@ -300,18 +300,39 @@ def showing_stages(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Show how far a known number of steps has come; the block calls the given function at the start of each."""
+def counting(what: str, total: int = 1) -> Iterator[Callable[..., None]]:
+    """Show how far the work has come; the block calls the given function at the start of each step.
+
+    It may also say how many steps are done, and of how many. Where there is no terminal, a step whose name is new gets
+    a line, and long work is heard of every ten seconds.
+    """
+    n_begun, latest = 0, ""
+
+    def count(n_done: int | None) -> int:
+        nonlocal n_begun
+        n_begun = n_begun + 1 if n_done is None else n_done + 1
+        return n_begun
+
     if not sys.stderr.isatty():
-        n_started, begin = 0, time.monotonic()
+        begin = last = time.monotonic()
+        n_all = total
 
-        def line(step: str) -> None:
-            nonlocal n_started
-            left = (time.monotonic() - begin) / n_started * (total - n_started) if n_started else 0
-            n_started += 1
-            note(f"{what} {n_started} of {total}{f' (about {format_seconds(left)} left)' if left >= 1 else ''}: {step}")
+        def tell(more: str, *, now: bool) -> None:
+            nonlocal last
+            clock = time.monotonic()
+            if now or clock - last >= EPOCHS_EVERY:
+                last = clock
+                left = (clock - begin) / (n_begun - 1) * (n_all - n_begun + 1) if n_begun > 1 else 0
+                about = f" (about {format_seconds(left)} left)" if left >= 1 else ""
+                note(f"{what} {n_begun} of {n_all}{about}: {more}")
 
-        with _listening(_Lines(logging.CRITICAL)):
+        def line(step: str, n_done: int | None = None, n_steps: int = total) -> None:
+            nonlocal latest, n_all
+            count(n_done)
+            is_new, latest, n_all = step != latest, step, n_steps
+            tell(step, now=is_new)
+
+        with _listening(_Latest(lambda epoch: tell(f"{latest}; {epoch}", now=False), epochs_only=True)):
             yield line
         return
     from rich.console import Console
@@ -325,14 +346,14 @@ def counting(what: str, total: int) -> Iterator[Callable[[str], None]]:
         TextColumn("{task.description}", markup=False),
     )
     console = Console(stderr=True)
-    room = max(20, console.width - len(what) - 2 * len(str(total)) - 25)  # next to the bar, the count and the time
+    room = max(20, console.width - len(what) - 33)  # next to the bar, the count and the time
     with Progress(*columns, console=console, transient=True) as bar:
-        task, latest = bar.add_task("", total=total, completed=-1), ""
+        task = bar.add_task("", total=total)
 
-        def begin_step(step: str) -> None:
+        def begin_step(step: str, n_done: int | None = None, n_steps: int = total) -> None:
             nonlocal latest
             latest = escape(step)
-            bar.update(task, description=_cut(latest, room), advance=1)
+            bar.update(task, description=_cut(latest, room), completed=count(n_done) - 1, total=n_steps)
 
         def add_epoch(epoch: str) -> None:
             short = re.sub(r"epoch (\d+) of at most (\d+), at most (.*) left", r"epoch \1/\2, \3 left", escape(epoch))
@@ -387,31 +408,48 @@ def format_seconds(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-class _Lines(logging.Handler):
-    """Prints each record from a level on as a line, and every ten seconds an epoch of a network."""
+class _Stages(logging.Handler):
+    """Reads what the library logs: which of a stage's fits has begun, and a network's epochs."""
 
-    def __init__(self, least: int = logging.INFO) -> None:
+    fit, begin = "", 0.0
+
+    def read(self, record: logging.LogRecord) -> str:
+        """Return what to show: of an epoch, which fit of how many it belongs to, and how far it is."""
+        if hasattr(record, "epoch"):
+            return self.fit + record.getMessage().partition(", risk")[0]
+        if hasattr(record, "fit"):
+            (number, total), now = record.fit, time.monotonic()
+            self.begin = now if number == 1 else self.begin
+            left = (now - self.begin) / (number - 1) * (total - number + 1) if number > 1 else 0
+            about = f" (about {format_seconds(left)} left)" if left >= 1 else ""
+            self.fit = f"fit {number} of {total}{about}; " if total > 1 else ""
+        return record.getMessage()
+
+
+class _Lines(_Stages):
+    """Prints each record of the stages as a line, and every ten seconds an epoch of a network."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self.least, self.last = least, time.monotonic()
+        self.last = time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
-        now = time.monotonic()
-        if record.levelno >= self.least or (hasattr(record, "epoch") and now - self.last >= EPOCHS_EVERY):
+        text, now = self.read(record), time.monotonic()
+        if record.levelno >= logging.INFO or (hasattr(record, "epoch") and now - self.last >= EPOCHS_EVERY):
             self.last = now
-            note(record.getMessage())
+            note(text)
 
 
-class _Latest(logging.Handler):
-    """Passes on the latest record; of a network's epoch only how far it is, because scores have no room."""
+class _Latest(_Stages):
+    """Passes on the latest record, or only the epochs of networks."""
 
     def __init__(self, update: Callable[[str], None], *, epochs_only: bool = False) -> None:
         super().__init__()
         self.update, self.epochs_only = update, epochs_only
 
     def emit(self, record: logging.LogRecord) -> None:
-        is_epoch = hasattr(record, "epoch")
-        if is_epoch or not self.epochs_only:
-            self.update(record.getMessage().partition(", risk")[0] if is_epoch else record.getMessage())
+        if hasattr(record, "epoch") or not self.epochs_only:
+            self.update(self.read(record))
 
 
 @contextmanager

@@ -226,7 +226,7 @@ class StableClassifier(MethodClassifier):
         used = {name: 1.0 - strength * (1.0 - share) for name, share in kept.items()}
         forecast = test.forecast(weights, _transfer_loss(judgements, training))
         verdict = self._verdict(training, test, weights, findings, used, search, strength, forecast)
-        self.verdict_ = replace(verdict, n_tests=len(set(columns.features())))
+        self.verdict_ = replace(verdict, n_tests=columns.n_columns)
 
     def _html_repr(self) -> str:
         """Return what notebooks show: the verdict above scikit-learn's diagram."""

@@ -115,6 +115,7 @@ class Verdict:
     p_value : float
         Smallest adjusted p value of any column.
     n_tests : int
+        Columns that were tested; a column and its missing values count once.
     noisier : bool
         Whether all relations are weaker in some environments, as noisier labels would make them.
     expect, strength

@@ -222,19 +222,30 @@ def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
     if verdict.fitted == "ordinary":
         few: tuple[tuple[Cell, ...], ...] = (
             ("at known environments", known.ordinary),
-            ("to expect at a new one", verdict.forecast),
+            ("to expect at a new one", range_text(verdict.forecast)),
         )
         return Answer(verdict.answer, signal, text, Table(title, ("accuracy", ORDINARY), few, note), tuple(advice))
     rows: tuple[tuple[Cell, ...], ...] = (
         ("at known environments", known.ordinary, known.fitted),
         ("if the named correlations vanish", verdict.vanished.ordinary, verdict.vanished.fitted),
         ("if they reverse", verdict.reversed.ordinary, verdict.reversed.fitted),
-        ("to expect at a new environment", None, verdict.forecast),
+        ("to expect at a new environment", None, range_text(verdict.forecast)),
     )
     change, low, high = (-100 * value for value in (verdict.price.value, verdict.price.high, verdict.price.low))
     note += f" At known environments, accuracy changes by {change:+.1f} points [{low:+.1f}, {high:+.1f}]."
     numbers = Table(title, ("accuracy", ORDINARY, STABLE), rows, note)
     return Answer(verdict.answer, signal, text, numbers, (*verdict.remarks[2:-1], *advice))
+
+
+def range_text(forecast: Interval) -> str:
+    """Return from where to where a forecast goes.
+
+    Examples
+    --------
+    >>> range_text(Interval(0.8, 0.634, 0.97))
+    '63% to 97%'
+    """
+    return f"{forecast.low:.0%} to {forecast.high:.0%}"
 
 
 def reliance_section(reliance: Any) -> Section | None:

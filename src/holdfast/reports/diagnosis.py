@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from holdfast.environments import listed
-from holdfast.reports.chapters import MOST_PLACES, effects_figure, profile_blocks, versions
+from holdfast.reports.chapters import MOST_PLACES, effects_figure, profile_blocks, range_text, versions
 from holdfast.reports.values import (
     Answer,
     Block,
@@ -75,15 +75,23 @@ def diagnosis_page(
 def _answer(found: Any, following: str) -> Answer:
     signal, text = SIGNALS[found.state]
     advice = found.recommendation
-    if found.state == "holds" and advice.action != "keep":
+    if found.tokens:
+        signal, text = "unknown", "The table must be read again first"
+    elif found.state == "holds" and advice.action != "keep":
         signal = "caution"
-    rows: tuple[tuple[Cell, ...], ...] = (
+    worst = min(found.sites, key=lambda site: site.new.accuracy.value)
+    rows: list[tuple[Cell, ...]] = [
         ("at a site it has seen", found.mean("known")),
         ("at a site it has not seen", found.mean("new")),
-        ("to expect at the next site", found.forecast),
+        (f"at the worst of these, {worst.name}", worst.new.accuracy.value),
+    ]
+    if found.forecast is not None:
+        rows.append((f"to expect at the next site{found.forecast_of}", range_text(found.forecast)))
+    note = (
+        "Means over sites, on rows that the model was not fitted on (`fit` takes fewer folds, so its numbers differ a "
+        "little). The forecast for the next site (95%) is the one that `fit` gives."
     )
-    note = "Mean over sites, on rows that the model was not fitted on; the last with a 95% prediction interval."
-    numbers = Table("Accuracy of the ordinary model", ("accuracy", "ordinary model"), rows, note)
+    numbers = Table("Accuracy of the ordinary model", ("accuracy", "ordinary model"), tuple(rows), note)
     return Answer(f"{found.finding} *{advice.sentence}*", signal, text, numbers, _advice_lines(found, following))
 
 
@@ -182,7 +190,7 @@ def _data_section(found: Any) -> Section:
     sites = found.sites
     classes = tuple(sites[0].shares)
     shares = Shares(
-        "How frequent each class is",
+        f"How frequent each value of {found.label} is",
         tuple(site.name for site in sites),
         classes,
         tuple(tuple(site.shares.values()) for site in sites),

@@ -50,8 +50,8 @@ def _encode(features: pd.DataFrame, texts: Sequence[str]) -> Columns:
         names += [f"{text}: {word}" for word in words.names]
         blocks.append(sp.csr_array(words.values))
     inputs = np.ones(len(names), dtype=bool)
-    groups = parts[0].groups if parts else {}  # the plain columns come first, so that their numbers stay
-    return Columns(tuple(names), sp.csr_array(sp.hstack(blocks)), inputs, groups=groups)
+    groups, sources = (parts[0].groups, parts[0].sources) if parts else ({}, ())  # plain columns come first
+    return Columns(tuple(names), sp.csr_array(sp.hstack(blocks)), inputs, groups=groups, sources=sources)
 
 
 def _encode_words(features: pd.DataFrame, text: str) -> Columns:

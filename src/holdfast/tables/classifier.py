@@ -11,7 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -472,6 +472,17 @@ def _naming(folder: str) -> Iterator[None]:
             f"{folder!r} is not as 'holdfast fit' saves a classifier ({type(problem).__name__}: {problem}). "
             "It was changed, or another version wrote it; fit and save it again."
         ) from problem
+
+
+def fit_stable(
+    rows: TableRows, *, estimator: Any = "logistic", random_state: int | None = 0, n_jobs: int | None = None
+) -> TableClassifier:
+    """Fit the stable classifier on rows that were read, without repeating its warnings."""
+    options = {"estimator": estimator, "method": "stable", "random_state": random_state, "n_jobs": n_jobs}
+    classifier = TableClassifier(label=rows.roles.label, environment=rows.roles.environments, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return classifier.fit(replace(rows, source=None))
 
 
 def make_method(name: str, estimator: Any, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:

@@ -7,7 +7,6 @@ sites it was fitted on, out of fold. Remedies are tried in the same way, and one
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -21,7 +20,6 @@ from holdfast.audit.results import Finding
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
-from holdfast.interpolation.stress import next_reach
 from holdfast.judging.calibration import calibrate
 from holdfast.judging.judges import deal_folds
 from holdfast.learners import code_probabilities, fit_rows, has_probabilities, seeded_clone
@@ -30,7 +28,7 @@ from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows, is_sparse
 from holdfast.seeding import Seeding
 from holdfast.tables.audits import audit_rows
-from holdfast.tables.classifier import LEAST_PROBABILITY, TableClassifier
+from holdfast.tables.classifier import LEAST_PROBABILITY, TableClassifier, fit_stable
 from holdfast.tables.files import open_table
 from holdfast.tables.loss_split import Losses, LossSplit, split_loss
 from holdfast.tables.preprocessing import make_preprocessor, with_preprocessing
@@ -39,10 +37,12 @@ from holdfast.tables.roles import TableRoles, TableRows, TableSchema, odd_tokens
 from holdfast.tables.stages import split_rows
 
 Array = NDArray[np.float64]
+Progress = Callable[[str, int, int], None]
 Action = Literal["keep", "recalibrate", "repair", "stable", "collect"]
-N_FOLDS = 5
+N_FOLDS, NETWORK_FOLDS = 5, 3
 MOST_ROUNDS = 10  # with more sites, several are left out at a time
-MOST_ODD = 5  # columns that do not fit of which each is left out alone
+MOST_ODD, NETWORK_ODD = 5, 1  # columns that do not fit of which each is left out alone; fits of networks take long
+STABLE_FITS = 10  # ordinary fits that a stable classifier takes, about
 MOST_ENCODED = 100  # columns of the matrix that the loss is split with; wider ones are condensed
 BREAKS, BREAKS_ONE = 0.01, 0.03  # accuracy lost for sure, over all sites or at one, from which on a model breaks
 MATTERS = 0.05  # a loss of accuracy that nobody would overlook
@@ -57,6 +57,7 @@ REASONS = {  # parts of the loss in words
 ADD_ROWS = "First add labeled rows of the new site to the table."
 INSTEAD = ("keep", "recalibrate", "collect")  # advice that the stable classifier is an alternative to
 RATES_DIFFER = 0.1  # difference of a class's frequency between sites that is mentioned
+SAVES = 0.02  # accuracy that the stable classifier must save before it is mentioned
 CHEAP = 0.02  # price of the stable classifier, in accuracy, that is paid as an insurance
 
 
@@ -131,8 +132,8 @@ class Diagnosis:
     sites : tuple of SiteDiagnosis
     lost : Interval
         Accuracy at a site that the model has not seen, below that at the same site when it has; mean over sites.
-    forecast : Interval
-        Accuracy to expect at the next site (95 %), from the sites left out.
+    forecast : Interval or None
+        Accuracy to expect at the next site (95 %) of the classifier that `fit` makes by default: that of the verdict.
     parts : mapping of str to Interval
         The loss at new sites minus that at known ones: other patients, other rates, other relations; mean over sites.
     findings : tuple of Finding
@@ -152,7 +153,6 @@ class Diagnosis:
     state: Literal["breaks", "miscalibrated", "holds", "unclear"]
     sites: tuple[SiteDiagnosis, ...]
     lost: Interval
-    forecast: Interval
     parts: Mapping[str, Interval]
     findings: tuple[Finding, ...]
     profile: Profile | None
@@ -161,6 +161,7 @@ class Diagnosis:
     recommendation: Recommendation
     verdict: Any = None
     notes: tuple[str, ...] = ()
+    label: str = "label"  # the name of what is predicted
 
     def __str__(self) -> str:
         return f"{self.finding} {self.recommendation.sentence}"
@@ -168,6 +169,16 @@ class Diagnosis:
     def mean(self, which: Literal["elsewhere", "new", "known"]) -> float:
         """Return the mean accuracy over sites."""
         return float(np.mean([getattr(site, which).accuracy.value for site in self.sites]))
+
+    @property
+    def forecast(self) -> Interval | None:
+        """The verdict's forecast, so that `diagnose` and `fit` say the same."""
+        return None if self.verdict is None else self.verdict.forecast
+
+    @property
+    def forecast_of(self) -> str:
+        """The classifier that the forecast is about, in words; empty for the ordinary model."""
+        return "" if self.verdict is None or self.verdict.fitted == "ordinary" else ", with the stable classifier"
 
     @property
     def cause(self) -> str | None:
@@ -178,6 +189,8 @@ class Diagnosis:
     @property
     def finding(self) -> str:
         """Whether the model breaks and why; and which columns are unstable, where something else is advised first."""
+        if self.tokens:
+            return "It cannot be said yet whether a model breaks at a new site: some numbers were read as categories."
         if not self.recommendation.otherwise:
             return self._finding
         names = [finding.feature for finding in self.findings]
@@ -227,7 +240,7 @@ class Diagnosis:
             "loss": self.loss_name,
             "accuracy": {which: self.mean(which) for which in ("elsewhere", "new", "known")},
             "lost": self.lost.to_dict(),
-            "forecast": self.forecast.to_dict(),
+            "forecast": None if self.forecast is None else self.forecast.to_dict(),
             "cause": self.cause,
             "parts": {name: part.to_dict() for name, part in self.parts.items()},
             "sites": [asdict(site) for site in self.sites],
@@ -249,7 +262,7 @@ def diagnose(
     estimator: Any = "logistic",
     n_jobs: int | None = None,
     random_state: int | None = 0,
-    progress: Callable[[str], None] = lambda step: None,
+    progress: Progress = lambda step, n_done, n_fits: None,
 ) -> Diagnosis:
     """Say whether an ordinary model breaks at a site it has not seen, why, and what to do.
 
@@ -266,7 +279,7 @@ def diagnose(
         Fits that run at the same time.
     random_state : int or None
     progress : callable
-        Called with a line for each step that begins, see `count_steps`.
+        Called when a fit begins: with what it is for, the number of fits before it, and about how many there will be.
 
     Returns
     -------
@@ -296,14 +309,9 @@ def diagnose(
     if len(labels) != len(frame):
         raise LabelsError(f"y has {len(labels)} labels for {len(frame)} rows. Pass one label for each row.")
     schema = TableSchema.infer(frame)
-    roles = TableRoles("label", "string", ("environments",), None, schema)
+    roles = TableRoles(str(getattr(y, "name", None) or "label"), "string", ("environments",), None, schema)
     rows = TableRows(roles, schema.features(frame), labels, sites)
     return diagnose_rows(rows, estimator=estimator, n_jobs=n_jobs, random_state=random_state, progress=progress)
-
-
-def count_steps(n_sites: int) -> int:
-    """Return how often `progress` is called at most."""
-    return 2 + 2 * min(n_sites, MOST_ROUNDS)
 
 
 def diagnose_rows(
@@ -312,17 +320,16 @@ def diagnose_rows(
     estimator: Any = "logistic",
     n_jobs: int | None = None,
     random_state: int | None = 0,
-    progress: Callable[[str], None] = lambda step: None,
+    progress: Progress = lambda step, n_done, n_fits: None,
 ) -> Diagnosis:
     """Diagnose the rows of a table; parameters as in `diagnose`."""
     work = _Work(rows, estimator, n_jobs, random_state)
     categorical = rows.roles.schema.names("categorical")
     tokens = {name: words for name in categorical if (words := odd_tokens(rows.features[name]))}
     profile = profile_columns(_without_words(rows.features, tokens), _site_names(work.environments))
-    odd = _odd_columns(profile, rows.roles.schema)
+    odd = _odd_columns(profile, rows.roles.schema, NETWORK_ODD if work.is_network else MOST_ODD)
     known, new, elsewhere, without = work.ask_all(odd, progress)
-    progress("columns whose meaning changes, and the stable classifier")
-    verdict, findings, notes = work.verdict()
+    verdict, findings, notes = work.verdict(progress)
     tried = [work.remedy(new, "repair", _without(columns), answers, columns) for columns, answers in without.items()]
     if verdict is not None and verdict.fitted != "ordinary" and len(work.environments) > 2:
         stable = work.ask_all_stable(known, progress)
@@ -338,15 +345,12 @@ def diagnose_rows(
         for name in ("other patients", "other rates", "other relations")
     }
     state = _state(lost, sites, next(r for r in remedies if r.action == "collect"))
-    accuracies = [site.new.accuracy.value for site in sites]
-    mean, reach = float(np.mean(accuracies)), next_reach(accuracies)
     found = Diagnosis(
         estimator if isinstance(estimator, str) else type(estimator).__name__,
         "log loss" if work.probable else "share of mistakes",
         state,
         sites,
         lost,
-        Interval(mean, max(mean - reach, 0.0), min(mean + reach, 1.0)),
         parts,
         findings,
         profile,
@@ -355,6 +359,7 @@ def diagnose_rows(
         Recommendation("keep", "", "", ""),
         verdict,
         (*rows.notes, *notes, *work.notes()),
+        rows.roles.label,
     )
     advice = _recommend(found)
     return replace(found, recommendation=replace(advice, otherwise=_otherwise(found, advice.action)))
@@ -367,19 +372,21 @@ class _Work:
         self.rows, self.estimator, self.n_jobs, self.random_state = rows, estimator, n_jobs, random_state
         self.seeding = Seeding(random_state)
         self.inner = find_estimator(estimator).make() if isinstance(estimator, str) else clone(estimator)
-        self.probable = has_probabilities(self.inner)
+        self.probable, self.is_network = has_probabilities(self.inner), hasattr(self.inner, "fit_groups")
         self.classes, self.y = unique_labels(rows.y, what="labels", error=LabelsError)
         self.environments = split_rows(rows, because="so nothing can be tried at a site that the model has not seen")
         encoded = make_preprocessor(rows.roles.schema).fit_transform(rows.features)
         if encoded.shape[1] > MOST_ENCODED:
             encoded = TruncatedSVD(20, random_state=0).fit_transform(encoded)
         self.encoded: Array = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
-        folds = deal_folds(TrainingRows(self.encoded, self.y, self.environments), N_FOLDS)
+        self.n_folds = NETWORK_FOLDS if self.is_network else N_FOLDS
+        folds = deal_folds(TrainingRows(self.encoded, self.y, self.environments), self.n_folds)
         assert folds is not None
         self.folds = folds
         n_rounds = min(len(self.environments), MOST_ROUNDS)
         together = [self.environments[number::n_rounds] for number in range(n_rounds)]
         self.rounds = [([e.name for e in group], np.concatenate([e.rows for e in group])) for group in together]
+        self.n_done = self.n_fits = 0
 
     def notes(self) -> list[str]:
         """Say where several sites were left out at a time."""
@@ -398,7 +405,7 @@ class _Work:
         return code_probabilities(fitted, take_rows(features, out), len(self.classes))
 
     def ask_all(
-        self, odd: Sequence[tuple[str, ...]], progress: Callable[[str], None]
+        self, odd: Sequence[tuple[str, ...]], progress: Progress
     ) -> tuple[Array, Array, list[Array], dict[tuple[str, ...], Array]]:
         """Return the probabilities of all rows: at known sites, at sites left out, and there without odd columns.
 
@@ -411,30 +418,31 @@ class _Work:
         empty = np.full((len(self.y), len(self.classes)), np.nan)
         known, new, elsewhere = empty.copy(), empty.copy(), [empty.copy() for _ in self.rounds]
         without = {columns: empty.copy() for columns in odd}
-        steps = {0: "the model at known sites, out of fold"}
+        steps: list[str] = []  # what each task is for
         for number, rest in enumerate(kept):
             if number:
                 names, out = self.rounds[number - 1]
-                steps[len(tasks)] = f"without {listed(names, most=3)}, {number} of {len(self.rounds)}"
                 tasks.append((new, rest, out, ()))
                 tasks += [(answers, rest, out, columns) for columns, answers in without.items()]
             answers = elsewhere[number - 1] if number else known
-            parts = [rest[self.folds[rest] == fold] for fold in range(N_FOLDS)]
+            parts = [rest[self.folds[rest] == fold] for fold in range(self.n_folds)]
             tasks += [(answers, np.setdiff1d(rest, part), part, ()) for part in parts if len(part)]
+            step = f"without {listed(names, most=3)}" if number else "the model at known sites, out of fold"
+            steps += [step] * (len(tasks) - len(steps))
+        n_stable = 1 + len(self.rounds) * (len(self.environments) > 2)
+        self.n_fits = len(tasks) + STABLE_FITS * n_stable
         asked = self._ask_each(_Work.ask, [task[1:] for task in tasks], steps, progress)
         for (answers, _, rows, _), found in zip(tasks, asked, strict=True):
             answers[rows] = found
         return known, new, [answers[rest] for answers, rest in zip(elsewhere, kept[1:], strict=True)], without
 
-    def ask_all_stable(self, known: Array, progress: Callable[[str], None]) -> Array:
+    def ask_all_stable(self, known: Array, progress: Progress) -> Array:
         """Return the stable classifier's probabilities of the rows of all sites, each left out."""
-        answers, everything, n_rounds = known.copy(), np.arange(len(self.y)), len(self.rounds)
-        steps = {
-            number: f"the stable classifier without {listed(names, most=3)}, {number + 1} of {n_rounds}"
-            for number, (names, _) in enumerate(self.rounds)
-        }
+        answers, everything = known.copy(), np.arange(len(self.y))
+        steps = [f"the stable classifier without {listed(names, most=3)}" for names, _ in self.rounds]
         tasks = [(np.setdiff1d(everything, out), out) for _, out in self.rounds]
-        for (_, out), found in zip(tasks, self._ask_each(_Work.ask_stable, tasks, steps, progress), strict=True):
+        asked = self._ask_each(_Work.ask_stable, tasks, steps, progress, STABLE_FITS)
+        for (_, out), found in zip(tasks, asked, strict=True):
             answers[out] = found
         return answers
 
@@ -442,35 +450,27 @@ class _Work:
         self,
         ask: Callable[..., Array],
         tasks: Sequence[tuple[Any, ...]],
-        steps: Mapping[int, str],
-        progress: Callable[[str], None],
+        steps: Sequence[str],
+        progress: Progress,
+        n_fits: int = 1,
     ) -> list[Array]:
-        """Run independent fits; `progress` is called when a task that has a step of its own begins."""
+        """Run independent tasks of so many fits each; `progress` is called when one begins."""
 
         def announced() -> Iterator[tuple[Any, ...]]:
-            for number, task in enumerate(tasks):
-                if number in steps:
-                    progress(steps[number])
+            for step, task in zip(steps, tasks, strict=True):
+                progress(step, self.n_done, self.n_fits)
                 yield task
+                self.n_done += n_fits
 
         return run_each(ask, self, announced(), self.n_jobs)
 
     def _stable(self, rows: TableRows) -> TableClassifier:
-        roles = rows.roles
-        method = TableClassifier(
-            label=roles.label,
-            environment=roles.environments,
-            estimator=self.estimator,
-            method="stable",
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return method.fit(rows)
+        return fit_stable(rows, estimator=self.estimator, random_state=self.random_state, n_jobs=self.n_jobs)
 
-    def verdict(self) -> tuple[Any, tuple[Finding, ...], tuple[str, ...]]:
+    def verdict(self, progress: Progress) -> tuple[Any, tuple[Finding, ...], tuple[str, ...]]:
         """Return what the stable classifier says about all rows, and the columns that change."""
+        progress("columns whose meaning changes, and the stable classifier", self.n_done, self.n_fits)
+        self.n_done += STABLE_FITS
         try:
             verdict = self._stable(self.rows).verdict_
             return verdict, verdict.columns, ()
@@ -598,13 +598,13 @@ def _scores(answers: Array) -> Array:
     return np.asarray(logs[:, 1:] - logs[:, :1])
 
 
-def _odd_columns(profile: Profile | None, schema: TableSchema) -> list[tuple[str, ...]]:
+def _odd_columns(profile: Profile | None, schema: TableSchema, most: int) -> list[tuple[str, ...]]:
     """Return sets of columns to try without: each that does not fit at some site, and all of them."""
     if profile is None:
         return []
     known = set(schema.names())
     odd = [name for name in profile.odd if name in known]
-    sets = [(name,) for name in odd[:MOST_ODD]] + ([tuple(odd)] if len(odd) > 1 else [])
+    sets = [(name,) for name in odd[:most]] + ([tuple(odd)] if len(odd) > 1 else [])
     return [columns for columns in sets if len(columns) < len(known)]
 
 
@@ -628,11 +628,13 @@ def _recommend(found: Diagnosis) -> Recommendation:
         words = tuple(dict.fromkeys(word for tokens in found.tokens.values() for word in tokens))
         columns = tuple(found.tokens)
         said = listed([f"'{word}'" for word in words], most=3)
+        limits = [f"'{word}'" for word in words if word[:1] in "<>≤≥"]
+        instead = f" If {listed(limits)} should count as a value, write a number instead." if limits else ""
         return Recommendation(
             "repair",
             f"First read {said} as missing in {_quoted(columns)}.",
             f"{_quoted(columns)} {_verb(columns, 'contains', 'contain')} numbers, but {said} "
-            f"{_verb(words, 'turns', 'turn')} them into categories, one for each value.",
+            f"{_verb(words, 'turns', 'turn')} them into categories, one for each value.{instead}",
             "Sure: this is how the table was read. Everything below may change when it is read again.",
             columns,
             missing=words,
@@ -662,7 +664,8 @@ def _recommend(found: Diagnosis) -> Recommendation:
         # With two sites it could not be tried; with more, it is an insurance if it costs little.
         insured = verdict.price.value <= CHEAP and verdict.gain[0] >= MATTERS
         if insured or (len(found.sites) == 2 and found.state == "breaks"):
-            return _advise_stable(found, "Not sure: leaving sites out does not show a gain; it is an insurance.")
+            doubt = "Not sure: leaving sites out does not show a gain; it is an insurance."
+            return _advise_stable(found, doubt, first="As an insurance, use")
     if found.state == "breaks":
         worst = max(found.sites, key=lambda site: site.lost.value)
         return Recommendation(
@@ -754,12 +757,13 @@ def _rates(found: Diagnosis) -> str:
     if high.shares[label] - low.shares[label] < RATES_DIFFER:
         return ""
     few, many = (f"{site.shares[label]:.0%}" for site in (low, high))
-    return f": rows labeled {label!r} are {few} in {low.name} and {many} in {high.name}"
+    return f": `{found.label}` is {label} in {few} of rows in {low.name}, and in {many} in {high.name}"
 
 
-def _advise_stable(found: Diagnosis, sure: str, gained: str = "") -> Recommendation:
+def _advise_stable(found: Diagnosis, sure: str, gained: str = "", first: str = "Use") -> Recommendation:
     names = tuple(finding.feature for finding in found.findings)
-    sentence = f"Use the stable classifier, which relies less on {_quoted(names)}."
+    why = _verb(names, "a column whose meaning differs", "columns whose meaning differs")
+    sentence = f"{first} the stable classifier, which relies less on {_quoted(names)}, {why} between sites."
     return Recommendation("stable", sentence, f"It {_price(found.verdict)}. {gained}".rstrip(), sure, names)
 
 
@@ -786,7 +790,7 @@ def _points(value: float) -> str:
 def _otherwise(found: Diagnosis, action: Action) -> str:
     """Say when the stable classifier is the better choice, where a column changes and something else is advised."""
     verdict = found.verdict
-    if verdict is None or verdict.fitted == "ordinary" or action not in INSTEAD:
+    if verdict is None or action not in INSTEAD or max(verdict.gain) < SAVES:
         return ""
     names = [finding.feature for finding in found.findings]
     untried = " With two sites it cannot be tried at one left out." * (len(found.sites) == 2)
@@ -805,7 +809,10 @@ def _without_words(features: Any, columns: Iterable[str]) -> Any:
     """Return a frame in which columns of numbers and a few words have numbers and gaps."""
     import pandas as pd
 
-    return features.assign(**{name: pd.to_numeric(features[name].astype(object), errors="coerce") for name in columns})
+    def numbers(column: Any) -> Any:
+        return pd.to_numeric(column.astype(object).str.replace(",", "."), errors="coerce")
+
+    return features.assign(**{name: numbers(features[name]) for name in columns})
 
 
 def _quoted(columns: Sequence[str]) -> str:

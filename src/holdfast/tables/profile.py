@@ -96,7 +96,7 @@ def profile_columns(X: Any, environments: Any, names: Sequence[str] | None = Non
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"chol": [200.0, 240.0] * 6 + [0.0] * 12})
     >>> profile_columns(frame, ["a"] * 12 + ["b"] * 12).sentences
-    ('`chol` is 0 in all rows in b and hardly anywhere else: does 0 mean missing?',)
+    ('`chol` is 0 in all rows in b and hardly anywhere else: does 0 mean missing? If so, empty these cells.',)
     """
     frame = _read_frame(X, names)
     if frame is None:
@@ -193,7 +193,7 @@ def _unusual(name: str, found: Sequence[ColumnAtSite], sites: Sequence[str]) -> 
     is_gap = 0 < len(zeros) < len(judged) and all(found[i].zeros <= ZERO_ELSEWHERE for i in judged if i not in zeros)
     if is_gap:
         where = _places([(found[i].zeros, sites[i]) for i in zeros])
-        text = f"`{name}` is 0 in {where} and hardly anywhere else: does 0 mean missing?"
+        text = f"`{name}` is 0 in {where} and hardly anywhere else: does 0 mean missing? If so, empty these cells."
         remarks += [(i, max(found[i].zeros for i in zeros), text) for i in zeros]
         judged = [i for i in judged if i not in zeros]
     fixed = [i for i in judged if _is_oddly_constant(i, found, known)]
@@ -209,10 +209,10 @@ def _unusual(name: str, found: Sequence[ColumnAtSite], sites: Sequence[str]) -> 
         if cell.quartiles is not None:
             ranges = [other.quartiles for other in others if other.quartiles is not None]
             if ranges and not cell.levels and _is_another_size(cell.quartiles, ranges):
-                middles = [middle for _, middle, _ in ranges]
+                middles = [f"{middle:.3g}" for middle in sorted(middle for _, middle, _ in ranges)]
                 text = (
                     f"`{name}` is of another size in {sites[i]} (median {cell.quartiles[1]:.3g}) than elsewhere "
-                    f"({min(middles):.3g} to {max(middles):.3g}): check its unit."
+                    f"({' to '.join(dict.fromkeys((middles[0], middles[-1])))}): check its unit."
                 )
                 remarks.append((i, 1.0, text))
         elif cell.levels:
@@ -233,18 +233,21 @@ def _places(shares: Sequence[tuple[float, str]]) -> str:
 
 
 def _is_oddly_constant(site: int, found: Sequence[ColumnAtSite], known: Sequence[bool]) -> bool:
-    """Return whether a column has one value at a site although the shares elsewhere make that very unlikely."""
+    """Return whether a column has one value at a site although its share elsewhere makes that very unlikely."""
     here = found[site]
-    others = [cell for i, cell in enumerate(found) if i != site and known[i] and cell.constant is None]
-    if here.constant is None or not others:
+    others = [cell for i, cell in enumerate(found) if i != site and known[i]]
+    if here.constant is None or all(cell.constant is not None for cell in others):
         return False
-    share = min(cell.levels.get(here.constant, 0.0) for cell in others)
-    return bool(share ** (here.n_rows * (1 - here.missing)) < BY_CHANCE)
+    sizes = [cell.n_rows * (1 - cell.missing) for cell in others]
+    share = float(np.average([cell.levels.get(here.constant, 0.0) for cell in others], weights=sizes))
+    return bool(share ** (here.n_rows * (1 - here.missing)) < BY_CHANCE / len(found))  # any of the sites
 
 
 def _is_another_size(here: tuple[float, float, float], others: Sequence[tuple[float, float, float]]) -> bool:
-    """Return whether a site's middle half lies far from every other one's: a factor of 5, and no overlap."""
+    """Return whether a site's middle half lies far from every other one's: a factor of 5, or 8 times their widths."""
     low, middle, high = here
     apart = all(high < other_low or low > other_high for other_low, _, other_high in others)
     factors = [abs(middle) / abs(other) if other else np.inf for _, other, _ in others]
-    return apart and (all(factor > 5 for factor in factors) or all(factor < 0.2 for factor in factors))
+    widest = max(high - low, *(other_high - other_low for other_low, _, other_high in others))
+    shifted = all(abs(middle - other) > 8 * widest for _, other, _ in others)  # °F where others have °C
+    return apart and (all(factor > 5 for factor in factors) or all(factor < 0.2 for factor in factors) or shifted)

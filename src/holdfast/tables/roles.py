@@ -41,7 +41,8 @@ _PLAIN: Mapping[str, Storage] = {"i": "number", "u": "number", "f": "number", "b
 DATE_FEATURES = ("days", *DATE_PARTS)
 MOST_TOKENS, MANY_NUMBERS = 3, 10  # different words among numbers, and different numbers that words are odd among
 GAPS = ("unknown", "missing", "none", "not available", "n.a.", "na", "nil", "unk", "not done", "not recorded")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_OTHER_DATE = r"\d{1,2}([./-])\d{1,2}\1(\d{2}|\d{4})"  # 31.1.2026, 1/31/26: not ISO, and often ambiguous
+_NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?")
 LARGEST = 1e100  # the square of anything larger is close to overflow
 
 
@@ -207,7 +208,7 @@ def odd_tokens(series: pd.Series[Any]) -> tuple[str, ...]:
     odd = [str(text) for text in counts.index if not _NUMBER.fullmatch(str(text).strip())]
     n_numbers = len(counts) - len(odd)
     is_gap = all(not re.search(r"\w", text) or text.strip().lower() in GAPS for text in odd)
-    few = 0 < len(odd) <= MOST_TOKENS and not any(re.search(r"\d", text) for text in odd)
+    few = 0 < len(odd) <= MOST_TOKENS and not any(re.search(r"\d", text) for text in odd if text[:1] not in "<>≤≥")
     return tuple(odd) if few and n_numbers >= (2 if is_gap else MANY_NUMBERS) else ()
 
 
@@ -560,6 +561,10 @@ def _notes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
         quoted = listed([repr(name) for name in prose])
         verb = "look" if prose[1:] else "looks"
         notes.append(f"{quoted} {verb} like free text; pass text={prose[0]!r} to use the words")
+    for name in schema.names("categorical"):
+        texts = frame[name].dropna().astype(str).head(1000)
+        if len(texts) and texts.str.fullmatch(_OTHER_DATE).all():
+            notes.append(f"{name!r} has dates such as {texts.iloc[0]}, taken for categories; write them as 2026-01-31")
     by_words: dict[tuple[str, ...], list[str]] = {}
     for name in schema.names("categorical"):
         if words := odd_tokens(frame[name]):

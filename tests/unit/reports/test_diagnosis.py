@@ -56,7 +56,7 @@ def test_every_question_has_its_picture(found):
     assert parts.series == ("other patients", "other rates", "other relations")
     assert parts.places == ("all sites", *sorted(["Boston", SCRIPT, "Denver"]))
     said = [line for block in page.blocks() if isinstance(block, Sentences) for line in block.lines]
-    odd = "`chol` is 0 in all rows in Denver and hardly anywhere else: does 0 mean missing?"
+    odd = "`chol` is 0 in all rows in Denver and hardly anywhere else: does 0 mean missing? If so, empty these cells."
     assert odd in said
     assert any(line.startswith(f"Check the data first: {odd}") for line in page.answer.advice)
 

@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast import diagnose
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError
 from holdfast.metrics import Interval
-from holdfast.tables.diagnosis import MOST_ROUNDS, _price, count_steps
+from holdfast.tables.diagnosis import MOST_ROUNDS, _price
 from holdfast.tables.roles import TableOptions, read_rows
 
 SITES = ("Boston", "Chicago", "Denver", "Lyon")
@@ -52,7 +52,7 @@ def test_other_rates_are_recalibrated():
     assert "mostly because classes are more or less frequent there" in str(found)
     assert "Its ranking of rows carries over (AUROC " in found.recommendation.reason
     assert re.search(
-        r"its probabilities do not: rows labeled '1' are \d+% in \w+ and \d+% in \w+\. Tried",
+        r"its probabilities do not: `\w+` is 1 in \d+% of rows in \w+, and in \d+% in \w+\. Tried",
         found.recommendation.reason,
     )
     assert found.recommendation.otherwise == ""  # no column changes
@@ -154,10 +154,17 @@ def test_many_sites_are_left_out_together_and_several_classes_are_told():
     sites = np.repeat([f"site {number:02}" for number in range(13)], 24)
     y = generator.integers(3, size=len(sites))
     steps = []
-    found = diagnose(np.column_stack([y + generator.normal(size=len(y))]), y, sites, progress=steps.append)
+    found = diagnose(
+        np.column_stack([y + generator.normal(size=len(y))]), y, sites, progress=lambda *step: steps.append(step)
+    )
     assert len(found.sites) == 13
     assert f"13 sites were left out in {MOST_ROUNDS} rounds, several at a time." in found.notes
-    assert 2 + MOST_ROUNDS <= len(steps) <= count_steps(13)
+    assert len(dict.fromkeys(step for step, _, _ in steps)) >= 2 + MOST_ROUNDS
+    assert [n_done for _, n_done, _ in steps] == sorted(n_done for _, n_done, _ in steps)
+    assert {n_fits for _, _, n_fits in steps} == {
+        5 + MOST_ROUNDS * 6 + 10 + 10 * MOST_ROUNDS
+    }  # the stable one counts 10
+    assert steps[-1][1] < steps[-1][2]
     assert 0.6 < found.sites[0].new.auroc.value < 0.95
 
 

@@ -36,16 +36,21 @@ def test_every_cell_in_a_few_words():
         (
             [200.0, 240.0] * 20,
             [0.0] * 10 + [200.0, 240.0] * 10,
-            "`x` is 0 in 33% of rows in b and hardly anywhere else: does 0 mean missing?",
+            "`x` is 0 in 33% of rows in b and hardly anywhere else: does 0 mean missing? If so, empty these cells.",
         ),
         (
             np.linspace(150, 250, 40),
             np.linspace(4, 6, 40),
-            "`x` is of another size in a (median 200) than elsewhere (5 to 5): check its unit.",
+            "`x` is of another size in a (median 200) than elsewhere (5): check its unit.",
+        ),
+        (
+            np.linspace(97, 101, 40),
+            np.linspace(36, 38, 40),
+            "`x` is of another size in a (median 99) than elsewhere (37): check its unit.",
         ),
         (["u", "v"] * 20, ["u"] * 20 + ["w"] * 20, "`x` is 'w' in b only."),
     ],
-    ids=["missing", "constant", "zeros", "unit", "level"],
+    ids=["missing", "constant", "zeros", "unit", "shifted unit", "level"],
 )
 def test_what_does_not_fit_is_said(a, b, sentence):
     """Gaps, constants, zeros that may be gaps, other units and levels of one site are named with the site."""
@@ -79,7 +84,8 @@ def test_all_sites_where_zero_stands_for_missing_are_in_one_sentence():
     """A site of zeros only does not hide another one with many zeros."""
     frame = pd.DataFrame({"chol": [200.0, 240.0] * 20 + [0.0] * 20 + [0.0, 210.0, 220.0, 230.0] * 10})
     assert profile_columns(frame, ["a"] * 40 + ["b"] * 20 + ["c"] * 40).sentences == (
-        "`chol` is 0 in all rows in b, 25% of rows in c and hardly anywhere else: does 0 mean missing?",
+        "`chol` is 0 in all rows in b, 25% of rows in c and hardly anywhere else: does 0 mean missing? If so, empty "
+        "these cells.",
     )
 
 

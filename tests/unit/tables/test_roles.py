@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from holdfast.exceptions import SavedModelError, TableError
-from holdfast.tables.roles import Column, TableSchema, looks_like_text, odd_tokens
+from holdfast.tables.roles import Column, TableOptions, TableSchema, looks_like_text, odd_tokens, read_rows
 
 
 def small_frame():
@@ -187,7 +187,8 @@ def test_texts_that_say_no_date_are_missing():
         ([str(number) for number in range(12)] + ["low"], ("low",)),
         (["1", "2", "low"], ()),  # levels that have names
         (["1", "2", "a", "b", "c", "d"], ()),
-        ([str(number) for number in range(12)] + ["<5"], ()),  # a value, not a gap
+        ([str(number) for number in range(12)] + ["<5", "5 mg"], ()),  # a unit: these are values
+        ([f"{number},5" for number in range(12)] + ["<0,5", "n.b."], ("<0,5", "n.b.")),  # below what can be measured
         (["1", "2", None], ()),
         (["a", "?"], ()),
     ],
@@ -195,3 +196,10 @@ def test_texts_that_say_no_date_are_missing():
 def test_words_among_numbers_are_found(values, tokens):
     """Signs and words for a gap among numbers are odd, any word among many numbers, and nothing among levels."""
     assert odd_tokens(pd.Series(values, dtype=object)) == tokens
+
+
+def test_dates_that_are_not_iso_dates_are_noted():
+    """Days and months in another order are ambiguous: they stay categories, and a note says so."""
+    frame = pd.DataFrame({"day": ["31.1.2026", "1.2.2026"] * 3, "site": ["a", "b"] * 3, "ill": [0, 1] * 3})
+    rows = read_rows(frame, TableOptions(label="ill", environment=["site"]))
+    assert rows.notes == ("'day' has dates such as 31.1.2026, taken for categories; write them as 2026-01-31",)
