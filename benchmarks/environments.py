@@ -20,8 +20,7 @@ from holdfast import NeuralClassifier, PIClassifier
 from holdfast.environments import split_environments
 from holdfast.neural.batches import GroupBatches
 from holdfast.neural.networks.registry import build_network
-from holdfast.neural.objectives import make_objective
-from holdfast.neural.objectives.base import Problem
+from holdfast.neural.objectives import Problem, make_objective
 from holdfast.neural.risks import make_loss
 from holdfast.neural.sources import make_source
 from holdfast.partition import halves_as_groups, partition_by_correctness

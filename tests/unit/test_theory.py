@@ -241,7 +241,7 @@ def test_theorem2_bounds_of_an_empty_half_are_nan() -> None:
 
 
 @pytest.mark.parametrize("halves", ["soft", "hard"])
-def test_oracle_interpolation_has_the_same_risk_in_every_environment(halves: theory.halves.Halves) -> None:
+def test_oracle_interpolation_has_the_same_risk_in_every_environment(halves: theory.Halves) -> None:
     """Where halves are {x2 = y} and {x2 ≠ y}, the interpolation's classifier is P(y | x1): equal risk everywhere."""
     judge, judged = theory.toy(0.0 if halves == "soft" else 0.05), theory.toy(0.1)
     _, correct, mistaken = theory.partition(judge, judged, halves=halves)

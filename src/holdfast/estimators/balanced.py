@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from holdfast.interpolation.worst_case import minimize_mixture_risk
 from holdfast.seeding import RandomState, Seeding
 
 
+@dataclass(eq=False, repr=False)
 class BalancedClassifier(MethodClassifier):
     """Fit one estimator with every group given the same weight.
 
@@ -40,18 +42,11 @@ class BalancedClassifier(MethodClassifier):
 
     __metadata_request__fit = {"group_labels": True}  # scikit-learn reads this
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        selection: str | None = None,
-        min_group_size: int = 1,
-        random_state: RandomState = None,
-    ) -> None:
-        self.estimator = estimator
-        self.selection = selection
-        self.min_group_size = min_group_size
-        self.random_state = random_state
+    estimator: Any = None
+    _: KW_ONLY
+    selection: str | None = None
+    min_group_size: int = 1
+    random_state: RandomState = None
 
     def fit(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
 
+@dataclass(eq=False, repr=False)
 class ERMClassifier(MethodClassifier):
     """Fit one estimator on the rows of all environments together.
 
@@ -43,18 +45,11 @@ class ERMClassifier(MethodClassifier):
     0.5
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        weighting: Literal["pooled", "environments"] = "pooled",
-        selection: str | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.estimator = estimator
-        self.weighting = weighting
-        self.selection = selection
-        self.random_state = random_state
+    estimator: Any = None
+    _: KW_ONLY
+    weighting: Literal["pooled", "environments"] = "pooled"
+    selection: str | None = None
+    random_state: RandomState = None
 
     def fit(
         self, X: Any, y: Any = None, *, environments: Any = None, sample_weight: Any = None, validation: Any = None

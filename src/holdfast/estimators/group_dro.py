@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -73,6 +74,7 @@ def _environment_names(training: TrainingRows) -> list[str]:
     return [environment.name for environment in training.environments]
 
 
+@dataclass(eq=False, repr=False)
 class GroupDROClassifier(MethodClassifier):
     """Minimize the largest risk over known groups (Sagawa et al., 2020).
 
@@ -99,28 +101,16 @@ class GroupDROClassifier(MethodClassifier):
 
     __metadata_request__fit = {"group_labels": True}  # scikit-learn reads this
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        solver: Literal["auto", "convex", "gradient", "reweight"] = "auto",
-        reweight_rounds: int = 20,
-        objective: Literal["max", "online"] = "max",
-        selection: str | None = None,
-        min_group_size: int = 1,
-        n_folds: int = 2,
-        n_jobs: int | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.estimator = estimator
-        self.solver = solver
-        self.reweight_rounds = reweight_rounds
-        self.objective = objective
-        self.selection = selection
-        self.min_group_size = min_group_size
-        self.n_folds = n_folds
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    estimator: Any = None
+    _: KW_ONLY
+    solver: Literal["auto", "convex", "gradient", "reweight"] = "auto"
+    reweight_rounds: int = 20
+    objective: Literal["max", "online"] = "max"
+    selection: str | None = None
+    min_group_size: int = 1
+    n_folds: int = 2
+    n_jobs: int | None = None
+    random_state: RandomState = None
 
     def fit(
         self,
@@ -159,6 +149,7 @@ class GroupDROClassifier(MethodClassifier):
         return self._keep_solution(solution, held_out)
 
 
+@dataclass(eq=False, repr=False)
 class OracleClassifier(GroupDROClassifier):
     """Group DRO on the unstable attribute itself: what could be reached if the bias were known.
 
@@ -184,32 +175,8 @@ class OracleClassifier(GroupDROClassifier):
 
     __metadata_request__fit = {"attribute": True}  # scikit-learn reads this
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        form: Literal["agreement", "label_attribute"] = "agreement",
-        solver: Literal["auto", "convex", "gradient", "reweight"] = "auto",
-        reweight_rounds: int = 20,
-        objective: Literal["max", "online"] = "max",
-        selection: str | None = None,
-        min_group_size: int = 1,
-        n_folds: int = 2,
-        n_jobs: int | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        super().__init__(
-            estimator,
-            solver=solver,
-            reweight_rounds=reweight_rounds,
-            objective=objective,
-            selection=selection,
-            min_group_size=min_group_size,
-            n_folds=n_folds,
-            n_jobs=n_jobs,
-            random_state=random_state,
-        )
-        self.form = form
+    _: KW_ONLY
+    form: Literal["agreement", "label_attribute"] = "agreement"
 
     def fit(  # type: ignore[override] # the oracle takes the attribute instead of groups
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from sklearn.pipeline import Pipeline
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.neural.objectives import Objective
 
 
+@dataclass(eq=False, repr=False)
 class EnvironmentObjectiveClassifier(MethodClassifier):
     """Base of the methods that train a network on the environments' batches.
 
@@ -27,10 +29,12 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
 
     needs_network: ClassVar[bool] = True
 
-    penalty_weight: float
-    warm_up: int
-    selection: str | None
-    random_state: RandomState
+    estimator: Any = None
+    _: KW_ONLY
+    penalty_weight: float = 1.0
+    warm_up: int = 100
+    selection: str | None = None
+    random_state: RandomState = None
 
     def _penalty(self, risks: Tensor) -> Tensor:
         """Return the penalty for the environments' risks, (n_environments,), as a scalar to differentiate."""
@@ -79,6 +83,7 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
         return self._keep_solution(solve_gradient(network, training, self.groups_, seeding, fit), validation)
 
 
+@dataclass(eq=False, repr=False)
 class IRMClassifier(EnvironmentObjectiveClassifier):
     """Mean risk of the environments plus the squared gradient on a dummy scale of the logits (Arjovsky et al., 2019).
 
@@ -108,22 +113,8 @@ class IRMClassifier(EnvironmentObjectiveClassifier):
     ['no', 'yes']
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        penalty_weight: float = 1.0,
-        warm_up: int = 100,
-        variant: Literal["squared", "unbiased"] = "squared",
-        selection: str | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.estimator = estimator
-        self.penalty_weight = penalty_weight
-        self.warm_up = warm_up
-        self.variant = variant
-        self.selection = selection
-        self.random_state = random_state
+    _: KW_ONLY
+    variant: Literal["squared", "unbiased"] = "squared"
 
     def _objective(self) -> Objective:
         from holdfast.neural.objectives import IRM
@@ -131,6 +122,7 @@ class IRMClassifier(EnvironmentObjectiveClassifier):
         return IRM(weight=self.penalty_weight, warm_up=self.warm_up, variant=self.variant)
 
 
+@dataclass(eq=False, repr=False)
 class VRExClassifier(EnvironmentObjectiveClassifier):
     """Mean risk of the environments plus the variance of their risks (Krueger et al., 2021).
 
@@ -150,20 +142,8 @@ class VRExClassifier(EnvironmentObjectiveClassifier):
     ['no', 'yes']
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        penalty_weight: float = 100.0,
-        warm_up: int = 100,
-        selection: str | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.estimator = estimator
-        self.penalty_weight = penalty_weight
-        self.warm_up = warm_up
-        self.selection = selection
-        self.random_state = random_state
+    _: KW_ONLY
+    penalty_weight: float = 100.0
 
     def _objective(self) -> Objective:
         from holdfast.neural.objectives import VREx
@@ -171,6 +151,7 @@ class VRExClassifier(EnvironmentObjectiveClassifier):
         return VREx(weight=self.penalty_weight, warm_up=self.warm_up)
 
 
+@dataclass(eq=False, repr=False)
 class RGMClassifier(EnvironmentObjectiveClassifier):
     """Mean risk of the environments plus the regret of one that is held out at random (Jin et al., 2020).
 
@@ -192,22 +173,9 @@ class RGMClassifier(EnvironmentObjectiveClassifier):
     ['no', 'yes']
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        penalty_weight: float = 0.1,
-        warm_up: int = 100,
-        hidden: int = 64,
-        selection: str | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.estimator = estimator
-        self.penalty_weight = penalty_weight
-        self.warm_up = warm_up
-        self.hidden = hidden
-        self.selection = selection
-        self.random_state = random_state
+    _: KW_ONLY
+    penalty_weight: float = 0.1
+    hidden: int = 64
 
     def _objective(self) -> Objective:
         from holdfast.neural.objectives import RGM

@@ -7,7 +7,7 @@ import itertools
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
@@ -296,6 +296,7 @@ class PredictThenInterpolate(MethodEstimator):
         return self._keep_fitted(fitted, validation)
 
 
+@dataclass(eq=False, repr=False)
 class PIClassifier(PredictThenInterpolate, MethodClassifier):
     """Train a classifier that is best in its worst half: the method of the paper.
 
@@ -381,36 +382,20 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     _objectives = ("max", "online", "chance")
     _judge_scores = "accuracies_"
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        solver: Literal["auto", "convex", "gradient", "reweight"] = "auto",
-        halves: Literal["hard", "soft"] = "hard",
-        rounds: int = 1,
-        recipe: Literal["robust"] | None = None,
-        reweight_rounds: int = 20,
-        objective: Literal["max", "online", "chance"] = "max",
-        selection: str | None = None,
-        judge_selection: str | None = "other_environments",
-        min_group_size: int = 5,
-        n_folds: int = 2,
-        n_jobs: int | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.estimator = estimator
-        self.solver = solver
-        self.halves = halves
-        self.rounds = rounds
-        self.recipe = recipe
-        self.reweight_rounds = reweight_rounds
-        self.objective = objective
-        self.selection = selection
-        self.judge_selection = judge_selection
-        self.min_group_size = min_group_size
-        self.n_folds = n_folds
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    estimator: Any = None
+    _: KW_ONLY
+    solver: Literal["auto", "convex", "gradient", "reweight"] = "auto"
+    halves: Literal["hard", "soft"] = "hard"
+    rounds: int = 1
+    recipe: Literal["robust"] | None = None
+    reweight_rounds: int = 20
+    objective: Literal["max", "online", "chance"] = "max"
+    selection: str | None = None
+    judge_selection: str | None = "other_environments"
+    min_group_size: int = 5
+    n_folds: int = 2
+    n_jobs: int | None = None
+    random_state: RandomState = None
 
     def audit(self, X: Any, y: Any, environments: Any = None, *, settings: AuditSettings | None = None) -> Audit:
         """Name the columns, words or attributes whose relation with the label changes between environments.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState
 
 
+@dataclass(eq=False, repr=False)
 class PIRegressor(PredictThenInterpolate, MethodRegressor):
     """Train a regressor that is best in its worst half.
 
@@ -57,34 +59,19 @@ class PIRegressor(PredictThenInterpolate, MethodRegressor):
 
     _judge_scores = "errors_"
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        error_threshold: float | str = "75%",
-        halves: Literal["hard", "soft"] = "hard",
-        solver: Literal["auto", "convex", "gradient", "reweight"] = "auto",
-        reweight_rounds: int = 20,
-        objective: Literal["max", "online"] = "max",
-        selection: str | None = None,
-        judge_selection: str | None = "other_environments",
-        min_group_size: int = 5,
-        n_folds: int = 2,
-        n_jobs: int | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.estimator = estimator
-        self.error_threshold = error_threshold
-        self.halves = halves
-        self.solver = solver
-        self.reweight_rounds = reweight_rounds
-        self.objective = objective
-        self.selection = selection
-        self.judge_selection = judge_selection
-        self.min_group_size = min_group_size
-        self.n_folds = n_folds
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    estimator: Any = None
+    _: KW_ONLY
+    error_threshold: float | str = "75%"
+    halves: Literal["hard", "soft"] = "hard"
+    solver: Literal["auto", "convex", "gradient", "reweight"] = "auto"
+    reweight_rounds: int = 20
+    objective: Literal["max", "online"] = "max"
+    selection: str | None = None
+    judge_selection: str | None = "other_environments"
+    min_group_size: int = 5
+    n_folds: int = 2
+    n_jobs: int | None = None
+    random_state: RandomState = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

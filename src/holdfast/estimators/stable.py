@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -53,6 +53,7 @@ class PathPoint:
     reversed: Accuracy
 
 
+@dataclass(eq=False, repr=False)
 class StableClassifier(MethodClassifier):
     """Train a classifier that does not rely on columns whose meaning changes between environments.
 
@@ -101,20 +102,12 @@ class StableClassifier(MethodClassifier):
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this
     reads_columns: ClassVar[bool] = True  # which ones are unstable: a table's columns are worth more than a matrix
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        expect: Literal["may_turn", "as_seen"] = "may_turn",
-        strength: float = 1.0,
-        n_jobs: int | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.estimator = estimator
-        self.expect = expect
-        self.strength = strength
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    estimator: Any = None
+    _: KW_ONLY
+    expect: Literal["may_turn", "as_seen"] = "may_turn"
+    strength: float = 1.0
+    n_jobs: int | None = None
+    random_state: RandomState = None
 
     def fit(
         self, X: Any, y: Any, *, environments: Any = None, sample_weight: Any = None, folds: Any = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -116,69 +116,39 @@ def _array(state: Mapping[str, Any]) -> NDArray[Any]:
 _SMALL = 100_000  # parameters: up to here a copy in float64 costs next to nothing
 
 
+@dataclass(eq=False, repr=False)
 class NeuralEstimator(BaseEstimator):
     """A network trained by the one loop; subclasses say what its targets are."""
 
-    def __init__(
-        self,
-        network: str | Factory = "mlp",
-        *,
-        max_epochs: int = 100,
-        steps_per_epoch: int = 100,
-        batch_size: int = 50,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.0,
-        dropout: float | None = None,
-        loss: str | Loss | None = None,
-        weight_averaging: float | None = None,
-        schedule: Schedule = "constant",
-        optimizer: OptimizerFactory | None = None,
-        scheduler: SchedulerFactory | None = None,
-        scheduler_interval: Literal["epoch", "step"] = "epoch",
-        gradient_clipping: float | None = None,
-        patience: int | None = 20,
-        selection: str | None = None,
-        selection_rows: int | None = 1_000,
-        network_options: Mapping[str, Any] | None = None,
-        min_count: int = 1,
-        vocabulary: Vocabulary | None = None,
-        row_transform: Callable[[Any], Any] | None = None,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-        n_workers: int = 0,
-        callbacks: Sequence[Any] | None = None,
-        verbose: int = 0,
-        precision: Precision = "auto",
-        device: str = "auto",
-        random_state: RandomState = None,
-    ) -> None:
-        self.network = network
-        self.max_epochs = max_epochs
-        self.steps_per_epoch = steps_per_epoch
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.dropout = dropout
-        self.loss = loss
-        self.weight_averaging = weight_averaging
-        self.schedule = schedule
-        self.optimizer = optimizer
-        self.scheduler = scheduler
-        self.scheduler_interval = scheduler_interval
-        self.gradient_clipping = gradient_clipping
-        self.patience = patience
-        self.selection = selection
-        self.selection_rows = selection_rows
-        self.network_options = network_options
-        self.min_count = min_count
-        self.vocabulary = vocabulary
-        self.row_transform = row_transform
-        self.collate_fn = collate_fn
-        self.n_workers = n_workers
-        self.callbacks = callbacks
-        self.verbose = verbose
-        self.precision = precision
-        self.device = device
-        self.random_state = random_state
+    network: str | Factory = "mlp"
+    _: KW_ONLY
+    max_epochs: int = 100
+    steps_per_epoch: int = 100
+    batch_size: int = 50
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    dropout: float | None = None
+    loss: str | Loss | None = None
+    weight_averaging: float | None = None
+    schedule: Schedule = "constant"
+    optimizer: OptimizerFactory | None = None
+    scheduler: SchedulerFactory | None = None
+    scheduler_interval: Literal["epoch", "step"] = "epoch"
+    gradient_clipping: float | None = None
+    patience: int | None = 20
+    selection: str | None = None
+    selection_rows: int | None = 1_000
+    network_options: Mapping[str, Any] | None = None
+    min_count: int = 1
+    vocabulary: Vocabulary | None = None
+    row_transform: Callable[[Any], Any] | None = None
+    collate_fn: Callable[[list[Any]], Any] | None = None
+    n_workers: int = 0
+    callbacks: Sequence[Any] | None = None
+    verbose: int = 0
+    precision: Precision = "auto"
+    device: str = "auto"
+    random_state: RandomState = None
 
     takes_items: ClassVar[bool] = True  # X may be a dict or a Dataset
     _score = staticmethod(right_class)

@@ -589,7 +589,7 @@ class Decoder:
 
     def _set_attributes(self, value: Any, attributes: Node) -> None:
         state = _updated(type(value).__name__, {str(name): self._decode(item) for name, item in attributes})
-        if dataclasses.is_dataclass(value):
+        if _is_plain_value(value):
             if set(state) != {field.name for field in dataclasses.fields(value)}:
                 raise CorruptFileError(f"tree.json gives other attributes than {type(value).__name__} has.")
             for name, item in state.items():
@@ -629,11 +629,16 @@ def _new_parameters(cls: type) -> dict[str, Any]:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    if dataclasses.is_dataclass(value):
+    if _is_plain_value(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     state = value.saved_attributes() if hasattr(value, "saved_attributes") else vars(value)
     # What a search for a threshold scores with is a function, and made again from its parameters.
     return {name: item for name, item in state.items() if name != "_curve_scorer"}
+
+
+def _is_plain_value(value: Any) -> bool:
+    """Return whether a value is a dataclass whose fields are all it has; estimators learn further attributes."""
+    return dataclasses.is_dataclass(value) and not hasattr(value, "get_params")
 
 
 def _is_fitted(value: Any) -> bool:

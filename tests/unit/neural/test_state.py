@@ -10,8 +10,7 @@ from holdfast.environments import Group
 from holdfast.exceptions import SavedModelError
 from holdfast.neural.estimator import NeuralClassifier
 from holdfast.neural.monitors import Monitor, watch
-from holdfast.neural.objectives.groups import OnlineGroups
-from holdfast.neural.objectives.penalties import IRM
+from holdfast.neural.objectives import IRM, OnlineGroups
 from holdfast.neural.state import flatten, unflatten
 
 

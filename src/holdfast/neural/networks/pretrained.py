@@ -7,6 +7,7 @@ import logging
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -127,6 +128,7 @@ def extract_features(network: Network, X: Any, *, chunk_size: int = 64) -> NDArr
 _KEPT: weakref.WeakKeyDictionary[nn.Module, OrderedDict[Any, NDArray[np.float32]]] = weakref.WeakKeyDictionary()
 
 
+@dataclass(eq=False, repr=False)
 class FrozenFeatures(TransformerMixin, BaseEstimator):
     """Features of a pre-trained network that is not trained further: the first step of a Pipeline.
 
@@ -158,26 +160,15 @@ class FrozenFeatures(TransformerMixin, BaseEstimator):
 
     takes_items: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        network: nn.Module | Callable[[], nn.Module],
-        *,
-        pooling: Callable[[Any, Any], Tensor] | None = None,
-        row_transform: Callable[[Any], Any] | None = None,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-        n_workers: int = 0,
-        batch_size: int = 64,
-        n_kept: int = 200_000,
-        device: str = "auto",
-    ) -> None:
-        self.network = network
-        self.pooling = pooling
-        self.row_transform = row_transform
-        self.collate_fn = collate_fn
-        self.n_workers = n_workers
-        self.batch_size = batch_size
-        self.n_kept = n_kept
-        self.device = device
+    network: nn.Module | Callable[[], nn.Module]
+    _: KW_ONLY
+    pooling: Callable[[Any, Any], Tensor] | None = None
+    row_transform: Callable[[Any], Any] | None = None
+    collate_fn: Callable[[list[Any]], Any] | None = None
+    n_workers: int = 0
+    batch_size: int = 64
+    n_kept: int = 200_000
+    device: str = "auto"
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Build the network; nothing is learned from the rows."""

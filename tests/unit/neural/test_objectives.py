@@ -14,10 +14,19 @@ from holdfast.exceptions import InputTypeError, ParameterError
 from holdfast.neural.batches import GroupBatches
 from holdfast.neural.evaluation import minus_squared_error, right_class
 from holdfast.neural.networks.registry import build_network
-from holdfast.neural.objectives import OBJECTIVES, make_objective
-from holdfast.neural.objectives.base import ERM, Balanced, PooledERM, Problem
-from holdfast.neural.objectives.groups import OnlineGroups, WorstGroup
-from holdfast.neural.objectives.penalties import IRM, RGM, VREx
+from holdfast.neural.objectives import (
+    ERM,
+    IRM,
+    OBJECTIVES,
+    RGM,
+    Balanced,
+    OnlineGroups,
+    PooledERM,
+    Problem,
+    VREx,
+    WorstGroup,
+    make_objective,
+)
 from holdfast.neural.risks import cross_entropy, irm_penalty, squared_error
 from holdfast.neural.sources import make_source
 from holdfast.neural.state import flatten, unflatten

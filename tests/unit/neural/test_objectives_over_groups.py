@@ -13,8 +13,7 @@ from holdfast.exceptions import DivergedError, ParameterError
 from holdfast.neural.batches import GroupBatches
 from holdfast.neural.estimator import NeuralRegressor
 from holdfast.neural.evaluation import minus_squared_error
-from holdfast.neural.objectives.base import Problem
-from holdfast.neural.objectives.groups import OnlineGroups, OnlineGroupWeights
+from holdfast.neural.objectives import OnlineGroups, OnlineGroupWeights, Problem
 from holdfast.neural.risks import squared_error
 from holdfast.neural.sources import make_source
 from holdfast.seeding import Seeding
