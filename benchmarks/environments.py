@@ -19,7 +19,7 @@ from measuring import by_turns, parser, ratio, repeated, write_record
 from holdfast import NeuralClassifier, PIClassifier
 from holdfast.environments import split_environments
 from holdfast.neural.batches import GroupBatches
-from holdfast.neural.networks.registry import build_network
+from holdfast.neural.networks import build_network
 from holdfast.neural.objectives import Problem, make_objective
 from holdfast.neural.risks import make_loss
 from holdfast.neural.sources import make_source

@@ -20,7 +20,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Subset, Te
 
 from holdfast.environments import Group
 from holdfast.neural.batches import GroupBatches
-from holdfast.neural.networks.registry import build_network
+from holdfast.neural.networks import build_network
 from holdfast.neural.objectives import Problem, make_objective
 from holdfast.neural.risks import make_loss
 from holdfast.neural.settings import autocast, resolve_precision

@@ -31,7 +31,7 @@ from holdfast import NeuralClassifier, PIClassifier
 from holdfast.datasets import load_dataset
 from holdfast.exceptions import HoldfastError
 from holdfast.neural.monitors import EpochReport, Monitor, watch
-from holdfast.neural.networks.registry import build_network
+from holdfast.neural.networks import build_network
 
 BATCH, EVALUATED = 50, 500  # rows of each group in a step, rows in a batch of an evaluation
 EPOCHS, STEPS = 3, 100

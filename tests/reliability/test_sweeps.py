@@ -313,7 +313,7 @@ def test_a_failing_run_takes_no_other_along(start_sweep, memory_folder, tmp_path
     store = RunStore(out)
     assert len(store.records()) == 2
     assert store.has(runs["good"])
-    stories = {name: store.read_failure(runs[name]) for name in ("killed", "raises", "too large")}
+    stories = {name: read_record(store.failure_path(runs[name])) for name in ("killed", "raises", "too large")}
     assert stories["raises"]["error"].startswith("ParameterError: The 'estimator' parameter of IRMClassifier")
     assert "MemoryError: Unable to allocate" in stories["too large"]["error"]
     for name in ("raises", "too large"):

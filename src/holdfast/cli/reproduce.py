@@ -146,7 +146,7 @@ def _show_runs(target: str, options: Options, out: Path, jobs: int, *, as_json: 
 def _print_runs(waiting: Waiting, missing: Sequence[Missing]) -> None:
     """Print the runs that are left, and the data sets that are missing."""
     points: dict[str, list[tuple[int, float]]] = {}
-    for run, seconds in zip(waiting.runs, waiting.estimate.each, strict=True):
+    for run, seconds in zip(waiting.runs, waiting.each, strict=True):
         points.setdefault(run.name, []).append((run.config.seed, seconds))
     rows = [
         [name, ", ".join(str(seed) for seed, _ in found), format_seconds(sum(seconds for _, seconds in found))]

@@ -104,8 +104,8 @@ def sweep(
 def describe(waiting: Waiting) -> str:
     """Say how many runs are left, and how long they take."""
     left = f"{len(waiting.runs)} of {waiting.n_runs} runs are left and take about {format_seconds(waiting.seconds)}"
-    guessed = waiting.estimate.n_guessed
-    return left + (f" ({guessed} of them guessed: no similar run is finished)." if guessed else ".")
+    n_guessed = waiting.n_guessed
+    return left + (f" ({n_guessed} of them guessed: no similar run is finished)." if n_guessed else ".")
 
 
 def end_failed(result: SweepResult, folder: Path) -> None:

@@ -37,7 +37,6 @@ def run_demo(n_seeds: int = 5, *, progress: Callable[[str], None] = lambda step:
 
     Each seed deals the digits to the splits and colors them. `progress` is called with a word before each fit.
     """
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in METHODS}
 
     def announced() -> Iterator[tuple[str, int]]:
         for seed in range(n_seeds):
@@ -46,8 +45,7 @@ def run_demo(n_seeds: int = 5, *, progress: Callable[[str], None] = lambda step:
                 yield name, seed
 
     fitted = run_each(_fit_and_score, dict(DATA), announced())
-    for number, (accuracies, _) in enumerate(fitted):
-        runs[list(METHODS)[number % len(METHODS)]].append(accuracies)
+    runs = {name: [scores for scores, _ in fitted[number :: len(METHODS)]] for number, name in enumerate(METHODS)}
     classifier = next(shown for _, shown in fitted if shown is not None)
     data = load_dataset("colored_digits", seed=0, **DATA)
     result = {
@@ -64,7 +62,9 @@ def _fit_and_score(options: dict[str, Any], name: str, seed: int) -> tuple[dict[
     """Return the accuracies of one run, and the classifier where it is the one that is shown."""
     data = load_dataset("colored_digits", seed=seed, **options)
     classifier = fit_method(name, data, seed)
-    return _accuracies(classifier, data), classifier if (name, seed) == ("pi", 0) else None
+    splits = {"test": data.test, "validation": data.validation["train"], "train": data.train}
+    accuracies = {f"{split}_accuracy": float(classifier.score(part.X, part.y)) for split, part in splits.items()}
+    return accuracies, classifier if (name, seed) == ("pi", 0) else None
 
 
 def fit_method(name: str, data: Dataset, seed: int) -> Any:
@@ -92,12 +92,6 @@ def partition_correlations(data: Dataset, classifier: Any) -> list[dict[str, Any
         for group in groups
         if len(group)
     ]
-
-
-def _accuracies(classifier: Any, data: Dataset) -> dict[str, float]:
-    """Return the accuracies of one run."""
-    splits = {"test": data.test, "validation": data.validation["train"], "train": data.train}
-    return {f"{name}_accuracy": float(classifier.score(split.X, split.y)) for name, split in splits.items()}
 
 
 def _summary(scores: list[dict[str, float]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from holdfast.exceptions import SavedModelError
 from holdfast.extras import require
@@ -132,14 +133,20 @@ def attempt(config: RunConfig, store: RunStore, folder: Path | None) -> tuple[Ou
             shutil.rmtree(checkpoints, ignore_errors=True)
         except Exception as problem:  # whatever ends a run, the others continue
             message = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
-            store.write_failure(identity, failure_record(config, message, traceback.format_exc()))
+            _write_failure(store, config, message, traceback.format_exc())
             return "failed", message, time.perf_counter() - start
     return "done", "", time.perf_counter() - start
 
 
-def failure_record(config: RunConfig, message: str, trace: str) -> dict[str, object]:
-    """Return what is kept of a run that failed."""
-    return {"identity": config.identity, "config": config.as_dict(), "error": message, "traceback": trace}
+def _write_failure(store: RunStore, config: RunConfig, message: str, trace: str) -> None:
+    record = {"identity": config.identity, "config": config.as_dict(), "error": message, "traceback": trace}
+    store.write_failure(config.identity, record)
+
+
+def _died(store: RunStore, config: RunConfig, message: str, trace: str) -> tuple[Outcome, str, float]:
+    """Record that the process of a run died, and return the outcome: it may have finished, or another sweep has."""
+    _write_failure(store, config, message, trace)
+    return ("done", "", 0.0) if store.has(config.identity) else ("failed", message, 0.0)
 
 
 def run_all(
@@ -181,7 +188,7 @@ def unfinished(store: RunStore, folder: Path | None, tally: Tally) -> list[Plann
         tally.count(run, "failed", problem, 0.0, 0)
     waiting = [run for run in tally.runs if not store.has(run.config.identity)]
     if waiting:
-        seconds = estimate(waiting, store.records(damaged="skip")).each
+        seconds, _ = estimate(waiting, store.records(damaged="skip"))
         tally.expected = {run.config.identity: value for run, value in zip(waiting, seconds, strict=True)}
     return waiting
 
@@ -278,10 +285,8 @@ def run_on_ray(
         try:
             outcome, message, seconds = ray.get(ready[0])
         except ray.exceptions.RayError as problem:
-            outcome, message, seconds = "failed", f"{type(problem).__name__}: {str(problem)[:200]}", 0.0
-            store.write_failure(run.config.identity, failure_record(run.config, message, str(problem)))
-            if store.has(run.config.identity):  # finished all the same, before it died
-                outcome, message = "done", ""
+            message = f"{type(problem).__name__}: {str(problem)[:200]}"
+            outcome, message, seconds = _died(store, run.config, message, str(problem))
         if tally.count(run, outcome, message, seconds, len(tasks)):
             time.sleep(_PAUSE)
             tasks[start(run)] = run
@@ -344,8 +349,7 @@ class WorkerPool:
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs, self._store.folder, self._folder))
-        with _one_thread():
-            process.start()
+        process.start()
         theirs.close()
         return _Worker(process, ours)
 
@@ -377,30 +381,12 @@ class WorkerPool:
             worker.process.join()
             code = worker.process.exitcode or 0
             message = f"the process died ({signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
-            outcome, seconds = "failed", 0.0
             trace = f"No traceback: {message}. Something outside ended it, or the system had no memory left."
-            self._store.write_failure(run.config.identity, failure_record(run.config, message, trace))
-            if self._store.has(run.config.identity):  # finished all the same, before it died or by another sweep
-                outcome, message = "done", ""
+            outcome, message, seconds = _died(self._store, run.config, message, trace)
             worker.connection.close()
             self._workers[self._workers.index(worker)] = self._start()
         if tally.count(run, outcome, message, seconds, self._n_running()):
             later.append(run)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let processes that are started in the block compute with one thread."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _serve(connection: Connection, store_folder: Path, folder: Path | None) -> None:
@@ -408,6 +394,8 @@ def _serve(connection: Connection, store_folder: Path, folder: Path | None) -> N
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everybody; the sweep decides
     signal.signal(signal.SIGTERM, _interrupt)  # and decides by this: a training keeps its last whole epoch first
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ.update(dict.fromkeys(_THREADS, "1"))  # for libraries that are loaded from now on
+    threadpool_limits(limits=1)  # for those that are there
     store = RunStore(store_folder)
     try:
         while True:
@@ -438,33 +426,16 @@ _TYPICAL_EPOCHS = 50
 _GROUPS = {"halves": 2, "pi": 6, "group_dro": 4, "oracle": 4}
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Seconds that runs will take on one core."""
-
-    each: tuple[float, ...]
-    n_guessed: int  # runs like which none is finished
-
-    @property
-    def seconds(self) -> float:
-        """All of them, one after the other."""
-        return sum(self.each)
-
-
-def estimate(runs: Sequence[PlannedRun], records: Iterable[dict[str, Any]]) -> Estimate:
-    """Return how long the runs will take."""
-    known = _seconds_by_kind(records)
-    like = [known.get(_kind(run.config.as_dict())) for run in runs]
-    each = [rough_seconds(run.config) if value is None else value for run, value in zip(runs, like, strict=True)]
-    return Estimate(tuple(each), sum(value is None for value in like))
-
-
-def _seconds_by_kind(records: Iterable[dict[str, Any]]) -> dict[tuple[Any, ...], float]:
-    """Return the mean duration of the finished runs of each kind."""
-    found: dict[tuple[Any, ...], list[float]] = {}
+def estimate(runs: Sequence[PlannedRun], records: Iterable[dict[str, Any]]) -> tuple[list[float], int]:
+    """Return the seconds of each run on one core, and how many are guessed, since no run like it is finished."""
+    finished: dict[tuple[Any, ...], list[float]] = {}
     for record in records:
-        found.setdefault(_kind(record["config"]), []).append(float(record["seconds"]))
-    return {kind: float(np.mean(seconds)) for kind, seconds in found.items()}
+        finished.setdefault(_kind(record["config"]), []).append(float(record["seconds"]))
+    like = [finished.get(_kind(run.config.as_dict())) for run in runs]
+    each = [
+        float(np.mean(found)) if found else rough_seconds(run.config) for run, found in zip(runs, like, strict=True)
+    ]
+    return each, like.count(None)
 
 
 def rough_seconds(config: RunConfig) -> float:
@@ -488,13 +459,14 @@ class Waiting:
 
     n_runs: int  # with the finished ones
     runs: tuple[PlannedRun, ...]
-    estimate: Estimate
+    each: list[float]  # seconds on one core
+    n_guessed: int  # runs like which none is finished
     jobs: int
 
     @property
     def seconds(self) -> float:
         """Seconds until all are finished."""
-        return self.estimate.seconds / max(self.jobs, 1)
+        return sum(self.each) / max(self.jobs, 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the runs with their settings, and the seconds."""
@@ -509,4 +481,4 @@ def find_waiting(runs: Sequence[PlannedRun], out: Path, jobs: int) -> Waiting:
     store = RunStore(out) if out.is_dir() else None
     records = store.records(damaged="skip") if store is not None else []
     waiting = tuple(run for run in runs if store is None or not store.has(run.config.identity))
-    return Waiting(len(runs), waiting, estimate(waiting, records), jobs)
+    return Waiting(len(runs), waiting, *estimate(waiting, records), jobs)

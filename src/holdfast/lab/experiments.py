@@ -150,10 +150,13 @@ def _first_error(problem: ValidationError, known: Iterable[str]) -> str:
     return text if message.endswith((".", "?")) else f"{text}. Got {error['input']!r:.100}."
 
 
-def _check_name(what: str, value: str, known: Iterable[str]) -> str:
-    if value not in (names := list(known)):
+def _check_name(what: str, value: str, known: Iterable[str], where: str | None = None) -> str:
+    """Return a name that is known; `where` is what the error names, None inside of pydantic, which says where it is."""
+    if value in (names := list(known)):
+        return value
+    if where is None:
         raise ValueError(f"there is no {what} {value!r}. {suggest(value, names)}")
-    return value
+    raise ConfigError(f"{where} has {what} = {value!r}. {suggest(value, names)}")
 
 
 def check_names(config: RunConfig, where: str) -> None:
@@ -167,19 +170,14 @@ def check_names(config: RunConfig, where: str) -> None:
     else:
         from holdfast.neural.networks import NETWORKS  # with torch, which only networks need
 
-        _refuse("estimator", config.estimator, dict.fromkeys([*ESTIMATORS, *NETWORKS]), where)
+        _check_name("estimator", config.estimator, dict.fromkeys([*ESTIMATORS, *NETWORKS]), where)
         factory = inspect.signature(NETWORKS[config.estimator]).parameters
         options = [name for name in factory if name not in ("input_shape", "n_classes", "dropout")]
     refuse_unknown(config.estimator_options, options, f"{where}: estimator_options of {config.estimator}")
     if config.backbone is not None:
         from holdfast.neural.networks import NETWORKS
 
-        _refuse("backbone", config.backbone, NETWORKS, where)
-
-
-def _refuse(what: str, name: str, known: Iterable[str], where: str) -> None:
-    if name not in (names := list(known)):
-        raise ConfigError(f"{where} has {what} = {name!r}. {suggest(name, names)}")
+        _check_name("backbone", config.backbone, NETWORKS, where)
 
 
 BUDGETS = ("paper", "equal")

@@ -47,14 +47,6 @@ class RunStore:
         """Return a finished run's record, every byte checked, or None."""
         return read_record(self.path(identity)) if self.has(identity) else None
 
-    def read_failure(self, identity: str) -> dict[str, Any] | None:
-        """Return the record of a run's last failure, or None."""
-        path = self.failure_path(identity)
-        try:
-            return read_record(path) if path.exists() else None
-        except SavedModelError:  # another process has just removed or replaced it
-            return None
-
     def records(self, *, damaged: Literal["refuse", "skip"] = "refuse") -> list[dict[str, Any]]:
         """Return all finished runs, in the order of their identities."""
         found = []

@@ -20,7 +20,7 @@ from torch.utils.data import Sampler
 from holdfast.environments import Group, Rows, Weights
 from holdfast.exceptions import ParameterError
 from holdfast.neural.distributed import all_sum, current_ranks
-from holdfast.neural.sources import Inputs, ItemSource, RowSource, Vocabulary, make_source, moved, tokenize
+from holdfast.neural.sources import Inputs, RowSource, Vocabulary, make_source, moved, tokenize
 from holdfast.seeding import RandomState, Seeding
 
 
@@ -287,6 +287,5 @@ class GroupBatches(GroupStreams):
         on_device = None if weights is None else torch.from_numpy(weights.astype(np.float32)).to(self._device)
         self._n_drawn += 1
         source, targets = self._source, torch.from_numpy(self._targets[rows])
-        draw = {"draw": self._draw_seed + self._n_drawn} if isinstance(source, ItemSource) else {}
-        inputs = source.take(rows, **draw)
+        inputs = source.take(rows, self._draw_seed + self._n_drawn)
         return Batch(moved(inputs, self._device), targets.to(self._device), groups, sizes, on_device, totals)

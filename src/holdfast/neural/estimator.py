@@ -42,7 +42,7 @@ from holdfast.neural.settings import (
     autocast,
     resolve_device,
 )
-from holdfast.neural.sources import Inputs, ItemSource, RowShape, read_items, reading
+from holdfast.neural.sources import Inputs, ItemSource, RowShape, read_items
 from holdfast.neural.state import TrainingState
 from holdfast.neural.training import TrainingTask, holds_images, train
 from holdfast.registry import ImportPath
@@ -420,14 +420,14 @@ class NeuralEstimator(BaseEstimator):
         if isinstance(network, Network) and vectors and n_parameters <= _SMALL:
             network = copy.deepcopy(network).double()
         context = autocast("fp32", device)
-        with reading(source):
+        with source.reading():
             return outputs_on(network, source, device=device, autocast=context, rows=rows, n_outputs=self._n_outputs())
 
     def inputs(self, X: Any, most: int) -> Inputs:
         """Return the first rows, `most` of them, as the network gets them: a tensor, or a dict of tensors."""
         check_is_fitted(self, "network_")
         source = self._known_source(X)
-        with reading(source):
+        with source.reading():
             return source.take(np.arange(min(most, len(source))))
 
     def get_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:

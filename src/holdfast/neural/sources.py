@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -113,93 +113,29 @@ def pad(rows: Sequence[NDArray[np.int32]]) -> Tensor:
     return torch.from_numpy(padded)
 
 
-class RowSource(Protocol):
-    """Rows by number, as tensors."""
+class RowSource:
+    """Rows by number: `take(rows)` gives them as one tensor, (n_rows, ...), or as a dict of tensors."""
 
-    @property
-    def row_shape(self) -> RowShape:
-        """Shape of one row; for texts (n_tokens,), for dicts the shape of each entry."""
-        ...
+    row_shape: RowShape  # of one row; for texts (n_tokens,), for dicts the shape of each entry
 
-    def __len__(self) -> int: ...
-
-    def take(self, rows: Rows | slice) -> Inputs:
-        """Return the rows as one tensor, (n_rows, ...), or as a dict of tensors."""
-        ...
-
-
-class ArrayRows:
-    """Rows of an array or memory map."""
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        if array.dtype.kind not in "fiub":
-            raise FeaturesError(f"X must contain numbers. Got an array of dtype {array.dtype}.")
-        # A plain view: indexing a memory map through it reads only those rows and returns ordinary arrays.
-        self._array = np.asarray(array)
-        self.row_shape: tuple[int, ...] = tuple(array.shape[1:])
-        self._scale = 1 / 255 if array.dtype == np.uint8 and array.ndim > 2 else None
+    def __init__(self, n_rows: int, row_shape: RowShape, take: Callable[[Any], Inputs]) -> None:
+        self._n_rows, self.row_shape, self._take = n_rows, row_shape, take
 
     def __len__(self) -> int:
-        return len(self._array)
+        return self._n_rows
 
-    def take(self, rows: Rows | slice) -> Tensor:
-        """Return the rows as float32, (n_rows, ...)."""
-        # A slice is a view, perhaps of read-only memory: it is copied, as fancy indexing does anyway.
-        taken = self._array[rows].astype(np.float32, order="C", copy=isinstance(rows, slice))
-        tensor = _channels_last(torch.from_numpy(taken))
-        return tensor if self._scale is None else tensor.mul_(self._scale)
+    def take(self, rows: Rows | slice, draw: int = 0) -> Inputs:
+        """Return the rows as tensors; random transforms of a Dataset give the same for the same `draw`."""
+        return self._take(rows)
 
-
-class LazyRows:
-    """Rows of an object that decodes them a batch at a time, such as colored or compressed images."""
-
-    def __init__(self, rows: Any) -> None:
-        self._rows = rows
-        self.row_shape: tuple[int, ...] = tuple(rows.shape[1:])
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def take(self, rows: Rows | slice) -> Tensor:
-        """Return the rows as float32, (n_rows, ...)."""
-        return _channels_last(torch.from_numpy(np.asarray(self._rows.dense(rows), dtype=np.float32)))
+    def reading(self) -> contextlib.AbstractContextManager[None]:
+        """Return a block in which the rows are read by worker processes, where there are any."""
+        return contextlib.nullcontext()
 
 
 def _channels_last(tensor: Tensor) -> Tensor:
     """Lay out images with the channels last: convolutions on a CPU are about 1.5 times faster (docs/decisions/0003)."""
     return tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor
-
-
-class SparseRows:
-    """Rows of a sparse matrix, converted to dense a batch at a time."""
-
-    def __init__(self, matrix: Any) -> None:
-        self._matrix = sp.csr_array(matrix)
-        self.row_shape: tuple[int, ...] = (int(matrix.shape[1]),)
-
-    def __len__(self) -> int:
-        return int(self._matrix.shape[0])
-
-    def take(self, rows: Rows | slice) -> Tensor:
-        """Return the rows as dense float32, (n_rows, n_features)."""
-        return torch.from_numpy(self._matrix[rows].toarray().astype(np.float32, copy=False))
-
-
-class TokenRows:
-    """Texts as token numbers, padded to the longest of a batch."""
-
-    def __init__(self, texts: Sequence[Any], vocabulary: Vocabulary) -> None:
-        self._rows = [vocabulary.encode(text) for text in texts]
-        self.row_shape: tuple[int, ...] = (len(vocabulary),)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def take(self, rows: Rows | slice) -> Tensor:
-        """Return the rows as int64 token numbers, (n_rows, longest)."""
-        if isinstance(rows, slice):
-            return pad(self._rows[rows])
-        return pad([self._rows[row] for row in rows])
 
 
 class ItemRows:
@@ -466,7 +402,7 @@ def _keeping_random_states() -> Iterator[None]:
             np.random.set_state(before[1])  # noqa: NPY002
 
 
-class ItemSource:
+class ItemSource(RowSource):
     """Items of a Dataset, a dict or an array, read when they are asked for, in this process or by workers.
 
     Random transforms draw from seeds that depend on the batch and the row: the same training reads the same, however
@@ -493,11 +429,7 @@ class ItemSource:
             before = _random_states()
             first = self.take(slice(0, 1))
             self._is_random = before != _random_states()
-        self.row_shape: RowShape = (
-            {name: tuple(tensor.shape[1:]) for name, tensor in first.items()}
-            if isinstance(first, dict)
-            else tuple(first.shape[1:])
-        )
+        self.row_shape = _for_each(lambda tensor: tuple(tensor.shape[1:]), first)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -523,25 +455,17 @@ class ItemSource:
         if self._reader.collate_fn is not None:
             found = self._reader.collate_fn(found)
             found = dict(found) if isinstance(found, Mapping) else found
-        return (
-            {name: _channels_last(tensor) for name, tensor in found.items()}
-            if isinstance(found, dict)
-            else (_channels_last(found))
-        )
+        return _for_each(_channels_last, found)  # type: ignore[no-any-return]
 
 
-def reading(source: RowSource) -> contextlib.AbstractContextManager[None]:
-    """Return a block in which a source is read by its workers, where it has any."""
-    return source.reading() if isinstance(source, ItemSource) else contextlib.nullcontext()
+def _for_each(change: Callable[[Tensor], Any], inputs: Inputs) -> Any:
+    """Return what a function gives for a tensor, or for each tensor of a dict."""
+    return {name: change(part) for name, part in inputs.items()} if isinstance(inputs, dict) else change(inputs)
 
 
 def moved(inputs: Inputs, device: torch.device) -> Inputs:
     """Return inputs on a device."""
-    return (
-        {name: tensor.to(device) for name, tensor in inputs.items()}
-        if isinstance(inputs, dict)
-        else (inputs.to(device))
-    )
+    return _for_each(lambda tensor: tensor.to(device), inputs)  # type: ignore[no-any-return]
 
 
 def make_source(X: Any, vocabulary: Vocabulary | None = None, **options: Any) -> RowSource:
@@ -551,20 +475,44 @@ def make_source(X: Any, vocabulary: Vocabulary | None = None, **options: Any) ->
     transform.
     """
     if vocabulary is not None:
-        return TokenRows(X, vocabulary)
+        texts = [vocabulary.encode(text) for text in X]
+
+        def encoded(rows: Rows | slice) -> Tensor:
+            return pad(texts[rows] if isinstance(rows, slice) else [texts[row] for row in rows])
+
+        return RowSource(len(texts), (len(vocabulary),), encoded)
     if isinstance(X, ItemRows):
         return ItemSource(X, **options)
     if options.get("row_transform") is not None and isinstance(X, np.ndarray):
         return ItemSource(ItemRows(X), **options)
-    if sp.issparse(X):
-        return SparseRows(X)
-    if is_lazy(X):
-        return LazyRows(X)
+    if sp.issparse(X):  # rows become dense a batch at a time
+        matrix: Any = sp.csr_array(cast("Any", X))
+        return RowSource(matrix.shape[0], (matrix.shape[1],), lambda rows: _as_floats(matrix[rows].toarray()))
+    if is_lazy(X):  # decoded a batch at a time, such as colored or compressed images
+        return RowSource(len(X), tuple(X.shape[1:]), lambda rows: _as_floats(X.dense(rows)))
     if isinstance(X, Tensor):
-        return ArrayRows(X.detach().cpu().numpy())
+        X = X.detach().cpu().numpy()
     if isinstance(X, np.ndarray) or hasattr(X, "__array__"):
-        return ArrayRows(np.asanyarray(X))
+        return _array_source(np.asarray(X))
     raise InputTypeError(
         "X must be an array, a memory map, a sparse matrix, a frame or a list of texts. "
         f"Got {type(X).__name__} instead."
     )
+
+
+def _array_source(array: NDArray[Any]) -> RowSource:
+    """Return the rows of an array; indexing a memory map through it reads only those rows."""
+    if array.dtype.kind not in "fiub":
+        raise FeaturesError(f"X must contain numbers. Got an array of dtype {array.dtype}.")
+    scale = 1 / 255 if array.dtype == np.uint8 and array.ndim > 2 else None
+
+    def take(rows: Rows | slice) -> Tensor:
+        # A slice is a view, perhaps of read-only memory: it is copied, as fancy indexing does anyway.
+        tensor = _as_floats(array[rows].astype(np.float32, order="C", copy=isinstance(rows, slice)))
+        return tensor if scale is None else tensor.mul_(scale)
+
+    return RowSource(len(array), tuple(array.shape[1:]), take)
+
+
+def _as_floats(array: NDArray[Any]) -> Tensor:
+    return _channels_last(torch.from_numpy(np.asarray(array, dtype=np.float32)))

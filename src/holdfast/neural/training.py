@@ -37,7 +37,7 @@ from holdfast.neural.settings import (
     resolve_precision,
     without_denormals,
 )
-from holdfast.neural.sources import moved, reading
+from holdfast.neural.sources import moved
 from holdfast.neural.state import TrainingState
 from holdfast.seeding import Seeding
 
@@ -104,8 +104,8 @@ def train(
     with (
         without_denormals(all_threads=True),
         stream.active(),
-        reading(task.source),
-        reading(held_out) if held_out is not task.source else contextlib.nullcontext(),
+        task.source.reading(),
+        held_out.reading() if held_out is not task.source else contextlib.nullcontext(),
     ):
         stream.seed(seeding.integer("initialization"))
         with stream.borrowing():

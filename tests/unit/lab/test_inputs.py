@@ -14,8 +14,8 @@ from holdfast.exceptions import ConfigError
 from holdfast.lab.data.synthetic import make_files
 from holdfast.lab.experiments import RunConfig
 from holdfast.lab.inputs import prepare
+from holdfast.neural.networks import build_network
 from holdfast.neural.networks.pretrained import extract_features
-from holdfast.neural.networks.registry import build_network
 
 OPTIONS = {"image_size": (32, 32)}
 

@@ -11,17 +11,18 @@ import pytest
 from holdfast.exceptions import CorruptFileError, StorageError
 from holdfast.lab.store import RunStore
 from holdfast.saving.files import inject_faults
+from holdfast.saving.json_files import read_record
 
 
 def test_records_come_back_and_are_never_replaced(tmp_path):
     """A finished run is kept as it is, and forgets its failure."""
     store = RunStore(tmp_path / "out")
     store.write_failure("a", {"error": "x"})
-    assert store.read_failure("a") == {"error": "x"}
+    assert read_record(store.failure_path("a")) == {"error": "x"}
     assert (store.has("a"), store.read("a")) == (False, None)
     store.write("a", {"value": 1})
     assert store.read("a") == {"value": 1}
-    assert store.read_failure("a") is None
+    assert not store.failure_path("a").exists()
     with pytest.raises(StorageError, match="it exists already"):
         store.write("a", {"value": 2})
     assert store.records() == [{"value": 1}]
@@ -32,7 +33,7 @@ def test_a_finished_run_has_no_failure(tmp_path):
     store = RunStore(tmp_path)
     store.write("a", {"value": 1})
     store.write_failure("a", {"error": "the process died"})
-    assert store.read_failure("a") is None
+    assert not store.failure_path("a").exists()
     assert store.read("a") == {"value": 1}
 
 
@@ -100,7 +101,7 @@ def test_the_last_failure_counts_and_each_run_has_its_own_checkpoints(tmp_path):
     store = RunStore(tmp_path)
     for error in ("first", "second"):
         store.write_failure("a", {"error": error})
-    assert store.read_failure("a") == {"error": "second"}
+    assert read_record(store.failure_path("a")) == {"error": "second"}
     assert store.checkpoints("a") == tmp_path / "checkpoints" / "a"
 
 

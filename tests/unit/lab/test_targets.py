@@ -12,7 +12,7 @@ from holdfast.lab.experiments import PlannedRun, parse_experiment
 from holdfast.lab.reproduction import compact
 from holdfast.lab.store import RunStore
 from holdfast.lab.targets import TARGETS
-from holdfast.lab.targets.planted import report_table1
+from holdfast.lab.targets.reports import report_table1
 from holdfast.lab.targets.results import summarize
 from holdfast.lab.targets.sources import Options, Plan, make_run
 
@@ -53,7 +53,7 @@ def test_quick_plans_need_no_files(target, tmp_path):
 
 def test_the_ablation_has_45_pairs(tmp_path, monkeypatch):
     """All pairs of ten agreements, the larger in E1."""
-    monkeypatch.setattr("holdfast.lab.targets.studies.find_missing", lambda key, options: None)
+    monkeypatch.setattr("holdfast.lab.targets.reports.find_missing", lambda key, options: None)
     (tmp_path / "wiki.en.vec").touch()
     plan = TARGETS["ablation"].plan(Options(tmp_path, n_seeds=1))
     etas = [tuple(run.config.dataset_options["etas"]) for run in plan.runs]

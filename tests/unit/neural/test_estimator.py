@@ -28,7 +28,7 @@ from holdfast.exceptions import (
     SavedModelError,
 )
 from holdfast.neural.estimator import NeuralClassifier, NeuralRegressor
-from holdfast.neural.networks.registry import NETWORKS, register_network
+from holdfast.neural.networks import NETWORKS, register_network
 from holdfast.neural.sources import Vocabulary
 
 FAST = {"max_epochs": 2, "steps_per_epoch": 25, "learning_rate": 0.05, "random_state": 0}

@@ -13,7 +13,7 @@ from holdfast.environments import Group
 from holdfast.exceptions import InputTypeError, ParameterError
 from holdfast.neural.batches import GroupBatches
 from holdfast.neural.evaluation import minus_squared_error, right_class
-from holdfast.neural.networks.registry import build_network
+from holdfast.neural.networks import build_network
 from holdfast.neural.objectives import (
     ERM,
     IRM,

@@ -9,7 +9,7 @@ from holdfast.environments import Group
 from holdfast.exceptions import CollapseWarning, DivergedError, ParameterError
 from holdfast.neural.evaluation import Examiner, HeldOut, outputs_on, right_class
 from holdfast.neural.monitors import Monitor, watch
-from holdfast.neural.networks.registry import build_network
+from holdfast.neural.networks import build_network
 from holdfast.neural.objectives import make_objective
 from holdfast.neural.risks import cross_entropy
 from holdfast.neural.settings import TrainingSettings, autocast

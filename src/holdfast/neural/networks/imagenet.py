@@ -7,8 +7,8 @@ from pathlib import Path
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from holdfast.neural.networks import Network
 from holdfast.neural.networks.pretrained import ImageNetNormalization, check_images, load_weights
-from holdfast.neural.networks.registry import Network, register_network
 
 _EXPANSION = 4
 
@@ -39,7 +39,6 @@ class Bottleneck(nn.Module):
         return F.relu(self.bn3(self.conv3(maps)) + shortcut, inplace=True)
 
 
-@register_network("resnet50")
 class ResNet50(Network):
     """ResNet-50 (He et al. 2016), the stride in the 3x3 convolution as torchvision has it.
 
@@ -121,7 +120,6 @@ class Head(nn.Sequential):
         self.out_features = n_classes
 
 
-@register_network("mobilenet_v2")
 class MobileNetV2(Network):
     """MobileNetV2 of width 1.
 

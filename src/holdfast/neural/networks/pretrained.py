@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from holdfast.exceptions import FeaturesError, SavedModelError, UntrustedFileError
-from holdfast.neural.networks.registry import Network, call_network
+from holdfast.neural.networks import Network, call_network
 from holdfast.neural.settings import resolve_device
 from holdfast.neural.sources import ItemRows, ItemSource, make_source, moved, read_items
 from holdfast.registry import ImportPath

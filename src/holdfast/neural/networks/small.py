@@ -10,13 +10,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.exceptions import FeaturesError, ParameterError
-from holdfast.neural.networks.registry import Network, register_network
+from holdfast.neural.networks import Network
 from holdfast.neural.randomness import active_generator
 
 _SMALLEST_SIDE = 6  # two 3x3 convolutions and one halving leave one pixel
 
 
-@register_network("linear")
 class Linear(Network):
     """Logistic regression as a network; `dropout` drops inputs."""
 
@@ -30,7 +29,6 @@ class Linear(Network):
         return self.dropout(inputs.flatten(1))  # type: ignore[no-any-return]
 
 
-@register_network("mlp")
 class MLP(Network):
     """Hidden layers of ReLU units, of the widths `hidden`, on the flattened row."""
 
@@ -53,7 +51,6 @@ class MLP(Network):
         return self.hidden(inputs.flatten(1))  # type: ignore[no-any-return]
 
 
-@register_network("cnn")
 class CNN(Network):
     """Two 3x3 convolutions (32 and 64 maps), max-pool 2, and one hidden layer.
 

@@ -12,12 +12,11 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from holdfast.exceptions import FeaturesError, ParameterError
-from holdfast.neural.networks.registry import Network, register_network
+from holdfast.neural.networks import Network
 
 _PADDING = 0  # token number
 
 
-@register_network("text_cnn")
 class TextCNN(Network):
     """Word vectors, dropout, convolutions of several widths, max over time, ReLU, dropout, one linear layer.
 

@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 
 from holdfast.exceptions import FeaturesError, SavedModelError, UntrustedFileError
 from holdfast.lab.data.celeba import ImageFiles
+from holdfast.neural.networks import Network, build_network, has_batch_statistics
 from holdfast.neural.networks.pretrained import extract_features, load_weights, read_weights
-from holdfast.neural.networks.registry import Network, build_network, has_batch_statistics
 
 DATA = os.environ.get("HOLDFAST_TEST_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="HOLDFAST_TEST_DATA is not set")

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from holdfast.exceptions import FeaturesError, InputTypeError, ParameterError
-from holdfast.neural.networks.registry import NETWORKS, build_network, has_batch_statistics, register_network
+from holdfast.neural.networks import NETWORKS, build_network, has_batch_statistics, register_network
 
 
 @pytest.mark.parametrize(("name", "shape"), [("linear", (5,)), ("mlp", (5,)), ("cnn", (3, 8, 8)), ("cnn", (8, 8))])

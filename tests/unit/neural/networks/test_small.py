@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from holdfast.exceptions import ParameterError
-from holdfast.neural.networks.registry import build_network
+from holdfast.neural.networks import build_network
 from holdfast.neural.networks.small import _shifted
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from holdfast.exceptions import FeaturesError, ParameterError
-from holdfast.neural.networks.registry import build_network
+from holdfast.neural.networks import build_network
 
 
 def make(n_tokens=20, **options):
