@@ -6,7 +6,6 @@ A group is any set of rows, with or without weights, whose risk enters a maximum
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.exceptions import EnvironmentsError, LabelsError, SmallGroupWarning
+from holdfast.exceptions import EnvironmentsError, LabelsError, SmallGroupWarning, warn
 
 Rows = NDArray[np.intp]
 Weights = NDArray[np.float64]
@@ -255,8 +254,7 @@ def merge_small_environments(environments: tuple[Environment, ...], min_size: in
 
     Examples
     --------
-    >>> import warnings
-    >>> with warnings.catch_warnings():
+    >>>     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
     ...     merged = merge_small_environments(split_environments(list("aaabc"), 5), 2)
     >>> [(e.name, e.rows.tolist()) for e in merged]
@@ -265,11 +263,10 @@ def merge_small_environments(environments: tuple[Environment, ...], min_size: in
     if len(environments) > 1:
         small = [environment for environment in environments if len(environment) < min_size]
         if small:
-            warnings.warn(
+            warn(
                 f"{len(small)} of {len(environments)} environments have fewer than {min_size} rows and are merged into "
                 f"one: {listed([environment.name for environment in small])}.",
                 SmallGroupWarning,
-                stacklevel=4,
             )
             rows = np.sort(np.concatenate([environment.rows for environment in small]))
             kept = tuple(environment for environment in environments if len(environment) >= min_size)

@@ -38,6 +38,8 @@ HoldfastWarning (UserWarning)
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
 
@@ -172,6 +174,14 @@ class SolverWarning(HoldfastWarning):
 
 class MismatchWarning(HoldfastWarning):
     """A file was saved under another version, CPU type, number of threads or precision."""
+
+
+def warn(message: str, category: type[HoldfastWarning]) -> None:
+    """Warn at the line of the user's that called holdfast, however deep in it the warning comes up."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "holdfast":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def suggest(name: str, known: Sequence[str]) -> str:

@@ -121,7 +121,7 @@ def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weigh
     if not is_regressor(estimator):
         if (targets == targets[0]).all():
             return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(rows), 1)), targets)
-        if _numbers_classes(estimator):
+        if any(library_of(part) == "xgboost" for part in (estimator, *estimator.get_params(deep=True).values())):
             codes, targets = np.unique(targets, return_inverse=True)
     if type(estimator).__name__.startswith("HistGradientBoosting"):
         features = _with_values(features)
@@ -300,11 +300,6 @@ class RecodedClassifier(ClassifierMixin, BaseEstimator):
 def library_of(value: Any) -> str:
     """Return the package that a value's class is from; CatBoost's errors are those of its compiled part."""
     return type(value).__module__.partition(".")[0].lstrip("_")
-
-
-def _numbers_classes(estimator: Any) -> bool:
-    """Return whether XGBoost is somewhere in an estimator."""
-    return any(library_of(part) == "xgboost" for part in (estimator, *estimator.get_params(deep=True).values()))
 
 
 def empty_columns(X: Any) -> list[Any]:

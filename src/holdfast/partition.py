@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from holdfast.exceptions import (
     EmptyPartitionWarning,
     InputError,
     SmallGroupWarning,
+    warn,
 )
 
 log = logging.getLogger(__name__)
@@ -149,19 +149,17 @@ def halves_as_groups(
     """
     empty = [f"{p.judged} judged by {p.judge}" for p in partitions if not len(p.mistaken)]
     if empty:
-        warnings.warn(
+        warn(
             f"nobody is mistaken (alpha = 1) in {listed(empty)}: the conditional is the same there, and the empty half "
             "is dropped.",
             EmptyPartitionWarning,
-            stacklevel=3,
         )
     all_mistaken = [f"{p.judged} judged by {p.judge}" for p in partitions if not len(p.correct)]
     if all_mistaken:
-        warnings.warn(
+        warn(
             f"everybody is mistaken (alpha = 0) in {listed(all_mistaken)}: the correlation is reversed between them, "
             "and the environments themselves are interpolated.",
             AllMistakenWarning,
-            stacklevel=3,
         )
     halves = [half for partition in partitions for half in partition.groups() if len(half)]
     return large_halves(halves, min_group_size=min_group_size, sample_weight=sample_weight, group_labels=group_labels)
@@ -178,11 +176,10 @@ def large_halves(
     parts = [part for half in halves for part in _refine(half.weighted(sample_weight), group_labels)]
     small = [f"{g.name} ({g.effective_size():.0f})" for g in parts if 0 < g.effective_size() < min_group_size]
     if small:
-        warnings.warn(
+        warn(
             f"{len(small)} half or halves are below min_group_size={min_group_size} (effective) rows and are dropped: "
             f"{listed(small)}. Lower min_group_size to keep them.",
             SmallGroupWarning,
-            stacklevel=3,
         )
     return tuple(group for group in parts if group.effective_size() >= min_group_size)
 
@@ -199,11 +196,10 @@ def warn_of_constant_judges(
         if len(said) == 1:
             constant.append(f"{environment.name} (always {classes[said[0]]})")
     if constant:
-        warnings.warn(
+        warn(
             f"the classifier of {listed(constant)} predicts one class only in the other environments; the halves that "
             "it cuts are the label groups.",
             ConstantJudgeWarning,
-            stacklevel=3,
         )
 
 

@@ -297,7 +297,8 @@ def needs_frame(estimator: Any, X: Any) -> bool:
     if hasattr(estimator, "fit_groups"):  # a network reads arrays
         return False
     by_name = getattr(estimator, "categorical_features", None), getattr(estimator, "monotonic_cst", None)
-    named = any(value is not None and not isinstance(value, str) and _has_text(value) for value in by_name)
+    lists = [value for value in by_name if value is not None and not isinstance(value, str)]
+    named = any(isinstance(entry, str) for value in lists for entry in value)
     given = estimator.get_params(deep=False) if library_of(estimator) in BOOSTERS else {}
     if any(given.get(name) for name in ("cat_features", "categorical_feature")):
         return True
@@ -305,10 +306,6 @@ def needs_frame(estimator: Any, X: Any) -> bool:
     if inner is not None and needs_frame(inner, X):
         return True
     return named or any(str(kind) == "category" for kind in X.dtypes)
-
-
-def _has_text(values: Any) -> bool:
-    return any(isinstance(value, str) for value in values)
 
 
 def read_column(y: Any) -> NDArray[Any]:

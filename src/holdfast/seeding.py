@@ -7,14 +7,11 @@ shifts the numbers that another one draws.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from holdfast.exceptions import ParameterError
-
-if TYPE_CHECKING:
-    import torch
 
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
 
@@ -60,14 +57,6 @@ class Seeding:
     def generator(self, *names: object) -> np.random.Generator:
         """Return a numpy generator for the stream `names`."""
         return np.random.default_rng(self._sequence(*names))
-
-    def torch_generator(self, *names: object) -> torch.Generator:
-        """Return a torch CPU generator for the stream `names`."""
-        import torch
-
-        generator = torch.Generator()
-        generator.manual_seed(self.integer(*names))
-        return generator
 
     def child(self, *names: object) -> Seeding:
         """Return the streams of a part of the work, independent of every other part's."""

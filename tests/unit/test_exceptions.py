@@ -1,9 +1,11 @@
 import inspect
 import re
+import warnings
 
+import numpy as np
 import pytest
 
-from holdfast import exceptions
+from holdfast import PIClassifier, exceptions
 
 CLASSES = {
     name: value
@@ -77,3 +79,14 @@ def test_suggest_shortens_long_lists():
     names = [f"column{i:02d}" for i in range(12)]
     assert exceptions.suggest("zzz", names).endswith("'column08', 'column09' … (12 in all).")
     assert exceptions.suggest("COLUMN01", names) == "Did you mean 'column01'?"
+
+
+def test_warnings_name_the_line_of_the_user():
+    """However deep in the package a warning comes up, it is attributed to the file that called the package."""
+    X = np.array([[0.0], [1.0]] * 21)
+    sites = ["Boston"] * 20 + ["Chicago"] * 20 + ["Denver", "Essen"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        PIClassifier().fit(X, X[:, 0] > 0, environments=sites)
+    found = {entry.category: entry.filename for entry in caught}
+    assert found[exceptions.EmptyPartitionWarning] == found[exceptions.SmallGroupWarning] == __file__

@@ -24,7 +24,6 @@ def test_equal_seeds_give_equal_streams():
     first, second = Seeding(7), Seeding(np.int64(7))
     assert draws(first, "batches") == draws(second, "batches")
     assert first.integer("dropout") == second.integer("dropout")
-    assert first.torch_generator("weights").initial_seed() == second.torch_generator("weights").initial_seed()
 
 
 def test_asking_for_one_stream_never_shifts_another():
@@ -62,15 +61,6 @@ def test_child_streams_differ_from_the_parents_and_each_others():
     assert draws(Seeding(7).child("a"), "batches") == streams[1]
 
 
-def test_torch_generator_repeats():
-    """A torch generator of the same name draws the same numbers, of another name others."""
-    torch = pytest.importorskip("torch")
-    first, second, other = (Seeding(7).torch_generator(name) for name in ("weights", "weights", "dropout"))
-    expected = torch.rand(5, generator=first)
-    assert torch.equal(torch.rand(5, generator=second), expected)
-    assert not torch.equal(torch.rand(5, generator=other), expected)
-
-
 def test_none_draws_fresh_entropy_once():
     """Without a seed two objects differ, and one object agrees with itself."""
     first, second = Seeding(None), Seeding()
@@ -95,7 +85,7 @@ def test_global_random_state_is_left_alone():
     python_state, torch_state = random.getstate(), torch.get_rng_state()
     seeding = Seeding(7)
     seeding.generator("a").random(10)
-    torch.rand(10, generator=seeding.torch_generator("b"))
+    seeding.integer("b")
     seeding.child("c")
     assert random.getstate() == python_state
     assert np.random.get_state()[1].tolist() == numpy_state  # noqa: NPY002

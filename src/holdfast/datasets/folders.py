@@ -84,9 +84,8 @@ def data_command(dataset: str, folder: Path | str | None) -> str:
     return command if folder is None else f"{command} --folder {shlex.quote(str(folder))}"
 
 
-def missing_file(dataset: str, name: str, folder: Path | str | None, *, remedy: str | None = None) -> AbsentFilesError:
+def missing_file(dataset: str, name: str, folder: Path | str | None) -> AbsentFilesError:
     """Return the error for a file that is in none of the folders, with what to do about it."""
     base = data_folder() if folder is None else Path(folder)
-    if remedy is None:
-        remedy = f"To see which files to put where, run: {data_command(dataset, folder)} --show"
+    remedy = f"To see which files to put where, run: {data_command(dataset, folder)} --show"
     return AbsentFilesError(f"Data set {dataset!r} needs {name}, which is not in {base}. {remedy}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Self
@@ -18,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
 
 from holdfast.environments import Environment, Group, check_pairs, is_lazy, merge_small_environments, split_environments
-from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SingleEnvironmentWarning
+from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SingleEnvironmentWarning, warn
 from holdfast.interpolation import Solution, SolverSettings
 from holdfast.interpolation.worst_case import minimize_worst_case_risk
 from holdfast.learners import code_probabilities, last_step, predicted_codes
@@ -345,7 +344,7 @@ def check_choice(estimator: Any, parameter: str, choices: tuple[str, ...]) -> No
         )
 
 
-def warn_single_environment(environments: Sequence[Environment], method: str, *, stacklevel: int = 3) -> bool:
+def warn_single_environment(environments: Sequence[Environment], method: str) -> bool:
     """Warn and return True when there are not two environments to compare."""
     if len(environments) >= 2:
         return False
@@ -354,5 +353,5 @@ def warn_single_environment(environments: Sequence[Environment], method: str, *,
     if environments[0].name.endswith("small environments)"):  # as `merge_small_environments` calls them
         what = "each has too few rows, so they were merged into one: plain ERM is fitted. Use a coarser label, for "
         what += "example the region instead of the site."
-    warnings.warn(f"{method} compares environments, but {what}", SingleEnvironmentWarning, stacklevel=stacklevel)
+    warn(f"{method} compares environments, but {what}", SingleEnvironmentWarning)
     return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Group, cross_groups, label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, check_choice
-from holdfast.exceptions import EnvironmentsError, SmallGroupWarning
+from holdfast.exceptions import EnvironmentsError, SmallGroupWarning, warn
 from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
@@ -57,11 +56,10 @@ def large_groups(groups: Sequence[Group], min_group_size: int) -> tuple[Group, .
     kept = tuple(group for group in groups if group.effective_size() >= min_group_size)
     small = [f"{g.name} ({g.effective_size():.0f})" for g in groups if g.effective_size() < min_group_size]
     if small and kept:
-        warnings.warn(
+        warn(
             f"{len(small)} of {len(groups)} groups are below min_group_size={min_group_size} (effective) rows and are "
             f"dropped: {listed(small)}. Lower min_group_size to keep them.",
             SmallGroupWarning,
-            stacklevel=4,
         )
     return kept or tuple(groups)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import logging
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
@@ -19,7 +18,7 @@ from holdfast.audit import Audit, AuditSettings, audit_data
 from holdfast.environments import Group, Partition, take_rows
 from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, warn_single_environment
 from holdfast.estimators.erm import fit_erm
-from holdfast.exceptions import CollapseWarning, EnvironmentsError, ParameterError
+from holdfast.exceptions import CollapseWarning, EnvironmentsError, ParameterError, warn
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
@@ -435,13 +434,12 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         chance = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
         flat = self.solver_ != "gradient" and self.worst_case_risk_ > 0.98 * max(chance, np.log(2))
         if (share[most] >= CONSTANT and shares.max() <= SHARED) or flat:
-            warnings.warn(
+            warn(
                 f"The classifier learned almost nothing: it predicts {self.classes_[most]} for {share[most]:.0%} of "
                 f"the rows, and its worst-case risk is {self.worst_case_risk_:.2f} (guessing has {chance:.2f}). The "
                 "worst half contradicts the rest. Use StableClassifier, weaken the estimator's penalty, or, for "
                 "networks, set objective='online'.",
                 CollapseWarning,
-                stacklevel=4,
             )
 
     def _fitted_environments(self, n_rows: int) -> np.ndarray[Any, Any]:

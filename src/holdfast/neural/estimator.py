@@ -440,14 +440,15 @@ class NeuralEstimator(BaseEstimator):
             options["vectors"] = list(self._network_arguments()["vectors"].shape)
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _NOT_STORED}
         parameters |= self._code_parameters()
-        seed, words = self.random_state, self.vocabulary_
+        seed, words, shape = self.random_state, self.vocabulary_, self.input_shape_
+        listed: Any = {n: list(s) for n, s in shape.items()} if isinstance(shape, dict) else list(shape)
         state: dict[str, Any] = {
             "format": FORMAT,
             "parameters": parameters,
             "loss": self.loss if isinstance(self.loss, str) else None,
             "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
             "network_options": _plain_options(options),
-            "input_shape": _listed_shape(self.input_shape_),
+            "input_shape": listed,
             "vocabulary": None if words is None else {"tokens": list(words.tokens), "lowercase": words.lowercase},
             "classes": _array_state(self.classes_) if hasattr(self, "classes_") else None,
             "n_features_in": getattr(self, "n_features_in_", None),
@@ -544,10 +545,6 @@ def _same_shape(found: RowShape, fitted: RowShape, *, exactly: bool) -> bool:
         len(shape) == len(of_fitted[name]) and (len(shape) < 2 or shape == of_fitted[name])
         for name, shape in of_found.items()
     )
-
-
-def _listed_shape(shape: RowShape) -> Any:
-    return {name: list(part) for name, part in shape.items()} if isinstance(shape, dict) else list(shape)
 
 
 def _is_token_lists(X: Any) -> bool:

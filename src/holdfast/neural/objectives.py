@@ -555,18 +555,6 @@ class IRM(PenalizedObjective):
 
 
 @dataclass(frozen=True)
-class VREx(PenalizedObjective):
-    """(1/n)·Σ_e R_e + w·Var_e(R_e)."""
-
-    name: ClassVar[str] = "vrex"
-    adds_up: ClassVar[bool] = True
-
-    def combine(self, outcome: Outcome, step: int) -> Tensor:
-        """Return the penalized mean risk."""
-        return self.penalized(outcome.risks.mean(), risk_variance(outcome.risks), step)
-
-
-@dataclass(frozen=True)
 class RiskPenalty(PenalizedObjective):
     """(1/n)·Σ_e R_e + w·penalty(R_1, …, R_n), for any differentiable function of the environments' risks."""
 
@@ -580,7 +568,15 @@ class RiskPenalty(PenalizedObjective):
 
     def __repr__(self) -> str:
         # The same in every process, since checkpoints compare it: a function's own repr has its address.
-        return f"RiskPenalty(weight={self.weight}, warm_up={self.warm_up}, penalty={self.penalty.__qualname__})"
+        settings = f"weight={self.weight}, warm_up={self.warm_up}, penalty={self.penalty.__qualname__}"
+        return f"{type(self).__name__}({settings})"
+
+
+@dataclass(frozen=True, repr=False)
+class VREx(RiskPenalty):
+    """(1/n)·Σ_e R_e + w·Var_e(R_e)."""
+
+    name: ClassVar[str] = "vrex"
 
 
 @dataclass(frozen=True)

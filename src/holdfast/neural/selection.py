@@ -102,16 +102,16 @@ def _measured(value: float | None) -> float:
     return value
 
 
-def _worst_validation_group(scores: EpochScores) -> float:
-    return min((scores.validation_group_scores or {"": float("nan")}).values())
-
-
 SELECTION_RULES: Mapping[str, SelectionRule] = MappingProxyType(
     {
         rule.name: rule
         for rule in (
             SelectionRule("validation_accuracy", lambda scores: _measured(scores.validation_score), "validation"),
-            SelectionRule("worst_group_validation", _worst_validation_group, "validation_groups"),
+            SelectionRule(
+                "worst_group_validation",
+                lambda scores: min((scores.validation_group_scores or {"": float("nan")}).values()),
+                "validation_groups",
+            ),
             SelectionRule(
                 "min_train_validation",
                 lambda scores: min(scores.training_score, _measured(scores.validation_score)),

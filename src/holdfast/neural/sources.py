@@ -146,7 +146,8 @@ class ItemRows:
 
     def __init__(self, items: Any, rows: Rows | None = None) -> None:
         self.items = items
-        self.rows = np.arange(_n_items(items)) if rows is None else rows
+        first = next(iter(items.values())) if isinstance(items, dict) else items
+        self.rows = np.arange(len(first)) if rows is None else rows
         self.shape = self.rows.shape
 
     def __len__(self) -> int:
@@ -158,10 +159,6 @@ class ItemRows:
     def dense(self, rows: Rows | slice) -> Inputs:
         """Return rows as tensors."""
         return ItemSource(self).take(rows)
-
-
-def _n_items(items: Any) -> int:
-    return len(next(iter(items.values()))) if isinstance(items, dict) else len(items)
 
 
 def read_items(X: Any, y: Any, environments: Any = None, *, n_workers: int = 0) -> tuple[ItemRows, Any, Any]:

@@ -8,7 +8,6 @@ import dataclasses
 import logging
 import math
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +18,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from holdfast.environments import Group, Weights
-from holdfast.exceptions import CollapseWarning, DivergedError, ParameterError
+from holdfast.exceptions import CollapseWarning, DivergedError, ParameterError, warn
 from holdfast.neural.batches import GroupBatches, RowSource
 from holdfast.neural.distributed import Ranks, current_ranks
 from holdfast.neural.evaluation import Examiner, HeldOut, Score, evenly, union_of
 from holdfast.neural.monitors import EpochReport, Monitor, current_monitor
 from holdfast.neural.networks import check_outputs
-from holdfast.neural.objectives import Objective, ObjectiveRun, Problem, StepReport
+from holdfast.neural.objectives import Objective, Problem, StepReport
 from holdfast.neural.randomness import RandomStream, draw_from_stream
 from holdfast.neural.risks import Loss
 from holdfast.neural.selection import EpochScores, Selected, choose_rule
@@ -207,9 +206,7 @@ def _run(
         left = (time.monotonic() - begin) / (state.epoch - n_before) * (settings.max_epochs - state.epoch)
         said = "%s: epoch %d of at most %d, at most %.0f s left, risk %.4f, worst group %s"
         facts = (task.stage, state.epoch, settings.max_epochs, left, scores.risk, scores.worst_group)
-        log.debug(
-            said, *facts, extra={"epoch": state.epoch}
-        )  # the command line shows these more often than other details
+        log.debug(said, *facts, extra={"epoch": state.epoch})  # the command line shows these more often than others
     return _finish(state, examiner, task, precision)
 
 
@@ -348,18 +345,11 @@ def _finish(state: TrainingState, examiner: Examiner, task: TrainingTask, precis
         rows = evenly(union_of(state.batches.groups), 1000)
         one_class = examiner.sees_one_class(state.network, task.source, task.targets, rows)
     if one_class:
-        _warn_of_collapse(run, task.stage)
+        advice = (
+            "The hard maximum can do that under strong weight decay: try objective='online', or less weight_decay."
+            if run.objective.name == "max"
+            else "Train for longer, or with less weight_decay; of the min–max objectives 'online' is the most stable."
+        )
+        message = f"{task.stage}: the trained network predicts one class for all evaluated rows. {advice}"
+        warn(message, CollapseWarning)
     return Trained(state.network, best, state.history, run.mixture(), state.device, precision)
-
-
-def _warn_of_collapse(run: ObjectiveRun, stage: str) -> None:
-    advice = (
-        "The hard maximum can do that under strong weight decay: try objective='online', or less weight_decay."
-        if run.objective.name == "max"
-        else "Train for longer, or with less weight_decay; of the min–max objectives 'online' is the most stable."
-    )
-    warnings.warn(
-        f"{stage}: the trained network predicts one class for all evaluated rows. {advice}",
-        CollapseWarning,
-        stacklevel=2,
-    )

@@ -8,7 +8,7 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from holdfast.datasets.drawing import check_choice, check_probability, deal_rows
 from holdfast.datasets.folders import candidate_folders, existing_folders, find_file, missing_file
 from holdfast.datasets.values import Dataset, DatasetEntry
 from holdfast.exceptions import DatasetError
-from holdfast.lab.data.files import Progress, check_sha256, fetch, make_folder, read_plain, read_text
+from holdfast.lab.data.files import Progress, check_sha256, fetch, read_plain, read_text
 from holdfast.lab.data.own_table import TableDescription, make_dataset
 from holdfast.seeding import Seeding
 
@@ -139,21 +139,14 @@ def download_adult(
 ) -> list[Path]:
     """Put ``adult.data`` and ``adult.test`` into a folder; each is verified, and existing ones are kept."""
     found = {name: _present(name, folder) for name in ADULT_SHA256}
-    for name, path in found.items():
-        if path is None:
-            check = check_sha256(ADULT_SHA256[name])
-            try:
-                found[name] = fetch(
-                    [f"{source}{name}"],
-                    make_folder(folder) / name,
-                    check=check,
-                    max_bytes=MAX_BYTES,
-                    timeout=timeout,
-                    progress=progress,
-                )
-            except DatasetError as problem:
-                raise DatasetError(f"{problem} The files are also on the page {PAGE}.") from problem
-    return [path for path in found.values() if path is not None]
+    options: dict[str, Any] = {"max_bytes": MAX_BYTES, "timeout": timeout, "progress": progress}
+    try:
+        return [
+            path or fetch([source + name], folder / name, check=check_sha256(ADULT_SHA256[name]), **options)
+            for name, path in found.items()
+        ]
+    except DatasetError as problem:
+        raise DatasetError(f"{problem} The files are also on the page {PAGE}.") from problem
 
 
 def _present(name: str, folder: Path) -> Path | None:

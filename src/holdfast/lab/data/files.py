@@ -52,6 +52,7 @@ def fetch(
     given up before anything is checked, an attempt after `timeout` seconds without a byte.
     """
     problems = []
+    make_folder(target.parent)
     for url in urls:
         for attempt in range(retries + 1):
             try:
@@ -228,23 +229,19 @@ def text_of(value: Any, path: Path, line: int) -> str:
     )
 
 
-def count_words(texts: Iterable[str], min_count: int = MIN_COUNT) -> int:
-    """Return how many different words occur at least `min_count` times.
+def word_notes(texts: Iterable[str], expected: int) -> list[str]:
+    """Return how the number of words differs from the paper's.
 
     Examples
     --------
-    >>> count_words(["dark dark beer", "dark beer"], min_count=2)
-    2
+    >>> word_notes(["dark beer dark beer dark dark", "dark"], 2)
+    ['1 words occur at least 5 times, the paper has 2']
     """
     counts = Counter(token for text in texts for token in text.split())
-    return sum(count >= min_count for count in counts.values())
-
-
-def word_notes(texts: Iterable[str], expected: int) -> list[str]:
-    """Return how the number of words differs from the paper's."""
-    found = count_words(texts)
-    text = f"{found:,} words occur at least {MIN_COUNT} times, the paper has {expected:,}"
-    return [] if found == expected else [text]
+    found = sum(count >= MIN_COUNT for count in counts.values())
+    return (
+        [] if found == expected else [f"{found:,} words occur at least {MIN_COUNT} times, the paper has {expected:,}"]
+    )
 
 
 def _object(line: str, keys: Sequence[str], path: Path, number: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from holdfast.datasets.folders import candidate_folders, data_command, existing_
 from holdfast.datasets.values import Dataset, DatasetEntry, size_notes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError
-from holdfast.lab.data.files import MAX_BYTES, Progress, fetch, make_folder, read_plain
+from holdfast.lab.data.files import MAX_BYTES, Progress, fetch, read_plain
 from holdfast.seeding import Seeding
 
 # File -> md5 of its uncompressed bytes.
@@ -219,7 +219,7 @@ def download_mnist(
     for name, path in {name: _present(name, folder) for name in MNIST_MD5}.items():
         if path is None:
             urls = [f"{mirror}{name}.gz" for mirror in mirrors]
-            target, check = make_folder(folder) / f"{name}.gz", functools.partial(read_idx, md5=MNIST_MD5[name])
+            target, check = folder / f"{name}.gz", functools.partial(read_idx, md5=MNIST_MD5[name])
             path = fetch(urls, target, check=check, max_bytes=MAX_PACKED, timeout=timeout, retries=1, progress=progress)
         files.append(path)
     return files

