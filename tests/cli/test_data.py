@@ -51,8 +51,8 @@ def test_a_download_tells_its_bytes_in_few_lines(holdfast, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("total", [76_000_000, None])
-def test_a_download_has_a_bar_on_a_terminal(monkeypatch, total):
-    """On a terminal the bytes of the file that is being fetched stand beside a bar."""
+def test_a_download_is_shown_on_a_terminal(monkeypatch, total):
+    """On a terminal one line has the bytes of the file that is being fetched."""
 
     class Terminal(io.StringIO):
         def isatty(self):

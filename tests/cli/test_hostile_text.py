@@ -87,7 +87,7 @@ class Terminal(io.StringIO):
 
 
 def test_brackets_are_no_markup(monkeypatch):
-    """A path such as `[/x].csv` is shown on a status line, a bar and a sweep's line."""
+    """A path such as `[/x].csv` is shown on the status lines of stages, steps and sweeps."""
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")

@@ -100,14 +100,14 @@ def test_an_epoch_says_which_fit_of_how_many_it_belongs_to(capsys, monkeypatch):
     assert re.fullmatch(r"fit 3 of 3 \(about \d+ s left\); epoch 1 of 9", lines[-1])
 
 
-def test_a_bar_shows_the_epoch_next_to_its_step(monkeypatch):
+def test_the_epoch_is_shown_next_to_its_step(monkeypatch):
     """On a terminal the step stays in view while its network trains."""
-    from rich.progress import Progress
+    from rich.status import Status
 
     seen = []
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    monkeypatch.setattr(Progress, "update", lambda self, task, **changes: seen.append(changes.get("description")))
+    monkeypatch.setattr(Status, "update", lambda self, text: seen.append(text.plain))
     with counting("step", 2) as begin:
         begin("without Boston")
         logging.getLogger("holdfast.neural.training").debug("epoch %d of 9", 3, extra={"epoch": 3})
-    assert seen == ["without Boston", "without Boston; epoch 3 of 9"]
+    assert seen == ["step 1 of 2: without Boston", "step 1 of 2: without Boston; epoch 3 of 9"]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.options import JsonOption, option
-from holdfast.cli.terminal import command_line, note, print_table, say
+from holdfast.cli.terminal import command_line, print_table, say, showing_line
 from holdfast.cli.terminal import show as print_result
 from holdfast.exceptions import PluginError
 
@@ -74,29 +74,15 @@ def _row(name: str) -> list[str]:
 
 @contextmanager
 def showing_bytes() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show on stderr how far a download has come: a bar on a terminal, elsewhere a line for each quarter of a file."""
-    if not sys.stderr.isatty():
-        told: dict[str, int] = {}
+    """Show on stderr how far a download has come; where there is no terminal, for each quarter of a file."""
+    told: dict[str, int] = {}
+    with showing_line("downloading …") as tell:
 
-        def line(file: str, done: int, total: int | None) -> None:
+        def report(file: str, done: int, total: int | None) -> None:
             step = 4 * done // total if total else done // _STEP
-            if told.get(file) != step:
+            if sys.stderr.isatty() or told.get(file) != step:
                 told[file] = step
                 size = f" of {total / _MEGABYTE:.1f}" if total else ""
-                note(f"downloading {file}: {done / _MEGABYTE:.1f}{size} MB")
+                tell(f"downloading {file}: {done / _MEGABYTE:.1f}{size} MB")
 
-        yield line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def advance(file: str, done: int, total: int | None) -> None:
-            if file not in tasks:
-                tasks[file] = bar.add_task(file, total=total)
-            bar.update(tasks[file], completed=done, total=total)
-
-        yield advance
+        yield report

@@ -279,23 +279,28 @@ def showing_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def showing_stages(what: str) -> Iterator[None]:
-    """Show on stderr what the library logs while it works: a status line on a terminal, lines elsewhere."""
+def showing_line(first: str) -> Iterator[Callable[[str], None]]:
+    """Give a function that says on stderr what goes on: in one line on a terminal, elsewhere in a line each."""
     if not sys.stderr.isatty():
-        with _listening(_Lines()):
-            yield
+        yield note
         return
     from rich.console import Console
     from rich.text import Text
 
+    with Console(stderr=True).status(Text(escape(first))) as status:
+        yield lambda text: status.update(Text(escape(text)))
+
+
+@contextmanager
+def showing_stages(what: str) -> Iterator[None]:
+    """Show on stderr what the library logs while it works."""
     begin = time.monotonic()
-    with Console(stderr=True).status(Text(escape(f"{what} …"))) as status:
+    with showing_line(f"{what} …") as tell:
 
         def update(message: str) -> None:
-            passed = format_seconds(time.monotonic() - begin)
-            status.update(Text(escape(f"{what}, {passed} … {message}")))
+            tell(f"{what}, {format_seconds(time.monotonic() - begin)} … {message}")
 
-        with _listening(_Latest(update)):
+        with _listening(_Latest(update) if sys.stderr.isatty() else _Lines()):
             yield
 
 
@@ -306,82 +311,42 @@ def counting(what: str, total: int = 1) -> Iterator[Callable[..., None]]:
     It may also say how many steps are done, and of how many. Where there is no terminal, a step whose name is new gets
     a line, and long work is heard of every ten seconds.
     """
-    n_begun, latest = 0, ""
+    n_begun, n_all, latest = 0, total, ""
+    begin = last = time.monotonic()
+    with showing_line(f"{what} …") as tell:
 
-    def count(n_done: int | None) -> int:
-        nonlocal n_begun
-        n_begun = n_begun + 1 if n_done is None else n_done + 1
-        return n_begun
-
-    if not sys.stderr.isatty():
-        begin = last = time.monotonic()
-        n_all = total
-
-        def tell(more: str, *, now: bool) -> None:
+        def update(more: str, *, now: bool) -> None:
             nonlocal last
             clock = time.monotonic()
-            if now or clock - last >= EPOCHS_EVERY:
+            if now or sys.stderr.isatty() or clock - last >= EPOCHS_EVERY:
                 last = clock
                 left = (clock - begin) / (n_begun - 1) * (n_all - n_begun + 1) if n_begun > 1 else 0
                 about = f" (about {format_seconds(left)} left)" if left >= 1 else ""
-                note(f"{what} {n_begun} of {n_all}{about}: {more}")
-
-        def line(step: str, n_done: int | None = None, n_steps: int = total) -> None:
-            nonlocal latest, n_all
-            count(n_done)
-            is_new, latest, n_all = step != latest, step, n_steps
-            tell(step, now=is_new)
-
-        with _listening(_Latest(lambda epoch: tell(f"{latest}; {epoch}", now=False), epochs_only=True)):
-            yield line
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn(escape(what), markup=False),
-        BarColumn(10),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}", markup=False),
-    )
-    console = Console(stderr=True)
-    room = max(20, console.width - len(what) - 33)  # next to the bar, the count and the time
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=total)
+                tell(f"{what} {n_begun} of {n_all}{about}: {more}")
 
         def begin_step(step: str, n_done: int | None = None, n_steps: int = total) -> None:
-            nonlocal latest
-            latest = escape(step)
-            bar.update(task, description=_cut(latest, room), completed=count(n_done) - 1, total=n_steps)
+            nonlocal n_begun, n_all, latest
+            n_begun = n_begun + 1 if n_done is None else n_done + 1
+            is_new, latest, n_all = step != latest, step, n_steps
+            update(step, now=is_new)
 
-        def add_epoch(epoch: str) -> None:
-            short = re.sub(r"epoch (\d+) of at most (\d+), at most (.*) left", r"epoch \1/\2, \3 left", escape(epoch))
-            bar.update(task, description=_cut(f"{latest}; {short}", room))
-
-        with _listening(_Latest(add_epoch, epochs_only=True)):
+        with _listening(_Latest(lambda epoch: update(f"{latest}; {epoch}", now=False), epochs_only=True)):
             yield begin_step
 
 
 @contextmanager
 def showing_progress() -> Iterator[Callable[[Progress], None]]:
-    """Show how far a sweep has come: a status line on a terminal, elsewhere a line for everything that is new."""
-    if not sys.stderr.isatty():
-        shown = set()
+    """Show how far a sweep has come, as soon as there is something new."""
+    shown = set()
+    with showing_line("sweep …") as tell:
 
-        def tell(progress: Progress) -> None:
+        def report(progress: Progress) -> None:
             news = (progress.last, progress.n_done, progress.n_failed)
-            if news not in shown:  # a sweep that waits for another one looks every second
+            if sys.stderr.isatty() or news not in shown:  # a sweep that waits for another one looks every second
                 shown.add(news)
-                note(progress_line(progress))
+                tell(progress_line(progress))
 
-        yield tell
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    with Console(stderr=True).status("sweep …") as status:
-        yield lambda progress: status.update(Text(escape(progress_line(progress))))
+        yield report
 
 
 def progress_line(progress: Progress) -> str:

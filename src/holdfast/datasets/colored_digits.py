@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,8 @@ def load_colored_digits(
         The same in the test environment.
     label_noise : float, default=0.05
         Probability that the label is another digit than the one drawn.
-    representation : {"one_hot", "channels", "flat"}, default="one_hot"
+    representation : {"one_hot", "channels"}, default="one_hot"
         "one_hot": 64 pixels, then ten color columns, (n_rows, 74). "channels": ten color channels, (n_rows, 10, 8, 8).
-        "flat": the channels as columns, (n_rows, 640).
     color_weight : float, default=4.0
         Value of the color columns in "one_hot". The pixels of a digit have a mean length of 3.9, so that both blocks
         weigh about the same.
@@ -70,7 +69,13 @@ def load_colored_digits(
     from sklearn.datasets import load_digits
 
     coloring = Coloring(etas, test_eta, label_noise, test_colorings)
-    represent = _representation(representation, color_weight)
+    check_choice("representation", representation, ("one_hot", "channels"))
+
+    def represent(images: NDArray[Any], colors: Codes) -> NDArray[Any]:
+        if representation == "channels":
+            return color_images(images, colors, N_COLORS)
+        return np.hstack([images.reshape(len(images), 64), color_weight * np.eye(N_COLORS)[colors]])
+
     pixels, digits = load_digits(return_X_y=True)
     everything = Digits(pixels.reshape(-1, 8, 8) / 16, digits.astype(np.intp))
     streams = Seeding(seed)
@@ -90,26 +95,6 @@ def load_colored_digits(
         coloring=coloring,
         streams=streams.child("coloring"),
     )
-
-
-def _representation(name: str, color_weight: float) -> Callable[[NDArray[Any], Codes], NDArray[Any]]:
-    """Return the function that turns images and colors into X."""
-
-    def one_hot(images: NDArray[Any], colors: Codes) -> NDArray[Any]:
-        return np.hstack([images.reshape(len(images), 64), color_weight * np.eye(N_COLORS)[colors]])
-
-    def channels(images: NDArray[Any], colors: Codes) -> NDArray[Any]:
-        return color_images(images, colors, N_COLORS)
-
-    def flat(images: NDArray[Any], colors: Codes) -> NDArray[Any]:
-        return channels(images, colors).reshape(len(images), 640)  # (n_rows, 10, 8, 8) -> (n_rows, 640)
-
-    known: Mapping[str, Callable[[NDArray[Any], Codes], NDArray[Any]]] = {
-        "one_hot": one_hot,
-        "channels": channels,
-        "flat": flat,
-    }
-    return known[check_choice("representation", name, known)]
 
 
 @dataclass(frozen=True, eq=False)

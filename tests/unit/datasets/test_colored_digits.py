@@ -63,7 +63,7 @@ def test_seed_reshuffles_digits_and_colors():
     assert pixels(one.X) != pixels(other.X)
 
 
-@pytest.mark.parametrize(("representation", "shape"), [("one_hot", (74,)), ("channels", (10, 8, 8)), ("flat", (640,))])
+@pytest.mark.parametrize(("representation", "shape"), [("one_hot", (74,)), ("channels", (10, 8, 8))])
 def test_representations_hold_pixels_and_color(representation, shape):
     """Ink is the same in all representations, and the color is where it is said to be."""
     train = load_dataset("colored_digits", representation=representation).train
@@ -98,7 +98,7 @@ def test_test_digits_are_colored_several_times():
 
 def test_bad_options_are_refused():
     """Unknown representations and shares that leave nothing to train on are errors."""
-    with pytest.raises(ParameterError, match="'representation' option must be one of .*'one_hot', 'channels', 'flat'"):
+    with pytest.raises(ParameterError, match="'representation' option must be one of .*'one_hot', 'channels'"):
         load_dataset("colored_digits", representation="rgb")
     with pytest.raises(ParameterError, match="leave 0 of 178 rows of class 0 for 2 environments. Lower the shares"):
         load_dataset("colored_digits", validation_share=0.5, test_share=0.5)

@@ -13,7 +13,6 @@ from holdfast.datasets.drawing import (
     Codes,
     agreeing_codes,
     check_choice,
-    check_count,
     check_probabilities,
     check_probability,
     deal_rows,
@@ -21,7 +20,7 @@ from holdfast.datasets.drawing import (
 from holdfast.datasets.folders import candidate_folders, find_file, missing_file
 from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits, size_notes
 from holdfast.environments import Rows
-from holdfast.exceptions import DatasetError, ParameterError
+from holdfast.exceptions import DatasetError
 from holdfast.lab.data.files import read_json_lines, text_of, word_notes, zero_or_one
 from holdfast.seeding import Seeding
 
@@ -125,17 +124,14 @@ def load_beer(
     aspect: str = "look",
     etas: Sequence[float] | None = None,
     test_eta: float | None = None,
-    min_tokens: int = PAPER_LENGTHS[0],
-    max_tokens: int = PAPER_LENGTHS[1],
-    balance: bool = True,
-    test_injections: int = 1,
 ) -> Dataset:
     """Load reviews whose artificial token agrees with the sentiment in training and contradicts it in the test.
 
     The authors' files are taken if they are there: ``art_aspect_{k}_env_{0,1,2}.json`` and ``…_env_{1,2}_val.json``,
     k = 0 look, 1 aroma, 2 palate. Else ``train.tsv``, ``dev.tsv`` and ``test.tsv`` with the columns label and comment,
     in a folder ``beer_{aspect}`` (look: any folder but the other aspects'); the training reviews are dealt evenly to
-    the environments, by label. The token stands at the end of each text; the attribute ``token`` has its code.
+    the environments, by label. Of these tables only reviews of 10 to 300 tokens are kept, as many of each label in each
+    split. The token stands at the end of each text; the attribute ``token`` has its code.
 
     Parameters
     ----------
@@ -148,22 +144,8 @@ def load_beer(
         as they stand, and (0.9, 0.8) for a TSV.
     test_eta : float, optional
         The same in the test environment. None: the authors' own, and 0.1 where tokens are drawn.
-    min_tokens, max_tokens : int, default=10, 300
-        Reviews of a TSV outside these lengths are left out.
-    balance : bool, default=True
-        Leave out reviews of a TSV's more frequent label until both are as frequent, in each split.
-    test_injections : int, default=1
-        How often tokens are drawn for the test reviews (attribute ``injection``); above 1 the file's own are replaced.
     """
     number = ASPECTS.index(check_choice("aspect", aspect, ASPECTS))
-    check_count("min_tokens", min_tokens, least=0)
-    check_count("max_tokens", max_tokens)
-    if min_tokens > max_tokens:
-        raise ParameterError(
-            f"The 'min_tokens' option is {min_tokens} and 'max_tokens' is {max_tokens}. No review has such a length: "
-            "'min_tokens' must be at most 'max_tokens'."
-        )
-    check_count("test_injections", test_injections)
     etas = None if etas is None else check_probabilities("etas", etas)
     folders = candidate_folders(folder, (f"beer_{aspect}", "beer", "beer_review"))
     streams = Seeding(seed)
@@ -171,23 +153,23 @@ def load_beer(
     if find_file(f"art_aspect_{number}_env_0.json", folders) is not None:
         environments, validations, test = read_authors(number, folders, folder)
     else:
-        (train_reviews, validation, test), notes = _read_tables(
-            aspect, folders, folder, (min_tokens, max_tokens), streams if balance else None
-        )
+        (train_reviews, validation, test), notes = _read_tables(aspect, folders, folder, streams)
         environments, validations = [train_reviews], {"train": validation, "test": validation}
         etas = PAPER_ETAS if etas is None else etas
     if etas is not None and (len(etas) != len(environments) or environments[0].tokens is None):
         environments = _deal_again(environments, len(etas), streams)
-    if test_eta is None and (etas is not None or test_injections > 1):
+    if test_eta is None and etas is not None:
         test_eta = PAPER_TEST_ETA
     if test_eta is not None:
         check_probability("test_eta", test_eta)
 
     def split(reviews: Reviews, label: str, eta: float | None, *stream: object) -> Split:
-        tokens = _tokens(reviews, eta, streams.generator("tokens", label, *stream))
+        tokens = reviews.tokens
+        if eta is not None or tokens is None:
+            agreement = PAPER_TEST_ETA if eta is None else eta
+            tokens = agreeing_codes(reviews.y, agreement, 2, streams.generator("tokens", label, *stream))
         texts = [f"{text} {TOKENS[token]}" for text, token in zip(reviews.texts, tokens, strict=True)]
-        attributes = {"token": tokens, "injection": np.full(len(texts), stream[-1])}
-        return Split(texts, reviews.y, np.full(len(texts), label), attributes)
+        return Split(texts, reviews.y, np.full(len(texts), label), {"token": tokens})
 
     names = [f"E{i}" for i in range(1, len(environments) + 1)]
     wanted: list[float | None] = [None] * len(names) if etas is None else list(etas)
@@ -196,14 +178,13 @@ def load_beer(
         "train": split(validations["train"], names[-1], wanted[-1], "validation", 0),
         "test": split(validations["test"], "test", test_eta, "validation", 0),
     }
-    tests = [split(test, "test", test_eta, "test", i) for i in range(test_injections)]
     held_out = [*(("validation", part) for part in validations.values()), ("test", test)]
     notes += _compare(aspect, [*zip(names, environments, strict=True), *held_out])
     return Dataset(
         "beer",
         join_splits(train),
         validation_splits,
-        join_splits(tests),
+        split(test, "test", test_eta, "test", 0),
         ("negative", "positive"),
         ("token",),
         "token",
@@ -211,19 +192,12 @@ def load_beer(
     )
 
 
-def _tokens(reviews: Reviews, eta: float | None, generator: np.random.Generator) -> Codes:
-    """Return the file's own tokens, or drawn ones where an agreement is asked for or the file has none."""
-    if eta is None and reviews.tokens is not None:
-        return reviews.tokens
-    return agreeing_codes(reviews.y, PAPER_TEST_ETA if eta is None else eta, 2, generator)
-
-
 def _read_tables(
-    aspect: str, folders: list[Path], folder: Path | str | None, lengths: tuple[int, int], streams: Seeding | None
+    aspect: str, folders: list[Path], folder: Path | str | None, streams: Seeding
 ) -> tuple[list[Reviews], list[str]]:
-    """Return the reviews of the right length in train, dev and test, and notes; with `streams`, labels are balanced."""
+    """Return the reviews of the right length in train, dev and test, as many of each label, and notes."""
     splits, notes, own = [], [], _tsv_folder(aspect, folders)
-    low, high = lengths
+    low, high = PAPER_LENGTHS
     for name in ("train", "dev", "test"):
         path = None if own is None else find_file(f"{name}.tsv", [own])
         if path is None:
@@ -237,16 +211,14 @@ def _read_tables(
         labels = reviews.y[rows]
         if not len(rows):
             raise DatasetError(
-                f"{path}: none of its {n_reviews:,} reviews has {low} to {high} tokens. "
-                "Pass other min_tokens and max_tokens, or get the file again."
+                f"{path}: none of its {n_reviews:,} reviews has {low} to {high} tokens. Get the file again."
             )
-        if streams is not None:
-            if labels.min() == labels.max():
-                raise DatasetError(
-                    f"{path}: all {len(rows):,} reviews of {low} to {high} tokens have the label {labels[0]}, so that "
-                    "balancing the labels leaves none. Add reviews of the other label, or pass balance=False."
-                )
-            rows = _balanced(rows, reviews.y, streams.generator("balance", name))
+        if labels.min() == labels.max():
+            raise DatasetError(
+                f"{path}: all {len(rows):,} reviews of {low} to {high} tokens have the label {labels[0]}, so that "
+                "balancing the labels leaves none. Add reviews of the other label."
+            )
+        rows = _balanced(rows, reviews.y, streams.generator("balance", name))
         notes.append(
             f"{path.name}: {len(rows):,} of {n_reviews:,} reviews used; {n_odd} are shorter than {low} or "
             f"longer than {high} tokens, {n_reviews - n_odd - len(rows)} left out to balance the labels"

@@ -63,13 +63,12 @@ def test_the_token_is_the_attribute(tables):
 
 def test_tokens_agree_as_asked(tables):
     """Any agreement for any number of environments; the second validation setting is like the test."""
-    data = load_dataset("beer", folder=tables, etas=(1.0, 0.0, 1.0), test_eta=0.0, test_injections=3)
+    data = load_dataset("beer", folder=tables, etas=(1.0, 0.0, 1.0), test_eta=0.0)
     agree = data.train.attributes["token"] == data.train.y
     assert [agree[data.train.environments == name].mean() for name in ("E1", "E2", "E3")] == [1.0, 0.0, 1.0]
     assert not (data.test.attributes["token"] == data.test.y).any()
     assert not (data.validation["test"].attributes["token"] == data.validation["test"].y).any()
     assert (data.validation["train"].attributes["token"] == data.validation["train"].y).all()
-    assert sorted(set(data.test.attributes["injection"])) == [0, 1, 2]
 
 
 def test_tables_belong_to_the_aspect_of_their_folder(tables, tmp_path):
@@ -127,8 +126,6 @@ def test_lengths_and_balance(tables, tmp_path):
     assert data.train.y.mean() == 0.5
     assert data.notes[0].startswith("train.tsv: ")
     assert "1 are shorter than 10" in data.notes[0] or "2 are shorter than 10" in data.notes[0]
-    kept = load_dataset("beer", folder=tmp_path, min_tokens=0, balance=False)
-    assert len(kept.train) == len(lines) + 10
 
 
 def test_the_authors_tokens_are_kept(json_folder):
@@ -237,10 +234,10 @@ def test_tokens_in_a_table_are_taken_out(tables, tmp_path):
         (
             "train",
             "1\t" + "dark " * 12,
-            "all 20 reviews of 10 to 300 tokens have the label 1, .* pass balance=F",
+            "all 20 reviews of 10 to 300 tokens have the label 1, .*Add reviews of the other label",
         ),
         ("dev", "0\t" + "dark " * 12, "all 20 reviews of 10 to 300 tokens have the label 0"),
-        ("test", "0\tdark", "none of its 20 reviews has 10 to 300 tokens. Pass other min_tokens and max_tokens"),
+        ("test", "0\tdark", "none of its 20 reviews has 10 to 300 tokens. Get the file again"),
     ],
 )
 def test_a_table_that_leaves_no_reviews_is_named(tables, tmp_path, name, line, message):
@@ -250,12 +247,6 @@ def test_a_table_that_leaves_no_reviews_is_named(tables, tmp_path, name, line, m
     (tmp_path / f"{name}.tsv").write_text("\n".join(["label\tcomment", *[line] * 20]) + "\n")
     with pytest.raises(DatasetError, match=f"{name}.tsv: {message}"):
         load_dataset("beer", folder=tmp_path)
-
-
-def test_lengths_must_leave_a_range(tables):
-    """A shortest length above the longest is refused before anything is read."""
-    with pytest.raises(ParameterError, match="'min_tokens' option is 50 and 'max_tokens' is 20. .*at most 'max_t"):
-        load_dataset("beer", folder=tables, min_tokens=50, max_tokens=20)
 
 
 def test_a_file_of_blank_lines_is_empty(json_folder):
