@@ -13,54 +13,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast import theory
-    from holdfast.estimators.balanced import BalancedClassifier
-    from holdfast.estimators.erm import ERMClassifier
-    from holdfast.estimators.group_dro import GroupDROClassifier, OracleClassifier
-    from holdfast.estimators.penalties import IRMClassifier, RGMClassifier, VRExClassifier
-    from holdfast.estimators.pi import PIClassifier
-    from holdfast.estimators.regression import PIRegressor
-    from holdfast.estimators.splitting import LeaveOneEnvironmentOut
-    from holdfast.estimators.stable import StableClassifier
-    from holdfast.neural.estimator import NeuralClassifier, NeuralRegressor
-    from holdfast.neural.objectives import OnlineGroupWeights
-    from holdfast.neural.risks import worst_case_risk
-    from holdfast.partition import partition_by_correctness
+    from holdfast import theory as theory
+    from holdfast.estimators.balanced import BalancedClassifier as BalancedClassifier
+    from holdfast.estimators.erm import ERMClassifier as ERMClassifier
+    from holdfast.estimators.group_dro import GroupDROClassifier as GroupDROClassifier
+    from holdfast.estimators.group_dro import OracleClassifier as OracleClassifier
+    from holdfast.estimators.penalties import IRMClassifier as IRMClassifier
+    from holdfast.estimators.penalties import RGMClassifier as RGMClassifier
+    from holdfast.estimators.penalties import VRExClassifier as VRExClassifier
+    from holdfast.estimators.pi import PIClassifier as PIClassifier
+    from holdfast.estimators.regression import PIRegressor as PIRegressor
+    from holdfast.estimators.splitting import LeaveOneEnvironmentOut as LeaveOneEnvironmentOut
+    from holdfast.estimators.stable import StableClassifier as StableClassifier
+    from holdfast.neural.estimator import NeuralClassifier as NeuralClassifier
+    from holdfast.neural.estimator import NeuralRegressor as NeuralRegressor
+    from holdfast.neural.objectives import OnlineGroupWeights as OnlineGroupWeights
+    from holdfast.neural.risks import worst_case_risk as worst_case_risk
+    from holdfast.partition import partition_by_correctness as partition_by_correctness
     from holdfast.saving import load as load_model
     from holdfast.saving import save as save_model
-    from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.comparison import compare_methods
-    from holdfast.tables.diagnosis import diagnose
+    from holdfast.tables.classifier import TableClassifier as TableClassifier
+    from holdfast.tables.comparison import compare_methods as compare_methods
+    from holdfast.tables.diagnosis import diagnose as diagnose
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "BalancedClassifier",
-    "ERMClassifier",
-    "GroupDROClassifier",
-    "IRMClassifier",
-    "LeaveOneEnvironmentOut",
-    "NeuralClassifier",
-    "NeuralRegressor",
-    "OnlineGroupWeights",
-    "OracleClassifier",
-    "PIClassifier",
-    "PIRegressor",
-    "RGMClassifier",
-    "StableClassifier",
-    "TableClassifier",
-    "VRExClassifier",
-    "__version__",
-    "compare_methods",
-    "diagnose",
-    "load_model",
-    "partition_by_correctness",
-    "save_model",
-    "theory",
-    "worst_case_risk",
-]
-
-# Public name -> "module:attribute", or "module" for a whole one. A new name also goes into __all__ and the block above.
+# Public name -> "module:attribute", or "module" for a whole one. A new name also goes into the block above.
 _PUBLIC = {
     "BalancedClassifier": "holdfast.estimators.balanced:BalancedClassifier",
     "ERMClassifier": "holdfast.estimators.erm:ERMClassifier",
@@ -85,6 +63,7 @@ _PUBLIC = {
     "theory": "holdfast.theory",
     "worst_case_risk": "holdfast.neural.risks:worst_case_risk",
 }
+__all__ = ["__version__", *_PUBLIC, "load_model", "save_model"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,26 +7,18 @@ Each command is one module; nothing heavy is imported before a command runs.
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 import typer
 
-from holdfast.cli.audit import audit
-from holdfast.cli.compare import compare
-from holdfast.cli.data import data
-from holdfast.cli.demo import demo
-from holdfast.cli.diagnose import diagnose
-from holdfast.cli.doctor import doctor
-from holdfast.cli.evaluate import evaluate
-from holdfast.cli.export import export
-from holdfast.cli.fit import fit
 from holdfast.cli.options import one_by_one
-from holdfast.cli.partition import partition
-from holdfast.cli.predict import predict
-from holdfast.cli.report import report
-from holdfast.cli.reproduce import reproduce
-from holdfast.cli.sweep import sweep
 from holdfast.cli.terminal import INTERRUPTED, Shell, start
-from holdfast.cli.theory import theory
+
+# Each is a module of this package, with a function of the same name; in the order of the help.
+COMMANDS = (
+    *("demo", "diagnose", "fit", "predict", "evaluate", "compare", "audit", "report", "export", "partition", "data"),
+    *("sweep", "reproduce", "theory", "doctor"),
+)
 
 app = typer.Typer(
     cls=Shell,
@@ -36,24 +28,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.callback(invoke_without_command=True)(start)
-for command in (
-    demo,
-    diagnose,
-    fit,
-    predict,
-    evaluate,
-    compare,
-    audit,
-    report,
-    export,
-    partition,
-    data,
-    sweep,
-    reproduce,
-    theory,
-    doctor,
-):
-    app.command()(one_by_one(command))
+for name in COMMANDS:
+    app.command()(one_by_one(getattr(import_module(f"holdfast.cli.{name}"), name)))
 
 
 def main() -> None:

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from holdfast.datasets import DATASETS
 from holdfast.estimators.methods import METHODS
@@ -33,8 +33,8 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
-    dataset: str
-    method: str
+    dataset: Annotated[str, AfterValidator(lambda name: _check_name("dataset", name, DATASETS))]
+    method: Annotated[str, AfterValidator(lambda name: _check_name("method", name, (HALVES, *METHODS)))]
     seed: int = Field(0, ge=0)  # of the data set and of the training
     dataset_options: Mapping[str, Any] = Field(default_factory=dict)
     synthetic: bool = False  # small synthetic files instead of the real ones
@@ -63,16 +63,6 @@ class RunConfig(BaseModel):
     validations: tuple[str, ...] = ("train", "test")  # settings that are scored; data sets without one leave it out
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     explain: int | None = Field(None, ge=0)  # texts: test row whose words are taken out one by one
-
-    @field_validator("dataset")
-    @classmethod
-    def _known_dataset(cls, value: str) -> str:
-        return _check_name("dataset", value, DATASETS)
-
-    @field_validator("method")
-    @classmethod
-    def _known_method(cls, value: str) -> str:
-        return _check_name("method", value, (HALVES, *METHODS))
 
     @field_validator("validations")
     @classmethod
