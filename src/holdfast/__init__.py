@@ -63,7 +63,9 @@ _PUBLIC = {
     "theory": "holdfast.theory",
     "worst_case_risk": "holdfast.neural.risks:worst_case_risk",
 }
-__all__ = ["__version__", *_PUBLIC, "load_model", "save_model"]
+__all__ = ["__version__", "load_model", "save_model"]  # type checkers see the others by "import X as X"
+__all__ += _PUBLIC.keys() - set(__all__)
+__all__.sort()
 
 
 def __getattr__(name: str) -> Any:
