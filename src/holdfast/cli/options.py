@@ -92,13 +92,13 @@ class LayoutOptions:
     decimal: Annotated[str | None, option("--decimal", "Decimal sign of a text file; else found out.", "CHAR")] = None
     encoding: Annotated[str | None, option("--encoding", "Encoding of a text file; else found out.", "NAME")] = None
 
-    def open(self, table: str, missing: Sequence[str] = ()) -> TableSource:
-        """Open a table's file, or a folder of files."""
+    def open(self, table: str, missing: Sequence[str] = (), **folder: Any) -> TableSource:
+        """Open a table's file, or a folder of files, which `folder` is about."""
         from holdfast.tables.files import TextLayout, open_table
 
         separator = None if self.separator is None else self.separator.replace("\\t", "\t")
         layout = TextLayout(separator=separator, decimal=self.decimal, encoding=self.encoding)
-        return open_table(table, missing, layout)
+        return open_table(table, missing, layout, **folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,14 +121,10 @@ class ColumnOptions:
 
     def read(self, table: str, layout: LayoutOptions | None = None, attributes: Sequence[str] = ()) -> TableRows:
         """Read the rows of a table, and print what was left out or guessed."""
-        from holdfast.tables.folders import TableFolder
         from holdfast.tables.roles import TableOptions, read_rows
 
-        if Path(table).is_dir():
-            bad: Any = self.on_bad_file or "stop"
-            source: Any = TableFolder(table, self.missing, on_bad_file=bad, max_memory=self.max_memory)
-        else:
-            source = (layout or LayoutOptions()).open(table, self.missing)
+        folder = {"on_bad_file": self.on_bad_file or "stop", "max_memory": self.max_memory}
+        source = (layout or LayoutOptions()).open(table, self.missing, **folder)
         rows = read_rows(source, TableOptions(**self.roles()), attributes=attributes)
         for remark in rows.notes:
             note(f"note: {remark}")

@@ -21,7 +21,7 @@ from holdfast.estimators.erm import fit_erm
 from holdfast.exceptions import FeaturesError, ParameterError
 from holdfast.interpolation.removal import MixedClassifier, Removal, join_removals, mix_scores, plan_removal
 from holdfast.interpolation.stress import Part, StressTest, stress_test
-from holdfast.interpolation.verdict import Accuracy, Verdict, is_given_up, kept_share, removal_levels
+from holdfast.interpolation.verdict import Accuracy, Verdict, fitted_as, is_given_up, kept_share, removal_levels
 from holdfast.judging.calibration import Calibration, calibrate, class_scores, log_softmax
 from holdfast.judging.judgements import Judgements, accuracy_matrix, ask_for_scores, judge_environments
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
@@ -37,7 +37,6 @@ MOST_JUDGES = 8
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of `path_`
 FINE = np.linspace(0.0, 1.0, 11)  # strengths that are tried for "as_seen"
 MOST_LEFT_OUT = 5  # rounds of leaving environments out
-USED_UP = 0.1  # kept shares below this are "stable", above "partly"
 ROWS_FOR_ONE_DRAW = 4000  # with fewer rows, the stress test is made several times
 LEAST_CERTAIN = 0.8  # what at least stays of the certainty that is right at known environments
 
@@ -242,13 +241,12 @@ class StableClassifier(MethodClassifier):
         forecast: Interval,
     ) -> Verdict:
         """Return what was fitted, why, and what it costs and saves."""
-        moved = weights[0] < 1.0
         names = [environment.name for environment in training.environments]
         ordinary = test.accuracies("known", [1.0] + [0.0] * (len(weights) - 1))
         fitted = test.accuracies("known", weights)
         shares = np.bincount(training.y, training.weights) / training.weights.sum()
         return Verdict(
-            "ordinary" if not moved else "stable" if max(used.values()) <= USED_UP else "partly",
+            fitted_as(list(used.values())),
             findings,
             used,
             test.price(weights),

@@ -21,6 +21,7 @@ HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.14, 6, 0.05  # size of the change at which 
 MOST_LEVELS = 3  # classifiers that do without some columns
 UNCERTAIN = 0.2  # accuracy that the next environment may lack, from which on the answer is no good news
 APART = 0.1  # kept shares that differ by less belong to one level
+USED_UP, WHOLE = 0.1, 0.9  # used shares up to which a column is given up; from which on it is no reason for anything
 
 
 def kept_share(effect: Effect) -> float:
@@ -38,6 +39,19 @@ def kept_share(effect: Effect) -> float:
 def is_given_up(effect: Effect) -> bool:
     """Return whether the classifier does without most of a named effect, so that other columns may stand in for it."""
     return kept_share(effect) < 0.5
+
+
+def fitted_as(used: Sequence[float]) -> Literal["ordinary", "partly", "stable"]:
+    """Return what a classifier is that uses so much of each column that changes.
+
+    Examples
+    --------
+    >>> fitted_as([0.02, 1.0]), fitted_as([0.02, 0.5]), fitted_as([1.0])
+    ('stable', 'partly', 'ordinary')
+    """
+    less = [share for share in used if share < 1.0]
+    acted_on = [share for share in less if share < WHOLE] or less
+    return "ordinary" if not less else "stable" if max(acted_on) <= USED_UP else "partly"
 
 
 def _blamed(lead: float, rival: float, n_environments: int) -> float:
@@ -143,6 +157,11 @@ class Verdict:
         """Accuracy saved if the columns' relation with the label vanishes, and if it reverses."""
         return self.vanished.fitted - self.vanished.ordinary, self.reversed.fitted - self.reversed.ordinary
 
+    @property
+    def acted_on(self) -> tuple[Finding, ...]:
+        """The columns of which less is used; all that change, where it is none: tiny changes can be certain, too."""
+        return tuple(found for found in self.columns if self.kept[found.feature] < WHOLE) or self.columns
+
     def __str__(self) -> str:
         return " ".join([self.answer, *self.remarks])
 
@@ -155,9 +174,10 @@ class Verdict:
                 f"Ordinary classifier: no evidence that {what} means something else in one "
                 f"environment than in another (smallest adjusted p {format_p(self.p_value)})."
             )
-        names = listed([f"`{finding.feature}`" for finding in self.columns], most=3)
-        verb, they = ("does", "it is") if len(self.columns) == 1 else ("do", "they are")
-        why = f"{names} {verb} not mean the same in every environment (p {format_p(self.columns[0].p_value)})"
+        columns = self.acted_on
+        names = listed([f"`{finding.feature}`" for finding in columns], most=3)
+        verb, they = ("does", "it is") if len(columns) == 1 else ("do", "they are")
+        why = f"{names} {verb} not mean the same in every environment (p {format_p(columns[0].p_value)})"
         if self.fitted == "ordinary":
             reason = "the change is too small to act on, or labels that are noisier somewhere explain it as well"
             if self.strength == 0:
@@ -167,7 +187,7 @@ class Verdict:
             return f"Ordinary classifier: {why}, but {reason}."
         if self.fitted == "stable":
             return f"Stable classifier: {why}, so {they} not used."
-        used = f"{min(self.kept.values()):.0%} of its effect" if len(self.kept) == 1 else "only a part of their effects"
+        used = f"{min(self.kept.values()):.0%} of its effect" if len(columns) == 1 else "only a part of their effects"
         return f"Partly stable classifier: {why}, so {used} is used."
 
     @property
@@ -189,6 +209,9 @@ class Verdict:
             )
         elif skill > 0 and known.fitted - self.chance < 0.5 * skill:
             lines.append("More than half of the skill at known environments came from these columns.")
+        small = [f"`{finding.feature}`" for finding in self.columns if finding not in self.acted_on]
+        if small:
+            lines.append(f"The change of {listed(small, most=3)} is too small to act on, or noisier labels explain it.")
         lines.append(self._forecast)
         return tuple(lines)
 

@@ -261,7 +261,7 @@ def rank_methods(
     protocol, caveat = (LEFT_OUT, SCOPE) if leave_out else (HELD_OUT, CAVEAT)
     verdict = _verdict_on_all(candidates.get("stable"), training)
     if verdict is not None and verdict.fitted != "ordinary" and recommended != "stable":
-        unstable = listed([f"`{finding.feature}`" for finding in verdict.columns], most=3)
+        unstable = listed([f"`{finding.feature}`" for finding in verdict.acted_on], most=3)
         sentence += (
             f" But the meaning of {unstable} differs between these environments. If it may vanish or reverse at the "
             "next one, take stable: the stress test shows what that saves."

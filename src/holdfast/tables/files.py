@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -37,6 +37,7 @@ from holdfast.saving.files import new_file, storage_errors
 if TYPE_CHECKING:
     import pandas as pd
 
+OnBadFile = Literal["stop", "skip"]
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
 SEPARATORS: Mapping[str, str] = {".csv": ",", ".tsv": "\t"}
 SEPARATOR_NAMES: Mapping[str, str] = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -58,6 +59,7 @@ MOST_GROWTH, SMALL = 1_000, 1 << 30  # a packed table may unpack to this many ti
 LONGEST_LINE = 1 << 29  # characters; pyarrow reads some times as many bytes at a time, and no more than 2^31
 JSON_LINE, DEEPEST = 1 << 24, 100  # bytes of a JSON line, structures inside each other: pyarrow crashes at thousands
 SMALLER = "Leave columns out with drop=, or take a sample of the rows."
+ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://")
 
 
 class TableSource:
@@ -169,7 +171,7 @@ class TextLayout:
 
 
 class TableFile(TableSource):
-    """A table in a file, standard input (`-`) or at a URL, where a folder of Parquet files is one, too.
+    """A table in a file, standard input (`-`) or at a URL.
 
     `missing` are further texts that mean missing. The first bytes say the format, or the name's ending (`TABLES`) where
     they do not. Everything is read in `read` and `chunks`: Parquet and Arrow through `pyarrow.dataset`, CSV through
@@ -179,7 +181,7 @@ class TableFile(TableSource):
     def __init__(self, path: str | Path, missing: Sequence[str] = (), layout: TextLayout | None = None) -> None:
         self.missing, self.layout = tuple(missing), layout or TextLayout()
         self.name = "standard input" if str(path) == "-" else str(path)
-        self._filesystem: Any = None  # of a URL; None for this machine's own
+        self.filesystem: Any = None  # of a URL; None for this machine's own
         with self._reading():
             self.path = self._locate(str(path))
             self.kind, self._packing = self._find_format()
@@ -243,7 +245,7 @@ class TableFile(TableSource):
         """Return where the table is read from: its path, or a copy of what can be read only once."""
         if typed == "-":
             return self._copied(sys.stdin.buffer)
-        scheme = re.match(r"([a-z][a-z0-9+.-]+)://", typed)
+        scheme = ADDRESS.match(typed)
         if scheme is None:
             self._check_file(Path(typed))
             return Path(typed)
@@ -252,11 +254,11 @@ class TableFile(TableSource):
 
             with urllib.request.urlopen(typed, timeout=60) as answer:
                 return self._copied(answer, PurePosixPath(urlsplit(typed).path).name)
-        filesystem, path = _open_filesystem(typed)
+        filesystem, path = open_filesystem(typed)
         if _suffix(path) in (*SEPARATORS, *JSON_LINES, *EXCEL):
             with filesystem.open_input_stream(path, compression=None) as stream:
                 return self._copied(stream, PurePosixPath(path).name)
-        self._filesystem = filesystem
+        self.filesystem = filesystem
         return path
 
     def _copied(self, stream: Any, name: str = "") -> Path:
@@ -305,13 +307,18 @@ class TableFile(TableSource):
         return by_content or by_name or ("json" if start.startswith(b"{") else "text"), packing
 
     def _dataset(self) -> Any:
-        """Return the rows of an Arrow format: one file, or all Parquet files of a folder with columns of its names."""
+        """Return the rows of an Arrow format."""
         import pyarrow.dataset as ds
 
         scan = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True, buffer_size=BUFFER)
         parquet = ds.ParquetFileFormat(default_fragment_scan_options=scan)
         form = ds.IpcFileFormat() if self.kind == "arrow" else parquet
-        return ds.dataset(str(self.path), format=form, filesystem=self._filesystem, partitioning="hive")
+        return ds.dataset(str(self.path), format=form, filesystem=self.filesystem)
+
+    def fragment(self) -> Any:
+        """Return a Parquet file as the one fragment of its dataset."""
+        (fragment,) = self._dataset().get_fragments()
+        return fragment
 
     def _whole(self) -> pd.DataFrame:
         """Return a file that is read at once: JSON lines, a stream of Arrow, or the first sheet of a workbook."""
@@ -582,37 +589,41 @@ class TableFile(TableSource):
         }
         return pd.concat([block, pd.DataFrame(others)], axis=1)[names]
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turn what pyarrow and the file system raise into our error; ours pass."""
-        try:
-            yield
-        except HoldfastError:
-            raise
-        except MemoryError as problem:
-            raise TableError(f"{self.name} does not fit in memory. {SMALLER}") from problem
-        except PermissionError as problem:
-            raise TableError(f"{self.name} cannot be read: permission denied.") from problem
-        except FileNotFoundError as problem:
-            raise TableError(f"{self.name} does not exist. Check the address.") from problem
-        except Exception as problem:  # what parsers and connections raise on what others wrote
-            reason = re.sub(r"^.*Could not open \w+ input source '.*?': ", "", " ".join(str(problem).split()))
-            reason = reason[:200].rstrip(".")
-            if "CSV parse error: Expected" in reason:
-                self._find_ragged_line()  # raises with the line's number, which pyarrow does not know
-            value = re.search(
-                r"CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid value '(.*)'", reason
-            )
-            if value:
-                column, line, kind, text = value.groups()
-                wanted = {"double": "a number", "bool": "true or false"}.get(kind, kind)
-                raise TableError(
-                    f"{self.name}: column {self.columns[int(column)]!r} contains {text!r}"
-                    f"{f' (line {line})' if line else ''}, which is not {wanted}. "
-                    "Correct the value, or leave its cell empty."
-                ) from problem
-            again = "Check the address and your rights there." if "://" in self.name else "Write the file again."
-            raise TableError(f"{self.name} cannot be read ({reason}). {again}") from problem
+    def _reading(self) -> Any:
+        return reading(self.name, self)
+
+
+@contextmanager
+def reading(name: str, text: TableFile | None = None) -> Iterator[None]:
+    """Turn what pyarrow and file systems raise about a table into our error; ours pass. `text` knows lines of CSV."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except MemoryError as problem:
+        raise TableError(f"{name} does not fit in memory. {SMALLER}") from problem
+    except PermissionError as problem:
+        raise TableError(f"{name} cannot be read: permission denied.") from problem
+    except FileNotFoundError as problem:
+        raise TableError(f"{name} does not exist. Check the address.") from problem
+    except Exception as problem:  # what parsers and connections raise on what others wrote
+        reason = re.sub(r"^.*Could not open \w+ input source '.*?': ", "", " ".join(str(problem).split()))
+        reason = reason[:200].rstrip(".")
+        if text is not None and "CSV parse error: Expected" in reason:
+            text._find_ragged_line()  # raises with the line's number, which pyarrow does not know
+        value = re.search(
+            r"CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to (\w+): invalid value '(.*)'", reason
+        )
+        if text is not None and value:
+            column, line, kind, content = value.groups()
+            wanted = {"double": "a number", "bool": "true or false"}.get(kind, kind)
+            raise TableError(
+                f"{name}: column {text.columns[int(column)]!r} contains {content!r}"
+                f"{f' (line {line})' if line else ''}, which is not {wanted}. "
+                "Correct the value, or leave its cell empty."
+            ) from problem
+        again = "Check the address and your rights there." if "://" in name else "Write the file again."
+        raise TableError(f"{name} cannot be read ({reason}). {again}") from problem
 
 
 class _Unpacked(io.RawIOBase):
@@ -672,7 +683,7 @@ def _fit_of(sample: str, separator: str) -> float:
     return float(np.mean([len(row) == len(rows[0]) for row in rows]))
 
 
-def _open_filesystem(url: str) -> tuple[Any, str]:
+def open_filesystem(url: str) -> tuple[Any, str]:
     """Return the file system of a URL and the path there: one that pyarrow knows, or one of fsspec."""
     import pyarrow as pa
     import pyarrow.fs
@@ -687,6 +698,16 @@ def _open_filesystem(url: str) -> tuple[Any, str]:
         except (ImportError, ValueError) as problem:
             raise TableError(f"{url} cannot be opened ({' '.join(str(problem).split())}). Check the address.") from None
         return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(remote)), str(path)
+
+
+def is_folder(typed: str) -> bool:
+    """Return whether a path or an address is that of a folder."""
+    scheme = ADDRESS.match(typed)
+    if scheme is None or scheme[1] in ("http", "https"):
+        return scheme is None and Path(typed).is_dir()
+    with reading(typed):
+        filesystem, path = open_filesystem(typed)
+        return bool(filesystem.get_file_info(path.rstrip("/")).type.name == "Directory")
 
 
 def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -747,15 +768,25 @@ def _without_words(series: pd.Series[Any], missing: Sequence[str]) -> pd.Series[
     return numbers if (numbers.isna() == rest.isna()).all() else rest
 
 
-def open_table(table: Any, missing: Sequence[str] = (), layout: TextLayout | None = None) -> TableSource:
-    """Return a table to read from: a file or folder by its path or URL, or a frame; `missing` are missing values."""
+def open_table(
+    table: Any,
+    missing: Sequence[str] = (),
+    layout: TextLayout | None = None,
+    *,
+    on_bad_file: OnBadFile = "stop",
+    max_memory: float | None = None,
+) -> TableSource:
+    """Return a table to read from: a file or folder by its path or URL, or a frame; `missing` are missing values.
+
+    `on_bad_file` and `max_memory` are those of `TableFolder`.
+    """
     if isinstance(table, TableSource):
         return table
     if isinstance(table, str | os.PathLike):
-        if Path(table).is_dir():
+        if is_folder(os.fspath(table)):
             from holdfast.tables.folders import TableFolder
 
-            return TableFolder(os.fspath(table), missing)
+            return TableFolder(os.fspath(table), missing, on_bad_file=on_bad_file, max_memory=max_memory)
         return TableFile(os.fspath(table), missing, layout)
     if hasattr(table, "columns") and (hasattr(table, "__arrow_c_stream__") or hasattr(table, "iloc")):
         return TableFrame(table, missing)

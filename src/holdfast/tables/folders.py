@@ -15,8 +15,8 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import unquote
 
 import numpy as np
@@ -33,7 +33,18 @@ from holdfast.interpolation.removal import MixedClassifier, Removal
 from holdfast.learners import last_step, library_of
 from holdfast.parallel import Runner, run_each, sharing
 from holdfast.seeding import Seeding
-from holdfast.tables.files import CHUNK_ROWS, PARQUET, SMALLER, TableFile, TableSource, memory_bytes
+from holdfast.tables.files import (
+    ADDRESS,
+    CHUNK_ROWS,
+    PARQUET,
+    SMALLER,
+    OnBadFile,
+    TableFile,
+    TableSource,
+    memory_bytes,
+    open_filesystem,
+    reading,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,8 +53,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
-OnBadFile = Literal["stop", "skip"]
-ON_BAD_FILE = ("stop", "skip")
 SAMPLE_ROWS = 200_000  # of a folder beyond the memory
 BYTES_PER_NUMBER = 140  # that fitting a table in memory takes at its peak, measured (docs/scale.md)
 PART_ROWS = 1_000_000  # rows of a task; a row group is never cut
@@ -58,7 +67,8 @@ BOOSTER_BYTES = 80  # of each row that XGBoost takes next to a byte for each num
 class _File:
     """A file of a folder."""
 
-    path: Path
+    name: str  # its path or address
+    place: str  # inside the folder
     row_groups: tuple[int, ...]  # rows of each
     partition: Mapping[str, Any]  # columns that its folders' names state, such as year=2024
 
@@ -68,7 +78,8 @@ class TableFolder(TableSource):
 
     Parameters
     ----------
-    path : path
+    path : path or address
+        Such as ``s3://bucket/rows``: what `pyarrow.fs` or fsspec opens.
     missing : sequence of str
         Texts that mean a missing value.
     on_bad_file : {"stop", "skip"}
@@ -86,49 +97,46 @@ class TableFolder(TableSource):
         on_bad_file: OnBadFile = "stop",
         max_memory: float | None = None,
     ) -> None:
-        if on_bad_file not in ON_BAD_FILE:
-            raise ParameterError(f"on_bad_file={on_bad_file!r} is unknown. {suggest(on_bad_file, ON_BAD_FILE)}")
-        self.path, self.missing, self.on_bad_file = Path(path), tuple(missing), on_bad_file
-        self.name = str(self.path)
+        if on_bad_file not in get_args(OnBadFile):
+            raise ParameterError(f"on_bad_file={on_bad_file!r} is unknown. {suggest(on_bad_file, get_args(OnBadFile))}")
+        self.name, self.missing, self.on_bad_file = str(path), tuple(missing), on_bad_file
         self.memory = memory_bytes() if max_memory is None else int(max_memory * 2**30)
         self.skipped: dict[str, str] = {}
-        paths = sorted(p for p in self.path.rglob("*") if p.suffix.lower() in PARQUET and not p.name.startswith("."))
-        if not paths:
-            raise TableError(f"{self.path} is a folder without {' or '.join(PARQUET)} files. Pass another one.")
-        partitions = _partitions(self.path, paths)
+        found = _list_files(self.name)
+        if not found:
+            raise TableError(f"{self.name} is a folder without {' or '.join(PARQUET)} files. Pass another one.")
+        partitions = _partitions(found)
         self._schema: dict[str, str] = {}
         self.files: list[_File] = []
-        for path, partition in zip(paths, partitions, strict=True):
+        for (name, place), partition in zip(found.items(), partitions, strict=True):
             try:
-                self.files.append(self._open(path, partition))
+                self.files.append(self._open(name, place, partition))
             except TableError as problem:
-                self._refuse(path, problem)
+                self._refuse(name, problem)
         if not self.files:
-            raise TableError(f"No file in {self.path} can be read. {next(iter(self.skipped.values()))}")
+            raise TableError(f"No file in {self.name} can be read. {next(iter(self.skipped.values()))}")
         self.notes = self._left_out()
         self._name_columns([*self._schema, *partitions[0]])
 
-    def _open(self, path: Path, partition: Mapping[str, Any]) -> _File:
+    def _open(self, name: str, place: str, partition: Mapping[str, Any]) -> _File:
         """Read a file's footer, and compare its columns with those of the first file."""
-        import pyarrow.parquet
-
-        file = TableFile(path)
+        file = TableFile(name)
         with file._reading():
-            footer = pyarrow.parquet.read_metadata(path)
+            footer = file.fragment().metadata
             schema = {field.name: str(field.type) for field in footer.schema.to_arrow_schema()}
         if not self._schema:
             self._schema = schema
         elif schema != self._schema:
-            first = self.files[0].path
-            raise TableError(f"{path} has another schema than {first}: {_difference(self._schema, schema)}.")
+            first = self.files[0].name
+            raise TableError(f"{name} has another schema than {first}: {_difference(self._schema, schema)}.")
         rows = tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
-        return _File(path, rows, partition)
+        return _File(name, place, rows, partition)
 
-    def _refuse(self, path: Path, problem: TableError) -> None:
+    def _refuse(self, name: str, problem: TableError) -> None:
         """Stop at a bad file, or note that it is left out."""
         if self.on_bad_file == "stop":
             raise TableError(f"{problem} Repair it, or pass on_bad_file='skip' to do without such files.") from problem
-        self.skipped[str(path)] = str(problem)
+        self.skipped[name] = str(problem)
 
     @property
     def n_rows(self) -> int:
@@ -159,7 +167,7 @@ class TableFolder(TableSource):
         self.require(names)
         if 16 * self.n_rows * len(names) > self.memory:
             raise TableError(
-                f"{self.path} has {self.n_rows:,} rows; {len(names)} columns of them need at least "
+                f"{self.name} has {self.n_rows:,} rows; {len(names)} columns of them need at least "
                 f"{16 * self.n_rows * len(names) / 2**30:.1f} GiB of memory, and {self.memory / 2**30:.1f} GiB are "
                 f"there. {SMALLER}"
             )
@@ -209,9 +217,16 @@ class TableFolder(TableSource):
         import pyarrow.parquet
 
         inside = [name for name in names if name not in file.partition]
-        source = TableFile(file.path, self.missing)
-        with source._reading(), pyarrow.parquet.ParquetFile(file.path) as opened:
-            for batch in opened.iter_batches(n_rows, row_groups=row_groups, columns=inside, use_threads=False):
+        source = TableFile(file.name, self.missing)
+        with source._reading():
+            if source.filesystem is None:
+                opened: Any = pyarrow.parquet.ParquetFile(source.path)
+                batches = opened.iter_batches(n_rows, row_groups=row_groups, columns=inside, use_threads=False)
+            else:
+                groups = range(len(file.row_groups)) if row_groups is None else row_groups
+                opened, ahead = source.fragment().subset(row_group_ids=groups), {"batch_readahead": 0}
+                batches = opened.to_batches(columns=inside, batch_size=n_rows, use_threads=False, **ahead)
+            for batch in batches:
                 frame = source._frame(pa.table(batch), inside)
                 stated = {name: file.partition[name] for name in names if name in file.partition}
                 yield frame.assign(**stated)[names] if stated else frame
@@ -226,7 +241,7 @@ class TableFolder(TableSource):
 
     def _leave_out(self, file: _File, problem: TableError) -> None:
         """Refuse a file whose pages are damaged, or go on without it."""
-        self._refuse(file.path, problem)
+        self._refuse(file.name, problem)
         self.files.remove(file)
         self.notes = self._left_out()
 
@@ -235,31 +250,45 @@ def _sampled(source: TableFolder, file: _File, names: list[str], share: float, s
     """Return a random share of a file's rows, or why it cannot be read."""
     import pandas as pd
 
-    draws = seeding.generator("sample", file.path.relative_to(source.path).as_posix())
+    draws = seeding.generator("sample", file.place)
     try:
         return pd.concat([part[draws.random(len(part)) < share] for part in source.file_chunks(file, names)])
     except TableError as problem:
         return problem
 
 
-def _partitions(root: Path, paths: Sequence[Path]) -> list[dict[str, Any]]:
+def _list_files(folder: str) -> dict[str, str]:
+    """Return the Parquet files in a folder: their paths or addresses, and their places inside it."""
+    if ADDRESS.match(folder):
+        import pyarrow.fs
+
+        with reading(folder):
+            filesystem, root = open_filesystem(folder)
+            listed = filesystem.get_file_info(pyarrow.fs.FileSelector(root.rstrip("/"), recursive=True))
+            places = [PurePosixPath(file.path).relative_to(root) for file in listed if file.type.name == "File"]
+    else:
+        places = [PurePosixPath(path.relative_to(folder).as_posix()) for path in Path(folder).rglob("*")]
+    address, mark, query = folder.partition("?") if ADDRESS.match(folder) else (folder, "", "")
+    return {
+        f"{address.rstrip('/')}/{place}{mark}{query}": str(place)
+        for place in sorted(places)
+        if place.suffix.lower() in PARQUET and not place.name.startswith(".")
+    }
+
+
+def _partitions(files: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the columns that folders' names state, for each file; numbers where all values of a column are."""
     found: list[dict[str, Any]] = [
-        {
-            key: unquote(value)
-            for part in path.relative_to(root).parts[:-1]
-            for key, s, value in [part.partition("=")]
-            if s
-        }
-        for path in paths
+        {key: unquote(value) for part in place.split("/")[:-1] for key, s, value in [part.partition("=")] if s}
+        for place in files.values()
     ]
-    for path, partition in zip(paths, found, strict=True):
-        if re.search("[\ud800-\udfff]", str(path)):
-            raise TableError(f"{str(path)!r} is not a name in UTF-8. Rename it.")
+    for name, partition in zip(files, found, strict=True):
+        if re.search("[\ud800-\udfff]", name):
+            raise TableError(f"{name!r} is not a name in UTF-8. Rename it.")
         if partition.keys() != found[0].keys():
             raise TableError(
-                f"{path} lies in folders that state other columns than those of {paths[0]}. Put all files into folders "
-                "of the same form, such as year=2024."
+                f"{name} lies in folders that state other columns than those of {next(iter(files))}. Put all files "
+                "into folders of the same form, such as year=2024."
             )
     for key in found[0]:
         if all(re.fullmatch(r"-?[0-9]{1,18}", partition[key]) for partition in found):
@@ -295,7 +324,7 @@ def refuse_what_cannot_stream(source: TableFolder, n_columns: int, names: Mappin
         if needed <= source.memory:
             return
     raise TableError(
-        f"{source.path} has {source.n_rows:,} rows. Fitting {names['method']} with {names['estimator']} on them needs "
+        f"{source.name} has {source.n_rows:,} rows. Fitting {names['method']} with {names['estimator']} on them needs "
         f"about {max(needed / 2**30, 0.1):.1f} GiB of memory, and {source.memory / 2**30:.1f} GiB are there. Passes "
         "over the files fit method='stable', 'erm' and 'pi' (hard halves, one round) with estimator='logistic', and "
         f"the first two with 'xgboost', which keeps a byte of each number. Choose these, or pass fewer rows. {SMALLER}"
@@ -387,7 +416,7 @@ class _Stream:
     def _refuse_rare(self, file: _File, column: str, values: NDArray[Any]) -> None:
         if len(values):
             raise TableError(
-                f"{file.path}: {column!r} contains {str(values[0])!r}, which is too rare to be in a sample of "
+                f"{file.name}: {column!r} contains {str(values[0])!r}, which is too rare to be in a sample of "
                 f"{SAMPLE_ROWS:,} rows. Leave such rows out, or merge them with others."
             )
 
@@ -529,7 +558,7 @@ def _fit_regressions(run: Runner, stream: _Stream) -> int:
 
 def _warn_of_passes(stream: _Stream) -> None:
     warnings.warn(
-        f"The coefficients still changed after {MOST_PASSES} passes over {stream.source.path}. Scale columns of very "
+        f"The coefficients still changed after {MOST_PASSES} passes over {stream.source.name}. Scale columns of very "
         "large numbers, or lower the estimator's C.",
         SolverWarning,
         stacklevel=5,

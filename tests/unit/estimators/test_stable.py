@@ -56,6 +56,20 @@ def test_a_column_that_turns_is_not_used():
     assert (model.ordinary_.predict(test_X) == test_y).mean() < 0.3
 
 
+def test_a_certain_but_tiny_change_leaves_the_answer_as_it_is():
+    """Beside a column that turns, one whose agreement is 0.58, 0.60 or 0.62 is found, kept whole, and not blamed."""
+    generator, n_rows = np.random.default_rng(0), 60_000
+    sites, y = generator.integers(3, size=n_rows), generator.integers(2, size=n_rows)
+    shares = np.array([[0.58, 0.60, 0.62], [0.95, 0.8, 0.65]])[:, sites]
+    X = np.where(generator.random((2, n_rows)) < shares, y, 1 - y).T.astype(float)
+    verdict = StableClassifier().fit(X, y, environments=sites).verdict_
+    assert [(finding.feature, round(verdict.kept[finding.feature], 2)) for finding in verdict.columns] == [
+        ("x1", 0.0),
+        ("x0", 1.0),
+    ]
+    assert verdict.answer.startswith("Stable classifier: `x1` does not mean the same")
+
+
 @pytest.mark.parametrize(
     "estimator",
     [logistic(), HistGradientBoostingClassifier(max_iter=10), RandomForestClassifier(10, random_state=0)],

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.audit.effects import Effect
 from holdfast.audit.results import Finding
 from holdfast.interpolation import verdict as module
-from holdfast.interpolation.verdict import Accuracy, Verdict, kept_share, removal_levels
+from holdfast.interpolation.verdict import Accuracy, Verdict, fitted_as, kept_share, removal_levels
 from holdfast.metrics import Interval
 
 SURE_P, LARGE, CLEARLY = module.SURE / 10, 5 * module.HALF_SIZE, 2 * module.CLEAR
@@ -294,6 +294,17 @@ def test_several_columns_are_named_together():
     assert "`scanner`, `ward` do not mean the same" in make(columns=(FOUND, other)).answer
     assert make(columns=(FOUND, other)).answer.endswith("so they are not used.")
     assert "only a part of their effects" in make("partly", (FOUND, other), {"scanner": 0.4, "ward": 0.6}).answer
+
+
+def test_a_column_that_is_kept_whole_is_no_reason():
+    """With many rows tiny changes are certain: what is not acted on is not in the answer, but it is said."""
+    verdict = make(columns=(FOUND, Finding("ward", 0.03, named=True)), kept={"scanner": 0.0, "ward": 1.0})
+    assert verdict.answer == make().answer
+    assert "The change of `ward` is too small to act on" in str(verdict)
+    assert fitted_as([0.0, 1.0]) == "stable"
+    assert fitted_as([0.0, 0.95]) == "stable"
+    assert fitted_as([0.0, 0.5]) == "partly" == fitted_as([0.95])
+    assert fitted_as([1.0, 1.0]) == "ordinary"
 
 
 @pytest.mark.parametrize(

@@ -672,7 +672,10 @@ def check_store(address):
         source = open_table(address.format(name))
         assert source.read(["ill"])["ill"].tolist() == [0, 1, 1], name
         assert sum(len(chunk) for chunk in source.chunks(["ward"])) == 3
-    assert open_table(address.format("night")).read(["site"])["site"].tolist() == ["Lyon"] * 3 + ["Oslo"] * 3
+    folder = open_table(address.format("night"))
+    assert folder.read(["site"])["site"].tolist() == ["Lyon"] * 3 + ["Oslo"] * 3
+    assert [file.name for file in folder.files] == [address.format(f"night/{file.place}") for file in folder.files]
+    assert sum(len(chunk) for chunk in folder.chunks(["ill", "site"])) == 6
     for name in ("none.csv", "none.parquet"):
         missing = address.format(name)
         with pytest.raises(TableError, match=re.escape(f"{missing} does not exist. Check the address.")):

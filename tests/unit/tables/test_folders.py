@@ -83,6 +83,25 @@ def test_folders_names_are_columns(tmp_path):
         TableFolder(tmp_path)
 
 
+def test_folders_at_addresses_are_read_in_passes(folder, monkeypatch):
+    """A folder in a store is fitted like one on the disk, and a bad file there is named by its address."""
+    store = pytest.importorskip("fsspec").filesystem("memory")
+    for number, path in enumerate(sorted(folder.iterdir())):
+        store.pipe_file(f"/wards/year={number}/rows.parquet", path.read_bytes())
+        (folder / f"year={number}").mkdir()
+        path.rename(folder / f"year={number}" / "rows.parquet")
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 1000)
+    here, there = (open_table(name, max_memory=SMALL) for name in (folder, "memory://wards/"))
+    a, b = (classifier().fit(source).predict_proba(here) for source in (here, there))
+    np.testing.assert_allclose(a, b, rtol=1e-12)  # batches end elsewhere
+    store.pipe_file("/wards/year=7/rows.parquet", b"no Parquet")
+    with pytest.raises(TableError, match=r"memory://wards/year=7/rows.parquet cannot be read .*on_bad_file='skip'"):
+        open_table("memory://wards")
+    skipping = open_table("memory://wards", on_bad_file="skip")
+    assert list(skipping.skipped) == ["memory://wards/year=7/rows.parquet"]
+    assert skipping.n_rows == 6000
+
+
 @pytest.mark.parametrize(("method", "n_classes"), [("erm", 2), ("stable", 2), ("erm", 3)])
 def test_passes_over_files_fit_what_fits_in_memory_do(tmp_path, monkeypatch, method, n_classes):
     """Coefficients are those of all rows; only preprocessing and verdict come from the sample."""
