@@ -5,7 +5,9 @@ Codes are 0..n_classes-1. An estimator that was fitted on rows that miss some cl
 
 from __future__ import annotations
 
+import copy
 import inspect
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,18 +25,19 @@ from holdfast.seeding import Seeding
 BOOSTERS = ("xgboost", "lightgbm", "catboost")  # packages
 MOST_STEPS, MOST_COLUMNS = 30, 100  # of a logistic regression that is fitted by Newton's steps
 FEW_ROWS = 500
+MOST_BINNED = 200_000  # rows; of more, LightGBM draws a sample by its seed to place bins
 NEWTON_GAIN = 1e-7  # of the log-likelihood, which the step after the last one would gain
 
 
 def seeded_clone(estimator: Any, seeding: Seeding, *names: object) -> Any:
     """Return an unfitted copy whose unset `random_state` parameters, nested ones too, come from the stream `names`."""
-    copy = copy_unfitted(estimator)
+    made = copy_unfitted(estimator)
     unset = {
         key: seeding.integer("random_state", key, *names) % 2**31
-        for key, value in copy.get_params(deep=True).items()
+        for key, value in made.get_params(deep=True).items()
         if (key == "random_state" or key.endswith("__random_state")) and value is None
     }
-    return copy.set_params(**dict(sorted(unset.items()))) if unset else copy
+    return made.set_params(**dict(sorted(unset.items()))) if unset else made
 
 
 def copy_unfitted(estimator: Any) -> Any:
@@ -57,9 +60,9 @@ def stopped_like(estimator: Any, whole: Any) -> Any:
     fitted = last_step(whole)
     if getattr(fitted, "early_stopping", None) != "auto" or not getattr(fitted, "do_early_stopping_", False):
         return estimator
-    copy = copy_unfitted(estimator)
-    last_step(copy).set_params(max_iter=fitted.n_iter_)
-    return copy
+    made = copy_unfitted(estimator)
+    last_step(made).set_params(max_iter=fitted.n_iter_)
+    return made
 
 
 def last_step(estimator: Any) -> Any:
@@ -102,10 +105,12 @@ def require_sample_weight(estimator: Any, *, asked_by: str) -> None:
         )
 
 
-def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weights | None = None) -> Any:
+def fit_rows(
+    estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weights | None = None, **options: Any
+) -> Any:
     """Fit `estimator` itself on the rows, `weights` one for each of them; rows of weight zero stay out.
 
-    A classifier that sees one class only becomes that constant, because most refuse such rows.
+    A classifier that sees one class only becomes that constant, because most refuse such rows. `options` go to `fit`.
     """
     if weights is not None:
         n_rows = len(rows)
@@ -123,15 +128,11 @@ def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weigh
             return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(rows), 1)), targets)
         if any(library_of(part) == "xgboost" for part in (estimator, *estimator.get_params(deep=True).values())):
             codes, targets = np.unique(targets, return_inverse=True)
-    if type(estimator).__name__.startswith("HistGradientBoosting"):
-        features = _with_values(features)
     if weights is not None:
         require_sample_weight(estimator, asked_by="weighting rows")
-    keywords = {} if weights is None else dict.fromkeys(weighted_steps(estimator), weights)
+    keywords = options if weights is None else options | dict.fromkeys(weighted_steps(estimator), weights)
     try:
-        # Outside of metadata routing a keyword goes straight to the step it names, whatever the global setting is.
-        with sklearn.config_context(enable_metadata_routing=False):
-            fitted = estimator.fit(features, targets, **keywords)
+        fitted = _fit_with_gaps(estimator, features, targets, keywords)
         return fitted if codes is None or len(codes) == codes[-1] + 1 else RecodedClassifier(fitted, codes)
     except HoldfastError:
         raise
@@ -140,8 +141,63 @@ def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weigh
             raise
         name = type(last_step(estimator)).__name__
         empty = [str(column) for column in empty_columns(features)]
-        said = f" {listed(empty, most=3)} has no value in any of them." if empty else ""
-        raise FeaturesError(f"{name} could not be fitted on these rows: {problem}{said}") from problem
+        said = f"{listed(empty, most=3)} has no value in any of them: " if empty else ""
+        raise FeaturesError(f"{name} could not be fitted on these rows: {said}{problem}") from problem
+
+
+def _fit_with_gaps(estimator: Any, features: Any, targets: NDArray[Any], keywords: dict[str, Any]) -> Any:
+    """Fit; where columns without any value are refused, as histogram boosting does, they become zeros: never used."""
+    # Outside of metadata routing a keyword goes straight to the step it names, whatever the global setting is.
+    with sklearn.config_context(enable_metadata_routing=False):
+        try:
+            return estimator.fit(features, targets, **keywords)
+        except ValueError:
+            if not empty_columns(features):
+                raise
+            return estimator.fit(_with_values(features), targets, **keywords)
+
+
+@dataclass
+class KeptBins:
+    """What LightGBM made of some rows, to fit them again with other weights: its bins do not depend on these."""
+
+    fitted: Any = None  # the first model, or a pipeline that ends in it
+    data: Any = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def fit(self, estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weights) -> Any:
+        """Fit as `fit_rows` does. Every call has the same rows, and an estimator that differs by its seed alone."""
+        last = last_step(estimator)
+        if not self._applies(estimator, weights):
+            return fit_rows(estimator, X, y, rows, weights)
+        if self.data is None:
+            step = weighted_steps(estimator)[0].removesuffix("sample_weight")
+            self.fitted = fit_rows(estimator, X, y, rows, weights, **{f"{step}callbacks": [self._keep]})
+            return self.fitted
+        import lightgbm
+
+        settings = self.settings | {"random_state": last.random_state}
+        model = copy.copy(last_step(self.fitted)).set_params(random_state=last.random_state)
+        model._Booster = lightgbm.train(settings, self.data.set_weight(weights), num_boost_round=last.n_estimators)
+        if isinstance(self.fitted, Pipeline):
+            return Pipeline([*self.fitted.steps[:-1], (self.fitted.steps[-1][0], model)])
+        return model
+
+    def _applies(self, estimator: Any, weights: Weights) -> bool:
+        """Return whether the weights reach nothing but the booster, and no seed chooses the rows that make its bins."""
+        last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+        return (
+            type(last).__name__ in ("LGBMClassifier", "LGBMRegressor")
+            and library_of(last) == "lightgbm"
+            and last.get_params().get("class_weight") is None
+            and len(weighted_steps(estimator)) == 1
+            and len(weights) <= MOST_BINNED
+            and bool((weights > 0).all())
+        )
+
+    def _keep(self, state: Any) -> None:
+        """Keep the data of a fit: a callback of LightGBM."""
+        self.data, self.settings = state.model.train_set, state.params
 
 
 class LogisticFit:
@@ -318,9 +374,7 @@ def empty_columns(X: Any) -> list[Any]:
 
 
 def _with_values(X: Any) -> Any:
-    """Return rows with zeros in columns without any value, which histogram boosting refuses and would never use."""
-    if not empty_columns(X):
-        return X
+    """Return rows with zeros in columns without any value."""
     if hasattr(X, "isna"):
         empty = [name for name in X.columns[X.isna().all()] if X[name].dtype.kind == "f"]
         return X.assign(**dict.fromkeys(empty, 0.0))

@@ -395,12 +395,11 @@ def read_folds(folds: Any, n_rows: int) -> NDArray[np.intp] | None:
 
 
 def allows_nan(estimator: Any) -> bool:
-    """Return whether NaN may reach the estimator; a pipeline's own steps decide."""
-    return (
-        isinstance(estimator, Pipeline)
-        and not isinstance(estimator.steps[0][1], StandardScaler)
-        or bool(get_tags(estimator).input_tags.allow_nan)
-    )
+    """Return whether NaN may reach the estimator: a pipeline's own steps decide, or what a calibration is around."""
+    if isinstance(estimator, Pipeline) and not isinstance(estimator.steps[0][1], StandardScaler):
+        return True
+    inside = getattr(estimator, "estimator", None)
+    return bool(get_tags(estimator).input_tags.allow_nan) or (hasattr(inside, "fit") and allows_nan(inside))
 
 
 def is_float(dtype: Any) -> bool:

@@ -140,7 +140,10 @@ def test_comparing_and_diagnosing_take_a_booster(booster, table):
 
 def test_a_column_without_values_at_a_site_is_named_and_left_unused():
     """Histogram boosting refuses such a column, which its judge could not use anyway."""
+    from sklearn.calibration import CalibratedClassifierCV
     from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
 
     rng = np.random.default_rng(0)
     X, sites = rng.normal(size=(200, 3)), np.repeat(["Boston", "Lyon"], 100)
@@ -152,6 +155,11 @@ def test_a_column_without_values_at_a_site_is_named_and_left_unused():
     frame = pd.DataFrame(X, columns=["a", "b", "lactate"]).astype({"b": "category"})
     with pytest.warns(EmptyColumnWarning, match="No value of 'lactate' in Lyon"):
         PIClassifier(HistGradientBoostingClassifier(max_iter=5)).fit(frame, y, environments=sites)
+    boosting = HistGradientBoostingClassifier(max_iter=5)
+    for inside in (make_pipeline(FunctionTransformer(), boosting), CalibratedClassifierCV(boosting, cv=2)):
+        with pytest.warns(EmptyColumnWarning, match="No value of ('lactate'|column 2) in Lyon"):
+            model = StableClassifier(inside).fit(frame.astype(float), y, environments=sites)
+        assert (model.predict(frame.astype(float)) == y).mean() > 0.8
 
 
 def test_what_a_booster_refuses_is_our_error():

@@ -1,17 +1,19 @@
-"""Logistic regressions of parts of a table, fitted by Newton's steps from the fit of the whole."""
+"""Fits of some rows: logistic regressions from the fit of the whole by Newton's steps, LightGBM with bins kept."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from holdfast import StableClassifier
 from holdfast.judging.calibration import class_scores
-from holdfast.learners import fit_logistic, logistic_start, stopped_like
+from holdfast.learners import KeptBins, fit_logistic, fit_rows, logistic_start, stopped_like
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +103,35 @@ def test_parts_are_boosted_no_longer_than_the_whole():
     assert (part.max_iter, part.early_stopping, estimator.max_iter) == (7, "auto", 50)
     for other in (LogisticRegression(), SimpleNamespace(early_stopping=True, do_early_stopping_=True, n_iter_=7)):
         assert stopped_like(estimator, other) is estimator
+
+
+@pytest.mark.parametrize("with_pipeline", [False, True])
+def test_rounds_of_lightgbm_share_their_bins(with_pipeline, monkeypatch):
+    """Fits of the same rows with other weights and seeds are those of `fit_rows` to the last bit, binned once."""
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 4)), rng.integers(0, 2, 300)
+    rows, weights = np.arange(0, 300, 2), rng.random((3, 150)) + 0.1
+    booster = lightgbm.LGBMClassifier(n_estimators=5, subsample=0.5, subsample_freq=1, verbosity=-1, n_jobs=1)
+    estimator = make_pipeline(SimpleImputer(), booster) if with_pipeline else booster
+    seed = "lgbmclassifier__random_state" if with_pipeline else "random_state"
+    found = [fit_rows(clone(estimator).set_params(**{seed: i}), X, y, rows, w) for i, w in enumerate(weights)]
+    binned, construct = [], lightgbm.Dataset.construct
+
+    def count(data):
+        binned.extend([data] if data._handle is None else [])
+        return construct(data)
+
+    monkeypatch.setattr(lightgbm.Dataset, "construct", count)
+    kept = KeptBins()
+    for i, w in enumerate(weights):
+        model = kept.fit(clone(estimator).set_params(**{seed: i}), X, y, rows, w)
+        assert model.predict_proba(X).tobytes() == found[i].predict_proba(X).tobytes()
+        assert model.get_params()[seed] == i
+    assert len(binned) == 1
+    kept.fit(clone(estimator), X, y, rows, np.where(rows < 50, 0.0, 1.0))  # other rows: those of weight zero stay out
+    scaled = make_pipeline(StandardScaler(), booster)  # takes the weights, too
+    for w in weights[:2]:
+        expected = fit_rows(clone(scaled), X, y, rows, w).predict_proba(X)
+        assert KeptBins().fit(clone(scaled), X, y, rows, w).predict_proba(X).tobytes() == expected.tobytes()
+    assert len(binned) == 6

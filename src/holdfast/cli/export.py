@@ -34,8 +34,9 @@ def export(
     Both are asked about the same rows. Where an answer differs, no file is written.
     """
     from holdfast.saving import load, read_manifest
+    from holdfast.saving.onnx_files import read_arrays
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.export import export_onnx, read_arrays
+    from holdfast.tables.export import export_onnx
 
     check_file(onnx, overwrite=overwrite, option="--onnx", inputs=[table], suffixes=(".onnx",))
     if "table" in read_manifest(folder)["extra"]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.pipeline import Pipeline
 
 from holdfast.environments import Environment, Group, Rows, listed, take_rows
 from holdfast.exceptions import EmptyColumnWarning, SingleClassEnvironmentWarning, UnseenLabelWarning
@@ -113,8 +112,7 @@ def fit_judges(
     environments = training.environments
     if classes is not None:
         _warn_of_missing_labels(training.y, environments, classes)
-    if not isinstance(estimator, Pipeline):  # a pipeline has steps for that
-        _warn_of_empty_columns(training)
+    _warn_of_empty_columns(training)
     fold_rows = [fold_parts(environment.rows, folds) for environment in environments]
     tasks: list[tuple[Rows, tuple[object, ...]]] = []
     for environment, held_out in zip(environments, fold_rows, strict=True):

@@ -6,6 +6,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from holdfast.exceptions import MissingExtraError, ParameterError, SavedModelError
+from holdfast.saving.onnx_files import read_arrays
 from holdfast.tables import export
 from holdfast.tables.classifier import TableClassifier
 
@@ -115,13 +116,13 @@ def test_networks_outside_of_tables_are_exported(tmp_path):
     assert probabilities == pytest.approx(model.predict_proba(other), abs=1e-6)
     assert labels.tolist() == model.predict(other).tolist()
     np.savez(tmp_path / "rows.npz", **tokens)
-    assert export.read_arrays(tmp_path / "rows.npz").keys() == tokens.keys()
+    assert read_arrays(tmp_path / "rows.npz").keys() == tokens.keys()
     with pytest.raises(
         SavedModelError, match="Pipeline is not a network, and so exported from a TableClassifier only."
     ):
         export.export_onnx(ERMClassifier().fit(images[:, 0, 0], Y[:40]), tmp_path / "x.onnx", images)
     with pytest.raises(ParameterError, match="cannot be read as arrays"):
-        export.read_arrays(tmp_path / "images.onnx")
+        read_arrays(tmp_path / "images.onnx")
 
 
 def test_a_file_that_answers_otherwise_is_not_kept(tmp_path, monkeypatch):
