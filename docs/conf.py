@@ -31,6 +31,7 @@ autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
+strip_signature_backslash = True  # else the underscore of `verdict_` is taken for markup
 python_display_short_literal_types = True
 python_maximum_signature_line_length = 80
 toc_object_entries_show_parents = "hide"
@@ -89,6 +90,12 @@ def _leave_out(app, what, name, obj, skip, options):
     return skip or name == "get_metadata_routing" or name.endswith("_request")
 
 
+def _split_names(app, what, name, obj, options, lines):
+    """Give attributes that stand in one line (`classes_, history_`) a line each, before napoleon reads them."""
+    several = re.compile(r"\w+_(, \w+_)+")
+    lines[:] = [name for line in lines for name in (line.split(", ") if several.fullmatch(line) else [line])]
+
+
 def _keep_options_whole(app, pagename, templatename, context, doctree):
     """Keep browsers from cutting --option at its hyphens where a line of code is wrapped."""
     if "body" in context:
@@ -104,4 +111,5 @@ def setup(app):
     """Called by Sphinx."""
     app.connect("html-page-context", _keep_options_whole)
     app.connect("autodoc-skip-member", _leave_out)
+    app.connect("autodoc-process-docstring", _split_names, priority=100)
     app.connect("source-read", _add_title)

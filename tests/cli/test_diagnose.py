@@ -56,6 +56,9 @@ def test_json_has_all_of_it(holdfast, patients, tmp_path):
     assert [column["feature"] for column in result["columns"]] == ["scanner"]
     assert result["cause"] == "other relations"
     assert result["next"].startswith("holdfast fit ")
+    fitted = holdfast("fit", tmp_path / "rows.csv", *OPTIONS, "--out", tmp_path / "model", "--json").json["verdict"]
+    assert result["forecast"] == fitted["forecast"]
+    assert result["verdict"]["n_tests"] == fitted["n_tests"] == 2
 
 
 def test_question_marks_lead_to_the_option(holdfast, patients, tmp_path):

@@ -49,6 +49,7 @@ NOTHING_CHANGES = "No column changes its meaning between environments"
 WIDTH = 1.96  # standard errors of a 95 % interval
 MOST_RELIED, MOST_EFFECTS = 12, 12  # features with bars, columns of the forest plot
 RELIED_ROWS, RELIED_COLUMNS = 2_000, 60  # a table with more columns is not shuffled unasked
+MOST_EXTREMES = 12  # environments of a column in the forest plot
 MOST_PLACES = 40  # environments that get dots of their own
 MOST_VALUES = 50  # an attribute with more values makes no groups
 MOST_ENVIRONMENTS = 24  # in the accuracy matrix
@@ -437,10 +438,15 @@ def effects_figure(findings: Sequence[Any]) -> Dots | None:
     if not shown:
         return None
     several = len({finding.label for finding in shown}) > 1
-    dots = []
+    dots, rest = [], ""
     for finding in shown:
         place = f"{finding.feature} → {finding.label}" if several else finding.feature
-        for name, effect in finding.effects.items():
+        effects = list(finding.effects.items())
+        if len(effects) > MOST_EXTREMES + 3:
+            effects.sort(key=lambda pair: pair[1])
+            rest = f" Of {len(effects)} environments, those with extreme effects are shown."
+            effects = effects[: MOST_EXTREMES // 2] + effects[-MOST_EXTREMES // 2 :]
+        for name, effect in effects:
             reach = WIDTH * finding.errors.get(name, math.nan)
             dots.append(Dot(place, str(name), effect, effect - reach, effect + reach))
         dots.append(Dot(place, "next environment", finding.mean, finding.low, finding.high, forecast=True))
@@ -450,7 +456,7 @@ def effects_figure(findings: Sequence[Any]) -> Dots | None:
         f"log-odds of {towards} for one standard deviation more of the column; 0: no relation",
         tuple(dots),
         "Lines: 95% intervals. Gray bands: where the effect at the next environment is expected (80%). Where a band "
-        "contains 0, the column may mean nothing there, or the opposite.",
+        f"contains 0, the column may mean nothing there, or the opposite.{rest}",
         place_title="column",
         reference=0.0,
     )
@@ -472,7 +478,7 @@ def changes_section(verdict: Any, audit: Any) -> Section | None:
         return None
     figure = effects_figure(named)
     sentences = Sentences(tuple(lines), "finding" if named else "plain")
-    intro = "Columns whose relation with the label is not the same in every environment."
+    intro = "Columns whose relation with the label is not the same in every environment." if named else ""
     blocks = (sentences,) if figure is None else (sentences, figure)
     return Section("What changes between environments", intro, blocks)
 
@@ -505,7 +511,7 @@ def _label_blocks(training: Split, class_names: Mapping[Any, str]) -> list[Block
     blocks: list[Block] = [Shares("Label balance", found.environments, tuple(parts), values, sizes)]
     unlike = found.unlike()
     if unlike:
-        text = f"Labels are more or less frequent in {listed(unlike)}, so that accuracies there cannot be compared."
+        text = f"Labels are more or less frequent in {listed(unlike)}, so compare accuracies with care."
         blocks.append(Sentences((text,), "warning"))
     return blocks
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from holdfast.environments import listed
-from holdfast.reports.chapters import MOST_PLACES, effects_figure, profile_blocks, range_text, versions
+from holdfast.reports.chapters import effects_figure, profile_blocks, range_text, versions
 from holdfast.reports.values import (
     Answer,
     Block,
@@ -27,6 +27,7 @@ SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] 
     "holds": ("good", "The model holds at a new site"),
     "unclear": ("unknown", "Too few rows to tell"),
 }
+MOST_SITES = 12  # that figures show; tables have all
 NEW, KNOWN, ELSEWHERE = "has not seen this site", "has seen this site", "at the other sites"
 HELP = {
     "other patients": "The model meets rows that it has seen few of, or that are harder for any model. Labeled rows of "
@@ -79,6 +80,7 @@ def _answer(found: Any, following: str) -> Answer:
         signal, text = "unknown", "The table must be read again first"
     elif found.state == "holds" and advice.action != "keep":
         signal = "caution"
+        text += ", but leans on columns that change" if advice.action == "stable" else ", but can be improved"
     worst = min(found.sites, key=lambda site: site.new.accuracy.value)
     rows: list[tuple[Cell, ...]] = [
         ("at a site it has seen", found.mean("known")),
@@ -100,10 +102,19 @@ def _advice_lines(found: Any, following: str) -> tuple[str, ...]:
     return (*found.explanation, *run, *([found.recommendation.how] if found.recommendation.how else []))
 
 
+def _shown_sites(found: Any) -> tuple[list[Any], str]:
+    """Return the sites that figures show, and a sentence where they are not all."""
+    if len(found.sites) <= MOST_SITES + 3:
+        return list(found.sites), ""
+    worst = sorted(found.sites, key=lambda site: site.new.loss.value, reverse=True)[:MOST_SITES]
+    return worst, f" The {MOST_SITES} of {len(found.sites)} sites with the largest {found.loss_name}."
+
+
 def _breaks_section(found: Any) -> Section:
+    shown, which = _shown_sites(found)
     dots = [
         Dot(site.name, series, quality.accuracy.value, quality.accuracy.low, quality.accuracy.high)
-        for site in found.sites[:MOST_PLACES]
+        for site in shown
         for series, quality in ((NEW, site.new), (KNOWN, site.known))
     ]
     figure = Dots(
@@ -111,7 +122,7 @@ def _breaks_section(found: Any) -> Section:
         "accuracy at the site, with 95% intervals",
         tuple(dots),
         "The same rows both times. Where the upper dot lies left of the lower one, not having seen the site costs "
-        "accuracy.",
+        f"accuracy.{which}",
         place_title="site",
         percent=True,
     )
@@ -145,7 +156,8 @@ def _breaks_section(found: Any) -> Section:
 
 
 def _cause_section(found: Any) -> Section:
-    places = [("all sites", found.parts), *((site.name, site.split.parts) for site in found.sites[:MOST_PLACES])]
+    shown, which = _shown_sites(found)
+    places = [("all sites", found.parts), *((site.name, site.split.parts) for site in shown)]
     dots = [
         Dot(place, name, part.value, part.low, part.high) for place, parts in places for name, part in parts.items()
     ]
@@ -154,7 +166,8 @@ def _cause_section(found: Any) -> Section:
         f"{found.loss_name} at the site minus that at the sites the model was fitted on; 0: no difference",
         tuple(dots),
         "95% intervals, for this model. A negative part makes the site easier. "
-        + " ".join(f"*{name.capitalize()}*: {text}." for name, text in MEANINGS.items()),
+        + " ".join(f"*{name.capitalize()}*: {text}." for name, text in MEANINGS.items())
+        + which,
         place_title="site",
         reference=0.0,
     )
@@ -226,7 +239,7 @@ def _remedy_section(found: Any, following: str) -> Section:
     ]
     table = Table(
         "What each change would have brought, in numbers",
-        ("change", f"gain of {found.loss_name}", "gain of accuracy", "sites that get better"),
+        ("change", f"gain of {found.loss_name}", "gain of accuracy", "sites better"),
         tuple(rows),
         n_keys=1,
     )

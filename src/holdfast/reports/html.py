@@ -111,15 +111,13 @@ def inline_markup(text: str, longest: int = 1600) -> Markup:
     parts = shorten(text, longest).split("`")
     if len(parts) % 2 == 0:  # one backtick is alone: it is a letter
         return escape("`".join(parts))
-    pieces = []
-    for number, part in enumerate(parts):
-        safe = str(escape(part))
-        if number % 2:  # words of a command are not cut at their hyphens
-            words = [f"<span>{word}</span>" if "-" in word else word for word in safe.split(" ")]
-            pieces.append(f"<code>{' '.join(words)}</code>")
-        else:
-            pieces.append(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", safe))
-    return Markup("".join(pieces))
+    codes = []
+    for part in parts[1::2]:  # words of a command are not cut at their hyphens
+        words = [f"<span>{word}</span>" if "-" in word else word for word in str(escape(part)).split(" ")]
+        codes.append(f"<code>{' '.join(words)}</code>")
+    # Emphasis may reach over code, whose stars are letters: a backtick stands for each code until the stars are gone.
+    texts = re.sub(r"\*([^*]+)\*", r"<em>\1</em>", "`".join(str(escape(part)) for part in parts[::2])).split("`")
+    return Markup("".join(piece for pair in zip(texts, [*codes, ""], strict=True) for piece in pair))
 
 
 def _draw_both(figure: Figure, number: int) -> Markup:

@@ -240,7 +240,7 @@ def _draw_rows(
     longest = 34 if is_wide else 26
     room = text_width([row.written for row in items], 60)
     left = max(text_width([row.name for row in items], longest), 50.0) + 28 if is_wide else 20.0
-    right = width - room - 20 if is_wide else width - 22
+    right = width - room - 26 if is_wide else width - 22
 
     def across(value: float) -> float:
         return left + (value - axis[0]) / (axis[1] - axis[0]) * (right - left)

@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from holdfast import diagnose
 from holdfast.reports import diagnosis_page, render_report
-from holdfast.reports.values import Dots, Sentences
+from holdfast.reports.values import Dots, Sentences, Table
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -66,3 +68,22 @@ def test_names_are_text(found):
     html = render_report(diagnosis_page(found, following=f"holdfast fit '{SCRIPT}'"))
     assert SCRIPT not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+
+
+def test_of_many_sites_figures_show_the_worst(found):
+    """Tables have all sites, figures those with the largest loss, and they say so."""
+    sites = tuple(replace(site, name=f"{site.name} {n}") for n in range(7) for site in found.sites)
+    page = diagnosis_page(replace(found, sites=sites))
+    figures = [block for block in page.blocks() if isinstance(block, Dots)][:2]
+    assert [len(figure.places) for figure in figures] == [12, 13]  # all sites together, and twelve
+    assert all(figure.note.endswith("The 12 of 21 sites with the largest log loss.") for figure in figures)
+    areas = next(block for block in page.blocks() if isinstance(block, Table) and block.title == "AUROC at every site")
+    assert len(areas.rows) == 21
+
+
+def test_a_table_that_was_misread_gets_no_verdict(found):
+    """Where numbers were read as categories, the first line says so, and nothing about the model."""
+    misread = replace(found, tokens={"marker": ("?",)})
+    answer = diagnosis_page(misread).answer
+    assert answer.sentence.startswith("It cannot be said yet whether a model breaks")
+    assert (answer.signal, answer.signal_text) == ("unknown", "The table must be read again first")

@@ -105,6 +105,7 @@ def test_sentences_are_marked_up():
     """Backticks and stars are set as code and emphasis; a lone backtick is a letter; stars in code stay."""
     assert inline_markup("In `a<b*c*` *ill* & `x`") == "In <code>a&lt;b*c*</code> <em>ill</em> &amp; <code>x</code>"
     assert inline_markup("a ` b *c*") == "a ` b *c*"
+    assert inline_markup("*Drop `a*b`, or* keep") == "<em>Drop <code>a*b</code>, or</em> keep"
     assert inline_markup("`run --out x`") == "<code>run <span>--out</span> x</code>"  # not cut at its hyphens
 
 
