@@ -133,7 +133,7 @@ def _synthetic_files(name: str, cache: Path) -> Path:
 
 def _with_words(dataset: Dataset, config: RunConfig, folder: Path) -> Prepared:
     """Number the words of all splits, and look up their fixed vectors."""
-    from holdfast.lab.data.vectors import GLOVE_PACKAGE, load_vectors
+    from holdfast.lab.data.vectors import load_vectors
     from holdfast.neural.batches import Vocabulary
 
     texts = [text for split in dataset.splits for text in split.X]
@@ -141,9 +141,7 @@ def _with_words(dataset: Dataset, config: RunConfig, folder: Path) -> Prepared:
     facts: dict[str, Any] = {"n_words": len(vocabulary.tokens)}
     if config.vectors is None:
         return Prepared(dataset, vocabulary, {}, facts)
-    is_package = config.vectors.replace("-", "_") == GLOVE_PACKAGE  # installed, not in the data folder
-    source = config.vectors if is_package else folder / config.vectors
-    vectors = load_vectors(source, words=vocabulary.tokens).add_random(TOKENS, seed=config.seed)
+    vectors = load_vectors(folder / config.vectors, words=vocabulary.tokens).add_random(TOKENS, seed=config.seed)
     facts |= {"vector_dimension": vectors.dimension, "coverage": vectors.coverage(dataset.train.X)}
     return Prepared(dataset, vocabulary, {"vectors": vectors}, facts)
 

