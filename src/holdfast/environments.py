@@ -163,7 +163,7 @@ def label_array(
 
 
 def as_labels(values: Any) -> NDArray[Any]:
-    """Return labels as an array; what is no text beside texts in a list (NaN, numbers) stays what it is.
+    """Return labels as an array; NaN and numbers next to texts in a list stay what they are.
 
     Examples
     --------

@@ -103,7 +103,7 @@ def fit_transformers(
     """Fit all steps of a pipeline but the last; return what the last step sees of X, and how to transform other rows.
 
     Steps that take weights get them. Rows of a memory map stay on disk: a single transformer learns them in blocks
-    where it can, and they are transformed as they are read. What is no pipeline sees X itself.
+    where it can, and they are transformed as they are read. An estimator that is not a pipeline sees X itself.
     """
     if not isinstance(estimator, Pipeline) or len(estimator.steps) == 1:
         return X, lambda other: other
@@ -309,7 +309,7 @@ def needs_frame(estimator: Any, X: Any) -> bool:
 
 
 def read_column(y: Any) -> NDArray[Any]:
-    """Return y as one column; what is no text beside texts in a list stays what it is."""
+    """Return y as one column; NaN and numbers next to texts in a list stay what they are."""
     with as_ours(LabelsError):
         return np.asarray(column_or_1d(as_labels(y) if isinstance(y, list | tuple) else y, warn=True))
 

@@ -473,28 +473,21 @@ def theorem2_bounds(judge: Joint, judged: Joint) -> tuple[Floats, Floats]:
     >>> upper.round(4), partition(toy(0.1), toy(0.2))[2].covariance().round(4)
     (np.float64(0.1351), np.float64(-0.0962))
     """
-    return _derived_bound(judge, judged), _derived_bound(judged, judge)
+    return _bound(judge, judged), _bound(judged, judge)
 
 
 def theorem2_bounds_as_printed(judge: Joint, judged: Joint) -> tuple[Floats, Floats]:
     """Return the bounds with the paper's printed coefficients (1 − α)/α, which are upside down and do not hold."""
-    return _printed_bound(judge, judged), _printed_bound(judged, judge)
+    return _bound(judge, judged, printed=True), _bound(judged, judge, printed=True)
 
 
-def _derived_bound(judge: Joint, judged: Joint) -> Floats:
+def _bound(judge: Joint, judged: Joint, *, printed: bool = False) -> Floats:
     own_alpha, own_correct, _ = partition(judge, judge)
     alpha, correct, _ = partition(judge, judged)
+    own, other = own_correct.covariance(), correct.covariance()
     with np.errstate(divide="ignore", invalid="ignore"):
-        bound = (own_alpha * own_correct.covariance() - alpha * correct.covariance()) / (1 - alpha)
-    result: Floats = np.where(alpha < 1, bound, np.nan)[()]
-    return result
-
-
-def _printed_bound(judge: Joint, judged: Joint) -> Floats:
-    own_alpha, own_correct, _ = partition(judge, judge)
-    alpha, correct, _ = partition(judge, judged)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bound: Floats = (1 - alpha) * (own_correct.covariance() / own_alpha - correct.covariance() / alpha)
+        derived = np.where(alpha < 1, (own_alpha * own - alpha * other) / (1 - alpha), np.nan)[()]
+        bound: Floats = (1 - alpha) * (own / own_alpha - other / alpha) if printed else derived
     return bound
 
 

@@ -75,13 +75,13 @@ def _row(name: str) -> list[str]:
 @contextmanager
 def showing_bytes() -> Iterator[Callable[[str, int, int | None], None]]:
     """Show on stderr how far a download has come; where there is no terminal, for each quarter of a file."""
-    told: dict[str, int] = {}
+    shown: dict[str, int] = {}
     with showing_line("downloading …") as tell:
 
         def report(file: str, done: int, total: int | None) -> None:
             step = 4 * done // total if total else done // _STEP
-            if sys.stderr.isatty() or told.get(file) != step:
-                told[file] = step
+            if sys.stderr.isatty() or shown.get(file) != step:
+                shown[file] = step
                 size = f" of {total / _MEGABYTE:.1f}" if total else ""
                 tell(f"downloading {file}: {done / _MEGABYTE:.1f}{size} MB")
 

@@ -119,7 +119,7 @@ def print_table(
 
 
 def _parts(widths: Sequence[int], n_keys: int) -> list[list[int]]:
-    """Return the columns of each part: the keys, and as many others as fit beside them."""
+    """Return the columns of each part: the keys, and as many others as fit next to them."""
     room = shutil.get_terminal_size((sys.maxsize, 24)).columns  # a file or pipe has room for everything
     keys = list(range(n_keys))
     parts, used = [keys], sum(2 + widths[i] for i in keys)

@@ -140,7 +140,7 @@ class MethodEstimator(BaseEstimator):
             other = [row for row, text in enumerate(X) if not isinstance(text, str)]
             if other:
                 raise FeaturesError(
-                    f"X is a list of texts, but {len(other)} of them are missing or no text, the first in row "
+                    f"X is a list of texts, but {len(other)} of them are missing or not text, the first in row "
                     f"{other[0]}. Drop those rows, or give them an empty text."
                 )
             return list(X)
@@ -324,7 +324,7 @@ class MethodRegressor(RegressorMixin, MethodEstimator):
 
 
 def _as_array(labels: list[Any]) -> NDArray[Any]:
-    """Return labels as an array that holds each as it is, also where "(3 small environments)" is beside numbers."""
+    """Return labels as an array that holds each as it is, also where "(3 small environments)" stands next to numbers."""
     alike = len({type(label) for label in labels}) == 1
     return np.array(labels) if alike else np.array(labels, dtype=object)
 

@@ -171,9 +171,9 @@ def run_all(
     waiting = unfinished(store, folder, tally)
     if waiting and cluster is not None:
         with on_cluster(cluster):
-            _run_elsewhere(waiting, store, folder, tally)
+            _run_batches(waiting, store, folder, tally)
     elif waiting and jobs == 0:
-        _run_here(waiting, store, folder, tally)
+        _run_batches(waiting, store, folder, tally, n_jobs=1)
     elif waiting:
         with contextlib.closing(WorkerPool(min(jobs, len(waiting)), store, folder)) as pool:
             pool.work(waiting, tally)
@@ -213,31 +213,21 @@ def _find_problem(run: PlannedRun, store: RunStore, folder: Path | None) -> str 
     return None
 
 
-def _run_here(waiting: list[PlannedRun], store: RunStore, folder: Path | None, tally: Tally) -> None:
-    """Execute the runs one after the other in this process."""
-    while waiting:
-        later = []
-        for run in waiting:
-            tally.report(run, "started", 1)
-            if tally.count(run, *attempt(run.config, store, folder), 0):
-                later.append(run)
-        waiting = later
-        if waiting:
-            time.sleep(_PAUSE)
-
-
-def _run_elsewhere(waiting: list[PlannedRun], store: RunStore, folder: Path | None, tally: Tally) -> None:
+def _run_batches(
+    waiting: list[PlannedRun], store: RunStore, folder: Path | None, tally: Tally, n_jobs: int | None = None
+) -> None:
     """Execute the runs wherever joblib's active backend does; several at a time, counted when these are done."""
-    with sharing((store.folder.resolve(), None if folder is None else folder.resolve())) as run_tasks:
+    with sharing((store.folder.resolve(), None if folder is None else folder.resolve()), n_jobs) as run_tasks:
+        size = 4 * run_tasks.n_jobs if run_tasks.n_jobs > 1 else 1
         while waiting:
-            size = 4 * run_tasks.n_jobs
             now, waiting = waiting[:size], waiting[size:]
+            for run in now:
+                tally.report(run, "started", len(now))
             outcomes = run_tasks(_attempt_in, ((run.config,) for run in now))
-            later = [
-                run
-                for run, (outcome, message, seconds) in zip(now, outcomes, strict=True)
-                if tally.count(run, outcome, message, seconds, 0)
-            ]
+            later = []
+            for run, (outcome, message, seconds) in zip(now, outcomes, strict=True):
+                if tally.count(run, outcome, message, seconds, 0):
+                    later.append(run)
             waiting += later
             if later and len(later) == len(waiting):
                 time.sleep(_PAUSE)

@@ -113,14 +113,6 @@ def score_split(split: Split, predictions: NDArray[Any], attributes: Sequence[st
     return scores
 
 
-def environment_correlations(dataset: Dataset) -> list[dict[str, Any]]:
-    """Return each training environment's correlations of label and attributes."""
-    return [
-        {"environment": e.name, **_correlations(dataset, e.rows)}
-        for e in split_environments(dataset.train.environments, len(dataset.train))
-    ]
-
-
 def half_correlations(dataset: Dataset, partitions: Sequence[Partition]) -> list[dict[str, Any]]:
     """Return each half's size and its correlations of label and attributes."""
     return [
@@ -161,6 +153,7 @@ def run(
             halves = config.method == HALVES
             results = _run_halves(config, prepared) if halves else _run_method(config, prepared, monitor)
         results["stages"] = monitor.stages if monitor else {}
+    train = prepared.dataset.train
     return {
         "format": FORMAT,
         "identity": config.identity,
@@ -172,9 +165,12 @@ def run(
         "cpu_seconds": round(time.process_time() - work, 2),
         "runtime": runtime_facts(results.pop("precision", None)),
         "data": {
-            "n_train": len(prepared.dataset.train),
+            "n_train": len(train),
             "notes": list(prepared.dataset.notes),
-            "environments": environment_correlations(prepared.dataset),
+            "environments": [
+                {"environment": e.name, **_correlations(prepared.dataset, e.rows)}
+                for e in split_environments(train.environments, len(train))
+            ],
             **prepared.facts,
         },
         **results,

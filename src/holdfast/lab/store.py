@@ -16,7 +16,7 @@ class RunStore:
     """A folder of runs, shared by any number of sweeps.
 
     ``runs/`` has a record for each finished run, ``failed/`` one for each that failed at its last attempt, ``claims/``
-    a lock for each run in work, ``checkpoints/`` the state of its trainings. The system releases the lock of a process
+    a lock for each run that is being made, ``checkpoints/`` the state of its trainings. The system releases the lock of a process
     that dies, so its run is free again.
     """
 
@@ -36,7 +36,7 @@ class RunStore:
         return self.folder / "failed" / f"{identity}.json"
 
     def checkpoints(self, identity: str) -> Path:
-        """Return where the trainings of a run in work keep their state."""
+        """Return where the trainings of a run that is being made keep their state."""
         return self.folder / "checkpoints" / identity
 
     def has(self, identity: str) -> bool:

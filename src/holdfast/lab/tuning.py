@@ -86,8 +86,8 @@ def search_points(
             load_if_exists=True,
         )
         by_values = {tuple(_text(_settings(runs[0]).get(key)) for key in axes): runs for runs in points.values()}
-        told = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
-        known = {tuple(trial.params[key] for key in axes) for trial in told if set(trial.params) == set(axes)}
+        completed = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
+        known = {tuple(trial.params[key] for key in axes) for trial in completed if set(trial.params) == set(axes)}
         chosen = known & by_values.keys()
         distributions = {key: optuna.distributions.CategoricalDistribution(values) for key, values in axes.items()}
         while len(chosen) < min(search.trials, len(points)):

@@ -130,7 +130,7 @@ SELECTION_NAMES = (*SELECTION_RULES, LEAVE_ONE_OUT)
 _ADVICE = {
     "validation": "validation rows. Pass validation=(X, y)",
     "validation_groups": "validation rows with group labels. Pass validation=(X, y, group_labels)",
-    "other_environments": "other training environments. Pass environments=, of which some are not among the groups",
+    "other_environments": "other training environments. Pass environments=, some of which are not among the groups",
 }
 
 

@@ -94,7 +94,7 @@ def _unseparated(raw: bytes, path: Path, line: int) -> DatasetError:
         )
     return DatasetError(
         f"{path}, line {line}: a word and its numbers, separated by blanks, were expected. Got {raw.strip()[:40]!r}. "
-        "The file may be cut off or no file of vectors; get it again."
+        "The file may be cut off, or may not hold word vectors; get it again."
     )
 
 

@@ -222,7 +222,7 @@ class FrozenFeatures(TransformerMixin, BaseEstimator):
         tokens = getattr(answer, "last_hidden_state", None)
         if tokens is None:
             raise FeaturesError(
-                f"The backbone returned {type(answer).__name__}, of which the features are not known. Pass pooling=, a "
+                f"The backbone returned {type(answer).__name__}, whose features are not known. Pass pooling=, a "
                 "function of the answer and the inputs."
             )
         mask = inputs.get("attention_mask") if isinstance(inputs, dict) else None
