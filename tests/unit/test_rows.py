@@ -125,7 +125,7 @@ def test_a_text_that_is_missing_is_named():
     """By its row, before anything is fitted."""
     texts = ["good beer", "bad beer", None, "beer"] * 5
     model = ERMClassifier(make_pipeline(TfidfVectorizer(), LogisticRegression()))
-    with pytest.raises(FeaturesError, match="5 of them are missing or no text, the first in row 2. Drop those rows"):
+    with pytest.raises(FeaturesError, match="5 of them are missing or not text, the first in row 2. Drop those rows"):
         model.fit(texts, [0, 1, 0, 1] * 5)
 
 

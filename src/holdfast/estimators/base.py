@@ -324,7 +324,7 @@ class MethodRegressor(RegressorMixin, MethodEstimator):
 
 
 def _as_array(labels: list[Any]) -> NDArray[Any]:
-    """Return labels as an array that holds each as it is, also where "(3 small environments)" stands next to numbers."""
+    """Return labels as an array that keeps each as it is, even "(3 small environments)" next to numbers."""
     alike = len({type(label) for label in labels}) == 1
     return np.array(labels) if alike else np.array(labels, dtype=object)
 

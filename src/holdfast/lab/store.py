@@ -16,8 +16,8 @@ class RunStore:
     """A folder of runs, shared by any number of sweeps.
 
     ``runs/`` has a record for each finished run, ``failed/`` one for each that failed at its last attempt, ``claims/``
-    a lock for each run that is being made, ``checkpoints/`` the state of its trainings. The system releases the lock of a process
-    that dies, so its run is free again.
+    a lock for each run that is being made, ``checkpoints/`` the state of its trainings. The system releases the lock of
+    a process that dies, so its run is free again.
     """
 
     def __init__(self, folder: str | Path) -> None:

@@ -121,7 +121,7 @@ def test_pooling_of_answers():
     assert features(lambda t: Answer(last_hidden_state=t)) == [[3.0], [6.0]]
     assert features(lambda t: Answer(last_hidden_state=t, pooler_output=t[:, 0])) == [[2.0], [6.0]]
     assert features(lambda t: Answer(own=t), pooling=lambda answer, inputs: answer.own[:, 0] * 2) == [[4.0], [12.0]]
-    with pytest.raises(FeaturesError, match="The backbone returned Answer, of which the features are not known"):
+    with pytest.raises(FeaturesError, match="The backbone returned Answer, whose features are not known"):
         features(lambda t: Answer(own=t))
 
 
