@@ -18,7 +18,7 @@ from holdfast.audit import Audit, AuditSettings, audit_data
 from holdfast.environments import Group, Partition, take_rows
 from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, warn_single_environment
 from holdfast.estimators.erm import fit_erm
-from holdfast.exceptions import CollapseWarning, EnvironmentsError, ParameterError, warn
+from holdfast.exceptions import CollapseWarning, ParameterError, warn
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
@@ -396,18 +396,10 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     n_jobs: int | None = None
     random_state: RandomState = None
 
-    def audit(self, X: Any, y: Any, environments: Any = None, *, settings: AuditSettings | None = None) -> Audit:
-        """Name the columns, words or attributes whose relation with the label changes between environments.
-
-        Parameters
-        ----------
-        X, y : rows and labels
-        environments : labels of shape (n_rows,), optional
-            None: the rows are those of `fit`, in the same order.
-        settings : AuditSettings, optional
-        """
+    def audit(self, X: Any, y: Any, environments: Any, *, settings: AuditSettings | None = None) -> Audit:
+        """Name the columns, words or attributes whose relation with the label changes between environments."""
         check_is_fitted(self)
-        return audit_data(X, y, self._fitted_environments(len(y)) if environments is None else environments, settings)
+        return audit_data(X, y, environments, settings)
 
     def _partition(self, judgements: Judgements, training: TrainingRows) -> tuple[Partition, ...]:
         """Cut every judged environment by what its judges get right, and keep the accuracies."""
@@ -441,20 +433,6 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
                 "networks, set objective='online'.",
                 CollapseWarning,
             )
-
-    def _fitted_environments(self, n_rows: int) -> np.ndarray[Any, Any]:
-        """Return the environment of each row of `fit`, for as many rows as were fitted."""
-        judged = {p.judged: np.concatenate([p.correct, p.mistaken]) for p in self.partitions_}
-        n_fitted = max((int(rows.max()) + 1 for rows in judged.values()), default=0)
-        if n_fitted != n_rows:
-            raise EnvironmentsError(
-                f"Without environments an audit takes the rows of fit, which were {n_fitted} in several environments. "
-                f"Got {n_rows} labels instead. Pass environments=, one label for each row."
-            )
-        labels = np.empty(n_rows, dtype=object)
-        for name, rows in judged.items():
-            labels[rows] = name
-        return labels
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -7,7 +7,7 @@ from sklearn.exceptions import NotFittedError
 
 from holdfast import PIClassifier
 from holdfast.audit.run import AuditSettings, audit_data
-from holdfast.exceptions import CollapseWarning, EnvironmentsError
+from holdfast.exceptions import CollapseWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
 
@@ -40,22 +40,9 @@ def test_the_scanner_is_named(model, sites):
     pd.testing.assert_frame_equal(audit.to_frame(), audit_data(X, y, places).to_frame())
 
 
-@pytest.mark.parametrize("halves", ["hard", "soft"])
-def test_the_environments_of_fit_are_remembered(sites, halves):
-    """Without environments the rows are those of fit; their environments are in the partitions."""
+def test_a_classifier_must_be_fitted(sites):
+    """One that was not fitted is refused, as by every other method."""
     X, y, places = sites
-    model = PIClassifier(halves=halves, random_state=0).fit(X, y, environments=places)
-    assert model._fitted_environments(1200).tolist() == places.tolist()
-    assert model.audit(X, y).named == ("scanner",)
-
-
-def test_other_rows_need_environments(model, sites):
-    """A number of rows that is not that of fit is refused, and so is a classifier that was not fitted."""
-    X, y, places = sites
-    with pytest.raises(
-        EnvironmentsError, match="takes the rows of fit, which were 1200 in several environments. Got 100 labels"
-    ):
-        model.audit(X[:100], y[:100])
     with pytest.raises(NotFittedError, match="not fitted yet"):
         PIClassifier().audit(X, y, places)
 
