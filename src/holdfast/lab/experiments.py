@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from holdfast.datasets import DATASETS
 from holdfast.estimators.methods import METHODS
 from holdfast.estimators.named import ESTIMATORS
-from holdfast.exceptions import ConfigError, suggest
+from holdfast.exceptions import ConfigError, InputError, suggest
 from holdfast.saving.json_files import canonical_json
 from holdfast.seeding import Seeding
 
@@ -112,7 +112,7 @@ def parse_run(values: Mapping[str, Any], where: str = "The run") -> RunConfig:
     try:
         return RunConfig(**values)
     except ValidationError as problem:
-        raise ConfigError(f"{where} {_first_error(problem, RunConfig.model_fields)}") from problem
+        raise ConfigError(f"{where} {first_error(problem, RunConfig.model_fields)}") from problem
     except TypeError as problem:
         raise ConfigError(f"{where} cannot be used: {problem}.") from problem
 
@@ -125,7 +125,7 @@ def refuse_unknown(values: Iterable[str], known: Iterable[str], where: str) -> N
             raise ConfigError(f"{where} has an unknown key {key!r}. {suggest(key, known)}")
 
 
-def _first_error(problem: ValidationError, known: Iterable[str]) -> str:
+def first_error(problem: ValidationError, known: Iterable[str]) -> str:
     """Return what is wrong, in one sentence."""
     error = problem.errors()[0]
     key = ".".join(str(part) for part in error["loc"])
@@ -227,15 +227,19 @@ def read_experiment(path: str | Path) -> Experiment:
         as many points as the smallest grid has, drawn at random. `resources = {cpus = 2, gpus = 1}`, at the top or of a
         method, is what a run needs of a machine on a Ray cluster.
     """
-    path = Path(path)
+    missing = f"The experiment file {path} does not exist. Check the path."
+    return parse_experiment(read_toml(Path(path), missing, ConfigError), where=str(path))
+
+
+def read_toml(path: Path, missing: str, error: type[InputError]) -> dict[str, Any]:
+    """Return the content of a TOML file; `missing` is what the error says where there is none."""
     try:
         with path.open("rb") as file:
-            content = tomllib.load(file)
+            return tomllib.load(file)
     except FileNotFoundError:
-        raise ConfigError(f"The experiment file {path} does not exist. Check the path.") from None
+        raise error(missing) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise ConfigError(f"{path} cannot be read as TOML: {problem}.") from problem
-    return parse_experiment(content, where=str(path))
+        raise error(f"{path} cannot be read as TOML: {problem}.") from problem
 
 
 def parse_experiment(content: Mapping[str, Any], *, where: str = "The experiment") -> Experiment:
@@ -279,7 +283,7 @@ def parse_experiment(content: Mapping[str, Any], *, where: str = "The experiment
         try:
             search = Search.model_validate(content["search"])
         except ValidationError as problem:
-            raise ConfigError(f"{where}: [search] {_first_error(problem, Search.model_fields)}") from problem
+            raise ConfigError(f"{where}: [search] {first_error(problem, Search.model_fields)}") from problem
     return Experiment(str(content.get("name", "experiment")), budget, tuple(reversed(unique.values())), search)
 
 
@@ -303,7 +307,7 @@ def _resources(values: Any, where: str) -> Resources:
     try:
         return Resources(**values)
     except ValidationError as problem:
-        raise ConfigError(f"{where}: resources {_first_error(problem, Resources.model_fields)}") from problem
+        raise ConfigError(f"{where}: resources {first_error(problem, Resources.model_fields)}") from problem
     except TypeError:
         raise ConfigError(f"{where} has resources = {values!r}. Write resources = {{cpus = 2, gpus = 1}}.") from None
 

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -44,30 +44,41 @@ class TrainingSettings:
     gradient_clipping: float | None = None  # largest norm of the gradient
 
     def __post_init__(self) -> None:
-        for name in ("max_epochs", "steps_per_epoch", "batch_size", "patience", "selection_rows"):
-            value, optional = getattr(self, name), name in ("patience", "selection_rows")
-            if not (value is None and optional) and (not _is_integer(value) or value < 1):
-                _refuse(name, "a positive integer" + (" or None" if optional else ""), value)
-        if not _is_number(self.learning_rate) or not self.learning_rate > 0:
-            _refuse("learning_rate", "a positive number", self.learning_rate)
-        if not _is_number(self.weight_decay) or not self.weight_decay >= 0:
-            _refuse("weight_decay", "a number of at least 0", self.weight_decay)
-        clipping = self.gradient_clipping
-        if clipping is not None and (not _is_number(clipping) or not clipping > 0):
-            _refuse("gradient_clipping", "a positive number or None", clipping)
-        for name in ("optimizer", "scheduler"):
-            if getattr(self, name) is not None and not callable(getattr(self, name)):
-                _refuse(name, "a callable such as torch.optim.SGD, or None", getattr(self, name))
+        for name, (expected, fits) in _CHECKS.items():
+            if not fits(getattr(self, name)):
+                raise ParameterError(f"The {name!r} parameter must be {expected}. Got {getattr(self, name)!r} instead.")
         if self.scheduler is not None and self.schedule != "constant":
             raise ParameterError("Both 'schedule' and 'scheduler' set the learning rate. Leave one of them out.")
-        if self.scheduler_interval not in ("epoch", "step"):
-            _refuse("scheduler_interval", "'epoch' or 'step'", self.scheduler_interval)
-        average = self.weight_averaging
-        if average is not None and (not _is_number(average) or not 0 < average < 1):
-            _refuse("weight_averaging", "a decay between 0 and 1, or None", average)
-        for name, allowed in (("schedule", get_args(Schedule)), ("precision", get_args(Precision))):
-            if getattr(self, name) not in allowed:
-                _refuse(name, f"one of {list(allowed)}", getattr(self, name))
+
+
+def _is_count(value: Any) -> bool:
+    """Return whether the value is a positive integer (numpy's included, booleans not)."""
+    return hasattr(value, "__index__") and not isinstance(value, bool) and value >= 1
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether the value is a real number (numpy's included, booleans not)."""
+    return hasattr(value, "__float__") and not isinstance(value, bool | str)
+
+
+# Name -> what the value must be, and whether it is.
+_CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("max_epochs", "steps_per_epoch", "batch_size"), ("a positive integer", _is_count)),
+    "patience": ("a positive integer or None", lambda value: value is None or _is_count(value)),
+    "selection_rows": ("a positive integer or None", lambda value: value is None or _is_count(value)),
+    "learning_rate": ("a positive number", lambda value: _is_number(value) and value > 0),
+    "weight_decay": ("a number of at least 0", lambda value: _is_number(value) and value >= 0),
+    "gradient_clipping": ("a positive number or None", lambda value: value is None or _is_number(value) and value > 0),
+    "optimizer": ("a callable such as torch.optim.SGD, or None", lambda value: value is None or callable(value)),
+    "scheduler": ("a callable such as torch.optim.SGD, or None", lambda value: value is None or callable(value)),
+    "scheduler_interval": ("'epoch' or 'step'", lambda value: value in ("epoch", "step")),
+    "weight_averaging": (
+        "a decay between 0 and 1, or None",
+        lambda value: value is None or _is_number(value) and 0 < value < 1,
+    ),
+    "schedule": (f"one of {list(get_args(Schedule))}", lambda value: value in get_args(Schedule)),
+    "precision": (f"one of {list(get_args(Precision))}", lambda value: value in get_args(Precision)),
+}
 
 
 def make_optimizer(network: torch.nn.Module, settings: TrainingSettings) -> torch.optim.Optimizer:
@@ -86,21 +97,6 @@ def make_optimizer(network: torch.nn.Module, settings: TrainingSettings) -> torc
     if not isinstance(made, torch.optim.Optimizer):
         raise ParameterError(f"The 'optimizer' must return a torch.optim.Optimizer. It returned {made!r:.60}.")
     return made
-
-
-def _is_integer(value: Any) -> bool:
-    """Return whether the value counts something (numpy integers do, booleans do not)."""
-    return hasattr(value, "__index__") and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether the value is a real number (numpy's included, booleans not)."""
-    return hasattr(value, "__float__") and not isinstance(value, bool | str)
-
-
-def _refuse(name: str, expected: str, value: Any) -> None:
-    """Raise in the form of scikit-learn."""
-    raise ParameterError(f"The {name!r} parameter must be {expected}. Got {value!r} instead.")
 
 
 def resolve_device(device: str) -> torch.device:

@@ -76,7 +76,9 @@ def load_adult(
     deal = deal_rows(
         cells, 1, validation_share=validation_share, test_share=0.0, generator=Seeding(seed).generator("splits")
     )
-    description = TableDescription(Path("adult"), LABEL, environment, tuple(attributes), ("fnlwgt",))
+    description = TableDescription(
+        file=Path("adult"), label=LABEL, environment=environment, attributes=list(attributes), drop=["fnlwgt"]
+    )
     parts = (deal.environments[0], deal.validation, np.arange(n_train, len(frame)))
     return make_dataset("adult", frame, description, parts, notes)
 

@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.datasets.drawing import deal_rows
 from holdfast.datasets.folders import data_folder, note_file
 from holdfast.datasets.values import Dataset, DatasetEntry, Split
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, suggest
+from holdfast.lab.experiments import first_error, read_toml
 from holdfast.seeding import Seeding
 from holdfast.tables.files import read_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_KEYS = {
-    "file": str,
-    "label": str,
-    "environment": str,
-    "attributes": list,
-    "drop": list,
-    "test_environments": list,
-    "validation_share": float,
-    "test_share": float,
-}
-_NEEDED = ("file", "label", "environment")
 
-
-@dataclass(frozen=True)
-class TableDescription:
+class TableDescription(BaseModel):
     """What a TOML says about a table."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)  # environments may be years
 
     file: Path
     label: str
     environment: str
-    attributes: tuple[str, ...] = ()  # columns to evaluate by; no inputs
-    drop: tuple[str, ...] = ()  # columns to leave out
-    test_environments: tuple[str, ...] = ()  # environments that are the test split; none: a share of all
-    validation_share: float = 0.2
-    test_share: float = 0.3
+    attributes: list[str] = []  # columns to evaluate by; no inputs
+    drop: list[str] = []  # columns to leave out
+    test_environments: list[str] = []  # environments that are the test split; none: a share of all
+    validation_share: float = Field(0.2, ge=0, le=1)
+    test_share: float = Field(0.3, ge=0, le=1)
 
 
 def load_table(*, folder: Path | str | None = None, seed: int = 0, config: Path | str = "table.toml") -> Dataset:
@@ -68,29 +57,13 @@ def load_table(*, folder: Path | str | None = None, seed: int = 0, config: Path 
 
 def read_description(path: Path) -> TableDescription:
     """Read and check the TOML."""
+    missing = f"The table's description {path} does not exist. Write a TOML with file, label and environment."
+    content = read_toml(note_file(path), missing, DatasetError)
     try:
-        with note_file(path).open("rb") as file:
-            content = tomllib.load(file)
-    except FileNotFoundError:
-        raise DatasetError(
-            f"The table's description {path} does not exist. Write a TOML with file, label and environment."
-        ) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise DatasetError(f"{path} cannot be read as TOML: {problem}.") from problem
-    for key, value in content.items():
-        if key not in _KEYS:
-            raise DatasetError(f"{path} has an unknown key {key!r}. {suggest(key, list(_KEYS))}")
-        wanted = _KEYS[key]
-        if not isinstance(value, wanted) and not (wanted is float and isinstance(value, int)):
-            raise DatasetError(f"{path}: {key} must be a {wanted.__name__}. Got {value!r} instead.")
-    missing = [key for key in _NEEDED if key not in content]
-    if missing:
-        raise DatasetError(f"{path} lacks the key {missing[0]!r}. A description needs {', '.join(_NEEDED)}.")
-    lists: dict[str, Any] = {
-        key: tuple(map(str, content[key])) for key in ("attributes", "drop", "test_environments") if key in content
-    }
-    values: dict[str, Any] = {**content, **lists, "file": path.parent / content["file"]}
-    return TableDescription(**values)
+        description = TableDescription.model_validate(content)
+    except ValidationError as problem:
+        raise DatasetError(f"{path} {first_error(problem, TableDescription.model_fields)}") from problem
+    return description.model_copy(update={"file": path.parent / description.file})
 
 
 def split_table(frame: pd.DataFrame, description: TableDescription, seed: int) -> Dataset:
@@ -162,7 +135,14 @@ def make_dataset(
 
     train, validation, test = map(split, parts)
     return Dataset(
-        name, train, {"train": validation}, test, tuple(map(str, classes)), description.attributes, None, tuple(notes)
+        name,
+        train,
+        {"train": validation},
+        test,
+        tuple(map(str, classes)),
+        tuple(description.attributes),
+        None,
+        tuple(notes),
     )
 
 

@@ -50,7 +50,10 @@ def test_environments_can_be_kept_for_the_test(folder):
     [
         (GOOD + 'lable = "x"\n', "table.toml has an unknown key 'lable'. Did you mean 'label'\\?"),
         ('file = "table.csv"\nlabel = "diagnosis"\n', "table.toml lacks the key 'environment'"),
-        (GOOD + "drop = 3\n", "table.toml: drop must be a list. Got 3 instead"),
+        (
+            GOOD + "drop = 3\n",
+            "table.toml has a value of 'drop' that cannot be used: Input should be a valid list. Got 3.",
+        ),
         (GOOD.replace("site", "sight"), "table.csv has no column 'sight'. Did you mean 'site'\\?"),
         (GOOD + 'test_environments = ["C"]\n', "table.csv has no environment 'C'"),
         (
