@@ -134,16 +134,8 @@ def make_dataset(
         return Split(X.iloc[rows].reset_index(drop=True), y[rows].astype(np.intp), environments[rows], values)
 
     train, validation, test = map(split, parts)
-    return Dataset(
-        name,
-        train,
-        {"train": validation},
-        test,
-        tuple(map(str, classes)),
-        tuple(description.attributes),
-        None,
-        tuple(notes),
-    )
+    names, names_of_classes = tuple(description.attributes), tuple(map(str, classes))
+    return Dataset(name, train, {"train": validation}, test, names_of_classes, names, None, tuple(notes))
 
 
 def _plain(column: Any) -> NDArray[Any]:
