@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from holdfast.audit.columns import Block
-from holdfast.audit.model import Fit, Site, fit_model, local_designs, score_tests
+from holdfast.audit.model import Fit, Sites, fit_model, local_design, score_tests
 from holdfast.rows import deal_evenly, is_sparse, row_keys
 
 Array = NDArray[np.float64]
@@ -83,9 +83,9 @@ class Search:
 class _Coding:
     """The columns in one coding, and what has an effect for each environment already."""
 
-    designs: list[Array]  # for each environment (n_rows, n_classes - 1, …): what is tested, then squares and offsets
+    design: Array  # (n_rows, n_classes - 1, …): what is tested, then squares and offsets
     n_agreed: int  # columns at the end that hold what the judges agree on, and so a part of every effect
-    scales: list[list[Array]]  # the whole score, or label noise: for each environment (n_rows, n_classes - 1)
+    scales: list[Array]  # the whole score, or label noise: (n_rows, n_classes - 1)
     start: Fit | None = None  # the last fit, where the next one begins
     alone: Array | None = None  # statistics of the columns that are tested without the others
 
@@ -181,23 +181,23 @@ def _search(
 ) -> Search:
     """Search once: a named column keeps an effect for each environment, and so what others say beside it is tested."""
     n_columns = values.shape[1]
-    order = np.argsort(codes, kind="stable")  # rows of one environment stand together
+    order = np.lexsort((y, codes))  # rows of one environment stand together, and so do those of one label in it
     values, y, codes, weights = values[order], y[order], codes[order], weights[order]
-    rows = [slice(start, stop) for start, stop in itertools.pairwise([0, *np.cumsum(np.bincount(codes))])]
-    target = (y[:, None] == np.arange(1, n_classes)).astype(float)
-    sites = [Site(target[part], weights[part]) for part in rows]
+    sites = Sites((y[:, None] == np.arange(1, n_classes)).astype(float), weights, np.bincount(codes))
+    learned = n_classes > 2 or any(
+        len(group) > 1 for group in groups
+    )  # what columns say, together or about several classes
+    n_folds = N_FOLDS if n_classes > 2 else 2
+    folds = deal_evenly(row_keys(values), y, codes, n_folds) if learned else np.zeros(len(y), dtype=np.intp)
     dense, back, offset = _dense_columns(values, y, codes, weights)
     tested, varies = _standardized(dense, weights)
     back = back[varies]
     places = [np.flatnonzero(np.isin(back, group)) for group in groups]
     places = [members for members in places if len(members) > 1]
     shared = [] if agreed is None else [_unit((agreed[:, 1:] - agreed[:, :1])[order])]
-    learned = n_classes > 2 or bool(places)  # what columns say, together or about several classes
-    n_folds = N_FOLDS if n_classes > 2 else 2
-    folds = deal_evenly(row_keys(values), y, codes, n_folds) if learned else np.zeros(len(y), dtype=np.intp)
     quantities = np.array([j for j, column in enumerate(tested.T) if _is_quantity(column)], dtype=np.intp)
-    codings, pairs = [], []
-    for columns in (tested, _standardized_within(tested, rows, quantities)):
+
+    def code(columns: Array) -> tuple[_Coding, list[tuple[int, int]]]:
         parts = [columns, _squares(columns, quantities) if n_columns <= MOST_EXACT else columns[:, :0]]
         weight = np.ones((1, 1, 1))
         if learned:
@@ -210,8 +210,10 @@ def _search(
         )
         further = [part[:, :, None] for part in (*together, *offset, *shared)]
         design = np.concatenate([said, *further[: len(places)], bent, *further[len(places) :]], axis=2)
-        codings.append(_Coding([design[part] for part in rows], len(shared), []))
-        pairs.append([*between, *(_main_pair(part) for part in together)])
+        return _Coding(design, len(shared), []), [*between, *(_main_pair(part) for part in together)]
+
+    coded = [code(columns) for columns in (tested, _standardized_within(tested, sites, quantities))]
+    codings, pairs = [coding for coding, _ in coded], [between for _, between in coded]
     shares = _level_shares(len(back), n_columns, places)
     back = np.concatenate([back, [back[members[0]] for members in places]]).astype(np.intp)
     return _Searching(sites, codings, back, pairs, shares, n_columns, level, n_classes).run()
@@ -294,7 +296,7 @@ def prediction_interval(mean: float, spread: float, n_environments: int, level: 
 class _Searching:
     """The forward search: the column with the strongest evidence gets an effect for each environment."""
 
-    sites: list[Site]
+    sites: Sites
     codings: list[_Coding]
     back: NDArray[np.intp]  # for each tested column its number in the table; a group has that of its first column
     pairs: list[list[tuple[int, int]]]  # for each coding and tested column: the classes between which it says most
@@ -308,6 +310,7 @@ class _Searching:
         self.degrees = len(self.sites) - 1
         self.n_tested = len(self.back)
         self.ridge = self.n_columns / 2
+        self.fits_alone: dict[int, Fit] = {}  # of columns without the others, in the last coding
 
     def run(self) -> Search:
         """Name columns until no test passes."""
@@ -375,9 +378,7 @@ class _Searching:
         others = [j for j in range(self.n_tested) if j != strongest and j not in self.own]
         statistics = []
         for coding in self.codings:
-            scores = [
-                [design[:, :, [strongest, j]] @ fit.common[[strongest, j]] for design in coding.designs] for j in others
-            ]
+            scores = [coding.design[:, :, [strongest, j]] @ fit.common[[strongest, j]] for j in others]
             statistics.append(self.score_tests(coding, self.own, fit, scores)[-len(others) :])
         least = np.min(statistics, axis=0)
         best = int(np.argmax(least))
@@ -385,24 +386,21 @@ class _Searching:
 
     def test_coding(self, coding: _Coding, own: Sequence[int]) -> _Tests:
         """Test every column in one coding, and what noisier labels would do to all of them."""
-        designs, n_tested = coding.designs, self.n_tested
+        design, n_tested = coding.design, self.n_tested
         start = coding.start or self.codings[0].start
-        fit = coding.start = fit_model(self.sites, designs, self.ridge, own, coding.scales, start=start)
-        shared = fit.common.copy()
-        shared[list(own)] = 0
-        scales: list[list[Array]] = [[], []]
-        for number, (site, design) in enumerate(zip(self.sites, designs, strict=True)):
-            mine = fit.common[list(own)] + fit.deviations[number]
-            scales[0].append(design @ shared + design[:, :, list(own)] @ mine)
-            chances = site.probabilities(fit.log_odds[number])
-            first = 1 - chances.sum(axis=1, keepdims=True)  # flipped labels add as much to every class
-            scales[1].append(1 / np.maximum(first, 0.02) - 1 / np.maximum(chances, 0.02))
-        scales = [_unit_sites(scale) for scale in scales]
+        fit = coding.start = fit_model(self.sites, design, self.ridge, own, coding.scales, start=start)
+        mine = np.repeat(fit.deviations, self.sites.sizes, axis=0)
+        score = design @ fit.common + np.einsum("nkl,nl->nk", design[:, :, list(own)], mine)
+        first = 1 - fit.chances.sum(axis=1, keepdims=True)  # flipped labels add as much to every class
+        noise = 1 / np.maximum(first, 0.02) - 1 / np.maximum(fit.chances, 0.02)
+        scales = [_unit(score), _unit(noise)]
         values = self.score_tests(coding, own, fit, scales)
         if not coding.scales:
             values[:n_tested] += self.apart * (self.test_alone(coding) - values[:n_tested])
         rival = float(max(values[-2] - LOOSE, values[-1]))
-        return _Tests(values[:n_tested], rival, shared[:n_tested] ** 2, scales, fit)
+        importance = fit.common[:n_tested] ** 2
+        importance[list(own)] = 0.0
+        return _Tests(values[:n_tested], rival, importance, scales, fit)
 
     @cached_property
     def apart(self) -> Array:
@@ -411,44 +409,50 @@ class _Searching:
         That is asked among the rows of one label and environment. Columns that a label depends on go together there,
         and so do columns whose labels are noisy, but not one that only depends on the label.
         """
-        designs, n, pairs = self.without_agreed(self.codings[0]), self.n_tested, np.array(self.pairs[0]).T
-        common = fit_model(self.sites, designs, self.ridge, start=self.codings[0].start).common
-        excess, n_cells = np.zeros(n), np.full(n, 1e-12)
-        for site, design in zip(self.sites, designs, strict=True):
-            column = _between(design[:, :, :n], *pairs)
-            others = _between((design @ common)[:, :, None], *pairs) - column * common[:n]
-            labels = np.hstack([1 - site.target.sum(axis=1, keepdims=True), site.target])
-            rows = (labels * site.weights[:, None]).T
-            counts = np.maximum(rows.sum(axis=1), 2)[:, None]
-            column, others = (part - labels @ (rows @ part / counts) for part in (column, others))
-            spread = rows @ column**2  # (n_classes, n_tested)
-            squared = (rows @ (column * others)) ** 2 / np.maximum(spread * (rows @ others**2), 1e-12)
-            varies = spread > 1e-9
-            excess += (varies * ((counts - 1) * squared - 1)).sum(axis=0)
-            n_cells += varies.sum(axis=0)
-        return _rising(np.abs(common[:n]), *MATTERS) * (1 - _rising(excess / np.sqrt(2 * n_cells), *ALONE))
+        design, n, pairs = self.without_agreed(self.codings[0]), self.n_tested, np.array(self.pairs[0]).T
+        common = fit_model(self.sites, design, self.ridge, start=self.codings[0].start).common
+        matters = _rising(np.abs(common[:n]), *MATTERS)
+        some = np.flatnonzero(matters)
+        if not len(some):
+            return matters
+        pairs = pairs[:, some]
+        labels = self.sites.target @ np.arange(1, self.n_classes)
+        cells = np.repeat(np.arange(len(self.sites)), self.sites.sizes) * self.n_classes + labels
+        sizes = np.unique(cells, return_counts=True)[1]
+        weights, starts = self.sites.weights[:, None], np.cumsum(sizes) - sizes
+
+        def sums(values: Array) -> Array:
+            return np.asarray(np.add.reduceat(weights * values, starts, axis=0))  # (n_cells, …)
+
+        counts = np.maximum(sums(np.ones((len(cells), 1))), 2)
+        column = _between(design[:, :, some], *pairs)
+        others = _between((design @ common)[:, :, None], *pairs) - column * common[some]
+        column, others = (part - np.repeat(sums(part) / counts, sizes, axis=0) for part in (column, others))
+        spread = sums(column**2)
+        squared = sums(column * others) ** 2 / np.maximum(spread * sums(others**2), 1e-12)
+        varies = spread > 1e-9
+        excess = (varies * ((counts - 1) * squared - 1)).sum(axis=0)
+        matters[some] *= 1 - _rising(excess / np.sqrt(2 * varies.sum(axis=0) + 1e-12), *ALONE)
+        return matters
 
     def test_alone(self, coding: _Coding) -> Array:
         """Test columns without the others, which would take away the rows whose label they make certain."""
         if coding.alone is None:
             coding.alone = np.zeros(self.n_tested)
             for j in np.flatnonzero(self.apart).tolist():
-                designs = [design[:, :, [j]] for design in coding.designs]
+                design = coding.design[:, :, [j]]
                 pair = np.array(self.pairs[self.codings.index(coding)][j])[:, None]
-                values = [_between(design, *pair)[:, :, None] for design in designs]
-                if _is_quantity(np.concatenate(values).ravel()):  # and so may be bent
-                    designs = [
-                        np.concatenate([design, design * np.clip(value, -3, 3)], axis=2)
-                        for design, value in zip(designs, values, strict=True)
-                    ]
-                fit, local = fit_model(self.sites, designs, 0.5), local_designs(self.sites, designs, (), ())
-                coding.alone[j] = score_tests(self.sites, designs, local, fit, 0.5, ())[0]
+                value = _between(design, *pair)[:, :, None]
+                if _is_quantity(value.ravel()):  # and so may be bent
+                    design = np.concatenate([design, design * np.clip(value, -3, 3)], axis=2)
+                fit = self.fits_alone[j] = fit_model(self.sites, design, 0.5, start=self.fits_alone.get(j))
+                coding.alone[j] = score_tests(self.sites, design, local_design(design, (), ()), fit, 0.5, ())[0]
         return coding.alone
 
-    def score_tests(self, coding: _Coding, own: Sequence[int], fit: Fit, further: list[list[Array]]) -> Array:
+    def score_tests(self, coding: _Coding, own: Sequence[int], fit: Fit, further: list[Array]) -> Array:
         """Test every column, and further ones, for an effect that differs between environments."""
-        local = local_designs(self.sites, coding.designs, own, coding.scales)
-        return score_tests(self.sites, coding.designs, local, fit, self.ridge, further)
+        local = local_design(coding.design, own, coding.scales)
+        return score_tests(self.sites, coding.design, local, fit, self.ridge, further)
 
     def adjusted(self, statistic: Array, importance: Array, own: Sequence[int]) -> Array:
         """Return p values adjusted for the number of columns; half of the level goes by what columns are worth."""
@@ -478,9 +482,9 @@ class _Searching:
         """Return the fit in which the named columns are measured: without what the judges agree on."""
         return fit_model(self.sites, self.without_agreed(coding), self.ridge, self.own, start=start, errors=True)
 
-    def without_agreed(self, coding: _Coding) -> list[Array]:
-        """Return the designs without what the judges agree on, which has a part of every effect."""
-        return [design[:, :, : design.shape[2] - coding.n_agreed] for design in coding.designs]
+    def without_agreed(self, coding: _Coding) -> Array:
+        """Return the design without what the judges agree on, which has a part of every effect."""
+        return coding.design[:, :, : coding.design.shape[2] - coding.n_agreed]
 
 
 @dataclass(frozen=True, eq=False)
@@ -490,13 +494,13 @@ class _Tests:
     statistics: Array  # (n_columns,)
     rival: float
     importance: Array  # (n_columns,) squared common effect
-    scales: list[list[Array]]  # for each environment (n_rows, n_classes - 1)
+    scales: list[Array]  # (n_rows, n_classes - 1)
     fit: Fit
 
 
-def _relative_scales(sites: Sequence[Site], score: list[Array]) -> Array:
+def _relative_scales(sites: Sites, score: Array) -> Array:
     """Return the slope of the whole score in each environment, relative to their mean."""
-    fit = fit_model(sites, [part[:, :, None] for part in score], 1e-2, (0,))
+    fit = fit_model(sites, score[:, :, None], 1e-2, (0,))
     slopes = np.maximum(fit.common[0] + fit.deviations[:, 0], 1e-3)
     return np.asarray(slopes / slopes.mean())
 
@@ -558,11 +562,6 @@ def _unit(values: Array) -> Array:
     return np.asarray(centered / max(float(np.std(levels[:, second] - levels[:, first])), 1e-9))
 
 
-def _unit_sites(parts: list[Array]) -> list[Array]:
-    """Return the same of values that stand by environment."""
-    return np.split(_unit(np.concatenate(parts)), np.cumsum([len(part) for part in parts])[:-1])
-
-
 def _dense_columns(
     values: Block, y: NDArray[np.intp], codes: NDArray[np.intp], weights: Array
 ) -> tuple[Array, NDArray[np.intp], list[Array]]:
@@ -601,25 +600,33 @@ def _screened(
 
 
 def _standardized(columns: Array, weights: Array) -> tuple[Array, NDArray[np.intp]]:
-    """Return columns with their tails pulled in, of mean 0 and variance 1, and the numbers of those that vary."""
-    low, high = np.quantile(columns, [TAILS, 1 - TAILS], axis=0)
+    """Return columns with their tails pulled in, of mean 0 and variance 1, and the numbers of those that vary.
+
+    The columns are changed in place: a table that is large is not copied once more.
+    """
+    low, high = np.quantile(np.ascontiguousarray(columns.T), [TAILS, 1 - TAILS], axis=1)
     flat = low >= high
-    low[flat], high[flat] = columns.min(axis=0)[flat], columns.max(axis=0)[flat]
-    columns = np.clip(columns, low, high)
+    low[flat], high[flat] = columns[:, flat].min(axis=0), columns[:, flat].max(axis=0)
+    np.clip(columns, low, high, out=columns)
     share = weights / weights.sum()
     columns -= share @ columns
-    deviation = np.sqrt(share @ columns**2)
-    varies = deviation > 1e-9 * np.maximum(np.maximum(np.abs(low), np.abs(high)), 1e-300)
-    return columns[:, varies] / deviation[varies], np.flatnonzero(varies)
+    deviation = np.sqrt(np.einsum("n,nj,nj->j", share, columns, columns))
+    varies = np.flatnonzero(deviation > 1e-9 * np.maximum(np.maximum(np.abs(low), np.abs(high)), 1e-300))
+    if len(varies) < len(deviation):
+        columns, deviation = columns[:, varies], deviation[varies]
+    columns /= deviation
+    return columns, varies
 
 
-def _standardized_within(columns: Array, rows: Sequence[slice], quantities: NDArray[np.intp]) -> Array:
+def _standardized_within(columns: Array, sites: Sites, quantities: NDArray[np.intp]) -> Array:
     """Return the columns with quantities in standard deviations of each environment, where they vary in it at all."""
     result = columns.copy()
-    for there in rows:
-        part = columns[there][:, quantities]
+    for start, size in zip(sites.starts, sites.sizes, strict=True):
+        part = columns[start : start + size, quantities]
         deviation = part.std(axis=0)
-        result[there, quantities] = (part - part.mean(axis=0)) / np.where(deviation > 0.1, deviation, 1.0)
+        result[start : start + size, quantities] = (part - part.mean(axis=0)) / np.where(
+            deviation > 0.1, deviation, 1.0
+        )
     return result
 
 
@@ -630,18 +637,24 @@ def _is_quantity(column: Array) -> bool:
 
 def _squares(columns: Array, quantities: NDArray[np.intp]) -> Array:
     """Return the standardized square of every quantity."""
-    squares = np.clip(columns[:, quantities], -3, 3)
+    squares = columns[:, quantities]
+    np.clip(squares, -3, 3, out=squares)
     squares *= squares
     squares -= squares.mean(axis=0)
     deviation = np.sqrt(np.einsum("nj,nj->j", squares, squares) / max(len(squares), 1))
     varies = deviation > 1e-9
-    return np.asarray(squares / deviation) if varies.all() else np.asarray(squares[:, varies] / deviation[varies])
+    if not varies.all():
+        squares, deviation = squares[:, varies], deviation[varies]
+    squares /= deviation
+    return squares
 
 
 def _between(values: Array, first: NDArray[np.intp], second: NDArray[np.intp]) -> Array:
     """Return what each column says about one class against another, (n_rows, n_columns)."""
-    levels = np.concatenate([np.zeros_like(values[:, :1]), values], axis=1)
     columns = np.arange(len(first)) if values.shape[2] > 1 else 0
+    if values.shape[1] == 1:
+        return values[:, 0, columns] if values.shape[2] > 1 else values[:, 0]
+    levels = np.concatenate([np.zeros_like(values[:, :1]), values], axis=1)
     return np.asarray(levels[:, second, columns] - levels[:, first, columns])
 
 

@@ -1,114 +1,119 @@
 """A logistic model in which some effects are common to all environments, and others differ.
 
 The log-odds of every class against the first are a sum of columns. A *design* has one value for each row, class but
-the first, and column: with two classes it is the table itself. Each environment has intercepts of its own and effects
-of its own for a few columns; the rest is common. Environments share the common effects only, so a Newton step costs no
-more with many of them than with few.
+the first, and column: with two classes it is the table itself. Rows stand by environment. Each environment has
+intercepts of its own and effects of its own for a few columns; the rest is common. Environments share the common
+effects only, so a Newton step costs no more with many of them than with few.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, special
+from scipy import linalg
 
 Array = NDArray[np.float64]
 MOST_STEPS = 40
 ENOUGH = 1e-6  # of the log-likelihood: where the step after this one will gain less, it is not made
 CLOSE = 1e-4  # gain for each row, from which on the equations of the step before serve for the next one too
-ROUGH, ROUGH_SITE = 1500, 50  # rows, of all environments and of each, that a fit begins with where there are more
+FEW, FEW_SITE = 2000, 50  # rows, of all environments and of each, that a fit begins with where there are more
+FAR = 50.0  # gain of a step, from which on the next one is directed by few rows too
 MOST_CONTRASTS = 100  # environments up to which score tests compare them through matrices of their number
-BLOCK_NUMBERS = 131_072  # of the designs of environments that are worked on together: 1 MiB stays in the cache
-NARROW = 20_000  # rows of a block up to which its curvature is computed with half the digits
+BLOCK_NUMBERS = 131_072  # of a design that are worked on together: 1 MiB stays in the cache
+NARROW = 50_000  # rows up to which the curvature, which only directs the steps, is computed with half the digits
 INTERCEPT, OWN, DEVIATION = 1e-4, 1e-2, 1.0  # penalties; deviations have a prior standard deviation of one
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
-    """The labels of one environment's rows, and how much each row counts."""
+class Sites:
+    """The labels of rows that stand by environment, and how much each row counts."""
 
     target: Array  # (n_rows, n_classes - 1) 1 for the row's class, unless it is the first
     weights: Array  # (n_rows,)
+    sizes: NDArray[np.intp]  # (n_sites,) rows of each environment
 
-    def probabilities(self, log_odds: Array) -> Array:
-        """Return the probabilities of all classes but the first."""
-        if log_odds.shape[1] == 1:
-            return np.asarray(special.expit(log_odds))
-        return np.asarray(np.exp(log_odds - _log_sum(log_odds)[:, None]))
+    def __len__(self) -> int:
+        return len(self.sizes)
 
-    def loss(self, log_odds: Array) -> float:
-        """Return the weighted sum of negative log-likelihoods."""
-        own = (self.target * log_odds).sum(axis=1)
-        return float(self.weights @ (_log_sum(log_odds) - own))
+    @cached_property
+    def starts(self) -> NDArray[np.intp]:
+        """Where the rows of each environment begin."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    def sums(self, values: Array) -> Array:
+        """Return the sums over the rows of each environment."""
+        return np.asarray(np.add.reduceat(values, self.starts, axis=0))
 
     def residuals(self, chances: Array) -> Array:
         """Return by how much the labels differ from their probabilities, weighted."""
         return np.asarray(self.weights[:, None] * (self.target - chances))
 
-    def roots(self, chances: Array) -> Array:
-        """Return square roots of each row's curvature: numbers for two classes, else matrices."""
-        n_others = chances.shape[1]
-        if n_others == 1:
-            return np.asarray(np.sqrt(self.weights * chances[:, 0] * (1 - chances[:, 0])))
-        spread = np.eye(n_others) * chances[:, :, None] - chances[:, :, None] * chances[:, None, :]
-        roots = np.linalg.cholesky(spread + 1e-12 * np.eye(n_others)) * np.sqrt(self.weights)[:, None, None]
-        return np.asarray(roots.transpose(0, 2, 1))
+    def few(self) -> tuple[NDArray[np.intp] | slice, Sites]:
+        """Return a share of the rows, and their labels; all rows where there are few, or few of each environment."""
+        every = np.clip(self.sizes // FEW_SITE, 1, max(len(self.weights) // FEW, 1))
+        if every.max() == 1:
+            return slice(None), self
+        strides = zip(self.starts, self.sizes, every, strict=True)
+        rows = np.concatenate([np.arange(start, start + size, step) for start, size, step in strides])
+        sizes = -(-self.sizes // every)
+        return rows, Sites(self.target[rows], self.weights[rows] * np.repeat(every, sizes), sizes)
+
+    def blocks(
+        self, parts: Sequence[Array], chances: Array, dtype: Any = np.float64
+    ) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any], list[tuple[int, slice]]]]:
+        """Return as many rows as the cache holds: where they are, the design of all parts, whitened, and its sites.
+
+        Rows of many environments are whitened at once, which would take longer one by one.
+        """
+        n_others, n_columns = parts[0].shape[1], sum(part.shape[2] for part in parts)
+        most = min(max(BLOCK_NUMBERS // (n_others * n_columns), 1), len(chances))
+        room = np.empty((2, most, n_others, n_columns), dtype)
+        pieces = [
+            (number, row, min(row + most, start + size))
+            for number, (start, size) in enumerate(zip(self.starts.tolist(), self.sizes.tolist(), strict=True))
+            for row in range(start, start + size, most)
+        ]
+        while pieces:
+            first = pieces[0][1]
+            together = [piece for piece in pieces[:most] if piece[2] - first <= most]
+            rows = slice(first, together[-1][2])
+            design = room[0, : rows.stop - first]
+            np.concatenate([part[rows] for part in parts], axis=2, out=design, casting="same_kind")
+            white = whiten(design, chances[rows], self.weights[rows], out=room[1, : len(design)])
+            inside = [(number, slice(n_others * (a - first), n_others * (b - first))) for number, a, b in together]
+            yield rows, design.reshape(-1, n_columns), white.reshape(-1, n_columns), inside
+            pieces = pieces[len(together) :]
 
 
-def whiten(roots: NDArray[Any], design: NDArray[Any]) -> NDArray[Any]:
-    """Return the design as rows whose product with themselves is the information, (n_rows × classes, …)."""
-    n_rows, n_others, n_columns = design.shape
-    if n_others == 1:
-        return np.asarray(design[:, 0] * roots[:, None])
-    return np.asarray(np.matmul(roots, design).reshape(n_rows * n_others, n_columns))
+def chances_of(log_odds: Array) -> tuple[Array, Array]:
+    """Return the probabilities of all classes but the first, and log(1 + Σ exp(log-odds)) of each row."""
+    if log_odds.shape[1] == 1:  # short rows are slow to add up
+        small = np.exp(-np.abs(log_odds))
+        return np.where(log_odds > 0, 1.0, small) / (1 + small), (np.maximum(log_odds, 0) + np.log1p(small))[:, 0]
+    top = np.maximum(log_odds.max(axis=1, keepdims=True), 0)
+    parts = np.exp(log_odds - top)
+    total = np.exp(-top) + parts.sum(axis=1, keepdims=True)
+    return parts / total, (top + np.log(total))[:, 0]
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """Environments whose rows are worked on together: with many of them, one by one would take longer."""
+def whiten(design: NDArray[Any], chances: Array, weights: Array, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Return the design such that the product of its rows with themselves, summed over classes, is the information.
 
-    site: Site  # all their rows
-    columns: Array  # (n_rows, n_classes - 1, n_columns)
-    local: Array  # (n_rows, n_classes - 1, n_local)
-    narrow: NDArray[Any]  # the columns for the curvature, which only directs the steps: with half the digits
-    numbers: slice  # of the environments
-    sizes: list[int]  # of the environments, in rows
-
-    @property
-    def rows(self) -> list[slice]:
-        """Where each environment's rows are, a row for each class but the first."""
-        stops = (np.cumsum([0, *self.sizes]) * self.columns.shape[1]).tolist()
-        return [slice(start, stop) for start, stop in itertools.pairwise(stops)]
-
-    def log_odds(self, common: Array, each: Array) -> Array:
-        """Return the log-odds of each row and class but the first."""
-        own = np.repeat(each[self.numbers], self.sizes, axis=0)
-        return np.asarray(_predicted(self.columns, common) + np.einsum("nkl,nl->nk", self.local, own))
-
-
-def _blocks(sites: Sequence[Site], designs: Sequence[Array], local: Sequence[Array]) -> list[_Block]:
-    """Return blocks of environments, as many in each as the cache holds."""
-    sizes, most = [len(design) for design in designs], BLOCK_NUMBERS // max(designs[0][0].size, 1)
-    blocks, first, n_rows = [], 0, 0
-    for number in range(1, len(sites) + 1):
-        n_rows += sizes[number - 1]
-        if number < len(sites) and n_rows + sizes[number] <= most:
-            continue
-        site = Site(*(_joined([getattr(s, n) for s in sites[first:number]]) for n in ("target", "weights")))
-        columns, own = _joined(designs[first:number]), _joined(local[first:number])
-        narrow = columns.astype(np.float32) if columns.shape[1] == 1 and len(columns) <= NARROW else columns
-        blocks.append(_Block(site, columns, own, narrow, slice(first, number), sizes[first:number]))
-        first, n_rows = number, 0
-    return blocks
-
-
-def _joined(parts: Sequence[Array]) -> Array:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    The curvature of a row is diag(p) − ppᵀ = RᵀR with R = (1 − c·√p√pᵀ)·diag(√p) and c = 1 / (1 + √p₀).
+    """
+    if design.shape[1] == 1:
+        roots = np.sqrt(weights * chances[:, 0] * (1 - chances[:, 0])).astype(design.dtype)
+        return np.asarray(np.multiply(design, roots[:, None, None], out=out))
+    first = np.maximum(1 - chances.sum(axis=1, keepdims=True), 0)
+    shares = (chances / (1 + np.sqrt(first))).astype(design.dtype)
+    white = np.subtract(design, np.einsum("nk,nkc->nc", shares, design)[:, None], out=out)
+    white *= np.sqrt(weights[:, None] * chances).astype(design.dtype)[:, :, None]
+    return np.asarray(white)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,146 +123,119 @@ class Fit:
     common: Array  # (n_columns,)
     intercepts: Array  # (n_sites, n_classes - 1)
     deviations: Array  # (n_sites, n_own) from the common effect
-    log_odds: tuple[Array, ...]  # for each site (n_rows, n_classes - 1)
+    chances: Array  # (n_rows, n_classes - 1) probabilities of all classes but the first
     loss: float
     errors: Array  # (n_sites, n_own) of the effects, for comparing sites; empty where they were not asked for
 
 
 def fit_model(
-    sites: Sequence[Site],
-    designs: Sequence[Array],
+    sites: Sites,
+    design: Array,
     ridge: float,
     own: Sequence[int] = (),
-    scales: Sequence[Sequence[Array]] = (),
+    scales: Sequence[Array] = (),
     *,
     start: Fit | None = None,
     errors: bool = False,
 ) -> Fit:
     """Fit common effects, intercepts, and deviations by environment of the columns `own`.
 
-    `scales` are further columns with an effect by environment and none in common, each a list of arrays, one for each
-    site, of shape (n_rows, n_classes - 1).
+    `scales` are further columns, (n_rows, n_classes - 1), with an effect by environment and none in common.
     """
-    n_others, n_columns = designs[0].shape[1:]
-    local = local_designs(sites, designs, own, scales)
-    blocks = _blocks(sites, designs, local)
+    n_rows, n_others, n_columns = design.shape
+    local = local_design(design, own, scales)
     penalties = np.full(n_columns, ridge)
     penalties[list(own)] = OWN
-    local_penalties = np.full(local[0].shape[2], DEVIATION)
+    local_penalties = np.full(local.shape[2], DEVIATION)
     local_penalties[:n_others] = INTERCEPT
     common, each = np.zeros(n_columns), np.zeros((len(sites), len(local_penalties)))
-    if start is None:
-        start = _rough_fit(sites, designs, ridge, own, scales)
+    rows: NDArray[np.intp] | slice = slice(None)
+    few, parts = sites, (design, local)  # what directs the steps
+    is_near = start is not None and (start.common.size, start.deviations.shape[1]) == (n_columns, len(own))
+    if not (is_near or errors):
+        rows, few = sites.few()
+        parts = design[rows], local[rows]
+    if start is None and few is not sites:
+        start = fit_model(few, parts[0], ridge, own, [scale[rows] for scale in scales])
     if start is not None:  # the columns that came since begin with the common effect everywhere
         common, each[:, :n_others] = start.common[:n_columns].copy(), start.intercepts
         known = min(start.deviations.shape[1], len(own))
         each[:, n_others : n_others + known] = start.deviations[:, :known]
 
-    def value(common: Array, each: Array) -> tuple[float, list[Array]]:
-        odds = [block.log_odds(common, each) for block in blocks]
-        loss = sum(block.site.loss(part) for block, part in zip(blocks, odds, strict=True))
-        return loss + 0.5 * float(penalties @ common**2 + (each**2 @ local_penalties).sum()), odds
+    def value(common: Array, each: Array) -> tuple[float, Array]:
+        log_odds = _predicted(design, common)
+        log_odds += np.einsum("nkl,nl->nk", local, np.repeat(each, sites.sizes, axis=0))
+        chances, log_sums = chances_of(log_odds)
+        loss = float(sites.weights @ log_sums - sites.weights @ (sites.target * log_odds) @ np.ones(n_others))
+        return loss + 0.5 * float(penalties @ common**2 + (each**2 @ local_penalties).sum()), chances
 
-    loss, odds = value(common, each)
-    system, gain, is_new = _System(blocks, odds, penalties, local_penalties), 1.0, True
-    n_rows = sum(len(site.weights) for site in sites)
+    (loss, chances), gain, is_new = value(common, each), 1.0, True
     for _ in range(MOST_STEPS):
-        step, steps = system.solve(blocks, odds, -penalties * common, -local_penalties * each)
-        before, gain, size = gain, 0.5 * system.gain, 1.0
-        next_loss, next_odds = value(common + step, each + steps)
+        if is_new:
+            system = _System(few, parts, chances[rows], penalties, local_penalties)
+        left = sites.residuals(chances)
+        gradient = design.reshape(-1, n_columns).T @ left.ravel() - penalties * common
+        gradients = sites.sums(np.einsum("nkl,nk->nl", local, left)) - local_penalties * each
+        step, steps = system.solve(gradient, gradients)
+        before, gain, size = gain, 0.5 * float(gradient @ step + (gradients * steps).sum()), 1.0
+        next_loss, next_chances = value(common + step, each + steps)
         while next_loss > loss and size > 1e-4:
             size /= 2
-            next_loss, next_odds = value(common + size * step, each + size * steps)
-        common, each, loss, odds = common + size * step, each + size * steps, next_loss, next_odds
-        if gain * (gain / before) ** (2 if is_new else 1) < ENOUGH:  # Newton's steps gain the square of the one before
+            next_loss, next_chances = value(common + size * step, each + size * steps)
+        gained, common, each = loss - next_loss, common + size * step, each + size * steps
+        loss, chances = next_loss, next_chances
+        if few is sites and gain * (gain / before) ** (2 if is_new else 1) < ENOUGH:  # that much the next would gain
             break
-        is_new = errors or gain > CLOSE * n_rows or gain > before / 10
-        if is_new:
-            system = _System(blocks, odds, penalties, local_penalties)
+        is_new = errors or few is not sites or gain > CLOSE * n_rows or gain > before / 10
+        if gain < FAR or size < 1:
+            rows, few, parts = slice(None), sites, (design, local)
+        if size < 1:  # a step that was too long promised too much
+            gain = max(gained, 1e-12)
     places = n_others + np.arange(len(own))
     found = system.errors(list(own), places) if errors else np.zeros((len(sites), 0))
-    by_site = np.split(_joined(odds), np.cumsum([len(site.weights) for site in sites])[:-1])
-    return Fit(common, each[:, :n_others], each[:, places], tuple(by_site), loss, found)
+    return Fit(common, each[:, :n_others], each[:, places], chances, loss, found)
 
 
-def _rough_fit(
-    sites: Sequence[Site],
-    designs: Sequence[Array],
-    ridge: float,
-    own: Sequence[int],
-    scales: Sequence[Sequence[Array]],
-) -> Fit | None:
-    """Fit a share of the rows, where there are many: the fit of all of them then begins near its end."""
-    stride = sum(len(site.weights) for site in sites) // ROUGH
-    steps = [max(1, min(stride, len(site.weights) // ROUGH_SITE)) for site in sites]
-    if max(steps) == 1:  # few rows, or many environments with few rows each
-        return None
-    fewer = [Site(site.target[::k], site.weights[::k] * k) for site, k in zip(sites, steps, strict=True)]
-    thin = [design[::k] for design, k in zip(designs, steps, strict=True)]
-    thin_scales = [[scale[::k] for scale, k in zip(column, steps, strict=True)] for column in scales]
-    return fit_model(fewer, thin, ridge, own, thin_scales)
-
-
-def _predicted(columns: Array, effects: Array) -> Array:
+def _predicted(design: Array, effects: Array) -> Array:
     """Return the log-odds of each row and class but the first."""
-    n_rows, n_others, n_columns = columns.shape
-    return np.asarray((columns.reshape(-1, n_columns) @ effects).reshape(n_rows, n_others))
+    n_rows, n_others, n_columns = design.shape
+    return np.asarray((design.reshape(-1, n_columns) @ effects).reshape(n_rows, n_others))
 
 
-def local_designs(
-    sites: Sequence[Site], designs: Sequence[Array], own: Sequence[int], scales: Sequence[Sequence[Array]]
-) -> list[Array]:
+def local_design(design: Array, own: Sequence[int], scales: Sequence[Array]) -> Array:
     """Return what every environment has effects of its own for: intercepts, the columns `own`, the scales."""
-    result, n_others = [], designs[0].shape[1]
-    one = np.eye(n_others)
-    for number, design in enumerate(designs):
-        parts = [np.broadcast_to(one, (len(design), n_others, n_others))]
-        if len(own):
-            parts.append(design[:, :, list(own)])
-        parts += [scale[number][:, :, None] for scale in scales]
-        result.append(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2))
-    return result
+    n_rows, n_others, _ = design.shape
+    parts = [np.broadcast_to(np.eye(n_others), (n_rows, n_others, n_others))]
+    if len(own):
+        parts.append(design[:, :, list(own)])
+    parts += [scale[:, :, None] for scale in scales]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
 
 
 class _System:
     """The equations of one Newton step: a block of common effects, and one for each environment."""
 
     def __init__(
-        self, blocks: Sequence[_Block], log_odds: Sequence[Array], penalties: Array, local_penalties: Array
+        self, sites: Sites, parts: tuple[Array, Array], chances: Array, penalties: Array, local_penalties: Array
     ) -> None:
-        n_columns, n_local, n_sites = len(penalties), len(local_penalties), blocks[-1].numbers.stop
+        n_columns, n_local = len(penalties), len(local_penalties)
         self.common = np.diag(penalties + 1e-8)
-        self.mixed, self.own = np.zeros((n_sites, n_columns, n_local)), np.zeros((n_sites, n_local, n_local))
-        for block, odds in zip(blocks, log_odds, strict=True):
-            chances = block.site.probabilities(odds)
-            roots = block.site.roots(chances)
-            both = whiten(roots.astype(block.narrow.dtype), block.narrow)
-            mine = whiten(roots, block.local).astype(both.dtype)
-            self.common += both.T @ both
-            for number, rows in enumerate(block.rows, start=block.numbers.start):
-                self.mixed[number] = both[rows].T @ mine[rows]
-                self.own[number] = mine[rows].T @ mine[rows]
-        self.own += np.diag(local_penalties + 1e-8)
+        mine = np.zeros((len(sites), n_columns + n_local, n_local))
+        dtype = np.float32 if len(chances) <= NARROW else np.float64
+        for _, _, white, pieces in sites.blocks(parts, chances, dtype):
+            self.common += white[:, :n_columns].T @ white[:, :n_columns]
+            for number, rows in pieces:
+                mine[number] += white[rows].T @ white[rows, n_columns:]
+        self.mixed, self.own = mine[:, :n_columns], mine[:, n_columns:] + np.diag(local_penalties + 1e-8)
         self.shares = np.linalg.solve(self.own, self.mixed.transpose(0, 2, 1))  # (n_sites, n_local, n_columns)
-        self.reduced = self.common - np.einsum("eij,ejk->ik", self.mixed, self.shares)
-        self.factor = linalg.cho_factor(self.reduced)
-        self.gain = 0.0
+        sites_first = self.mixed.transpose(1, 0, 2).reshape(n_columns, -1)
+        self.reduced = self.common - sites_first @ self.shares.reshape(-1, n_columns)
 
-    def solve(
-        self, blocks: Sequence[_Block], log_odds: Sequence[Array], prior: Array, priors: Array
-    ) -> tuple[Array, Array]:
-        """Return the step of the common effects and of each environment's own, from some log-odds."""
-        gradient, gradients = prior.copy(), priors.copy()
-        for block, odds in zip(blocks, log_odds, strict=True):
-            left = block.site.residuals(block.site.probabilities(odds)).ravel()
-            gradient += block.columns.reshape(len(left), -1).T @ left
-            own = block.local.reshape(len(left), -1)
-            gradients[block.numbers] += [left[rows] @ own[rows] for rows in block.rows]
-        right = gradient - np.einsum("elk,el->k", self.shares, gradients)
-        step = linalg.cho_solve(self.factor, right)
-        steps = np.linalg.solve(self.own, gradients[:, :, None])[:, :, 0] - self.shares @ step
-        self.gain = float(gradient @ step + (gradients * steps).sum())
-        return step, steps
+    def solve(self, gradient: Array, gradients: Array) -> tuple[Array, Array]:
+        """Return the step of the common effects and of each environment's own."""
+        right = gradient - gradients.ravel() @ self.shares.reshape(-1, len(gradient))
+        step: Array = np.asarray(np.linalg.solve(self.reduced, right), dtype=np.float64)
+        return step, np.asarray(np.linalg.solve(self.own, gradients[:, :, None])[:, :, 0] - self.shares @ step)
 
     def errors(self, own: list[int], places: NDArray[np.intp]) -> Array:
         """Return the standard errors of the effects of the columns `own` in each environment.
@@ -265,9 +243,9 @@ class _System:
         What is uncertain about all environments alike is left out, such as which of two columns that say the same has
         the effect: these errors are for comparing environments.
         """
-        inverse, n_sites = linalg.inv(self.reduced), len(self.own)
+        inverse, n_sites = np.linalg.inv(self.reduced), len(self.own)
         result = np.zeros((n_sites, len(own)))
-        alone = np.array([np.diag(linalg.inv(block)) for block in self.own])
+        alone = np.diagonal(np.linalg.inv(self.own), axis1=1, axis2=2)
         for number, (column, place) in enumerate(zip(own, places, strict=True)):
             lean = np.eye(len(inverse))[column] - self.shares[:, place]  # of each effect on the common ones
             covariance = lean @ inverse @ lean.T
@@ -277,31 +255,23 @@ class _System:
         return result
 
 
-def score_tests(
-    sites: Sequence[Site],
-    designs: Sequence[Array],
-    local: Sequence[Array],
-    fit: Fit,
-    ridge: float,
-    further: Sequence[Sequence[Array]],
-) -> Array:
-    """Return for each column of the designs, and for each further one, the score statistic of its interaction.
+def score_tests(sites: Sites, design: Array, local: Array, fit: Fit, ridge: float, further: Sequence[Array]) -> Array:
+    """Return for each column of the design, and for each further one, the score statistic of its interaction.
 
     The penalty leaves a part of every common effect in the residuals, more of it where more rows are. It is taken out
     of the scores, so that it does not look like a change of the effect where environments differ in size. Statistics
     are smaller by the share of the rows that the fit has used up.
     """
-    n_sites, n_columns = len(sites), designs[0].shape[2]
+    n_sites, n_columns = len(sites), design.shape[2]
     n_tested = n_columns + len(further)
-    parts: list[tuple[Array, Array]] = []
-    for block in _blocks(sites, designs, local):
-        chances = block.site.probabilities(_joined(fit.log_odds[block.numbers]))
-        more = [_joined(column[block.numbers])[:, :, None] for column in further]
-        columns = np.concatenate([block.columns, *more, block.local], axis=2)
-        left, white = block.site.residuals(chances).ravel(), whiten(block.site.roots(chances), columns)
-        flat = columns.reshape(white.shape)
-        parts += [(left[rows] @ flat[rows], white[rows].T @ white[rows]) for rows in block.rows]
-    gradients, information = (np.stack(part) for part in zip(*parts, strict=True))
+    parts, left = [design, *(column[:, :, None] for column in further), local], sites.residuals(fit.chances)
+    n_all = n_tested + local.shape[2]
+    gradients, information = np.zeros((n_sites, n_all)), np.zeros((n_sites, n_all, n_all))
+    for block, flat, white, pieces in sites.blocks(parts, fit.chances):
+        mine = left[block].ravel()
+        for number, rows in pieces:
+            gradients[number] += mine[rows] @ flat[rows]
+            information[number] += white[rows].T @ white[rows]
     own = information[:, n_tested:, n_tested:].copy()
     sizes = 1e-6 * np.maximum(np.trace(own, axis1=1, axis2=2), 1e-9)
     own += sizes[:, None, None] * np.eye(own.shape[1])
@@ -311,24 +281,22 @@ def score_tests(
     cross, spread = reduced[:, :, :n_columns], np.diagonal(reduced, axis1=1, axis2=2)
     total = ridge * np.eye(n_columns) + cross[:, :n_columns].sum(axis=0)
     left_over = scores[:, :n_columns].sum(axis=0)
-    n_used, n_rows = n_columns + local[0].shape[2] * n_sites, sum(len(site.weights) for site in sites)
-    factor = linalg.cho_factor(total + 1e-8 * np.eye(n_columns))
-    scores -= cross @ linalg.cho_solve(factor, left_over)
-    share_left = max(1 - n_used / (n_rows * designs[0].shape[1]), 0.5)
+    n_used = n_columns + local.shape[2] * n_sites
+    inverse = np.linalg.inv(total + 1e-8 * np.eye(n_columns))
+    scores -= cross @ (inverse @ left_over)
+    share_left = max(1 - n_used / left.size, 0.5)
     if n_sites > MOST_CONTRASTS:
         found = [_between_many(scores[:, j], spread[:, j], cross[:, j], total) for j in range(n_tested)]
         return np.asarray(found, dtype=np.float64) * float(share_left)
-    contrasts = linalg.null_space(np.ones((1, n_sites)))
-    shared = cross.transpose(1, 0, 2)  # (n_tested, n_sites, n_columns)
-    solved = linalg.cho_solve(factor, cross.reshape(-1, n_columns).T).reshape(n_columns, n_sites, n_tested)
-    variances = spread.T[:, :, None] * np.eye(n_sites) - shared @ solved.transpose(2, 0, 1)
-    variances = contrasts.T @ variances @ contrasts
-    sizes = np.trace(variances, axis1=1, axis2=2) / (n_sites - 1)
+    shared = np.ascontiguousarray(cross.transpose(1, 0, 2))  # (n_tested, n_sites, n_columns)
+    variances = spread.T[:, :, None] * np.eye(n_sites) - shared @ inverse @ shared.transpose(0, 2, 1)
+    sizes = (np.trace(variances, axis1=1, axis2=2) - variances.sum(axis=(1, 2)) / n_sites) / (n_sites - 1)
     some = np.flatnonzero(sizes > 1e-9)
-    variances = variances[some] + 1e-6 * sizes[some, None, None] * np.eye(n_sites - 1)
-    leads = (contrasts.T @ scores[:, some]).T[:, :, None]
+    variances = variances[some] + sizes[some, None, None] * (1 + 1e-6 * np.eye(n_sites))  # W of `_between_many`
+    both = np.stack([scores.T[some], np.ones((len(some), n_sites))], axis=2)
+    products = both.transpose(0, 2, 1) @ np.linalg.solve(variances, both)
     statistics = np.zeros(n_tested)
-    statistics[some] = (leads * np.linalg.solve(variances, leads)).sum(axis=(1, 2))
+    statistics[some] = products[:, 0, 0] - products[:, 0, 1] ** 2 / products[:, 1, 1]
     return np.asarray(statistics * share_left)
 
 
@@ -353,11 +321,3 @@ def _between_many(scores: Array, spread: Array, cross: Array, total: Array) -> f
     solved = both - inverse[:, None] * (low_rank @ np.linalg.solve(core, low_rank.T @ both))
     (own, mixed), (_, ones) = np.vstack([scores, np.ones(n)]) @ solved
     return float(own - mixed**2 / ones)
-
-
-def _log_sum(log_odds: Array) -> Array:
-    """Return log(1 + Σ exp(log-odds)) of each row; scipy's logsumexp costs more than the sum on few rows."""
-    if log_odds.shape[1] == 1:
-        return np.asarray(np.logaddexp(0, log_odds[:, 0]))
-    top = np.maximum(log_odds.max(axis=1), 0)
-    return np.asarray(top + np.log(np.exp(-top) + np.exp(log_odds - top[:, None]).sum(axis=1)))

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 
 from holdfast.audit import effects as module
 from holdfast.audit.effects import find_unstable, prediction_interval, random_effects, size_of_change
-from holdfast.audit.model import Site
+from holdfast.audit.model import Sites
 
 
 def draw(
@@ -409,10 +409,13 @@ def test_a_column_that_is_not_blamed_does_not_clear_the_others():
 def test_a_column_alone_may_be_bent():
     """Other values of a column with a bend are not a change, also where it is tested without the others."""
     X, y, codes = draw((1500, 1500), (1.0,), shift=1.2, bend=0.5)
-    parts = [codes == 0, codes == 1]
-    sites = [Site(y[part][:, None].astype(float), np.ones(1500)) for part in parts]
-    coding = module._Coding([X[part][:, :, None] for part in parts], 0, [])
-    searching = SimpleNamespace(n_tested=1, apart=np.ones(1), codings=[coding], pairs=[[(0, 1)]], sites=sites)
+    sites, coding = (
+        Sites(y[:, None].astype(float), np.ones(3000), np.bincount(codes)),
+        module._Coding(X[:, None], 0, []),
+    )
+    searching = SimpleNamespace(
+        n_tested=1, apart=np.ones(1), codings=[coding], pairs=[[(0, 1)]], sites=sites, fits_alone={}
+    )
     assert module._Searching.test_alone(searching, coding)[0] < 5
 
 

@@ -2,95 +2,118 @@
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import chi2
 from sklearn.linear_model import LogisticRegression
 
 from holdfast.audit import model as module
-from holdfast.audit.model import Site, fit_model, local_designs, score_tests
+from holdfast.audit.model import Sites, fit_model, local_design, score_tests
 
 
 def draw(n_classes, sizes=(200, 300), n_columns=3, *, deviation=0.0, seed=0):
-    """Return sites, designs, rows and labels; the first column's effect is larger by `deviation` at the last site."""
+    """Return sites, design, rows and labels; the first column's effect is larger by `deviation` at the last site."""
     generator = np.random.default_rng(seed)
     weight = 1 + 0.5 * generator.normal(size=(n_classes - 1, n_columns))
-    sites, designs, tables, labels = [], [], [], []
+    designs, tables, labels = [], [], []
     for number, size in enumerate(sizes):
         X = generator.normal(size=(size, n_columns))
         design = X[:, None, :] * weight
         effects = np.ones(n_columns) + deviation * (number == len(sizes) - 1) * (np.arange(n_columns) == 0)
         scores = np.hstack([np.zeros((size, 1)), design @ effects])
-        y = (scores + generator.gumbel(size=scores.shape)).argmax(axis=1)
-        sites.append(Site((y[:, None] == np.arange(1, n_classes)).astype(float), np.ones(size)))
+        labels.append((scores + generator.gumbel(size=scores.shape)).argmax(axis=1))
         designs.append(design)
         tables.append(X)
-        labels.append(y)
-    return sites, designs, tables, labels
+    y = np.concatenate(labels)
+    target = (y[:, None] == np.arange(1, n_classes)).astype(float)
+    return Sites(target, np.ones(len(y)), np.array(sizes)), np.concatenate(designs), np.vstack(tables), y
 
 
 def test_many_rows_begin_near_the_end(monkeypatch):
     """A share of the rows is fitted first, so that few passes over all of them are left; the fit is the same."""
-    sites, designs, *_ = draw(2, sizes=(4000, 4000, 900))
+    sites, design, *_ = draw(2, sizes=(4000, 4000, 900))
     passes = []
 
     class Counted(module._System):
-        def __init__(self, blocks, *arguments):
-            passes.append(sum(len(block.columns) for block in blocks))
-            super().__init__(blocks, *arguments)
+        def __init__(self, sites, *arguments):
+            passes.append(len(sites.weights))
+            super().__init__(sites, *arguments)
 
     monkeypatch.setattr(module, "_System", Counted)
-    near = fit_model(sites, designs, 0.7, [0])
-    assert passes.count(8900) <= 3 < len(passes)
+    near = fit_model(sites, design, 0.7, [0])
+    assert passes.count(8900) <= 2 < len(passes)
     assert min(passes) < 2500
-    monkeypatch.setattr(module, "ROUGH", 10**9)
-    far = fit_model(sites, designs, 0.7, [0])
+    monkeypatch.setattr(module, "FEW", 10**9)
+    far = fit_model(sites, design, 0.7, [0])
     np.testing.assert_allclose(near.common, far.common, atol=1e-3)
     np.testing.assert_allclose(near.deviations, far.deviations, atol=1e-3)
+
+
+def test_rows_that_mislead_are_not_followed(monkeypatch):
+    """A column that says nothing in the rows that a fit begins with gets its effect from the others."""
+    sites, design, *_ = draw(2, sizes=(4000, 5000))
+    rows, _ = sites.few()
+    assert len(rows) < 3000
+    design[rows, :, 2] = 0.0
+    misled = fit_model(sites, design, 0.1)
+    monkeypatch.setattr(module, "FEW", 10**9)
+    np.testing.assert_allclose(misled.common, fit_model(sites, design, 0.1).common, atol=1e-3)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_a_whitened_design_has_the_information_as_its_product(n_classes):
+    """Σ w·xᵀ(diag(p) − ppᵀ)x, also where the first class is all but impossible."""
+    generator = np.random.default_rng(0)
+    log_odds = np.vstack([generator.normal(size=(50, n_classes - 1)), np.full((1, n_classes - 1), 800.0)])
+    chances, log_sums = module.chances_of(log_odds)
+    np.testing.assert_allclose(log_sums, logsumexp(np.hstack([np.zeros((51, 1)), log_odds]), axis=1))
+    np.testing.assert_allclose(chances, np.exp(log_odds - log_sums[:, None]))
+    design, weights = generator.normal(size=(51, n_classes - 1, 4)), generator.random(51)
+    curvature = np.eye(n_classes - 1) * chances[:, :, None] - chances[:, :, None] * chances[:, None, :]
+    expected = np.einsum("n,nka,nkl,nlb->ab", weights, design, curvature, design)
+    white = module.whiten(design, chances, weights).reshape(-1, 4)
+    np.testing.assert_allclose(white.T @ white, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 def test_the_fit_is_the_maximum(n_classes):
     """No step of any parameter improves the penalized likelihood."""
-    sites, designs, *_ = draw(n_classes)
-    fit = fit_model(sites, designs, 0.7, [0])
-    local = local_designs(sites, designs, [0], [])
-    gradient = -np.array([module.OWN, 0.7, 0.7]) * fit.common
-    for number, site in enumerate(sites):
-        left = site.residuals(site.probabilities(fit.log_odds[number]))
-        gradient += np.einsum("nkc,nk->c", designs[number], left)
-        own = np.einsum("nkc,nk->c", local[number], left)
-        own -= np.r_[fit.intercepts[number] * module.INTERCEPT, fit.deviations[number] * module.DEVIATION]
-        np.testing.assert_allclose(own, 0, atol=1e-2)
+    sites, design, *_ = draw(n_classes)
+    fit = fit_model(sites, design, 0.7, [0])
+    left = sites.residuals(fit.chances)
+    gradient = np.einsum("nkc,nk->c", design, left) - np.array([module.OWN, 0.7, 0.7]) * fit.common
+    own = sites.sums(np.einsum("nkc,nk->nc", local_design(design, [0], []), left))
+    own -= np.hstack([fit.intercepts * module.INTERCEPT, fit.deviations * module.DEVIATION])
+    np.testing.assert_allclose(own, 0, atol=1e-2)
     np.testing.assert_allclose(gradient, 0, atol=1e-2)
 
 
 def test_two_classes_without_own_effects_are_a_logistic_regression():
     """With an intercept for each site, as scikit-learn fits it."""
-    sites, _, tables, labels = draw(2)
-    designs = [X[:, None, :] for X in tables]
-    fit = fit_model(sites, designs, 2.0)
+    sites, _, X, y = draw(2)
+    fit = fit_model(sites, X[:, None, :], 2.0)
     indicators = np.repeat(np.eye(2), [200, 300], axis=0) * 1000
     expected = LogisticRegression(C=0.5, tol=1e-10, max_iter=5000, fit_intercept=False).fit(
-        np.hstack([np.vstack(tables), indicators]), np.concatenate(labels)
+        np.hstack([X, indicators]), y
     )
     np.testing.assert_allclose(fit.common, expected.coef_[0, :3], atol=2e-3)
 
 
 def test_a_start_changes_nothing_but_the_way():
     """From another fit, with one column less of its own, the same maximum is reached."""
-    sites, designs, *_ = draw(3)
-    begun = fit_model(sites, designs, 1.0, [1])
-    again = fit_model(sites, designs, 1.0, [1, 2], start=begun)
-    np.testing.assert_allclose(again.common, fit_model(sites, designs, 1.0, [1, 2]).common, atol=1e-3)
+    sites, design, *_ = draw(3)
+    begun = fit_model(sites, design, 1.0, [1])
+    again = fit_model(sites, design, 1.0, [1, 2], start=begun)
+    np.testing.assert_allclose(again.common, fit_model(sites, design, 1.0, [1, 2]).common, atol=1e-3)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_score_test_is_the_likelihood_ratio(monkeypatch, n_classes):
     """For a change of moderate size and many rows, within a tenth."""
     monkeypatch.setattr(module, "DEVIATION", 1e-6)
-    sites, designs, *_ = draw(n_classes, (2000, 3000), deviation=0.35)
-    null = fit_model(sites, designs, 1e-6)
-    full = fit_model(sites, designs, 1e-6, [0])
-    found = score_tests(sites, designs, local_designs(sites, designs, [], []), null, 1e-6, [])
+    sites, design, *_ = draw(n_classes, (2000, 3000), deviation=0.35)
+    null = fit_model(sites, design, 1e-6)
+    full = fit_model(sites, design, 1e-6, [0])
+    found = score_tests(sites, design, local_design(design, [], []), null, 1e-6, [])
     assert found[0] == pytest.approx(2 * (null.loss - full.loss), rel=0.1)
     assert found[0] > 10 > found[1:].max()
 
@@ -100,10 +123,9 @@ def test_the_statistic_has_its_distribution_where_nothing_changes(n_classes):
     """Also with a strong penalty and sites of unlike size: what the penalty leaves over is taken out."""
     statistics = []
     for seed in range(150):
-        sites, designs, *_ = draw(n_classes, (60, 400), seed=seed)
-        fit = fit_model(sites, designs, 20.0)
-        local = local_designs(sites, designs, [], [])
-        statistics.append(score_tests(sites, designs, local, fit, 20.0, []))
+        sites, design, *_ = draw(n_classes, (60, 400), seed=seed)
+        fit = fit_model(sites, design, 20.0)
+        statistics.append(score_tests(sites, design, local_design(design, [], []), fit, 20.0, []))
     shares = chi2.sf(np.array(statistics), 1)
     assert 0.01 < (shares < 0.05).mean() < 0.09
     assert 0.4 < shares.mean() < 0.6
@@ -112,17 +134,16 @@ def test_the_statistic_has_its_distribution_where_nothing_changes(n_classes):
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_errors_are_those_of_the_inverse_information(n_classes):
     """The blocks give what the whole matrix gives."""
-    sites, designs, *_ = draw(n_classes)
-    fit = fit_model(sites, designs, 0.5, [0], errors=True)
-    local = local_designs(sites, designs, [0], [])
-    n_local = local[0].shape[2]
+    sites, design, *_ = draw(n_classes)
+    fit = fit_model(sites, design, 0.5, [0], errors=True)
+    local = local_design(design, [0], [])
+    n_local = local.shape[2]
     whole = np.diag(np.r_[module.OWN, 0.5, 0.5, [*[module.INTERCEPT] * (n_classes - 1), module.DEVIATION] * 2])
-    for number, site in enumerate(sites):
-        own = np.zeros((len(designs[number]), n_classes - 1, 2 * n_local))
-        own[:, :, number * n_local : (number + 1) * n_local] = local[number]
-        roots = site.roots(site.probabilities(fit.log_odds[number]))
-        white = module.whiten(roots, np.concatenate([designs[number], own], axis=2))
-        whole += white.T @ white
+    own = np.zeros((len(design), n_classes - 1, 2 * n_local))
+    own[:200, :, :n_local], own[200:, :, n_local:] = local[:200], local[200:]
+    white = module.whiten(np.concatenate([design, own], axis=2), fit.chances, sites.weights)
+    white = white.reshape(-1, white.shape[2])
+    whole += white.T @ white
     covariance = np.linalg.inv(whole)
     places = [3 + (number + 1) * n_local - 1 for number in range(2)]
     effects = np.zeros((2, len(whole)))
@@ -134,47 +155,47 @@ def test_errors_are_those_of_the_inverse_information(n_classes):
 
 def test_two_columns_that_say_the_same_do_not_blur_the_comparison():
     """Which of them has the effect is uncertain, but that is the same everywhere."""
-    sites, designs, *_ = draw(2, deviation=0.5)
-    alone = fit_model(sites, designs, 1.0, [0], errors=True)
-    twice = [np.concatenate([design, design[:, :, :1]], axis=2) for design in designs]
+    sites, design, *_ = draw(2, deviation=0.5)
+    alone = fit_model(sites, design, 1.0, [0], errors=True)
+    twice = np.concatenate([design, design[:, :, :1]], axis=2)
     doubled = fit_model(sites, twice, 1.0, [0], errors=True)
     np.testing.assert_allclose(doubled.errors, alone.errors, rtol=0.1)
 
 
 def test_weights_count_as_repeated_rows():
     """A row of weight two is two rows."""
-    sites, designs, *_ = draw(3)
-    doubled = [Site(site.target, 2 * site.weights) for site in sites]
-    repeated = [Site(np.repeat(site.target, 2, axis=0), np.ones(2 * len(site.weights))) for site in sites]
-    first = fit_model(doubled, designs, 1.0)
-    second = fit_model(repeated, [np.repeat(design, 2, axis=0) for design in designs], 1.0)
+    sites, design, *_ = draw(3)
+    doubled = Sites(sites.target, 2 * sites.weights, sites.sizes)
+    repeated = Sites(np.repeat(sites.target, 2, axis=0), np.ones(2 * len(design)), 2 * sites.sizes)
+    first = fit_model(doubled, design, 1.0)
+    second = fit_model(repeated, np.repeat(design, 2, axis=0), 1.0)
     np.testing.assert_allclose(first.common, second.common, atol=1e-6)
 
 
 def test_a_start_may_know_more_columns_than_are_asked_for():
     """A fit that was begun with two columns of their own is a start for one with one."""
-    sites, designs, *_ = draw(2)
-    begun = fit_model(sites, designs, 1.0, [1, 2])
-    again = fit_model(sites, designs, 1.0, [1], start=begun)
-    np.testing.assert_allclose(again.common, fit_model(sites, designs, 1.0, [1]).common, atol=1e-2)
+    sites, design, *_ = draw(2)
+    begun = fit_model(sites, design, 1.0, [1, 2])
+    again = fit_model(sites, design, 1.0, [1], start=begun)
+    np.testing.assert_allclose(again.common, fit_model(sites, design, 1.0, [1]).common, atol=1e-2)
 
 
 def test_many_environments_of_few_rows_are_fitted_at_once():
     """Where no environment has rows to spare, there is no rough fit to begin with, and the fit ends."""
-    sites, designs, *_ = draw(2, sizes=(60,) * 100)
-    fit = fit_model(sites, designs, 1.0)
+    sites, design, *_ = draw(2, sizes=(60,) * 100)
+    fit = fit_model(sites, design, 1.0)
     assert np.isfinite(fit.loss)
     assert fit.intercepts.shape == (100, 1)
 
 
 def test_many_environments_are_compared_without_a_matrix_of_their_pairs(monkeypatch):
     """The statistics are the same either way, also where a column does not vary in some environments."""
-    sites, designs, *_ = draw(2, sizes=(60,) * 30, deviation=1.5)
-    designs[3][:, :, 1] = 0.0
-    local = local_designs(sites, designs, (), ())
-    fit = fit_model(sites, designs, 1.0)
-    scale = [np.abs(design[:, :, 0]) for design in designs]
-    few = score_tests(sites, designs, local, fit, 1.0, [scale])
+    sites, design, *_ = draw(2, sizes=(60,) * 30, deviation=1.5)
+    design[180:240, :, 1] = 0.0
+    local = local_design(design, (), ())
+    fit = fit_model(sites, design, 1.0)
+    scale = np.abs(design[:, :, 0])
+    few = score_tests(sites, design, local, fit, 1.0, [scale])
     monkeypatch.setattr(module, "MOST_CONTRASTS", 10)
-    np.testing.assert_allclose(score_tests(sites, designs, local, fit, 1.0, [scale]), few, rtol=1e-6)
+    np.testing.assert_allclose(score_tests(sites, design, local, fit, 1.0, [scale]), few, rtol=1e-6)
     assert few[0] > 20
