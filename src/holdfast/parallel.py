@@ -127,10 +127,10 @@ def sharing(value: Any, n_jobs: int | None = None) -> Iterator[Runner]:
         ray = require("ray", extra="ray", what="Fits on Ray")
         try:
             reference = ray.put(value)
-        except ray.exceptions.ObjectStoreFullError as problem:
+        except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as problem:
             raise ClusterError(
-                "The rows do not fit into Ray's object store. Start its nodes with a larger --object-store-memory, or "
-                "pass fewer rows."
+                "The rows fit neither into Ray's object store nor on its disk. Start its nodes with a larger "
+                "--object-store-memory, make room on the disk, or pass fewer rows."
             ) from problem
         yield _RayRunner(parallel, reference)
     else:

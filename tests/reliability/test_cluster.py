@@ -12,10 +12,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from holdfast.exceptions import ClusterError
 from holdfast.lab.experiments import read_experiment
 from holdfast.lab.store import RunStore
 from holdfast.parallel import on_cluster, run_each
@@ -210,11 +212,17 @@ def total(rows, factor):
     return float(rows.sum() * factor)
 
 
-def test_rows_larger_than_the_object_store(small_cluster):
-    """Rows beyond its size are kept on disk, or it is said that they do not fit; nothing hangs."""
+def test_rows_larger_than_the_object_store(small_cluster, monkeypatch):
+    """Rows beyond its size are kept on disk; where that is full, too, it is said that they do not fit."""
+    import ray
+
     with on_cluster("ray"):
         found = run_each(total, np.ones(30 * 2**20), [(1,), (2,)])  # 240 MiB
-    assert found == [30.0 * 2**20, 60.0 * 2**20]
+        assert found == [30.0 * 2**20, 60.0 * 2**20]
+        for problem in (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError):
+            monkeypatch.setattr(ray, "put", Mock(side_effect=problem))
+            with pytest.raises(ClusterError, match="neither into Ray's object store nor on its disk"):
+                run_each(total, np.ones(3), [(1,), (2,)])
 
 
 def test_the_how_to_runs_on_two_nodes(tmp_path, monkeypatch):

@@ -114,6 +114,7 @@ def fit(
         "verdict": None if verdict is None else verdict.to_dict(),
         "seed": fits.seed,
         "n_rows": rows.n_rows,
+        "n_rows_read": len(rows.y),  # that preprocessing and verdict come from: fewer of a folder beyond the memory
         "label": columns.label,
         "classes": [str(name) for name in classifier.classes_],
         "columns": {column.name: column.kind for column in rows.roles.schema.columns},

@@ -1,10 +1,11 @@
 """Folders of Parquet files as one table, also one that is larger than the memory: linear models in passes over blocks.
 
-Of a folder beyond the memory a random sample of the rows is read. It decides what the columns are, their preprocessing
-and the verdict. The classifiers themselves are then fitted on all rows: logistic regressions, also PI's judges, by
-Newton's method, and PI's worst case by quadratic programs. Every pass over the files adds up gradients and curvatures
-block by block, so that memory does not grow with the number of rows. Blocks are tasks of `holdfast.parallel`, and their
-sums are added in the same order wherever they ran. XGBoost asks for the blocks itself, and keeps them as bins.
+Of a folder beyond the memory a random sample of the rows is read, some thousand of each environment at least. It
+decides what the columns are, their preprocessing and the verdict. The classifiers themselves are then fitted on all
+rows: logistic regressions, also PI's judges, by Newton's method, and PI's worst case by quadratic programs. Every pass
+over the files adds up gradients and curvatures block by block, so that memory does not grow with the number of rows.
+Blocks are tasks of `holdfast.parallel`, and their sums are added in the same order wherever they ran. XGBoost asks for
+the blocks itself, and keeps them as bins.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import itertools
 import logging
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 SAMPLE_ROWS = 200_000  # of a folder beyond the memory
+LEAST_ROWS = 5_000  # of each environment in it, or as many as there are: a verdict says as much about rare ones
+MOST_PLACES = 10_000  # environments up to which this is looked after
 BYTES_PER_NUMBER = 140  # that fitting a table in memory takes at its peak, measured (docs/scale.md)
 PART_ROWS = 1_000_000  # rows of a task; a row group is never cut
 MOST_PARAMETERS = 2_000  # coefficients of a model that is fitted in passes: its curvature is a matrix of them
@@ -175,12 +179,22 @@ class TableFolder(TableSource):
         self._refuse_empty(not len(frame))
         return frame
 
-    def sample(self, columns: Sequence[str], n_rows: int, seeding: Seeding) -> pd.DataFrame:
-        """Read about `n_rows` rows, each with the same chance, in one pass over all files."""
+    def sample(self, columns: Sequence[str], n_rows: int, seeding: Seeding, by: Sequence[str] = ()) -> pd.DataFrame:
+        """Read about `n_rows` rows, each with the same chance, in one pass over all files.
+
+        Rows with rare values of the columns `by` have a larger chance, so that `LEAST_ROWS` of each are read. A pass
+        over these columns alone counts the values.
+        """
         import pandas as pd
 
-        self.require(columns)
-        tasks = [(file, list(columns), n_rows / max(self.n_rows, 1), seeding) for file in self.files]
+        self.require([*columns, *by])
+        share = n_rows / max(self.n_rows, 1)
+        counts: Counter[Any] = Counter()
+        for part in run_each(_counted, self, [(file, list(by)) for file in self.files if by]):
+            counts.update(part)
+        least = min(LEAST_ROWS, n_rows // max(len(counts), 1)) if len(counts) <= MOST_PLACES else 0
+        rare = {place: min(least / count, 1.0) for place, count in counts.items() if least > share * count}
+        tasks = [(file, list(columns), share, rare, list(by), seeding) for file in self.files]
         found = dict(zip(list(self.files), run_each(_sampled, self, tasks), strict=True))
         for file, part in found.items():
             if isinstance(part, TableError):
@@ -246,15 +260,46 @@ class TableFolder(TableSource):
         self.notes = self._left_out()
 
 
-def _sampled(source: TableFolder, file: _File, names: list[str], share: float, seeding: Seeding) -> Any:
-    """Return a random share of a file's rows, or why it cannot be read."""
+def _counted(source: TableFolder, file: _File, by: list[str]) -> dict[Any, int]:
+    """Return how many rows of a file have each value of some columns; nothing where it cannot be read."""
+    if all(name in file.partition for name in by):
+        values = tuple(file.partition[name] for name in by)
+        return {values if len(by) > 1 else values[0]: sum(file.row_groups)}
+    counts: Counter[Any] = Counter()
+    try:
+        for chunk in source.file_chunks(file, by):
+            counts.update(chunk.groupby(by[0] if len(by) == 1 else by, sort=False).size().to_dict())
+            if len(counts) > MOST_PLACES:
+                break
+    except TableError:  # reading the rows will say so
+        return {}
+    return counts
+
+
+def _sampled(
+    source: TableFolder,
+    file: _File,
+    names: list[str],
+    share: float,
+    rare: Mapping[Any, float],
+    by: list[str],
+    seeding: Seeding,
+) -> Any:
+    """Return a random share of a file's rows, a larger one of those with rare values, or why it cannot be read."""
     import pandas as pd
 
-    draws = seeding.generator("sample", file.place)
+    draws, parts = seeding.generator("sample", file.place), []
     try:
-        return pd.concat([part[draws.random(len(part)) < share] for part in source.file_chunks(file, names)])
+        for part in source.file_chunks(file, names):
+            shares: Any = share
+            if rare:
+                groups = part.groupby(by[0] if len(by) == 1 else by, sort=False, dropna=False)
+                each = np.array([rare.get(place, share) for place in groups.size().index])
+                shares = each[groups.ngroup().to_numpy()]
+            parts.append(part[draws.random(len(part)) < shares])
     except TableError as problem:
         return problem
+    return pd.concat(parts)
 
 
 def _list_files(folder: str) -> dict[str, str]:

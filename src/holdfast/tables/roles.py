@@ -435,7 +435,7 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
     if not names:
         raise TableError(f"{source.name} has no feature column left. Keep at least one besides label and environment.")
     wanted = list(dict.fromkeys([label, *environment, *names, *attributes]))
-    frame, sampled, notes = _read_or_sample(source, wanted)
+    frame, sampled, notes = _read_or_sample(source, wanted, environment)
     y = read_labels(frame[label], label)
     _check_classes(frame[label], label)
     schema = TableSchema.infer(frame[names], text=options.text, categorical=options.categorical)
@@ -463,7 +463,7 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
 
 
 def _read_or_sample(
-    source: TableSource, columns: list[str]
+    source: TableSource, columns: list[str], environment: Sequence[str]
 ) -> tuple[pd.DataFrame, TableFolder | None, tuple[str, ...]]:
     """Read columns, or of a folder beyond the memory a sample of their rows; say what was left out."""
     from holdfast.tables.folders import SAMPLE_ROWS, TableFolder
@@ -471,7 +471,7 @@ def _read_or_sample(
     if not isinstance(source, TableFolder) or not source.is_beyond_memory(len(columns)):
         frame = source.read(columns)
         return frame, None, source.notes
-    frame = source.sample(columns, SAMPLE_ROWS, Seeding(0))
+    frame = source.sample(columns, SAMPLE_ROWS, Seeding(0), environment)
     note = (
         f"{source.name} has {source.n_rows:,} rows; {len(columns)} columns of them need about "
         f"{source.needed_bytes(len(columns)) / 2**30:.1f} GiB of memory, and {source.memory / 2**30:.1f} GiB are "

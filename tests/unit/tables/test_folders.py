@@ -141,6 +141,30 @@ def test_a_sample_is_enough_for_the_verdict(folder, monkeypatch):
     np.testing.assert_array_equal(elsewhere.predict_proba(folder), fitted.predict_proba(folder))
 
 
+def test_rare_environments_are_in_the_sample(tmp_path, monkeypatch):
+    """Of a site with one row in two hundred enough are read to see that a column turns there."""
+    for number in range(2):
+        frame = rows_of(20_000, number).assign(site="A")
+        sign = np.where(np.arange(20_000) % 200 == 0, -1, 1)
+        frame["site"] = np.where(sign < 0, "rare", np.where(np.arange(20_000) % 2 == 0, "A", "B"))
+        frame["unstable"] = sign * frame["y"] + np.random.default_rng(number).normal(size=20_000)
+        frame.to_parquet(tmp_path / f"{number}.parquet")
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 2000)
+    source = TableFolder(tmp_path, max_memory=SMALL)
+    options = TableOptions(label="y", environment="site")
+    counts = pd.Series(read_rows(source, options).environments).value_counts()
+    assert counts["rare"] == 200  # all there are
+    assert 1800 < counts["A"] + counts["B"] < 2200
+    assert [f.feature for f in classifier().fit(source).verdict_.columns] == ["unstable"]
+    by_partition = tmp_path / "by"
+    for number in range(2):
+        (by_partition / f"site={number}").mkdir(parents=True)
+        rows_of([100, 30_000][number]).drop(columns="site").to_parquet(by_partition / f"site={number}" / "r.parquet")
+    counts = pd.Series(read_rows(TableFolder(by_partition, max_memory=SMALL), options).environments).value_counts()
+    assert counts[0] == 100
+    assert 1800 < counts[1] < 2200
+
+
 @pytest.fixture(params=[2, 3])
 def toy_folder(request, tmp_path):
     """Return a folder of the paper's toy data with noise: PI is for columns that agree with most labels."""
