@@ -49,6 +49,7 @@ from holdfast.saving import codec, models
 from holdfast.saving.checks import _CHECKS, check_value
 from holdfast.saving.models import load, save
 from holdfast.tables.classifier import TableClassifier
+from holdfast.tables.preprocessing import NativeColumns
 
 RNG = np.random.default_rng(0)
 X = np.abs(RNG.normal(size=(60, 3)))
@@ -632,6 +633,7 @@ FAR = X + 5.0  # from the row that loaded models are asked about
             pd.DataFrame({"word": TEXTS}), [0, 1, 1]
         ),
         make_pipeline(CountVectorizer(vocabulary=["one", "two"]), Ridge()).fit(TEXTS, [0, 1, 1]),
+        make_pipeline(NativeColumns(), GaussianNB()).fit(pd.DataFrame(X), Y),
     ],
     ids=lambda model: type(model[0] if isinstance(model, Pipeline) else model).__name__,
 )

@@ -37,8 +37,8 @@ MOST_PATHS = 1_000  # to each object on average: estimators that share parts are
 _DISPATCH = re.compile(r"all|(?:\d{1,6}\s*\*\s*)?n_jobs")
 # Parts that refuse rows unlike those of their fit, or take rows that are neither numbers nor texts.
 _PARTICULAR = {"ColumnTransformer", "DictVectorizer", "FeatureHasher", "NeuralClassifier", "NeuralRegressor"}
-_PARTICULAR |= {"OneHotEncoder", "OrdinalEncoder", "TargetEncoder", "RadiusNeighborsClassifier"}
-_KNOWN_PACKAGES = {"builtins", "numpy", "scipy", "sklearn", "holdfast", "xgboost", "lightgbm", "catboost"}
+_PARTICULAR |= {"NativeColumns", "OneHotEncoder", "OrdinalEncoder", "TargetEncoder", "RadiusNeighborsClassifier"}
+_KNOWN_PACKAGES = {"builtins", "numpy", "scipy", "sklearn", "holdfast"}  # boosters take frames, with categories
 
 
 def check_value(value: Any, where: str, *, loaded: bool = False) -> None:
