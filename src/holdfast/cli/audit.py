@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -113,13 +113,14 @@ def audit(
         found = audit_rows(rows, level=level)
         verdict = _verdict(models, rows, model.seed)
         reliance = reliance_of(models, rows, seed=model.seed, audit=found) if models else None
+    advice = []
+    if verdict is not None and (found.named or verdict.columns):
+        advice.append(f"What `fit` {'did' if models else 'does'} about it: {verdict.answer}")
     if files.out is not None:
-        _write(files.out, found, reliance, Path(file), for_spreadsheets=files.for_spreadsheets)
+        _write(files, found, reliance, Path(file), [*advice, f"Run next: `{following}`"])
     result = _result(found, reliance, rows, files.out)
     result["verdict"] = None if verdict is None else verdict.to_dict()
-    answer, *more = result["sentences"]
-    if verdict is not None and (found.named or verdict.columns):
-        more.append(f"What `fit` {'did' if models else 'does'} about it: {verdict.answer}")
+    answer, *more = [*found.sentences(), *advice]
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, more, found))
 
 
@@ -167,17 +168,18 @@ def _name(folder: Path, other: Path | None) -> str:
     return str(folder) if not folder.name or (other is not None and other.name == folder.name) else folder.name
 
 
-def _write(out: Path, found: Audit, reliance: Reliance | None, file: Path, *, for_spreadsheets: bool) -> None:
-    """Write all findings as a table, or as a page with the sentences."""
+def _write(files: FileOptions, found: Audit, reliance: Reliance | None, file: Path, advice: Sequence[str]) -> None:
+    """Write all findings as a table, or as a page with the sentences and what to do."""
     from holdfast.tables.files import TableWriter
 
-    if out.suffix.lower() not in PAGES:
-        with TableWriter(out, for_spreadsheets=for_spreadsheets) as writer:
+    assert files.out is not None
+    if files.out.suffix.lower() not in PAGES:
+        with TableWriter(files.out, for_spreadsheets=files.for_spreadsheets) as writer:
             writer.write(found.to_frame())
         return
     from holdfast.reports import audit_page, write_report
 
-    write_report(audit_page(found, reliance, title=f"Audit of {file.name}"), out)
+    write_report(audit_page(found, reliance, title=f"Audit of {file.name}", advice=advice), files.out)
 
 
 def _result(found: Audit, reliance: Reliance | None, rows: TableRows, out: Path | None) -> dict[str, Any]:

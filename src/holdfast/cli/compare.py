@@ -118,7 +118,8 @@ def _print(result: dict[str, Any], by: str) -> None:
     )
     fitted = [method for method in result["methods"] if method["problem"] is None]
     ranked = [[m["method"], m["metrics"][result["ranked_by"]], _gain(m)] for m in fitted]
-    print_table(f"Ranked by {by}", ["method", by, "gain over erm (95 % interval)"], ranked)
+    mean = "mean " if result["ranked_by"] == "worst" else ""  # the gain in all parts, not in the worst one
+    print_table(f"Ranked by {by}", ["method", by, f"{mean}gain over erm (95 % interval)"], ranked)
     header = ["method", "accuracy", "lowest", "balanced", "AUROC", "log loss", "Brier"]
     keys = ("accuracy", "worst", "balanced_accuracy", "auroc", "log_loss", "brier")
     rows = [[m["method"], *(m["metrics"][key] for key in keys)] for m in fitted]

@@ -126,7 +126,7 @@ def fit_judges(
         run_each(
             _fit_judge,
             training,
-            ((estimator, names, rows, settings, seeding) for rows, names in tasks),
+            [(estimator, names, rows, settings, seeding) for rows, names in tasks],
             settings.n_jobs,
         )
     )

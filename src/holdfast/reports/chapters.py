@@ -195,10 +195,12 @@ def audit_answer(audit: Any, advice: Sequence[str] = ()) -> Answer:
     return Answer(audit.answer, "good", NOTHING_CHANGES, None, tuple(advice))
 
 
-def audit_page(audit: Any, reliance: Any = None, *, title: str = "Audit") -> Page:
+def audit_page(audit: Any, reliance: Any = None, *, title: str = "Audit", advice: Sequence[str] = ()) -> Page:
     """Return a report about what `holdfast.audit.audit_data` and, optionally, `relied_on` returned."""
     sections = (reliance_section(reliance), changes_section(None, audit), features_section(audit, reliance))
-    return Page(title, "", tuple(section for section in sections if section is not None), answer=audit_answer(audit))
+    return Page(
+        title, "", tuple(section for section in sections if section is not None), answer=audit_answer(audit, advice)
+    )
 
 
 def _class_names(fitted: Any, class_names: Sequence[str] | None) -> dict[Any, str]:

@@ -254,8 +254,12 @@ def rank_methods(
     ranked_by = metric or ("accuracy" if leave_out else "worst")
     scores = [_score(name, table, parts, ranked_by) for name in candidates]
     sign = 1.0 if ranked_by in LOWER_IS_BETTER else -1.0
-    scores.sort(
-        key=lambda score: (np.nan_to_num(sign * score.metrics.get(ranked_by, np.nan), nan=np.inf), score.spread)
+    scores.sort(  # of methods that give the same answers, the one with a verdict comes first
+        key=lambda score: (
+            np.nan_to_num(sign * score.metrics.get(ranked_by, np.nan), nan=np.inf),
+            score.method != "stable",
+            score.spread,
+        )
     )
     recommended, sentence = _recommend(scores, ranked_by, len(split))
     protocol, caveat = (LEFT_OUT, SCOPE) if leave_out else (HELD_OUT, CAVEAT)
@@ -521,7 +525,7 @@ def _recommend(scores: Sequence[MethodScore], ranked_by: str, n_environments: in
     values = [score.metrics[ranked_by] for score in (best, erm)]
     return best.method, (
         f"Use {best.method}: its {what} in {where} is {values[0]:.3f} where erm has {values[1]:.3f} "
-        f"(gain {_in_words(best)}, {n_environments} environments)."
+        f"({'mean ' * (ranked_by == 'worst')}gain {_in_words(best)}, {n_environments} environments)."
     )
 
 
