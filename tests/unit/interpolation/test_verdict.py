@@ -361,6 +361,13 @@ def test_without_skill_nothing_is_lost():
     assert len(make(known=Accuracy(0.5, 0.45)).remarks) == 3
 
 
+@pytest.mark.parametrize(("low", "uncertain"), [(0.51, True), (0.53, False)])
+def test_a_forecast_far_below_the_known_environments_is_no_good_news(low, uncertain):
+    """The next environment may lack a fifth of the accuracy at known ones."""
+    verdict = make(known=Accuracy(0.9, 0.72), forecast=Interval(0.7, low, 0.8))
+    assert verdict.is_uncertain is uncertain
+
+
 def test_it_is_plain_values():
     """JSON in and out, with the text, the columns' kept shares and effects by environment."""
     stored = json.loads(json.dumps(make().to_dict()))
