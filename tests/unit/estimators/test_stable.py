@@ -212,8 +212,9 @@ class Counting(LogisticRegression):
         ((0.95, 0.8), "may_turn", 10),
         ((0.95, 0.8), "as_seen", 14),
         (tuple(np.linspace(0.98, 0.6, 40)), "may_turn", 22),
+        (tuple(np.linspace(0.98, 0.6, 40)), "as_seen", 32),
     ],
-    ids=["nothing changes", "one column", "as seen", "forty sites"],
+    ids=["nothing changes", "one column", "as seen", "forty sites", "forty sites, five left out in turn"],
 )
 def test_a_fit_costs_few_fits(agreements, expect, most):
     """At most eight judges in two folds, the pooled classifier in two folds and whole; three more for one removal."""
@@ -221,6 +222,15 @@ def test_a_fit_costs_few_fits(agreements, expect, most):
     Counting.fits = 0
     StableClassifier(Counting(), expect=expect).fit(X, y, environments=sites)
     assert most - 2 <= Counting.fits <= most
+
+
+@pytest.mark.parametrize(("n_rows", "n_draws"), [(300, 5), (750, 2), (2100, 1)])
+def test_few_rows_are_shuffled_several_times(n_rows, n_draws):
+    """One shuffling of few rows is chance; with many it is not worth another."""
+    X, y, sites = hospitals((0.95, 0.7), n_rows)
+    with patch.object(module, "stress_test", wraps=module.stress_test) as test:
+        StableClassifier().fit(X, y, environments=sites)
+    assert test.call_args.kwargs["n_draws"] == n_draws
 
 
 def test_other_answers_of_the_judges_are_another_classifier():
