@@ -20,7 +20,7 @@ from holdfast.environments import Environment, Group, check_pairs, is_lazy, merg
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SingleEnvironmentWarning, warn
 from holdfast.interpolation import Solution, SolverSettings
 from holdfast.interpolation.worst_case import minimize_worst_case_risk
-from holdfast.learners import code_probabilities, last_step, predicted_codes
+from holdfast.learners import code_probabilities, fit_rows, last_step, predicted_codes, seeded_clone
 from holdfast.rows import (
     TrainingRows,
     allows_nan,
@@ -355,3 +355,30 @@ def warn_single_environment(environments: Sequence[Environment], method: str) ->
         what += "example the region instead of the site."
     warn(f"{method} compares environments, but {what}", SingleEnvironmentWarning)
     return True
+
+
+def fit_erm(
+    estimator: Any,
+    training: TrainingRows,
+    seeding: Seeding,
+    *,
+    weighting: str = "pooled",
+    validation: Any = None,
+    selection: str | None = None,
+) -> Any:
+    """Return the estimator fitted on all rows, over class codes."""
+    estimator = seeded_clone(estimator, seeding, "erm")
+    rows = np.arange(training.n_rows)
+    if hasattr(last_step(estimator), "fit_groups"):
+        from holdfast.interpolation.gradient import NetworkFit, fit_network
+
+        objective = "pooled" if weighting == "pooled" else "erm"
+        fit = NetworkFit(objective=objective, validation=validation, selection=selection, stage="training")
+        return fit_network(estimator, training, training.environment_groups(), seeding, fit)
+    weights = training.sample_weight
+    if weighting == "environments":
+        weights = training.weights.copy()
+        share = weights.sum() / len(training.environments)
+        for environment in training.environments:
+            weights[environment.rows] *= share / weights[environment.rows].sum()
+    return fit_rows(estimator, training.X, training.y, rows, weights)

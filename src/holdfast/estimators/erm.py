@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
-import numpy as np
-
-from holdfast.estimators.base import MethodClassifier, check_choice
-from holdfast.learners import fit_rows, last_step, seeded_clone
-from holdfast.rows import TrainingRows
+from holdfast.estimators.base import MethodClassifier, check_choice, fit_erm
 from holdfast.seeding import RandomState, Seeding
 
 
@@ -75,30 +71,3 @@ class ERMClassifier(MethodClassifier):
             selection=self.selection,
         )
         return self._keep_fitted(fitted, held_out)
-
-
-def fit_erm(
-    estimator: Any,
-    training: TrainingRows,
-    seeding: Seeding,
-    *,
-    weighting: str = "pooled",
-    validation: Any = None,
-    selection: str | None = None,
-) -> Any:
-    """Return the estimator fitted on all rows, over class codes."""
-    estimator = seeded_clone(estimator, seeding, "erm")
-    rows = np.arange(training.n_rows)
-    if hasattr(last_step(estimator), "fit_groups"):
-        from holdfast.interpolation.gradient import NetworkFit, fit_network
-
-        objective = "pooled" if weighting == "pooled" else "erm"
-        fit = NetworkFit(objective=objective, validation=validation, selection=selection, stage="training")
-        return fit_network(estimator, training, training.environment_groups(), seeding, fit)
-    weights = training.sample_weight
-    if weighting == "environments":
-        weights = training.weights.copy()
-        share = weights.sum() / len(training.environments)
-        for environment in training.environments:
-            weights[environment.rows] *= share / weights[environment.rows].sum()
-    return fit_rows(estimator, training.X, training.y, rows, weights)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from sklearn.pipeline import Pipeline
 
-from holdfast.estimators.base import MethodClassifier, scaled, warn_single_environment
-from holdfast.estimators.erm import fit_erm
+from holdfast.estimators.base import MethodClassifier, fit_erm, scaled, warn_single_environment
 from holdfast.exceptions import ParameterError
 from holdfast.learners import last_step, seeded_clone
 from holdfast.seeding import RandomState, Seeding

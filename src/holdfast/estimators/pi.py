@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast.audit import Audit, AuditSettings, audit_data
 from holdfast.environments import Group, Partition, take_rows
-from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, warn_single_environment
-from holdfast.estimators.erm import fit_erm
+from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, fit_erm, warn_single_environment
 from holdfast.exceptions import CollapseWarning, ParameterError, warn
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver

@@ -16,8 +16,7 @@ from holdfast.audit.columns import Columns
 from holdfast.audit.effects import Search, find_unstable
 from holdfast.audit.run import AuditSettings, finding_of, read_columns
 from holdfast.environments import Environment, listed, take_rows
-from holdfast.estimators.base import MethodClassifier, check_choice, warn_single_environment
-from holdfast.estimators.erm import fit_erm
+from holdfast.estimators.base import MethodClassifier, check_choice, fit_erm, warn_single_environment
 from holdfast.exceptions import FeaturesError, ParameterError
 from holdfast.interpolation.removal import MixedClassifier, Removal, join_removals, mix_scores, plan_removal
 from holdfast.interpolation.stress import Part, StressTest, stress_test
