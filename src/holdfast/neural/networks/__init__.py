@@ -6,7 +6,7 @@ A network gets its name from a line in `NETWORKS`, from `register_network`, or f
 
 - ``input_shape`` is the shape of one row: ``(n_features,)`` for vectors, ``(channels, height, width)`` for images, and
   ``(n_tokens,)``, the size of the vocabulary, for texts. Texts arrive as (n_rows, length) int64 token numbers, where
-  0 is padding and 1 any unknown word (``holdfast.text``).
+  0 is padding and 1 any unknown word (`holdfast.neural.sources.Vocabulary`).
 - A text factory also takes ``vectors``, an (n_tokens, dimension) float tensor of fixed word vectors, or None.
 - A dict or a Dataset of dicts gives a dict of shapes, and its entries go to ``forward`` by name.
 - The module maps a batch to (n_rows, n_classes) logits; for two classes one output will do. Ours derive from `Network`
