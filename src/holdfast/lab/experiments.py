@@ -194,7 +194,7 @@ class PlannedRun:
     resources: Resources = Resources()
 
 
-class Search(BaseModel):
+class PointSearch(BaseModel):
     """How points of the grids are chosen where not all of them are run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -212,7 +212,7 @@ class Experiment:
     name: str
     budget: str
     runs: tuple[PlannedRun, ...]
-    search: Search | None = None
+    search: PointSearch | None = None
 
 
 def read_experiment(path: str | Path) -> Experiment:
@@ -281,9 +281,9 @@ def parse_experiment(content: Mapping[str, Any], *, where: str = "The experiment
     search = None
     if "search" in content:
         try:
-            search = Search.model_validate(content["search"])
+            search = PointSearch.model_validate(content["search"])
         except ValidationError as problem:
-            raise ConfigError(f"{where}: [search] {first_error(problem, Search.model_fields)}") from problem
+            raise ConfigError(f"{where}: [search] {first_error(problem, PointSearch.model_fields)}") from problem
     return Experiment(str(content.get("name", "experiment")), budget, tuple(reversed(unique.values())), search)
 
 

@@ -27,7 +27,7 @@ from holdfast.exceptions import (
 )
 from holdfast.neural.batches import RowSource, Vocabulary, make_source
 from holdfast.neural.evaluation import HeldOut, minus_squared_error, outputs_on, right_class, union_of
-from holdfast.neural.monitors import Progress, current_monitor
+from holdfast.neural.monitors import ProgressLine, current_monitor
 from holdfast.neural.networks import NETWORKS, Factory, Network, build_network, reads_text
 from holdfast.neural.objectives import Objective, make_objective
 from holdfast.neural.randomness import RandomStream
@@ -268,7 +268,7 @@ class NeuralEstimator(BaseEstimator):
         )
         self.stage_ = stage
         build = functools.partial(build_network, self.network, **self._network_arguments())
-        monitor = Progress(current_monitor()) if self.verbose else None
+        monitor = ProgressLine(current_monitor()) if self.verbose else None
         for callback in self.callbacks or ():
             getattr(callback, "initialize", lambda: None)()
         trained = train(build, task, self._settings(), Seeding(self.random_state), monitor)

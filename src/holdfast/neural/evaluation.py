@@ -83,7 +83,7 @@ def _matching(inputs: Inputs, network: nn.Module) -> Inputs:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class HeldOutScores:
     """An epoch's scores on held-out rows."""
 
     score: float  # mean over all rows, or over the other environments
@@ -103,7 +103,7 @@ class Examiner:
     selection_rows: int | None = None  # rows of each of them that are scored; None: all
     n_outputs: int | None = None  # of the network; None: as many as it gives
 
-    def validate(self, network: nn.Module) -> Evaluation | None:
+    def validate(self, network: nn.Module) -> HeldOutScores | None:
         """Score the validation rows."""
         held_out = self.validation
         if held_out is None:
@@ -111,9 +111,9 @@ class Examiner:
         outputs = self._outputs(network, held_out.source, np.arange(len(held_out.targets)))
         scores = self.score(outputs, torch.from_numpy(held_out.targets)).double().numpy()
         groups = {group.name: float(np.average(scores[group.rows], weights=group.weights)) for group in held_out.groups}
-        return Evaluation(float(scores.mean()), groups, _one_class(outputs, held_out.targets))
+        return HeldOutScores(float(scores.mean()), groups, _one_class(outputs, held_out.targets))
 
-    def score_others(self, network: nn.Module) -> Evaluation | None:
+    def score_others(self, network: nn.Module) -> HeldOutScores | None:
         """Score the other environments, each by some of its rows; the score is the mean of theirs."""
         if self.others is None:
             return None
@@ -122,7 +122,7 @@ class Examiner:
         outputs, targets = self._outputs(network, self.others.source, rows), self.others.targets[rows]
         scores = self.score(outputs, torch.from_numpy(targets)).double().split([len(part) for part in parts])
         means = {group.name: part.mean().item() for group, part in zip(self.others.groups, scores, strict=True)}
-        return Evaluation(float(np.mean(list(means.values()))), means, _one_class(outputs, targets))
+        return HeldOutScores(float(np.mean(list(means.values()))), means, _one_class(outputs, targets))
 
     def sees_one_class(self, network: nn.Module, source: RowSource, targets: NDArray[Any], rows: Rows) -> bool:
         """Return whether the network gives one class to rows of several."""

@@ -45,7 +45,7 @@ class Monitor:
         """Save what is not saved yet: Ctrl-C ended the block."""
 
 
-class Progress(Monitor):
+class ProgressLine(Monitor):
     """Write a line about every epoch to the terminal: stage, epoch, worst group, time left.
 
     Parameters

@@ -16,7 +16,7 @@ from holdfast.datasets.drawing import check_choice, check_probability, deal_rows
 from holdfast.datasets.folders import candidate_folders, existing_folders, find_file, missing_file
 from holdfast.datasets.values import Dataset, DatasetEntry
 from holdfast.exceptions import DatasetError
-from holdfast.lab.data.files import Progress, check_sha256, fetch, read_plain, read_text
+from holdfast.lab.data.files import BytesProgress, check_sha256, fetch, read_plain, read_text
 from holdfast.lab.data.own_table import TableDescription, make_dataset
 from holdfast.seeding import Seeding
 
@@ -137,7 +137,7 @@ MAX_BYTES = 1 << 23  # the larger file has 3,974,305
 
 
 def download_adult(
-    folder: Path, *, source: str = SOURCE, timeout: float = 30.0, progress: Progress | None = None
+    folder: Path, *, source: str = SOURCE, timeout: float = 30.0, progress: BytesProgress | None = None
 ) -> list[Path]:
     """Put ``adult.data`` and ``adult.test`` into a folder; each is verified, and existing ones are kept."""
     found = {name: _present(name, folder) for name in ADULT_SHA256}

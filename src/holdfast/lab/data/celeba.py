@@ -18,7 +18,7 @@ from holdfast.datasets.values import Dataset, DatasetEntry, LazyRows, Split, siz
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.extras import require
-from holdfast.lab.data.files import read_arrays, read_text
+from holdfast.lab.data.files import read_npz, read_text
 from holdfast.seeding import Seeding
 
 
@@ -260,7 +260,7 @@ def _read_archive(path: Path, size: tuple[int, int] | None) -> Faces:
         raise DatasetError(
             f"{path.parent} has {len(archives)} zip archives next to {path.name}; one with the images is needed."
         )
-    names, values = read_arrays(path, "attr_names", "attrs")
+    names, values = read_npz(path, "attr_names", "attrs")
     if values.ndim != 2 or names.shape != (values.shape[1],) or not np.isin(values, (-1, 0, 1)).all():
         raise DatasetError(f"{path}: 'attrs' must be a table of 0/1 or -1/1 with a column for each of 'attr_names'.")
     try:

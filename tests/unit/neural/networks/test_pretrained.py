@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from holdfast.exceptions import FeaturesError, SavedModelError, UntrustedFileError
 from holdfast.lab.data.celeba import ImageFiles
 from holdfast.neural.networks import Network, build_network, has_batch_statistics
-from holdfast.neural.networks.pretrained import extract_features, load_weights, read_weights
+from holdfast.neural.networks.pretrained import extract_features, load_weights, read_tensors
 
 DATA = os.environ.get("HOLDFAST_TEST_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="HOLDFAST_TEST_DATA is not set")
@@ -139,14 +139,14 @@ def test_hostile_and_foreign_weights_are_refused(tmp_path, mobilenet):
     with pytest.raises(
         UntrustedFileError, match="contains something other than plain tensors.*Nothing in it was executed"
     ):
-        read_weights(path)
+        read_tensors(path)
     assert not (tmp_path / "executed").exists()
     path.write_bytes(b"damaged")
     with pytest.raises(UntrustedFileError, match="or is damaged"):
-        read_weights(path)
+        read_tensors(path)
     torch.save([1, 2], path)
     with pytest.raises(UntrustedFileError, match="must be a mapping from names to tensors. Got list."):
-        read_weights(path)
+        read_tensors(path)
     torch.save({"fc.weight": torch.zeros(2)}, path)
     with pytest.raises(
         SavedModelError, match=r"does not contain the weights of MobileNetV2: .* 1 are unknown \(fc.weight\)"
@@ -158,7 +158,7 @@ def test_hostile_and_foreign_weights_are_refused(tmp_path, mobilenet):
     ):
         load_weights(mobilenet, path)
     with pytest.raises(SavedModelError, match="nowhere.pth does not exist"):
-        read_weights(tmp_path / "nowhere.pth")
+        read_tensors(tmp_path / "nowhere.pth")
 
 
 def test_small_and_gray_images_are_refused():
