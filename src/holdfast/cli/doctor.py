@@ -23,14 +23,8 @@ from holdfast.registry import installed_plugins
 
 def processor_facts() -> dict[str, Any]:
     """Return name, cores, threads, and what networks compute in; None where it cannot be known."""
-    facts: dict[str, Any] = {
-        "name": _processor_name(),
-        "cores": _usable_cores(),
-        "threads": None,
-        "device": None,
-        "capability": None,
-        "precision": None,
-    }
+    facts: dict[str, Any] = {"name": _processor_name(), "cores": _usable_cores()}
+    facts |= dict.fromkeys(("threads", "device", "capability", "precision"))
     try:
         import torch
 
@@ -54,15 +48,10 @@ def cache_facts() -> dict[str, Any]:
         from holdfast.datasets.folders import DATA_VARIABLE, data_folder
     except ImportError:  # a package that is missing is named in the list of packages
         return facts
-    folder = data_folder()
-    nearest = _existing(folder)
+    folder = data_folder()  # or the nearest folder above it that exists, in which the rest would be made
+    nearest = next((path for path in (folder, *folder.absolute().parents) if path.exists()), Path("/"))
     writable, free = _can_write(nearest), _free_bytes(nearest)
     return facts | {"folder": folder, "variable": DATA_VARIABLE, "writable": writable, "free_bytes": free}
-
-
-def _existing(folder: Path) -> Path:
-    """Return the folder, or the nearest one above that exists; the rest would be made in it."""
-    return next((path for path in (folder, *folder.absolute().parents) if path.exists()), Path("/"))
 
 
 def _can_write(folder: Path) -> bool:
@@ -239,8 +228,7 @@ def _remarks(result: dict[str, Any]) -> list[str]:
             f"The cache folder {cache['folder']} cannot be written: data sets cannot be downloaded. "
             f"Set {cache['variable']} to a folder that can."
         )
-    for name in ("cache", "working folder"):
-        free = cache["free_bytes"] if name == "cache" else cache["free_bytes_here"]
+    for name, free in (("cache", cache["free_bytes"]), ("working folder", cache["free_bytes_here"])):
         if free is not None and free < LITTLE_SPACE:
             remarks.append(f"Only {free / 2**30:.1f} GiB are free at the {name}.")
     cores, threads = processor["cores"], processor["threads"]
