@@ -29,9 +29,9 @@ from sklearn.feature_extraction import DictVectorizer, FeatureHasher
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, Sum
-from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, SGDClassifier
 from sklearn.model_selection import GridSearchCV
-from sklearn.naive_bayes import GaussianNB
+from sklearn.naive_bayes import BernoulliNB, GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, NearestNeighbors, RadiusNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -594,6 +594,8 @@ SILENT = {
     "a parameter that is gone": changed(TEXT_PIPELINE, "steps 0 1", binary=None),
     "a parameter of another type": changed(TEXT_PIPELINE, "steps 0 1", ngram_range=5),
     "a class that is gone": changed(SCALED, "steps 1 1", classes_=None),
+    "no intercept": changed(LinearRegression().fit(X, Y), intercept_=np.array([])),
+    "answers that are NaN": changed(BernoulliNB().fit(X, Y), feature_log_prob_=lambda p: p + 9),
 }
 
 
@@ -614,7 +616,19 @@ def test_models_of_ours_that_cannot_answer_are_refused_when_loaded(tmp_path, mon
     scaler = next(part for part in places(model.estimator_) if isinstance(part, StandardScaler))
     scaler.n_features_in_ = 0
     forge(model, tmp_path / "model", "skops", monkeypatch)
-    with pytest.raises(UntrustedFileError, match="was not loaded: estimator does not answer a row"):
+    with pytest.raises(UntrustedFileError, match="was not loaded: estimator does not answer rows"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
+def test_networks_that_cannot_answer_are_refused_when_loaded(tmp_path, monkeypatch):
+    """A text in the place of a function."""
+    model = NeuralClassifier(max_epochs=1, steps_per_epoch=1, random_state=0).fit(X, Y)
+    state, tensors = model.get_state()
+    state["parameters"]["row_transform"] = "x"
+    monkeypatch.setattr(NeuralClassifier, "get_state", lambda self: (state, tensors))
+    save(model, tmp_path / "model")
+    with pytest.raises(UntrustedFileError, match="does not answer rows"):
         load(tmp_path / "model")
 
 

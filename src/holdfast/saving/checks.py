@@ -36,9 +36,11 @@ MOST_WORDS = 100  # of an n-gram: longer ones take memory with the cube of a tex
 MOST_PATHS = 1_000  # to each object on average: estimators that share parts are asked once on each path
 _DISPATCH = re.compile(r"all|(?:\d{1,6}\s*\*\s*)?n_jobs")
 # Parts that refuse rows unlike those of their fit, or take rows that are neither numbers nor texts.
-_PARTICULAR = {"ColumnTransformer", "DictVectorizer", "FeatureHasher", "NeuralClassifier", "NeuralRegressor"}
-_PARTICULAR |= {"NativeColumns", "OneHotEncoder", "OrdinalEncoder", "TargetEncoder", "RadiusNeighborsClassifier"}
-_KNOWN_PACKAGES = {"builtins", "numpy", "scipy", "sklearn", "holdfast"}  # boosters take frames, with categories
+_PARTICULAR = {"ColumnTransformer", "DictVectorizer", "FeatureHasher", "NativeColumns", "RadiusNeighborsClassifier"}
+_PARTICULAR |= {"OneHotEncoder", "OrdinalEncoder", "TargetEncoder"}
+N_ASKED = 7  # rows: a number that parts of wrong shape hardly ever have, too
+# Boosters take frames, with categories.
+_KNOWN_PACKAGES = {"builtins", "collections", "numpy", "scipy", "sklearn", "torch", "holdfast"}
 
 
 def check_value(value: Any, where: str, *, loaded: bool = False) -> None:
@@ -90,25 +92,27 @@ def check_value(value: Any, where: str, *, loaded: bool = False) -> None:
 
 
 def _check_answers(model: Any, where: str) -> None:
-    """Refuse a model that raises an error of Python's when it is asked about one row."""
+    """Refuse a model that raises an error of Python's, or answers with NaN, when it is asked about rows."""
     first = getattr(model, "estimator_", model)
     first = first.steps[0][1] if hasattr(first, "steps") else first
     if hasattr(first, "build_analyzer"):  # a text vectorizer
-        row: Any = ["a text"]
+        rows: Any = ["a text"] * N_ASKED
     elif hasattr(model, "n_features_in_"):
-        row = np.ones((1, model.n_features_in_))
+        rows = np.ones((N_ASKED, model.n_features_in_))
     else:
         return  # not fitted
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for name in ("predict", "predict_proba"):
-                if hasattr(model, name):
-                    getattr(model, name)(row)
+            answers = [getattr(model, name)(rows) for name in ("predict", "predict_proba") if hasattr(model, name)]
     except HoldfastError:
         return
     except Exception as problem:
-        raise UntrustedFileError(f"{where} does not answer a row: {problem!r:.200}.") from problem
+        raise UntrustedFileError(f"{where} does not answer rows: {problem!r:.200}.") from problem
+    for answer in answers:
+        usual = isinstance(answer, np.ndarray | list) and (isinstance(answer, list) or len(answer) == N_ASKED)
+        _require(usual, where, "a model that does not answer every row")
+        _check_finite(answer, where)
 
 
 def _count_paths(inside: dict[int, list[int]], start: int) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.audit.effects import Effect
 from holdfast.audit.results import Finding
 from holdfast.interpolation import verdict as module
-from holdfast.interpolation.verdict import Accuracy, Verdict, fitted_as, kept_share, removal_levels
+from holdfast.interpolation.verdict import Accuracy, Verdict, fitted_as, is_given_up, kept_share, removal_levels
 from holdfast.metrics import Interval
 
 SURE_P, LARGE, CLEARLY = module.SURE / 10, 5 * module.HALF_SIZE, 2 * module.CLEAR
@@ -30,6 +30,12 @@ def effect(p_value=SURE_P, size=LARGE, statistic=50.0, rival=50.0 - CLEARLY, n_e
 def test_a_large_change_that_is_certain_is_given_up():
     """Next to nothing is kept where evidence, size and the column's own part are beyond doubt."""
     assert kept_share(effect()) < 0.05
+
+
+@pytest.mark.parametrize(("size", "given_up"), [(0.12, False), (0.14, False), (0.16, True), (0.2, True)])
+def test_most_of_a_column_has_to_go_for_others_to_be_asked_again(size, given_up):
+    """A column of which more than half is used needs nobody that stands in for it."""
+    assert is_given_up(effect(size=size)) == given_up
 
 
 @pytest.mark.parametrize(
