@@ -207,8 +207,9 @@ class Diagnosis:
             return f"There are too few rows to say whether an ordinary model breaks at a new site: it is {numbers}."
         why = f", mostly because {REASONS[self.cause]}" if self.cause else ""
         if self.state == "miscalibrated":
+            often = "about as often" if known - new < WORTH else "perhaps less often"
             return (
-                f"At a site it has not seen, an ordinary model is right about as often ({new:.0%} of rows, {known:.0%} "
+                f"At a site it has not seen, an ordinary model is right {often} ({new:.0%} of rows, {known:.0%} "
                 f"when it has seen the site), but its probabilities are off{why}."
             )
         worst = max(self.sites, key=lambda site: site.lost.value)
@@ -691,8 +692,9 @@ def _recommend(found: Diagnosis) -> Recommendation:
 def _advise(found: Diagnosis, remedy: Remedy) -> Recommendation:
     """Recommend a remedy that gained at sites left out."""
     n_sites = len(found.sites)
-    level = "Quite sure" if remedy.n_better == n_sites else "Fairly sure"
-    sure = f"{level}: it is better at {remedy.n_better} of {n_sites} sites left out."
+    level = "Fairly" if 2 * remedy.n_better >= n_sites else "Less"
+    level = "Quite" if remedy.n_better == n_sites else level
+    sure = f"{level} sure: it is better at {remedy.n_better} of {n_sites} sites left out."
     gain = remedy.gain
     gained = (
         f"Tried at the sites left out, this changes the accuracy by {in_points(remedy.accuracy)} and lowers the "
