@@ -36,8 +36,13 @@ def keep_if_same(
 ) -> float:
     """Write a model that gives labels and probabilities, unless these differ; return the largest difference."""
     content = model.SerializeToString()
-    session = require_onnx("onnxruntime").InferenceSession(content, providers=["CPUExecutionProvider"])
-    labels, probabilities = session.run(None, dict(inputs))
+    runtime = require_onnx("onnxruntime")
+    try:
+        session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        labels, probabilities = session.run(None, dict(inputs))
+    except Exception as problem:  # what the runtime raises on what converters wrote
+        reason = " ".join(str(problem).split())[:200]
+        raise SavedModelError(f"The ONNX file cannot be run ({reason}). It was not written. {INSTEAD}") from problem
     difference = float(np.abs(probabilities - expected).max())
     ranked = np.sort(expected, axis=1)
     wrong = (labels != predicted) & (ranked[:, -1] - ranked[:, -2] > 2 * TOLERANCE)

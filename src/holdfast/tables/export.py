@@ -12,7 +12,7 @@ import copy
 import os
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -94,10 +94,9 @@ class _TableGraph:
         self._n_classes = len(model.classes_)
         before = [step for _, step in model.pipeline_.steps[:-1]]
         final = model.method_.estimator_
-        self._preprocessor = before[0] if before else _preprocessor_of(final)
-        self._is_inside = not before  # the preprocessing is the first step of each estimator
+        self._before = before[0] if before else None  # None: the preprocessing is the first step of each estimator
         names = model.roles_.schema.feature_names()
-        self._columns = _columns_of(self._preprocessor, names)
+        self._columns = _columns_of(self._before or _preprocessor_of(final), names)
         self._add("Identity", self._probabilities(final, Removal()), output="probabilities")
         value, kind = helper.make_tensor_value_info, helper.np_dtype_to_tensor_dtype
         inputs = [(*_INPUTS[part], columns) for part, columns in self._columns.items()]
@@ -158,8 +157,8 @@ class _TableGraph:
             pairs = zip(estimator.estimators, shares, strict=True)
             return self._add("Sum", *(self._add("Mul", self._probabilities(e, removal), share) for e, share in pairs))
         steps = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
-        steps = steps[1:] if self._is_inside else steps
-        probabilities = self._join(_convert(steps), self._matrix(removal))
+        preprocessor, *steps = steps if self._before is None else [self._before, *steps]
+        probabilities = self._join(_convert(steps), self._matrix(preprocessor, removal))
         known = np.asarray(steps[-1].classes_, dtype=np.intp)
         if len(known) < self._n_classes:  # fitted without some class: probability zero
             probabilities = self._add("MatMul", probabilities, np.eye(self._n_classes)[known])
@@ -171,30 +170,28 @@ class _TableGraph:
         logs = self._add("Log", self._add("Max", self._probabilities(estimator, removal), floor))
         return self._add("Sub", logs, self._add("ReduceMean", logs, np.array([1]), keepdims=1))
 
-    def _matrix(self, removal: Removal) -> str:
+    def _matrix(self, preprocessor: Any, removal: Removal) -> str:
         """Return the preprocessed matrix, some columns held constant."""
+        inputs = {part: self._held(part, removal) for part in self._columns}
+        if isinstance(preprocessor, NativeColumns):
+            return inputs["numeric"]
+        write = {"numeric": self._numbers, "categorical": self._levels}
+        steps = [(part, step) for part, step, _ in preprocessor.transformers_ if part in inputs]
+        return self._add("Concat", *(write[part](step, inputs[part]) for part, step in steps), axis=1)
+
+    def _held(self, part: str, removal: Removal) -> str:
+        """Return an input, with a constant in the place of some columns."""
+        name, of = _INPUTS[part]
         held = dict(zip(removal.columns, removal.stand_ins, strict=True))
-        if isinstance(self._preprocessor, NativeColumns):
-            return self._held(len(self._columns["numeric"]), held)
-        parts = []
-        for part, step, _ in self._preprocessor.transformers_:
-            if part in self._columns:
-                here = {place: held[c] for place, c in enumerate(self._columns[part]) if c in held}
-                parts.append(self._numbers(step, here) if part == "numeric" else self._levels(step, here))
-        return self._add("Concat", *parts, axis=1)
+        values = np.array([held.get(column) for column in self._columns[part]], dtype=of)  # of None: NaN
+        mask = np.array([column in held for column in self._columns[part]])
+        if part == "categorical":
+            values = np.array(["missing" if value is None else str(value) for value in values], dtype=of)
+        return self._add("Where", mask, values, name) if mask.any() else name
 
-    def _held(self, n_columns: int, held: Mapping[int, Any]) -> str:
-        """Return the numbers, some columns held constant."""
-        if not held:
-            return "numbers"
-        mask, values = np.zeros(n_columns, bool), np.zeros(n_columns)
-        mask[list(held)], values[list(held)] = True, [np.nan if v is None else float(v) for v in held.values()]
-        return self._add("Where", mask, values, "numbers")
-
-    def _numbers(self, step: Any, held: Mapping[int, Any]) -> str:
+    def _numbers(self, step: Any, rows: str) -> str:
         """Write imputing with indicators, then scaling."""
         imputer, scaler = step[0], step[-1]
-        rows = self._held(len(imputer.statistics_), held)
         missing = self._add("IsNaN", rows)
         filled = self._add("Where", missing, np.nan_to_num(np.asarray(imputer.statistics_, dtype=np.float64)), rows)
         if imputer.indicator_ is not None and len(imputer.indicator_.features_):
@@ -203,20 +200,16 @@ class _TableGraph:
             filled = self._add("Concat", filled, shown, axis=1)
         return self._add("Div", self._add("Sub", filled, scaler.mean_), scaler.scale_)
 
-    def _levels(self, step: Any, held: Mapping[int, Any]) -> str:
+    def _levels(self, step: Any, rows: str) -> str:
         """Write one column for each frequent level, and one for the others where there is one."""
         encoder, blocks = step[-1], []
-        for place, levels in enumerate(encoder.categories_):
-            few = encoder.infrequent_categories_[place]
-            rare = set() if few is None else set(few)
-            frequent = [str(level) for level in levels if level not in rare]
-            column = self._add("Gather", "levels", np.array([place]), axis=1)
-            if place in held:
-                value = np.array([["missing" if held[place] is None else str(held[place])]], dtype=object)
-                column = self._add("Expand", value, self._add("Shape", column))
+        for place, (levels, rare) in enumerate(zip(encoder.categories_, encoder.infrequent_categories_, strict=True)):
+            few = set() if rare is None else set(rare)
+            frequent = [str(level) for level in levels if level not in few]
+            column = self._add("Gather", rows, np.array([place]), axis=1)
             known = self._add("OneHotEncoder", column, domain="ai.onnx.ml", cats_strings=frequent, zeros=1)
             block = self._add("Cast", self._add("Reshape", known, np.array([-1, len(frequent)])), to=_DOUBLE)
-            if rare:
+            if few:
                 other = self._add("Sub", 1.0, self._add("ReduceSum", block, np.array([1]), keepdims=1))
                 block = self._add("Concat", block, other, axis=1)
             blocks.append(block)
@@ -249,11 +242,13 @@ def _convert(steps: Sequence[Any]) -> Any:
     """Return the ONNX model of fitted steps, the last of which gives probabilities."""
     last, n_columns, problem = steps[-1], int(steps[0].n_features_in_), None
     library = "torch" if hasattr(last, "network_") else _BOOSTERS.get(type(last).__name__, "skl2onnx")
-    if len(steps) > 1 and library != "skl2onnx":
-        raise SavedModelError(
-            f"{type(last).__name__} after other steps than the table's preprocessing cannot be exported to ONNX. "
-            f"{INSTEAD}"
-        )
+    problems = {
+        "gives no probabilities, and": not hasattr(last, "predict_proba"),
+        "after other steps than the table's preprocessing": len(steps) > 1 and library != "skl2onnx",
+    }
+    for why, holds in problems.items():
+        if holds:
+            raise SavedModelError(f"{type(last).__name__} {why} cannot be exported to ONNX. {INSTEAD}")
     if library == "torch":
         return convert_network(last, {"matrix": np.zeros((2, n_columns), dtype=np.float32)})
     # Doubles where the converter has them. Thresholds of histogram boosting become floats, and so must the numbers.

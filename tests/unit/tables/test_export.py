@@ -60,6 +60,17 @@ def test_the_file_answers_the_same_also_about_other_rows(method, estimator, tmp_
     assert described == {"numbers": "age\nscore", "levels": "ward\ncolor"}
 
 
+def test_a_column_of_levels_that_is_given_up_is_constant_in_the_file(tmp_path):
+    """The ward means the opposite at the other site: the part without it answers the same in the file."""
+    pytest.importorskip("skl2onnx")
+    pytest.importorskip("onnxruntime")
+    follows = np.where((SITES == "B") ^ (GENERATOR.random(N) < 0.1), 1 - Y, Y)
+    table = TABLE.assign(ward=np.array(["p", "q"])[follows], score=0.0)
+    model = TableClassifier(label="ill", environment="site").fit(table)
+    assert [finding.feature for finding in model.method_.verdict_.columns] == ["ward"]
+    assert export.export_onnx(model, tmp_path / "model.onnx", table) < 1e-12
+
+
 @pytest.mark.parametrize("booster", ["xgboost", "lightgbm", "catboost"])
 def test_boosters_are_exported(booster, tmp_path):
     """Each of the three libraries, by its own converter."""
@@ -161,6 +172,8 @@ def test_what_cannot_be_exported_says_why(tmp_path, monkeypatch):
     model = fitted("erm", Neighbors())
     with pytest.raises(SavedModelError, match="Neighbors cannot be converted to ONNX"):
         export.export_onnx(model, tmp_path / "model.onnx", TABLE)
+    with pytest.raises(SavedModelError, match="LinearSVC gives no probabilities, and cannot be exported to ONNX"):
+        export.export_onnx(fitted("erm", "linear_svm"), tmp_path / "model.onnx", TABLE)
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[onnx\]'"):
         export.export_onnx(fitted(), tmp_path / "model.onnx", TABLE)
