@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import sklearn
 from sklearn.utils.parallel import Parallel, delayed
@@ -50,6 +50,7 @@ class Runner:
 
     parallel: Any
     value: Any
+    is_far: ClassVar[bool] = False  # whether tasks run on a cluster
 
     @property
     def n_jobs(self) -> int:
@@ -67,6 +68,7 @@ class _RayRunner(Runner):
     """Runs them as tasks of Ray: joblib's own bridge to Ray starts new processes for every loop."""
 
     value: Any  # a reference to the object store
+    is_far: ClassVar[bool] = True
 
     def __call__(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
         import ray
@@ -90,6 +92,7 @@ class _DaskRunner(Runner):
     """Runs them as tasks of Dask's scheduler."""
 
     value: Any  # a future
+    is_far: ClassVar[bool] = True
 
     def __call__(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
         client, config = self.parallel._backend.client, sklearn.get_config()
@@ -143,6 +146,18 @@ def run_each(
     """Return ``function(value, *task)`` for each task, in order; the value is sent once (see `sharing`)."""
     with sharing(value, n_jobs) as run:
         return run(function, tasks)
+
+
+def cluster_memory() -> int | None:
+    """Return the bytes of memory that all workers of the cluster have together; None without a cluster."""
+    backend = Parallel()._backend
+    if type(backend).__name__ == "RayBackend":
+        ray = require("ray", extra="ray", what="Fits on Ray")
+        return int(ray.cluster_resources().get("memory", 0))
+    if type(backend).__name__ == "DaskDistributedBackend":
+        workers = backend.client.scheduler_info(n_workers=-1)["workers"].values()
+        return sum(int(worker["memory_limit"]) for worker in workers)
+    return None
 
 
 @contextlib.contextmanager

@@ -5,11 +5,12 @@ decides what the columns are, their preprocessing and the verdict. The classifie
 rows: logistic regressions, also PI's judges, by Newton's method, and PI's worst case by quadratic programs. Every pass
 over the files adds up gradients and curvatures block by block, so that memory does not grow with the number of rows.
 Blocks are tasks of `holdfast.parallel`, and their sums are added in the same order wherever they ran. XGBoost asks for
-the blocks itself, and keeps them as bins.
+the blocks itself, and keeps them as bins; on a cluster its workers build every tree together.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import re
@@ -28,12 +29,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
 from holdfast.environments import listed
-from holdfast.exceptions import ParameterError, SolverWarning, TableError, suggest
+from holdfast.exceptions import ClusterError, ParameterError, SolverWarning, TableError, suggest
 from holdfast.interpolation.convex.minimax import maximize_on_simplex
 from holdfast.interpolation.convex.solver import supports_convex
 from holdfast.interpolation.removal import MixedClassifier, Removal
 from holdfast.learners import last_step, library_of
-from holdfast.parallel import Runner, run_each, sharing
+from holdfast.parallel import Runner, cluster_memory, run_each, sharing
 from holdfast.seeding import Seeding
 from holdfast.tables.files import (
     ADDRESS,
@@ -366,7 +367,7 @@ def refuse_what_cannot_stream(source: TableFolder, n_columns: int, names: Mappin
             return
     elif plain and _is_xgboost(method.estimator):
         needed = source.n_rows * (n_columns + BOOSTER_BYTES)
-        if needed <= source.memory:
+        if needed <= (cluster_memory() or source.memory):
             return
     raise TableError(
         f"{source.name} has {source.n_rows:,} rows. Fitting {names['method']} with {names['estimator']} on them needs "
@@ -484,7 +485,7 @@ def refit(pipeline: Pipeline, source: TableFolder, roles: TableRoles, n_jobs: in
     if not judges:
         stream = _Stream(source, roles, method.classes_, _models(pipeline))
         if _is_xgboost(stream.models[0].fitted):
-            return _boost(stream)
+            return _boost(stream, n_jobs)
         with sharing(stream, n_jobs) as run:
             return _fit_regressions(run, stream)
     outside, names = tuple(step for _, step in pipeline.steps[:-1]), [group.name for group in method.groups_]
@@ -531,37 +532,65 @@ def _model(
     return _Model(last, (*outside, *(step for _, step in inside)), removal, site)
 
 
-def _boost(stream: _Stream) -> int:
-    """Fit XGBoost's classifiers on all rows: it asks for blocks, and keeps the number of each value's bin."""
+def _boost(stream: _Stream, n_jobs: int | None) -> int:
+    """Fit XGBoost's classifiers on all rows: in this process, or on a cluster by all its workers together."""
+    import xgboost.tracker
+
+    parts, n_passes = stream.source.parts(), 0
+    with sharing(stream, n_jobs) as run:
+        n_workers = min(run.n_jobs, len(parts)) if run.is_far else 1
+        for number, model in enumerate(stream.models):
+            if n_workers == 1:
+                booster, n_more = _boosted(stream, number, parts, {})
+            else:
+                tracker = xgboost.tracker.RabitTracker(n_workers, None, sortby="task")
+                tracker.start()
+                addresses = [tracker.worker_args() | {"dmlc_task_id": f"{k:05d}"} for k in range(n_workers)]
+                tasks = [(number, parts[k::n_workers], address) for k, address in enumerate(addresses)]
+                try:
+                    booster, n_more = run(_boosted, tasks)[0]
+                except xgboost.core.XGBoostError as problem:
+                    raise ClusterError(f"XGBoost lost a worker: {str(problem)[:300]} Give the command again.") from None
+            model.fitted._Booster = booster
+            n_passes += n_more
+    return n_passes
+
+
+def _boosted(
+    stream: _Stream, number: int, parts: Sequence[tuple[_File, list[int]]], address: Mapping[str, Any]
+) -> tuple[Any, int]:
+    """Fit one classifier on some files, with the others at the address; return it, and the passes over the files.
+
+    XGBoost asks for blocks, and keeps the number of each value's bin.
+    """
     import xgboost
 
-    n_passes = 0
-    for model in stream.models:
+    model = stream.models[number]
 
-        class Blocks(xgboost.DataIter):
-            """Hands out one block after the other, as often as XGBoost asks for all."""
+    class Blocks(xgboost.DataIter):
+        """Hands out one block after the other, as often as XGBoost asks for all."""
 
-            n_passes = 0
+        n_passes = 0
 
-            def reset(self) -> None:
-                self.n_passes += 1
-                self.left = (block for part in stream.source.parts() for block in stream.blocks(*part))
+        def reset(self) -> None:
+            self.n_passes += 1
+            self.left = (block for part in parts for block in stream.blocks(*part))
 
-            def next(self, input_data: Any, model: _Model = model) -> bool:
-                for features, codes, _ in self.left:
-                    input_data(data=model.rows(features), label=codes)
-                    return True
-                return False
+        def next(self, input_data: Any) -> bool:
+            for features, codes, _ in self.left:
+                input_data(data=model.rows(features), label=codes)
+                return True
+            return False
 
-        blocks, parameters = Blocks(), model.fitted.get_xgb_params()
-        blocks.reset()
-        bins = {"max_bin": parameters["max_bin"]} if parameters.get("max_bin") else {}
+    blocks, parameters = Blocks(), model.fitted.get_xgb_params()
+    blocks.reset()
+    bins = {"max_bin": parameters["max_bin"]} if parameters.get("max_bin") else {}
+    parameters |= {"num_class": len(stream.classes)} if len(stream.classes) > 2 else {}
+    parameters |= {"nthread": 1} if address else {}
+    with xgboost.collective.CommunicatorContext(**address) if address else contextlib.nullcontext():
         matrix = xgboost.QuantileDMatrix(blocks, enable_categorical=True, **bins)
-        parameters |= {"num_class": len(stream.classes)} if len(stream.classes) > 2 else {}
-        rounds = model.fitted.get_num_boosting_rounds()
-        model.fitted._Booster = xgboost.train(parameters, matrix, num_boost_round=rounds)
-        n_passes += blocks.n_passes
-    return n_passes
+        booster = xgboost.train(parameters, matrix, num_boost_round=model.fitted.get_num_boosting_rounds())
+    return booster, blocks.n_passes
 
 
 def _fit_regressions(run: Runner, stream: _Stream) -> int:

@@ -1,5 +1,6 @@
 """Folders of Parquet files: one table, also beyond the memory, with every bad file named."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from holdfast.exceptions import ParameterError, SolverWarning, TableError
+from holdfast.learners import last_step
 from holdfast.parallel import on_cluster
 from holdfast.tables import folders
 from holdfast.tables.classifier import TableClassifier
@@ -225,6 +227,38 @@ def test_xgboost_asks_for_blocks(tmp_path, monkeypatch, method, n_classes):
     source = TableFolder(tmp_path, max_memory=SMALL)
     streamed = classifier(**options).fit(source).predict_proba(tmp_path)
     assert np.abs(streamed - whole).mean() < 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray and Dask
+@pytest.mark.parametrize("name", ["dask", "ray"])
+def test_workers_of_a_cluster_boost_together(tmp_path, monkeypatch, name):
+    """Two workers, each with its own files, build trees of all rows; this machine's memory does not count."""
+    xgboost = pytest.importorskip("xgboost")
+    package = pytest.importorskip({"dask": "distributed", "ray": "ray"}[name])
+    for number in range(4):
+        rows_of(2000, number).to_parquet(tmp_path / f"{number}.parquet")
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 1000)
+
+    def fit(max_memory):
+        model = classifier(method="erm", estimator=xgboost.XGBClassifier(n_estimators=10, max_depth=2))
+        model.fit(TableFolder(tmp_path, max_memory=max_memory))
+        trees = last_step(model.method_.estimator_).get_booster().trees_to_dataframe()
+        return model.predict_proba(tmp_path), trees["Cover"][0]  # of the first tree's root: a sum over rows
+
+    probabilities, cover = fit(2 * SMALL)
+    with contextlib.ExitStack() as stack:
+        if name == "dask":
+            started = package.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+            name = stack.enter_context(started).scheduler_address
+        else:
+            package.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+            stack.callback(package.shutdown)
+        stack.enter_context(on_cluster(name))
+        monkeypatch.delattr("xgboost.train")  # of this process, which must not need it
+        together, other_cover = fit(SMALL / 100)
+    assert other_cover == pytest.approx(cover, rel=1e-4)
+    assert np.abs(together - probabilities).mean() < 0.03  # bins end elsewhere
 
 
 @pytest.mark.parametrize(
