@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.exceptions import InputError
+from holdfast.lab.targets.reports import show_correlations
 from holdfast.lab.tuning import best_point
 from holdfast.metrics import Interval
 from holdfast.reports.chapters import Evidence, estimator_page, seeds_interval, versions
@@ -142,27 +143,14 @@ def _test_scores(tests: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
 
 def _halves(name: str, records: Sequence[Record]) -> list[HeatMap]:
     """Return the correlations of the first run that has halves."""
-    record = next((record for record in records if record.get("halves")), None)
+    record = next(
+        (record for record in records if any(half["correlations"] for half in record.get("halves", ()))), None
+    )
     if record is None:
         return []
-    rows: list[tuple[str, Mapping[str, float]]] = []
-    starts = []
-    for environment in record.get("data", {}).get("environments", []):
-        starts.append(len(rows))
-        rows.append((f"{environment['environment']} ({environment['n_rows']:,})", environment["correlations"]))
-        rows += [
-            (f"{half['judged']} by {half['judge']}: {half['half']} ({half['n_rows']:,})", half["correlations"])
-            for half in record["halves"]
-            if half["judged"] == environment["environment"]
-        ]
-    columns = tuple(dict.fromkeys(column for _, values in rows for column in values))
-    if not columns:
-        return []
-    values = tuple(tuple(float(found.get(column, math.nan)) for column in columns) for _, found in rows)
-    names = tuple(row for row, _ in rows)
+    _, picture = show_correlations(name, [dict(record)])
     note = f"Hard halves, seed {record['config'].get('seed', 0)}."
-    title = f"{name}: correlation with the label"
-    return [HeatMap(title, names, columns, values, "correlation", "rows", "attributes", note, tuple(starts[1:]))]
+    return [replace(picture, title=f"{name}: correlation with the label", note=note)]
 
 
 def _curves(name: str, points: Mapping[tuple[str, str], Sequence[Record]]) -> list[Curves]:

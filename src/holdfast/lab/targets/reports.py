@@ -297,7 +297,7 @@ def report_correlations(plan: Plan, read: Reader) -> Report:
     for key in paper.OPPOSITE:
         records = records_of(plan.runs, read, key)
         if records:
-            table, picture = _correlations(key, records)
+            table, picture = show_correlations(key, records)
             tables.append(table)
             maps.append(picture)
             claims += _opposite(key, records)
@@ -313,10 +313,10 @@ def report_correlations(plan: Plan, read: Reader) -> Report:
     return Report(tuple(tables), figures=tuple(maps))
 
 
-def _correlations(key: str, records: Sequence[Record]) -> tuple[Table, HeatMap]:
-    """Return the means over seeds as a table with spreads, and as a picture."""
+def show_correlations(key: str, records: Sequence[Record]) -> tuple[Table, HeatMap]:
+    """Return the means over the seeds of one data set as a table with spreads, and as a picture."""
     found = [_entries(record) for record in records]
-    names = [name for name in next(iter(found[0].values()))["correlations"] if name != ENVIRONMENT[key]]
+    names = [name for name in next(iter(found[0].values()))["correlations"] if name != ENVIRONMENT.get(key)]
     ours = {
         place: [summarize([entries[place]["correlations"][name] for entries in found]) for name in names]
         for place in found[0]
