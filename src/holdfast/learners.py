@@ -266,21 +266,20 @@ def fit_logistic(
     target, n_columns = y[rows], X.shape[1]
     if target.min() == target.max():
         return None
-    design = np.ones((len(rows), n_columns + 1))
-    features = design[:, :-1]
-    np.take(X, rows, axis=0, out=features, mode="clip")
+    features = np.take(X, rows, axis=0)
     found, mean, scale = np.append(start.coef, start.intercept), np.zeros(n_columns), np.ones(n_columns)
     if isinstance(estimator, Pipeline):  # as StandardScaler does, which takes columns of rounding errors for constant
-        mean = features.mean(axis=0)
+        mean = np.full(len(rows), 1 / len(rows)) @ features
         features -= mean
         variance = np.einsum("nj,nj->j", features, features) / len(rows)
         bound = len(rows) * np.finfo(np.float64).eps
         constant = variance <= bound * variance + (bound * mean) ** 2
         scale = np.where(constant, 1.0, np.sqrt(variance))
-        features /= scale
         share = target.mean()
         intercept = np.log(share / (1 - share)) if constant.any() else start.intercept + start.coef @ mean
         found = np.append(np.where(constant, 0.0, start.coef * scale), intercept)
+    design = np.ones((len(rows), n_columns + 1))
+    np.divide(features, scale, out=design[:, :-1])
     penalties = np.append(np.full(n_columns, 1 / last_step(estimator).C), 0.0)
     if len(rows) > 4 * FEW_ROWS:  # most of the way is made with a fourth of the rows
         _newton(design[::4], target[::4], penalties / 4, found, least=len(found))

@@ -181,7 +181,8 @@ def _search(
 ) -> Search:
     """Search once: a named column keeps an effect for each environment, and so what others say beside it is tested."""
     n_columns = values.shape[1]
-    order = np.lexsort((y, codes))  # rows of one environment stand together, and so do those of one label in it
+    # Rows of one environment stand together, and so do those of one label in it.
+    order = np.argsort(codes * n_classes + y, kind="stable")
     values, y, codes, weights = values[order], y[order], codes[order], weights[order]
     sites = Sites((y[:, None] == np.arange(1, n_classes)).astype(float), weights, np.bincount(codes))
     learned = n_classes > 2 or any(
@@ -240,23 +241,16 @@ def random_effects(effects: Array, errors: Array) -> tuple[float, float, float]:
     >>> round(mean, 2), spread
     (1.05, 0.0)
     """
-    variances = errors**2
-
-    def at(between: float) -> tuple[float, float, Array]:
+    variances, between = errors**2, 0.0
+    for _ in range(100):  # Newton's steps: Σ (effect − mean)² / (variance + between) falls, ever more slowly, to n − 1
         shares = 1 / (variances + between)
         mean = float(shares @ effects / shares.sum())
-        return float(shares @ (effects - mean) ** 2), mean, shares
-
-    low = high = 0.0
-    if at(0.0)[0] > len(effects) - 1:
-        high = 10 * float(np.var(effects)) + 1e-6
-        while at(high)[0] > len(effects) - 1:
-            high *= 4
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if at(middle)[0] > len(effects) - 1 else (low, middle)
-    _, mean, shares = at(low)
-    return mean, float(np.sqrt(low)), float(np.sqrt(1 / shares.sum()))
+        weighted = shares * (effects - mean)
+        excess = float(weighted @ (effects - mean)) - (len(effects) - 1)
+        if not excess > 1e-9 * len(effects):
+            break
+        between += excess / float(weighted @ weighted)
+    return mean, math.sqrt(between), math.sqrt(1 / shares.sum())
 
 
 def size_of_change(effects: Array, errors: Array) -> float:

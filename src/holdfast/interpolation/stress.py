@@ -46,7 +46,10 @@ class StressTest:
 
     def accuracies(self, question: str, weights: Sequence[float]) -> Array:
         """Return the accuracy of a mixture in each environment, (n_environments,)."""
-        return self._means(self.right(question, weights))
+        key = ("accuracies", question, *weights)
+        if key not in self.asked:
+            self.asked[key] = self._means(self.right(question, weights))
+        return self.asked[key]
 
     def _means(self, values: Array) -> Array:
         """Return the weighted mean of a value for each row in each environment."""

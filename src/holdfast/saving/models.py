@@ -151,7 +151,7 @@ def _plain(extra: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _compare_versions(saved: Mapping[str, Any], folder: Path) -> None:
     """Warn when a library that gives no promise across versions is another one now."""
-    present = library_versions()
+    present = library_versions(_MINOR)
     for name in _MINOR:
         before, now = str(saved.get(name)), present.get(name, "none")
         if name in saved and before.split(".")[:2] != now.split(".")[:2]:
@@ -264,10 +264,10 @@ def read_manifest(folder: str | os.PathLike[str], kind: str = "model") -> dict[s
     return manifest
 
 
-def library_versions() -> dict[str, str]:
-    """Return the version of Python and of every library that a saved file depends on."""
+def library_versions(names: Sequence[str] = _LIBRARIES) -> dict[str, str]:
+    """Return the version of Python, of holdfast, and of libraries: by default those that a saved file depends on."""
     versions = {"python": platform.python_version(), "holdfast": __version__}
-    for name in _LIBRARIES:
+    for name in names:
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
