@@ -278,7 +278,10 @@ def _check_boosting(item: Any, state: dict[str, Any], where: str, n_columns: flo
         return
     n_columns = state.get("n_features_in_", 0)
     if state.get("_preprocessor") is not None:
-        n_columns = item._preprocess_X(np.zeros((1, int(n_columns))), reset=False).shape[1]
+        row = np.zeros((1, int(n_columns)), dtype=object)
+        levels = item._preprocessor.named_transformers_["encoder"].categories_
+        row[0, np.flatnonzero(item.is_categorical_)] = [next(iter(known), np.nan) for known in levels]
+        n_columns = item._preprocess_X(row, reset=False).shape[1]
     n_trees = state["n_trees_per_iteration_"]
     for predictor in (predictor for stage in state["_predictors"] for predictor in stage):
         nodes = predictor.nodes

@@ -89,6 +89,18 @@ ESTIMATORS = [
 ]
 
 
+def test_categories_of_a_frame_come_back_with_histogram_boosting(tmp_path):
+    """Levels are texts, also one that is missing everywhere; the loaded model answers about frames to the last bit."""
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"age": generator.normal(size=200), "ward": pd.Categorical(generator.choice(list("pqr"), 200))}
+    )
+    frame["empty"] = pd.Categorical([None] * 200, categories=["x"])
+    frame.loc[::7, ["age", "ward"]] = None
+    model = HistGradientBoostingClassifier(max_iter=5).fit(frame, frame["ward"] == "p")
+    assert saved(model, tmp_path).predict_proba(frame).tobytes() == model.predict_proba(frame).tobytes()
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: repr(e).partition("(")[0] + str(len(repr(e))))
 def test_scikit_learn_estimators_predict_the_same_to_the_last_bit(estimator, tmp_path):
     """Saved and loaded, an estimator gives the same labels and the same probabilities."""
