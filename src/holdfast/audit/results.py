@@ -115,12 +115,12 @@ class Audit:
             names = listed([f"`{name}`" for name in self.named], most=MOST_SHOWN)
             verb = "does" if len(self.named) == 1 else "do"
             return (
-                f"{names} {verb} not mean the same in every environment ({len(self.named)} of {self.n_tests} tested)."
+                f"{names} {verb} not mean the same in every environment ({len(self.named)} of {self.n_tests:,} tested)."
             )
         smallest = min((finding.p_value for finding in self.findings), default=1.0)
         return (
-            f"No evidence that any of {self.n_tests} columns means something else in one of {sites} than in the others "
-            f"(smallest adjusted p {format_p(smallest)})."
+            f"No evidence that any of {self.n_tests:,} columns means something else in one of {sites} than in the "
+            f"others (smallest adjusted p {format_p(smallest)})."
         )
 
     def _remarks(self) -> tuple[str, ...]:

@@ -169,7 +169,7 @@ class Verdict:
     def answer(self) -> str:
         """What was fitted and why, in one sentence."""
         if not self.columns:
-            what = "its one column" if self.n_tests == 1 else f"any of {self.n_tests} columns"
+            what = "its one column" if self.n_tests == 1 else f"any of {self.n_tests:,} columns"
             return (
                 f"Ordinary classifier: no evidence that {what} means something else in one "
                 f"environment than in another (smallest adjusted p {format_p(self.p_value)})."

@@ -526,8 +526,12 @@ def profile_blocks(profile: Profile | None, place: str = "environment") -> list[
         (name, *(cell.text for cell in found)) for name, found in zip(profile.columns, profile.cells, strict=True)
     ]
     note = "Numbers: median (quartiles). Categories: the most frequent level. Emphasized: what does not fit."
+    title = "Every column"
+    if profile.n_left_out:
+        title = f"The first {len(rows)} columns"
+        note += f" {profile.n_left_out:,} more columns were not looked at."
     marked = tuple(dict.fromkeys((row, site + 1) for row, site, _ in profile.remarks))
-    table = Table(f"Every column, by {place}", ("column", *profile.sites), tuple(rows), note, marked=marked)
+    table = Table(f"{title}, by {place}", ("column", *profile.sites), tuple(rows), note, marked=marked)
     odd, n_more = profile.sentences[:MOST_REMARKS], len(profile.sentences) - MOST_REMARKS
     odd += (f"{n_more} more remarks: see the emphasized cells below.",) * (n_more > 0)
     return [*([Sentences(odd, "warning")] if odd else []), table]

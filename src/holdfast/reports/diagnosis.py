@@ -190,7 +190,7 @@ def _cause_section(found: Any) -> Section:
 def _columns_section(found: Any) -> Section:
     title = "3. Which columns?"
     if not found.findings:
-        tested = "any column" if found.verdict is None else f"any of {found.verdict.n_tests} columns"
+        tested = "any column" if found.verdict is None else f"any of {found.verdict.n_tests:,} columns"
         line = f"No evidence that {tested} means something else at one site than at another."
         return Section(title, "", (Sentences((line,)),))
     figure = effects_figure(found.findings)

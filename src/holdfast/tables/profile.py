@@ -63,6 +63,7 @@ class Profile:
     sites: tuple[str, ...]
     cells: tuple[tuple[ColumnAtSite, ...], ...]  # (n_columns, n_sites)
     remarks: tuple[tuple[int, int, str], ...]  # (column, site, sentence): what does not fit, the worst first
+    n_left_out: int = 0  # columns of a wide table that were not looked at
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -112,7 +113,8 @@ def profile_columns(X: Any, environments: Any, names: Sequence[str] | None = Non
         for site, weight, text in _unusual(name, found, site_names)
     ]
     remarks.sort(key=lambda remark: -remark[2])
-    return Profile(columns, site_names, cells, tuple((row, site, text) for row, site, _, text in remarks))
+    said = tuple((row, site, text) for row, site, _, text in remarks)
+    return Profile(columns, site_names, cells, said, len(frame.columns) - len(shown))
 
 
 def _with_gaps(

@@ -72,6 +72,12 @@ def test_chance_is_no_finding(a, b):
     assert sentences(a, b) == ()
 
 
+def test_columns_of_a_wide_table_that_were_not_looked_at_are_counted():
+    """A profile has the first columns of a wide table, and knows how many more there are."""
+    profile = profile_columns(pd.DataFrame(np.zeros((20, 230))).add_prefix("gene "), ["a"] * 10 + ["b"] * 10)
+    assert (len(profile.columns), profile.n_left_out) == (200, 30)
+
+
 def test_texts_images_and_many_numbers_have_no_profile():
     """Only tables and small arrays have columns to look at."""
     assert profile_columns(["a", "b"], ["x", "y"]) is None
