@@ -2,11 +2,13 @@
 
     python benchmarks/scale.py FOLDER --rows 1000000 10000000 100000000 --cases read erm stable pi erm/xgboost
     python benchmarks/scale.py FOLDER --cases 40x1000 1000x1000
+    python benchmarks/scale.py FOLDER --cases rare/2000000 small/2000000
     torchrun --standalone --nproc-per-node 2 benchmarks/scale.py FOLDER --cases ranks/2048
 
 Writes FOLDER once, files of 1,000,000 rows × 20 columns of 32 bits × 8 environments, then runs every case in a process
 of its own on the first files, with `--max-memory` GiB, and prints a line of JSON for each. A case of the form 40x1000
-is a table in memory of so many environments and rows in each; ranks/2048 are steps of a network with layers so wide.
+is a table in memory of so many environments and rows in each; ranks/2048 are steps of a network with layers so wide;
+rare/2000000 and small/2000000 compare verdicts about 200,000 rows with those about so many.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def main() -> None:
     if arguments.one or arguments.cases[0].startswith("ranks/"):
         run(arguments.folder, arguments.cases[0], arguments.max_memory)
         return
-    if "x" in arguments.cases[0] and arguments.cases[0][0].isdecimal():
+    if arguments.cases[0][0].isdecimal() or arguments.cases[0].startswith(("rare/", "small/")):
         arguments.rows = [0]
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for number in range(-(-max(arguments.rows) // FILE_ROWS)):
@@ -84,6 +86,8 @@ def run(folder: Path, case: str, max_memory: float) -> None:
         found = fit_many(*map(int, case.split("x")))
     elif case.startswith("ranks/"):
         found = train(int(case.partition("/")[2]))
+    elif case.startswith(("rare/", "small/")):
+        found = compare_verdicts(case.partition("/")[0], int(case.partition("/")[2]))
     else:
         found = fit(folder, case, max_memory)
     end = time.perf_counter(), time.process_time()
@@ -143,6 +147,29 @@ def fit_many(n_environments: int, n_rows: int) -> dict[str, object]:
         found[f"{name}_next"], found[f"{name}_turned"] = (
             round(float(method.score(*rows[:2])), 3) for rows in (next_sites, turned)
         )
+    return found
+
+
+def compare_verdicts(table: str, n_rows: int) -> dict[str, object]:
+    """Fit a sample and all rows: column 4 turns at a rare site, or columns 4 and 5 change a little."""
+    from holdfast import StableClassifier
+
+    generator, n_sites = np.random.default_rng(1), 8
+    shares = np.r_[np.full(n_sites - 1, 0.999 / (n_sites - 1)), 0.001] if table == "rare" else None
+    sites, y = generator.choice(n_sites, size=n_rows, p=shares), generator.integers(2, size=n_rows)
+    X = generator.standard_normal((n_rows, 10)).astype(np.float32)
+    X[:, :4] += 0.5 * y[:, None]
+    if table == "rare":
+        X[:, 4] += (2 * y - 1) * np.r_[np.full(n_sites - 1, 0.6), -0.6][sites]
+    else:
+        X[:, 4] += (2 * y - 1) * (0.3 + np.linspace(-0.12, 0.12, n_sites)[sites])
+        X[:, 5] += (2 * y - 1) * (0.3 + np.linspace(-0.2, 0.2, n_sites)[sites])
+    found: dict[str, object] = {}
+    for name, rows in (("sample", generator.random(n_rows) < 200_000 / n_rows), ("all", np.ones(n_rows, dtype=bool))):
+        verdict = StableClassifier(random_state=0).fit(X[rows], y[rows], environments=sites[rows]).verdict_
+        effects = {finding.feature: (round(finding.mean, 3), round(finding.spread, 3)) for finding in verdict.columns}
+        found[name] = {"rows": int(rows.sum()), "kept": dict(verdict.kept), "mean_and_spread": effects}
+        found[name] |= {question: vars(getattr(verdict, question)) for question in ("known", "vanished")}
     return found
 
 
