@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.environments import Environment, Group, Rows, listed, take_rows
-from holdfast.exceptions import EmptyColumnWarning, SingleClassEnvironmentWarning, UnseenLabelWarning
+from holdfast.exceptions import EmptyColumnWarning, SingleClassEnvironmentWarning, UnseenLabelWarning, warn
 from holdfast.learners import (
     empty_columns,
     fit_logistic,
@@ -233,11 +232,10 @@ def _warn_of_empty_columns(training: TrainingRows) -> None:
             found.setdefault(column, []).append(environment.name)
     if found:
         said = listed([f"{column} in {listed(names, most=3)}" for column, names in found.items()], most=5)
-        warnings.warn(
+        warn(
             f"No value of {said}: the classifier of such an environment cannot use the column. Leave the column out if "
             "it is missing in most environments.",
             EmptyColumnWarning,
-            stacklevel=4,
         )
 
 
@@ -257,15 +255,13 @@ def _warn_of_missing_labels(y: NDArray[np.intp], environments: Sequence[Environm
             unseen = ", ".join(str(classes[code]) for code in np.setdiff1d(np.arange(len(classes)), seen))
             partial.append(f"{environment.name} (never {unseen})")
     if single:
-        warnings.warn(
+        warn(
             f"{listed(single)}: one class only, so the classifier of such an environment is that constant and its "
             "halves are the label groups. Merge the environment with another one if that is not what you want.",
             SingleClassEnvironmentWarning,
-            stacklevel=4,
         )
     if partial:
-        warnings.warn(
+        warn(
             f"{listed(partial)}: some labels are unseen there, so the judge is always mistaken about them.",
             UnseenLabelWarning,
-            stacklevel=4,
         )

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
-from holdfast.exceptions import CorruptFileError, MismatchWarning, SavedModelError
+from holdfast.exceptions import CorruptFileError, MismatchWarning, SavedModelError, warn
 from holdfast.saving.models import library_versions, pack, read_folder, unpack, write_folder
 
 KIND = "checkpoint"
@@ -60,7 +59,7 @@ def read_checkpoint(folder: str | os.PathLike[str], *, precision: str | None = N
         )
         if strict:
             raise SavedModelError(f"{message} Use the same ones, or pass strict=False.")
-        warnings.warn(message, MismatchWarning, stacklevel=2)
+        warn(message, MismatchWarning)
     return unpack(files, Path(folder))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.environments import Group, listed, split_environments
-from holdfast.exceptions import LabelsError, PrevalenceWarning, TableError, suggest
+from holdfast.exceptions import LabelsError, PrevalenceWarning, TableError, suggest, warn
 from holdfast.metrics import (
     Score,
     auroc,
@@ -230,11 +229,10 @@ def evaluate(
     unseen = sorted({str(label) for label in rows.y} - {str(label) for label in answers.classes})
     unlike = shares.unlike()
     if unlike:
-        warnings.warn(
+        warn(
             f"The class shares of {listed(unlike)} differ much from the others', so the accuracies of these "
             "environments cannot be compared with one another.",
             PrevalenceWarning,
-            stacklevel=3,
         )
     return Evaluation(
         fitted.names,

@@ -14,7 +14,6 @@ plain arrays.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +34,7 @@ from holdfast.exceptions import (
     ParameterError,
     SmallGroupWarning,
     SolverWarning,
+    warn,
 )
 from holdfast.interpolation import Solution
 from holdfast.interpolation.convex.losses import BinaryLogLoss, LinearLoss, SoftmaxLogLoss, SquaredLoss
@@ -286,11 +286,10 @@ def _warn_of_gap(gap: float, found: Minimum, tolerance: float) -> None:
         )
     else:
         advice = "Raise max_iterations or the tolerance, or penalize more."
-    warnings.warn(
+    warn(
         f"The convex solver stopped after {len(found.history)} iterations with a certified gap of {gap:.2g}, "
         f"above the tolerance of {tolerance:.2g}. {advice}",
         SolverWarning,
-        stacklevel=5,
     )
 
 
@@ -324,11 +323,10 @@ def _weighty_groups(groups: Sequence[Group], n_rows: int) -> list[int]:
         raise ParameterError(f"None of the {len(groups)} groups has a row with positive weight. Pass at least one.")
     if dropped:
         names = ", ".join(repr(groups[g].name) for g in dropped[:5])
-        warnings.warn(
+        warn(
             f"{len(dropped)} of {len(groups)} groups have no row with positive weight and no risk: {names}. "
             "They are left out of the worst case.",
             SmallGroupWarning,
-            stacklevel=5,
         )
     return kept
 
