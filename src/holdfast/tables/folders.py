@@ -360,18 +360,19 @@ def refuse_what_cannot_stream(source: TableFolder, n_columns: int, names: Mappin
     from holdfast.estimators.pi import PIClassifier
     from holdfast.estimators.stable import StableClassifier
 
-    needed, plain = source.needed_bytes(n_columns), isinstance(method, ERMClassifier | StableClassifier)
+    needed, memory = source.needed_bytes(n_columns), source.memory
+    plain = isinstance(method, ERMClassifier | StableClassifier)
     if isinstance(last_step(method.estimator), LogisticRegression) and supports_convex(method.estimator):
         is_paper = isinstance(method, PIClassifier) and method.solver in ("auto", "convex")
         if plain or (is_paper and method.halves == "hard" and method.rounds == 1 and method.objective == "max"):
             return
     elif plain and _is_xgboost(method.estimator):
-        needed = source.n_rows * (n_columns + BOOSTER_BYTES)
-        if needed <= (cluster_memory() or source.memory):
+        needed, memory = source.n_rows * (n_columns + BOOSTER_BYTES), cluster_memory() or source.memory
+        if needed <= memory:
             return
     raise TableError(
         f"{source.name} has {source.n_rows:,} rows. Fitting {names['method']} with {names['estimator']} on them needs "
-        f"about {max(needed / 2**30, 0.1):.1f} GiB of memory, and {source.memory / 2**30:.1f} GiB are there. Passes "
+        f"about {max(needed / 2**30, 0.1):.1f} GiB of memory, and {memory / 2**30:.1f} GiB are there. Passes "
         "over the files fit method='stable', 'erm' and 'pi' (hard halves, one round) with estimator='logistic', and "
         f"the first two with 'xgboost', which keeps a byte of each number. Choose these, or pass fewer rows. {SMALLER}"
     )
