@@ -107,6 +107,15 @@ class TableSource:
         if empty:
             raise TableError(f"{self.name} has a header but no rows. Pass a file with rows.")
 
+    def _refuse_beyond_memory(self, n_rows: int, n_columns: int, present: int) -> None:
+        """Refuse what cannot be held, before reading: a small Parquet file can hold a column of any length."""
+        needed = 16 * n_rows * n_columns  # a number is 8 bytes, here and as a feature
+        if needed > present:
+            raise TableError(
+                f"{self.name} has {n_rows:,} rows; {n_columns} columns of them need at least {needed / 2**30:.1f} GiB "
+                f"of memory, and {present / 2**30:.1f} GiB are there. {SMALLER}"
+            )
+
 
 class TableFrame(TableSource):
     """A data frame: pandas, polars, pyarrow, or any other that gives its columns to Arrow; names become text.
@@ -198,7 +207,7 @@ class TableFile(TableSource):
         if self.kind in IN_PARTS:
             with self._reading():
                 dataset = self._dataset()
-                self._refuse_beyond_memory(dataset.count_rows(), len(names))
+                self._refuse_beyond_memory(dataset.count_rows(), len(names), memory_bytes())
                 frame = self._frame(dataset.to_table(columns=_fields(names)), names)
         elif self.kind == "text":
             self._refuse_empty(self._is_header_alone)
@@ -376,15 +385,6 @@ class TableFile(TableSource):
             depth += 1 if bracket in b"[{" else -1
             if depth > DEEPEST:
                 raise TableError(f"{self.name}: line {number} has more than {DEEPEST} structures inside each other.")
-
-    def _refuse_beyond_memory(self, n_rows: int, n_columns: int) -> None:
-        """Refuse what cannot be held, before reading: a small Parquet file can hold a column of any length."""
-        needed, present = 16 * n_rows * n_columns, memory_bytes()  # a number is 8 bytes, here and as a feature
-        if needed > present:
-            raise TableError(
-                f"{self.name} has {n_rows:,} rows; {n_columns} columns of them need at least {needed / 2**30:.1f} GiB "
-                f"of memory, and {present / 2**30:.1f} GiB are there. {SMALLER}"
-            )
 
     def _stream(self) -> Any:
         """Open the file's bytes, unpacked, for pyarrow."""

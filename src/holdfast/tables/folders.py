@@ -170,12 +170,7 @@ class TableFolder(TableSource):
 
         names = list(self.columns if columns is None else columns)
         self.require(names)
-        if 16 * self.n_rows * len(names) > self.memory:
-            raise TableError(
-                f"{self.name} has {self.n_rows:,} rows; {len(names)} columns of them need at least "
-                f"{16 * self.n_rows * len(names) / 2**30:.1f} GiB of memory, and {self.memory / 2**30:.1f} GiB are "
-                f"there. {SMALLER}"
-            )
+        self._refuse_beyond_memory(self.n_rows, len(names), self.memory)
         frame = pd.concat(list(self._by_file(names)), ignore_index=True)
         self._refuse_empty(not len(frame))
         return frame
