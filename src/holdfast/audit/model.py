@@ -297,7 +297,7 @@ def score_tests(sites: Sites, design: Array, local: Array, fit: Fit, ridge: floa
     products = both.transpose(0, 2, 1) @ np.linalg.solve(variances, both)
     statistics = np.zeros(n_tested)
     statistics[some] = products[:, 0, 0] - products[:, 0, 1] ** 2 / products[:, 1, 1]
-    return np.maximum(statistics * share_left, 0.0)  # rounding may leave less than nothing
+    return np.asarray(np.maximum(statistics * share_left, 0.0))  # rounding may leave less than nothing
 
 
 def _between_many(scores: Array, spread: Array, cross: Array, total: Array) -> float:
