@@ -160,6 +160,14 @@ def test_the_tutorial_shows_output_and_figures(shared_page, tmp_path):
 
 
 @built
+def test_learned_attributes_keep_their_underscore(shared_page, tmp_path):
+    """The reference names `verdict_`, not `verdict`, and attributes that share a line of the docstring one by one."""
+    open_in(shared_page, SITE / "reference/generated/holdfast.StableClassifier.html", 1200, "light", tmp_path)
+    names = shared_page.ask("[...document.querySelectorAll('dd strong')].map(name => name.innerText)")
+    assert {"verdict_", "path_", "environments_", "classes_"} <= set(names)
+
+
+@built
 def test_the_search_finds_a_word_from_disk(shared_page, tmp_path):
     """The search works without a server."""
     shared_page.resize(1200, 900)
@@ -170,11 +178,3 @@ def test_the_search_finds_a_word_from_disk(shared_page, tmp_path):
         "n > 0 ? done(n) : setTimeout(look, 100) }; setTimeout(look, 300) })"
     )
     assert shared_page.ask(found) > 0
-
-
-@built
-def test_learned_attributes_keep_their_underscore(shared_page, tmp_path):
-    """The reference names `verdict_`, not `verdict`, and attributes that share a line of the docstring one by one."""
-    open_in(shared_page, SITE / "reference/generated/holdfast.StableClassifier.html", 1200, "light", tmp_path)
-    names = shared_page.ask("[...document.querySelectorAll('dd strong')].map(name => name.innerText)")
-    assert {"verdict_", "path_", "environments_", "classes_"} <= set(names)
