@@ -432,9 +432,12 @@ class _Searching:
     def test_alone(self, coding: _Coding) -> Array:
         """Test columns without the others, which would take away the rows whose label they make certain."""
         if coding.alone is None:
-            coding.alone = np.zeros(self.n_tested)
+            first, coding.alone = self.codings[0], np.zeros(self.n_tested)
             for j in np.flatnonzero(self.apart).tolist():
                 design = coding.design[:, :, [j]]
+                if coding is not first and first.alone is not None and np.array_equal(design, first.design[:, :, [j]]):
+                    coding.alone[j] = first.alone[j]  # not a quantity
+                    continue
                 pair = np.array(self.pairs[self.codings.index(coding)][j])[:, None]
                 value = _between(design, *pair)[:, :, None]
                 if _is_quantity(value.ravel()):  # and so may be bent
