@@ -100,6 +100,8 @@ def test_every_value_comes_back_to_the_last_bit(value):
         np.str_(""),
         np.datetime64("2024-01-02T03", "h"),
         np.dtype("<U7"),
+        np.float32,
+        slice(1, None, 2),
         OrderedDict(b=1, a=2),
         (math.nan, -math.inf, 2**200),
         datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2))),

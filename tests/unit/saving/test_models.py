@@ -1,5 +1,6 @@
 import copy
 import errno
+import hashlib
 import json
 import os
 import subprocess
@@ -305,6 +306,18 @@ def change_manifest(folder, **changes):
     content = json.loads((folder / "manifest.json").read_text())
     content.pop("sha256")
     write_json(folder / "manifest.json", {**content, **changes})
+
+
+def test_a_listed_file_that_nothing_refers_to_is_refused(tmp_path):
+    """Its size and hash are right, but it says nothing of the model."""
+    save(LogisticRegression().fit(X, Y), tmp_path / "model")
+    data = b"{}"
+    (tmp_path / "model" / "booster-0007.json").write_bytes(data)
+    listed = read_manifest(tmp_path / "model")["files"]
+    listed["booster-0007.json"] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    change_manifest(tmp_path / "model", files=listed)
+    with pytest.raises(UntrustedFileError, match="booster-0007.json: tree.json does not refer to it"):
+        load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("schema", [2, 0, "1", None, True])
