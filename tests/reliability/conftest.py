@@ -20,6 +20,27 @@ from holdfast.saving.models import save
 collect_ignore = ["old_models/make_models.py"]  # it imports what only version 0.1 has
 
 
+DONE = os.environ.get("HOLDFAST_TORTURE")  # a file: the long tests that passed, which another run leaves out
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what has passed before."""
+    done = (
+        {line.partition(" ")[0] for line in Path(DONE).read_text().splitlines()}
+        if DONE and Path(DONE).exists()
+        else set()
+    )
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
+    items[:] = [item for item in items if item.nodeid not in done]
+
+
+def pytest_runtest_logreport(report):
+    """Note what has passed, and its seconds."""
+    if DONE and report.when == "call" and report.passed:
+        with Path(DONE).open("a") as file:
+            file.write(f"{report.nodeid} {report.duration:.0f}\n")
+
+
 class Child:
     """What became of a forked child: its text, or the signal that ended it, and how much memory it asked for."""
 
