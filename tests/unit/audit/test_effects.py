@@ -611,6 +611,35 @@ def test_noisier_labels_may_win_over_a_column_that_passed_with_its_partner_only(
     assert search.noisier
 
 
+def test_a_column_that_is_clear_alone_is_not_tested_in_pairs(monkeypatch):
+    """Pairs are for codes that are spread over columns; a clear one would take an innocent partner along."""
+    generator = np.random.default_rng(0)
+    y, codes = generator.integers(3, size=1200), np.arange(1200) % 2
+    hint = np.where(generator.random(1200) < np.array([0.95, 0.4])[codes], y, generator.integers(3, size=1200))
+    X = np.column_stack([np.eye(3)[y, :2] + generator.normal(size=(1200, 2)), hint])
+    asked = []
+    partner = module._Searching.best_partner
+
+    def spied(self, strongest, fit):
+        asked.append(strongest)
+        return partner(self, strongest, fit)
+
+    monkeypatch.setattr(module._Searching, "best_partner", spied)
+    assert named(X, y, codes) == [2]
+    assert 2 not in asked
+
+
+def test_an_effect_that_decides_every_label_at_a_site_stays_finite():
+    """At one of the sites the column is the label: without a prior its effect there would be 17, of any size at all."""
+    generator = np.random.default_rng(0)
+    codes, y = np.repeat([0, 1], 400), generator.integers(2, size=800)
+    column = np.where((codes == 0) | (generator.random(800) < 0.7), y, 1 - y)
+    search = find_unstable(np.column_stack([generator.normal(size=800) + 0.8 * y, column]), y, codes, n_classes=2)
+    (effect,) = search.effects
+    assert effect.by_environment == pytest.approx([5.1, 0.87], abs=0.15)
+    assert effect.errors[0] < 1.0
+
+
 def test_with_very_many_rows_the_strongest_column_is_named_first():
     """Where the p values of several columns are too small for a number, their statistics decide."""
     generator = np.random.default_rng(0)
