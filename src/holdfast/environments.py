@@ -254,7 +254,8 @@ def merge_small_environments(environments: tuple[Environment, ...], min_size: in
 
     Examples
     --------
-    >>>     >>> with warnings.catch_warnings():
+    >>> import warnings
+    >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
     ...     merged = merge_small_environments(split_environments(list("aaabc"), 5), 2)
     >>> [(e.name, e.rows.tolist()) for e in merged]
