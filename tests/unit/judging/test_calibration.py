@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestCentroid
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
@@ -127,3 +129,12 @@ def test_scores_are_sharpened_fifty_times_at_most():
     y = np.arange(100_000) % 2
     scores = np.where(np.eye(2)[y] == 1, 1e-3, -1e-3)
     assert calibrate(scores, y).scale == pytest.approx(50.0)
+
+
+def test_beyond_one_in_a_thousand_counts_of_trees_say_nothing():
+    """A forest's zero is one in a thousand; a model with scores of its own is taken at its word down to 1e-12."""
+    X, y = np.array([[0.0], [1.0]] * 10), np.array([0, 1] * 10)
+    forest = RandomForestClassifier(5, bootstrap=False, random_state=0).fit(X, y)
+    assert class_scores(forest, X[:1], 2)[0, 1] == pytest.approx(np.log(0.001))
+    linear = LogisticRegression(C=1e9).fit(100 * X, y)
+    assert class_scores(linear, 100 * X[:1], 2)[0, 1] < np.log(0.001)
