@@ -51,3 +51,18 @@ def test_the_answer_is_first_and_the_last_line_can_be_pasted(holdfast, hospitals
     assert program == "holdfast"
     following = holdfast(*words)
     assert following.code == 0, following.err
+
+
+def test_the_verdict_goes_with_every_command_about_a_saved_classifier(holdfast, hospitals, tmp_path):
+    """`fit`, `predict`, `evaluate` and `report` give the same verdict; a method without one says null."""
+    model, table = tmp_path / "model", hospitals.test
+    fitted = holdfast("fit", hospitals.train, *COLUMNS, "--out", model, "--json").json["verdict"]
+    assert fitted["fitted"] in ("ordinary", "partly", "stable")
+    calls = (
+        ("predict", model, table, "--out", tmp_path / "p.csv"),
+        ("evaluate", model, table),
+        ("report", model, "--out", tmp_path / "page.html"),
+    )
+    for call in calls:
+        assert holdfast(*call, "--json").json["verdict"] == fitted
+    assert holdfast("evaluate", hospitals.folder / "erm", table, "--json").json["verdict"] is None

@@ -16,6 +16,7 @@ from holdfast.cli.terminal import (
     say,
     show,
     showing_stages,
+    verdict_values,
 )
 
 MOST_ROWS = 20  # of a table; the rest is in --json
@@ -52,7 +53,7 @@ def evaluate(
         found = fitted.evaluate(rows, attributes=attribute, environment=environment, positive=positive, baseline=other)
     for remark in (*rows.notes, *found.notes):
         note(f"note: {remark}")
-    result = found.to_dict()
+    result = {**found.to_dict(), "verdict": verdict_values(fitted.method_)}
     if "comparison" in result:
         result["comparison"]["baseline"]["folder"] = baseline
     following = command_line("holdfast", "audit", folder, table, *(("--baseline", baseline) if baseline else ()))

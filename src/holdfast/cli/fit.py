@@ -35,6 +35,7 @@ from holdfast.cli.terminal import (
     say,
     show,
     showing_stages,
+    verdict_values,
 )
 from holdfast.estimators.named import DEFAULT_METHOD, find_estimator
 from holdfast.exceptions import ParameterError
@@ -111,7 +112,7 @@ def fit(
     verdict = getattr(classifier.method_, "verdict_", None)
     result = {
         **classifier.names,
-        "verdict": None if verdict is None else verdict.to_dict(),
+        "verdict": verdict_values(classifier.method_),
         "seed": fits.seed,
         "n_rows": rows.n_rows,
         "n_rows_read": len(rows.y),  # that preprocessing and verdict come from: fewer of a folder beyond the memory

@@ -16,7 +16,7 @@ from holdfast.cli.options import (
     check_file,
     option,
 )
-from holdfast.cli.terminal import command_line, note, print_table, show, showing_stages
+from holdfast.cli.terminal import command_line, note, print_table, show, showing_stages, verdict_values
 from holdfast.exceptions import ParameterError
 
 
@@ -76,6 +76,7 @@ def predict(
     if fitted.roles_.label not in rows:
         following = command_line("holdfast", "report", folder)
     result = {"n_rows": n_rows, "predicted": dict(counts.most_common()), "out": out}
+    result["verdict"] = verdict_values(fitted.method_)
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(counts))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.options import PAGES, JsonOption, OverwriteOption, SeedOption, check_file, refuse_inside_model
-from holdfast.cli.terminal import command_line, print_text, say, show, showing_stages
+from holdfast.cli.terminal import command_line, print_text, say, show, showing_stages, verdict_values
 
 if TYPE_CHECKING:
     from holdfast.audit import Reliance
@@ -71,14 +71,14 @@ def report(
     if assets is not None:
         refuse_inside_model(assets, "--assets")
     with showing_stages(f"reporting {folder}"):
-        content = _page(folder, rows, audit=audit, seed=seed)
+        content, method = _page(folder, rows, audit=audit, seed=seed)
         write_report(content, page)
         files = write_assets(content, assets) if assets is not None else []
     result: dict[str, Any] = {
         "out": page,
         "bytes": page.stat().st_size,
         "title": content.title,
-        "verdict": None if content.answer is None else content.answer.sentence,
+        "verdict": verdict_values(method),
         "signal": None if content.answer is None else content.answer.signal_text,
         "sections": [section.title for section in content.sections],
         "assets": [str(file) for file in files],
@@ -97,8 +97,8 @@ def report(
     show(answer, result, following=following, as_json=as_json, body=body)
 
 
-def _page(folder: Path, options: RowOptions, *, audit: bool, seed: int) -> Page:
-    """Return the page about what a folder contains."""
+def _page(folder: Path, options: RowOptions, *, audit: bool, seed: int) -> tuple[Page, Any]:
+    """Return the page about what a folder contains, and the fitted method if it contains one."""
     from holdfast.exceptions import ParameterError, SavedModelError
 
     if (folder / "runs").is_dir():
@@ -106,7 +106,7 @@ def _page(folder: Path, options: RowOptions, *, audit: bool, seed: int) -> Page:
         from holdfast.lab.store import RunStore
 
         _refuse(options, f"{folder} contains runs")
-        return runs_page(RunStore(folder).records(), title=f"Runs in {folder.name or folder}")
+        return runs_page(RunStore(folder).records(), title=f"Runs in {folder.name or folder}"), None
     from holdfast.reports import estimator_page
     from holdfast.saving import load, read_manifest
     from holdfast.tables.audits import reliance_of
@@ -120,7 +120,7 @@ def _page(folder: Path, options: RowOptions, *, audit: bool, seed: int) -> Page:
                 f"{folder} contains a {type(fitted).__name__}, which has no environments. Pass a folder that 'fit', "
                 "'demo', 'sweep' or 'reproduce' wrote."
             )
-        return estimator_page(fitted, title=f"{type(fitted).__name__} in {folder.name or folder}")
+        return estimator_page(fitted, title=f"{type(fitted).__name__} in {folder.name or folder}"), fitted
     if options.compare and options.test is None:
         raise ParameterError("--compare needs rows to compare on. Pass --test TABLE too.")
     folders = [*options.compare, folder]
@@ -134,7 +134,7 @@ def _page(folder: Path, options: RowOptions, *, audit: bool, seed: int) -> Page:
         comparison = compare_saved(named, options.test, attributes=attributes)
         if len({fitted.roles_.schema.columns for fitted in classifiers}) == 1:
             reliance = reliance_of(named, classifiers[-1].read_rows(options.test), seed=seed)
-    return table_page(
+    page = table_page(
         classifiers[-1],
         title=f"{classifiers[-1].names['method']} in {folder.resolve().name}",
         rows=rows,
@@ -143,6 +143,7 @@ def _page(folder: Path, options: RowOptions, *, audit: bool, seed: int) -> Page:
         audit=audit,
         settings={name: value for name, value in vars(options).items() if isinstance(value, Path)},
     )
+    return page, classifiers[-1].method_
 
 
 def _refuse(options: RowOptions, why: str) -> None:

@@ -84,6 +84,12 @@ def say(text: str) -> None:
     print(escape(text))
 
 
+def verdict_values(method: Any) -> dict[str, Any] | None:
+    """Return the verdict of a fitted method for --json; None where the method gives none."""
+    verdict = getattr(method, "verdict_", None)
+    return None if verdict is None else dict(verdict.to_dict())
+
+
 def print_json(result: Mapping[str, Any]) -> None:
     """Print one JSON object, NaN as null, with the warnings of the run."""
     text = json.dumps(_plain({**result, "warnings": list(_shown)}), ensure_ascii=False)
