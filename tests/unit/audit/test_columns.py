@@ -125,3 +125,10 @@ def test_columns_refuse_names_that_do_not_match() -> None:
     """One name for each column."""
     with pytest.raises(FeaturesError, match="given 1 names for 2 columns"):
         Columns(("a",), np.eye(2), np.array([True]))
+
+
+def test_a_group_of_a_column_that_is_not_there_is_refused() -> None:
+    """The message names the group and the column."""
+    columns = encode_table(pd.DataFrame({"age": [30.0, 40.0, 50.0]}), min_count=1)
+    with pytest.raises(FeaturesError, match="group 'person' names 'height', which is no column"):
+        columns.grouped({"person": ["age", "height"]})

@@ -649,3 +649,64 @@ def test_with_very_many_rows_the_strongest_column_is_named_first():
     X = generator.normal(size=(len(sites), 2)) + np.column_stack([0.8 * sign, 2.0 * sites * sign])
     search = find_unstable(X, y, sites, n_classes=2)
     assert [effect.column for effect in search.effects] == [1]
+
+
+def test_squares_are_those_of_values_that_are_pulled_in():
+    """A value of ten counts as three; the squares have mean 0 and variance 1, and the columns stay as they were."""
+    columns = np.array([[10.0, 7.0], [0.0, 7.0], [-1.0, 7.0], [2.0, 7.0]])
+    before = columns.copy()
+    squares = np.array([9.0, 0.0, 1.0, 4.0])
+    found = module._squares(columns, np.array([0]))
+    np.testing.assert_allclose(found[:, 0], (squares - squares.mean()) / squares.std())
+    np.testing.assert_array_equal(columns, before)
+    assert module._squares(columns, np.array([0, 1])).shape == (4, 1)  # one that does not vary has no square
+
+
+def test_what_columns_say_about_one_class_against_another():
+    """With two classes it is the column itself, with more the difference of two levels; the first class has none."""
+    two = np.arange(6.0).reshape(3, 1, 2)
+    np.testing.assert_array_equal(module._between(two, np.array([0, 0]), np.array([1, 1])), two[:, 0])
+    single = two[:, :, :1]
+    np.testing.assert_array_equal(module._between(single, np.array([0]), np.array([1])), single[:, 0])
+    three = np.arange(12.0).reshape(3, 2, 2) ** 2
+    found = module._between(three, np.array([0, 1]), np.array([2, 2]))
+    np.testing.assert_array_equal(found[:, 0], three[:, 1, 0])
+    np.testing.assert_array_equal(found[:, 1], three[:, 1, 1] - three[:, 0, 1])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kept", [1, 2, 4])
+def test_a_wide_table_keeps_what_score_tests_and_weights_rank_first(monkeypatch, n_classes, kept):
+    """The same ranks, column by column and centered before they are summed, and what is left over as an offset."""
+    generator = np.random.default_rng(n_classes)
+    n_rows, n_columns = 600, 9
+    y, codes = generator.integers(n_classes, size=n_rows), np.arange(n_rows) % 3
+    X = generator.normal(1.0, 2.0, size=(n_rows, n_columns)) * (generator.random((n_rows, n_columns)) < 0.6)
+    X[:, :4] += np.array([1.5, 0.8, 0.5, 0.3]) * (y == 1)[:, None] * (1 + codes[:, None] * np.array([0, 1, 0, 2]) / 2)
+    weights = generator.uniform(0.5, 2.0, n_rows)
+    monkeypatch.setattr(module, "SCREENED", kept)
+    dense, chosen, (offset,) = module._screened(sp.csr_array(X), y, codes, weights)
+
+    scaled = X / X.std(axis=0)
+    weight, chances = module._coefficients(scaled, y, codes, weights, n_columns)
+    rank = []
+    for j in range(n_columns):
+        along = weight[:, j] / np.linalg.norm(weight[:, j]) if n_classes > 2 else np.ones(1)
+        scores, information = [], []
+        for site in range(3):
+            x, here = scaled[codes == site, j], codes == site
+            score, known = 0.0, 1e-3
+            for k in range(n_classes - 1):
+                p, w = chances[here, k], weights[here]
+                x_centered = x - np.average(x, weights=w * p * (1 - p))
+                score += along[k] * (w * ((y[here] == k + 1) - p) * x_centered).sum()
+                known += along[k] ** 2 * (w * p * (1 - p) * x_centered**2).sum()
+            scores.append(score)
+            information.append(known)
+        scores, information = np.array(scores), np.array(information)
+        rank.append((scores**2 / information).sum() - scores.sum() ** 2 / information.sum())
+    strongest, largest = np.argsort(rank)[::-1][:kept], np.argsort((weight**2).sum(axis=0))[::-1][:kept]
+    assert chosen.tolist() == sorted({*strongest.tolist(), *largest.tolist()})
+    np.testing.assert_allclose(dense, X[:, chosen])
+    rest = np.setdiff1d(np.arange(n_columns), chosen)
+    np.testing.assert_allclose(offset, module._unit(scaled[:, rest] @ weight[:, rest].T), atol=1e-9)

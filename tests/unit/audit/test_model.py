@@ -199,3 +199,18 @@ def test_many_environments_are_compared_without_a_matrix_of_their_pairs(monkeypa
     monkeypatch.setattr(module, "MOST_CONTRASTS", 10)
     np.testing.assert_allclose(score_tests(sites, design, local, fit, 1.0, [scale]), few, rtol=1e-6)
     assert few[0] > 20
+
+
+def test_many_environments_are_compared_as_few_are():
+    """The statistic of all contrasts between environments, without the matrix of their pairs."""
+    generator = np.random.default_rng(0)
+    n, n_columns = 7, 3
+    scores, spread = generator.normal(size=n), generator.uniform(5.0, 9.0, n)
+    cross = generator.normal(size=(n, n_columns))
+    total = 4.0 * np.eye(n_columns) + cross.T @ cross
+    contrasts = np.linalg.qr(np.eye(n) - 1 / n)[0][:, : n - 1]
+    variance = np.diag(spread) - cross @ np.linalg.inv(total) @ cross.T
+    along = contrasts.T @ scores
+    expected = along @ np.linalg.solve(contrasts.T @ variance @ contrasts, along)
+    assert module._between_many(scores, spread, cross, total) == pytest.approx(expected, rel=1e-4)
+    assert module._between_many(scores, np.zeros(n), np.zeros((n, n_columns)), total) == 0.0
