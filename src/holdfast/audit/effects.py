@@ -185,9 +185,8 @@ def _search(
     order = np.argsort(codes * n_classes + y, kind="stable")
     values, y, codes, weights = values[order], y[order], codes[order], weights[order]
     sites = Sites((y[:, None] == np.arange(1, n_classes)).astype(float), weights, np.bincount(codes))
-    learned = n_classes > 2 or any(
-        len(group) > 1 for group in groups
-    )  # what columns say, together or about several classes
+    # What columns say, together or about several classes, is learned from other folds.
+    learned = n_classes > 2 or any(len(group) > 1 for group in groups)
     n_folds = N_FOLDS if n_classes > 2 else 2
     folds = deal_evenly(row_keys(values), y, codes, n_folds) if learned else np.zeros(len(y), dtype=np.intp)
     dense, back, offset = _dense_columns(values, y, codes, weights)

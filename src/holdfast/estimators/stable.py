@@ -37,7 +37,7 @@ STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of `path_`
 FINE = np.linspace(0.0, 1.0, 11)  # strengths that are tried for "as_seen"
 MOST_LEFT_OUT = 5  # rounds of leaving environments out
 ROWS_FOR_ONE_DRAW = 4000  # with fewer rows, the stress test is made several times
-LEAST_CERTAIN = 0.8  # what at least stays of the certainty that is right at known environments
+LEAST_CERTAIN = 0.8  # the least factor by which log-odds that fit known environments are lowered
 
 
 @dataclass(frozen=True)
@@ -284,13 +284,13 @@ def _transfer_loss(judgements: Judgements, training: TrainingRows) -> float:
 
 
 def _certainty(judgements: Judgements, stable: TrainingRows, n_classes: int) -> float:
-    """Return the share of the certainty at known environments that is right halfway to a new one.
+    """Return by which factor the log-odds are lowered, because a new environment is less certain than known ones.
 
-    Judges are calibrated on their own environment, here without the unstable columns. The scale that calibrates them
-    elsewhere says how much too certain they are there; a classifier of n environments is taken to need the nth root of
-    it, and goes half of that way.
+    A judge is calibrated on its own environment, here without the unstable columns. In other environments it is too
+    certain; the scale that would calibrate it there says how much. A classifier of n environments is assumed to need
+    the nth root of that scale. The factor goes half of the way, because it is used at known environments too.
     """
-    logs = [0.0]
+    logs = []
     for judge, scores in zip(judgements.judges, ask_for_scores(judgements.judges, stable, n_classes), strict=True):
         asked = ~np.isnan(scores[:, 0])
         asked[judge.environment.rows] = False

@@ -49,9 +49,16 @@ def fitted_as(used: Sequence[float]) -> Literal["ordinary", "partly", "stable"]:
     >>> fitted_as([0.02, 1.0]), fitted_as([0.02, 0.5]), fitted_as([1.0])
     ('stable', 'partly', 'ordinary')
     """
-    less = [share for share in used if share < 1.0]
-    acted_on = [share for share in less if share < WHOLE] or less
-    return "ordinary" if not less else "stable" if max(acted_on) <= USED_UP else "partly"
+    most = max((used[place] for place in _reasons(used)), default=1.0)
+    return "ordinary" if most == 1.0 else "stable" if most <= USED_UP else "partly"
+
+
+def _reasons(used: Sequence[float]) -> list[int]:
+    """Return which columns are the reason of a verdict: those of which clearly less is used; else less; else all."""
+    for limit in (WHOLE, 1.0):
+        if below := [place for place, share in enumerate(used) if share < limit]:
+            return below
+    return list(range(len(used)))
 
 
 def _blamed(lead: float, rival: float, n_environments: int) -> float:
@@ -159,8 +166,8 @@ class Verdict:
 
     @property
     def acted_on(self) -> tuple[Finding, ...]:
-        """The columns of which less is used; all that change, where it is none: tiny changes can be certain, too."""
-        return tuple(found for found in self.columns if self.kept[found.feature] < WHOLE) or self.columns
+        """The columns that are the reason of the verdict: those of which less is used, or all that change."""
+        return tuple(self.columns[place] for place in _reasons([self.kept[found.feature] for found in self.columns]))
 
     def __str__(self) -> str:
         return " ".join([self.answer, *self.remarks])

@@ -60,7 +60,8 @@ def export_network(model: Any, file: str | os.PathLike[str], rows: Any) -> float
     estimator = getattr(model, "estimator_", model)
     if not hasattr(estimator, "network_"):
         raise SavedModelError(
-            f"{type(estimator).__name__} is not a network, and so exported from a TableClassifier only."
+            f"{type(estimator).__name__} was not fitted on a table and is not a network, so it cannot be exported. Fit "
+            "it with TableClassifier or `holdfast fit`."
         )
     batch = estimator.inputs(rows, N_COMPARED)
     batch = batch if isinstance(batch, Mapping) else {"rows": batch}

@@ -311,6 +311,8 @@ def test_a_column_that_is_kept_whole_is_no_reason():
     assert fitted_as([0.0, 0.95]) == "stable"
     assert fitted_as([0.0, 0.5]) == "partly" == fitted_as([0.95])
     assert fitted_as([1.0, 1.0]) == "ordinary"
+    slightly = make(columns=verdict.columns, kept={"scanner": 0.95, "ward": 1.0})  # the one of which any less is used
+    assert [finding.feature for finding in slightly.acted_on] == ["scanner"]
 
 
 @pytest.mark.parametrize(

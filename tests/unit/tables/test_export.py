@@ -129,7 +129,7 @@ def test_networks_outside_of_tables_are_exported(tmp_path):
     np.savez(tmp_path / "rows.npz", **tokens)
     assert read_arrays(tmp_path / "rows.npz").keys() == tokens.keys()
     with pytest.raises(
-        SavedModelError, match="Pipeline is not a network, and so exported from a TableClassifier only."
+        SavedModelError, match="Pipeline was not fitted on a table and is not a network, .* Fit it with TableClassifier"
     ):
         export.export_onnx(ERMClassifier().fit(images[:, 0, 0], Y[:40]), tmp_path / "x.onnx", images)
     with pytest.raises(ParameterError, match="cannot be read as arrays"):
