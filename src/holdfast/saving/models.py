@@ -11,14 +11,20 @@ import json
 import os
 import platform
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from holdfast import __version__
-from holdfast.exceptions import CorruptFileError, InputTypeError, MismatchWarning, SavedModelError, UntrustedFileError
+from holdfast.exceptions import (
+    CorruptFileError,
+    InputTypeError,
+    MismatchWarning,
+    SavedModelError,
+    UntrustedFileError,
+    warn,
+)
 from holdfast.saving.checks import check_value
 from holdfast.saving.codec import Decoder, Encoder
 from holdfast.saving.files import check_ordinary, new_folder, read_regular, recover_folder, write_new
@@ -155,11 +161,10 @@ def _compare_versions(saved: Mapping[str, Any], folder: Path) -> None:
     for name in _MINOR:
         before, now = str(saved.get(name)), present.get(name, "none")
         if name in saved and before.split(".")[:2] != now.split(".")[:2]:
-            warnings.warn(
+            warn(
                 f"{str(folder)!r} was saved with {name} {before}, and {now} is installed: predictions may differ. "
                 f"Install {name} {before}, or fit and save again.",
                 MismatchWarning,
-                stacklevel=3,
             )
 
 

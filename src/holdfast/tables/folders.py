@@ -14,7 +14,6 @@ import contextlib
 import itertools
 import logging
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
 from holdfast.environments import listed
-from holdfast.exceptions import ClusterError, ParameterError, SolverWarning, TableError, suggest
+from holdfast.exceptions import ClusterError, ParameterError, SolverWarning, TableError, suggest, warn
 from holdfast.interpolation.convex.minimax import maximize_on_simplex
 from holdfast.interpolation.convex.solver import supports_convex
 from holdfast.interpolation.removal import MixedClassifier, Removal
@@ -627,11 +626,10 @@ def _fit_regressions(run: Runner, stream: _Stream) -> int:
 
 
 def _warn_of_passes(stream: _Stream) -> None:
-    warnings.warn(
+    warn(
         f"The coefficients still changed after {MOST_PASSES} passes over {stream.source.name}. Scale columns of very "
         "large numbers, or lower the estimator's C.",
         SolverWarning,
-        stacklevel=5,
     )
 
 
