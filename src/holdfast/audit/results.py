@@ -108,6 +108,25 @@ class Audit:
         return (self.answer, *(finding.sentence for finding in self.findings if finding.named), *self._remarks())
 
     @property
+    def unchanged(self) -> dict[str, float]:
+        """Adjusted p values of the columns without evidence of a change; a column and its missing values are one.
+
+        Examples
+        --------
+        >>> found = [Finding(name, p, named=False) for name, p in (("age is missing", 0.2), ("age", 0.7), ("sex", 1.0))]
+        >>> Audit(tuple(found), ("a", "b"), 0.05, 2).unchanged
+        {'age': 0.2, 'sex': 1.0}
+        """
+        features = {finding.feature for finding in self.findings}
+        found: dict[str, float] = {}
+        for finding in self.findings:  # strongest evidence first
+            column = finding.feature.removesuffix(" is missing")
+            name = column if column in features else finding.feature
+            if not finding.named and name not in self.named:
+                found.setdefault(name, finding.p_value)
+        return found
+
+    @property
     def answer(self) -> str:
         """What the audit says, in one sentence."""
         sites = listed(list(self.environments), most=MOST_SHOWN)

@@ -227,13 +227,7 @@ def _print_findings(found: Audit) -> None:
         rows.append(["next environment (80 %)", f"{finding.low:+.2f} to {finding.high:+.2f}", ""])
         title = f"{finding.feature}: log-odds of {finding.label} for one standard deviation"
         print_table(title, ["environment", "effect", "standard error"], rows[: MOST_ROWS + 1])
-    features = {finding.feature for finding in found.findings}
-    others: dict[str, float] = {}  # a column and its missing values in one line, with the stronger evidence
-    for finding in found.findings:
-        column = finding.feature.removesuffix(" is missing")
-        name = column if column in features else finding.feature
-        if not finding.named and name not in found.named:
-            others.setdefault(name, finding.p_value)
+    others = found.unchanged
     rows = [[_shorten(name, 40), p_value] for name, p_value in list(others.items())[:MOST_ROWS]]
     if rows:
         print_table("No evidence of a change", ["column", "adjusted p"], rows)
