@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from sklearn.base import clone
@@ -141,6 +141,7 @@ def _cut(half: Group, classifier: Any, training: TrainingRows, min_group_size: i
     return [Group(f"{half.name}, correct", half.rows[right]), Group(f"{half.name}, mistaken", half.rows[~right])]
 
 
+@dataclass(eq=False, repr=False)
 class PredictThenInterpolate(MethodEstimator):
     """The three stages, for classes and for numbers; a subclass says how stage 2 cuts."""
 
@@ -148,18 +149,20 @@ class PredictThenInterpolate(MethodEstimator):
     _judges = True
     _objectives: ClassVar[tuple[str, ...]] = ("max", "online")
     _judge_scores: ClassVar[str]  # attribute that has every judge's score in every environment
-    solver: str
-    halves: str
-    rounds: int = 1
-    recipe: str | None = None
-    objective: str
-    selection: str | None
-    judge_selection: str | None
-    reweight_rounds: int
-    n_folds: int
-    n_jobs: int | None
-    random_state: RandomState
-    partitions_: tuple[Partition, ...]
+    rounds, recipe = 1, cast("Literal['robust'] | None", None)  # parameters of the classifier alone: no fields here
+
+    estimator: Any = None
+    _: KW_ONLY
+    solver: Literal["auto", "convex", "gradient", "reweight"] = "auto"
+    halves: Literal["hard", "soft"] = "hard"
+    reweight_rounds: int = 20
+    objective: Literal["max", "online", "chance"] = "max"
+    selection: str | None = None
+    judge_selection: str | None = "other_environments"
+    min_group_size: int = 5
+    n_folds: int = 2
+    n_jobs: int | None = None
+    random_state: RandomState = None
 
     def fit(
         self,
@@ -380,20 +383,9 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     _objectives = ("max", "online", "chance")
     _judge_scores = "accuracies_"
 
-    estimator: Any = None
     _: KW_ONLY
-    solver: Literal["auto", "convex", "gradient", "reweight"] = "auto"
-    halves: Literal["hard", "soft"] = "hard"
     rounds: int = 1
     recipe: Literal["robust"] | None = None
-    reweight_rounds: int = 20
-    objective: Literal["max", "online", "chance"] = "max"
-    selection: str | None = None
-    judge_selection: str | None = "other_environments"
-    min_group_size: int = 5
-    n_folds: int = 2
-    n_jobs: int | None = None
-    random_state: RandomState = None
 
     def audit(self, X: Any, y: Any, environments: Any, *, settings: AuditSettings | None = None) -> Audit:
         """Name the columns, words or attributes whose relation with the label changes between environments."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from holdfast.exceptions import ParameterError
 from holdfast.judging.judgements import Judgements
 from holdfast.partition import error_matrix, partition_by_error, partition_by_likelihood
 from holdfast.rows import TrainingRows
-from holdfast.seeding import RandomState
 
 
 @dataclass(eq=False, repr=False)
@@ -59,19 +57,8 @@ class PIRegressor(PredictThenInterpolate, MethodRegressor):
 
     _judge_scores = "errors_"
 
-    estimator: Any = None
     _: KW_ONLY
     error_threshold: float | str = "75%"
-    halves: Literal["hard", "soft"] = "hard"
-    solver: Literal["auto", "convex", "gradient", "reweight"] = "auto"
-    reweight_rounds: int = 20
-    objective: Literal["max", "online"] = "max"
-    selection: str | None = None
-    judge_selection: str | None = "other_environments"
-    min_group_size: int = 5
-    n_folds: int = 2
-    n_jobs: int | None = None
-    random_state: RandomState = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
