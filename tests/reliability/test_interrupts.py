@@ -34,19 +34,27 @@ method = "pi"
 
 
 class Epochs(logging.Handler):
-    """Writes every epoch that has been trained to a file, at once."""
+    """Writes every epoch that has been trained to a file, at once; sends Ctrl-C some time after one of them."""
 
-    def __init__(self, file):
+    def __init__(self, file, n_more, seconds):
         super().__init__()
-        self.file = file
+        self.file, self.n_more, self.seconds = file, n_more, seconds
+        signal.signal(signal.SIGPROF, lambda *_: os.killpg(0, signal.SIGINT))
+
+    def count_down(self):
+        """Set the clock when it is time: processor time, which other processes do not change."""
+        if self.n_more == 0:
+            signal.setitimer(signal.ITIMER_PROF, self.seconds)
+        self.n_more -= 1
 
     def emit(self, record):
         """Write one down."""
         if record.msg.startswith("%s: epoch"):
             os.write(self.file, f"{json.dumps(record.args[:2])}\n".encode())
+            self.count_down()
 
 
-def run_command(arguments, log):
+def run_command(arguments, log, n_more, seconds):
     """Run the command line in this process, which a test has forked, and leave with its exit code."""
     from holdfast.cli import main
 
@@ -57,7 +65,8 @@ def run_command(arguments, log):
         os.dup2(os.open(log.with_suffix(".err"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     logger = logging.getLogger("holdfast.neural.training")
     logger.setLevel(logging.DEBUG)
-    logger.addHandler(Epochs(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)))
+    handler = Epochs(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), n_more, seconds)
+    logger.addHandler(handler)
     logger.propagate = False
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)  # pytest has others in their place
     sys.argv = ["holdfast", *map(str, arguments)]
@@ -65,6 +74,7 @@ def run_command(arguments, log):
     try:
         log.with_suffix(".ready").touch()
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        handler.count_down()
         main()
     except SystemExit as problem:
         code = problem.code or 0
@@ -73,13 +83,13 @@ def run_command(arguments, log):
         os._exit(code)
 
 
-def start(arguments, log):
-    """Return the process number of a fork that runs a command."""
+def start(arguments, log, n_more=-1, seconds=0.0):
+    """Return the process number of a fork that runs a command, and cuts it some time after n_more epochs if any."""
     ready = log.with_suffix(".ready")
     ready.unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
-        run_command(arguments, log)
+        run_command(arguments, log, n_more, seconds)
     while not ready.exists():
         time.sleep(0.002)
     return child
@@ -125,16 +135,9 @@ def interrupt_until_done(arguments, log, max_epochs, n_interrupts, seed):
     rng = np.random.default_rng(seed)
     n_cut = 0
     while True:
-        child, code = start(arguments, log), None
-        if n_cut < n_interrupts:
-            n_wanted = len(epochs(log)) + int(rng.integers(0, 3))
-            while len(epochs(log)) < n_wanted and code is None:
-                code = wait_for_end(child, 0.01)
-            time.sleep(rng.uniform(0, 0.1))
-            if code is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child, signal.SIGINT)
-        code = wait_for_end(child, 300) if code is None else code
+        when = (int(rng.integers(0, 3)), rng.uniform(0.001, 0.1)) if n_cut < n_interrupts else ()
+        child = start(arguments, log, *when)
+        code = wait_for_end(child, 300)
         if code == 0:
             return n_cut, count_repeated(epochs(log), max_epochs)
         said = log.with_suffix(".err").read_text().splitlines()
@@ -145,7 +148,7 @@ def interrupt_until_done(arguments, log, max_epochs, n_interrupts, seed):
 
 
 def assert_cut_without_loss(counts, n_interrupts):
-    """Check the counts; on a busy machine a command may end before its last interrupts are sent."""
+    """Check the counts; a command may end before its last interrupts are sent."""
     n_cut, n_repeated = counts
     assert 0 < n_cut <= n_interrupts
     assert n_repeated == 0

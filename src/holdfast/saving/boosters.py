@@ -13,6 +13,7 @@ import json
 import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -299,6 +300,10 @@ def _read_lightgbm(value: Any, text: str) -> None:
         value._le = LabelEncoder()
         value._le.classes_ = value._classes
         value._class_map = dict(zip(value._classes, range(len(value._classes)), strict=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a row without names
+        # LightGBM reads its parameters only now. One thread: a process that has started more cannot be forked.
+        value.predict(np.ones((1, value._Booster.num_feature())), num_threads=1)
 
 
 def _check_lightgbm(text: str) -> str:

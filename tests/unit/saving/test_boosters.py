@@ -298,6 +298,20 @@ def test_catboosts_categories_come_back_whatever_their_hashes(rows):
         assert boosters.pack_booster(copy, "model")[1] == text
 
 
+@pytest.mark.parametrize(
+    "change", [{"num_leaves": 1}, {"max_depth": "deep"}, {"fitted_": False}, {"_n_features_in": 2}, {"_classes": None}]
+)
+def test_a_lightgbm_model_that_cannot_answer_is_refused(change):
+    """LightGBM reads its parameters when it is asked: one that it refuses, no fit, other columns, no classes."""
+    pytest.importorskip("lightgbm")
+    model = made("lightgbm").fit(np.arange(60.0).reshape(60, 1), np.arange(60) > 20)
+    path, state = "lightgbm.sklearn.LGBMClassifier", boosters.booster_state(model, "model")
+    content = boosters.pack_booster(model, "model")[1]
+    assert boosters.unpack_booster(path, dict(state), content, "f").predict([[0.0], [50.0]]).tolist() == [False, True]
+    with pytest.raises(CorruptFileError, match="^f is not a model of LGBMClassifier that can be read"):
+        boosters.unpack_booster(path, state | change, content, "f")
+
+
 def test_a_name_that_stands_twice_and_numbers_without_end_are_refused():
     """Parsers differ in which of two they take, and in what they make of infinity."""
     with pytest.raises(UntrustedFileError, match="a name stands twice"):
