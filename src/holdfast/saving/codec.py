@@ -125,6 +125,7 @@ def _module_of(name: object) -> str | None:
 ARRAYS, TENSORS = "arrays.safetensors", "tensors.safetensors"
 
 _MAX_HEADER = 1 << 25
+_OBJECTS = np.dtype(object).str  # as the type that an imputer of texts was fitted on
 _NATIVE = {np.dtype(code).str for code in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
 _DTYPE = re.compile(r"[<>|](?:[biufcSU]\d{1,9}|[mM]8(?:\[\d{0,9}[A-Za-zμ]{1,2}\])?)")  # no objects, no records
 
@@ -376,7 +377,7 @@ class Encoder:
         if isinstance(value, np.random.RandomState):
             return {"$": "random_state", "state": self._encode(value.get_state(legacy=False), where)}
         if isinstance(value, np.dtype):
-            if value.kind in "OV":
+            if value.kind == "V":
                 raise _refused(value, where, "Only types of numbers, text and dates can be saved.")
             return {"$": "dtype", "value": value.str}
         if value.dtype.kind in "biufcmMSU":
@@ -681,7 +682,7 @@ _DECODERS: dict[str, Callable[[Decoder, Node], Any]] = {
     "code": Decoder._code,
     "date": Decoder._date,
     "dict": Decoder._dict,
-    "dtype": lambda _, node: _dtype(node["value"]),
+    "dtype": lambda _, node: np.dtype(object) if node["value"] == _OBJECTS else _dtype(node["value"]),
     "estimator": Decoder._estimator,
     "float": lambda _, node: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[node["value"]],
     "generator": Decoder._generator,

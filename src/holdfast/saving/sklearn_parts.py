@@ -250,7 +250,7 @@ def is_plain(value: Any) -> bool:
     if type(value) is np.ndarray or isinstance(value, np.generic):
         return value.dtype.kind in _PLAIN_KINDS
     if isinstance(value, np.dtype):
-        return value.kind in _PLAIN_KINDS
+        return value.kind in _PLAIN_KINDS + "O"
     if isinstance(value, type):
         return issubclass(value, np.number)
     if value is None or type(value) in (bool, int, float, str, slice):

@@ -203,7 +203,7 @@ def test_an_object_that_holds_itself_comes_back():
         (pd.DataFrame({"a": [1]}), "value holds pandas.*DataFrame"),
         ({1, 2}, "value holds builtins.set"),
         (torch.nn.Linear(2, 2), "value holds torch.nn.modules.linear.Linear"),
-        (np.dtype("O"), "Only types of numbers, text and dates"),
+        (np.dtype([("a", "f4")]), "Only types of numbers, text and dates"),
     ],
     ids=["function", "module", "objects", "records", "masked", "frame", "set", "network", "dtype"],
 )

@@ -22,6 +22,7 @@ from sklearn.ensemble import (
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -164,7 +165,8 @@ def test_the_manifest_says_what_is_in_the_folder(tmp_path):
 def test_a_simple_pipeline_needs_no_skops(tmp_path):
     """Its numbers are in the tree: loading and predicting does not import skops, which imports all of scikit-learn."""
     frame = pd.DataFrame({"a": X[:, 0], "b": np.where(Y == "yes", "u", "v")})
-    columns = ColumnTransformer([("n", StandardScaler(), ["a"]), ("c", OneHotEncoder(handle_unknown="ignore"), ["b"])])
+    levels = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    columns = ColumnTransformer([("n", StandardScaler(), ["a"]), ("c", levels, ["b"])])
     fitted = make_pipeline(columns, LogisticRegression()).fit(frame, Y)
     save([fitted, fitted], tmp_path / "model")
     frame.to_csv(tmp_path / "rows.csv", index=False)
