@@ -140,9 +140,15 @@ def fit_rows(
         if not isinstance(problem, ValueError | TypeError) and library_of(problem) not in BOOSTERS:
             raise
         name = type(last_step(estimator)).__name__
-        empty = [str(column) for column in empty_columns(features)]
+        empty, words = [str(column) for column in empty_columns(features)], _text_columns(features)
         said = f"{listed(empty, most=3)} has no value in any of them: " if empty else ""
-        raise FeaturesError(f"{name} could not be fitted on these rows: {said}{problem}") from problem
+        advice = (
+            f". {listed(words, most=3)} {'does' if len(words) == 1 else 'do'} not hold numbers: encode such columns in "
+            "a Pipeline, or use TableClassifier, which does so."
+        )
+        raise FeaturesError(
+            f"{name} could not be fitted on these rows: {said}{str(problem).rstrip('.')}{advice if words else ''}"
+        ) from problem
 
 
 def _fit_with_gaps(estimator: Any, features: Any, targets: NDArray[Any], keywords: dict[str, Any]) -> Any:
@@ -370,6 +376,12 @@ def empty_columns(X: Any) -> list[Any]:
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind != "f":
         return []
     return [f"column {column}" for column in np.flatnonzero(np.isnan(X).all(axis=0))]
+
+
+def _text_columns(X: Any) -> list[str]:
+    """Return the columns of a frame that hold texts, categories or dates."""
+    kinds = {name: getattr(X[name].dtype, "kind", "O") for name in getattr(X, "columns", ())}
+    return [repr(name) for name, kind in kinds.items() if kind not in "biufc"]
 
 
 def _with_values(X: Any) -> Any:

@@ -330,7 +330,7 @@ def read_labels(y: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
     classes, codes = unique_labels(labels, what="y", error=LabelsError)
     if len(classes) < 2:
         raise LabelsError(
-            f"y has one class only ({classes[0]!r}), but a classifier needs at least two classes. "
+            f"y has one class only ({classes.tolist()[0]!r}), but a classifier needs at least two classes. "
             "Check that the label column is the right one."
         )
     return classes, codes

@@ -287,7 +287,7 @@ def test_labels_are_read_as_codes():
         (["a", None, "b"], "y is missing in 1 of 3 rows: .* Drop those rows"),
         ([1.0, np.inf, 2.0], "infinity"),
         ([0.5, 1.5, 2.5], "Unknown label type: continuous"),
-        (["a", "a", "a"], r"y has one class only \(.*'a'.*\), but a classifier needs at least two classes"),
+        (["a", "a", "a"], r"y has one class only \('a'\), but a classifier needs at least two classes"),
     ],
 )
 def test_labels_that_cannot_be_learned_are_refused(y, message):

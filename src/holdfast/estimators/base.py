@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Tags, get_tags
@@ -190,6 +190,12 @@ class MethodEstimator(BaseEstimator):
             raise ParameterError(
                 f"The 'estimator' parameter of {type(self).__name__} must be a scikit-learn estimator, a "
                 f"NeuralClassifier or None. Got {self.estimator!r} instead."
+            )
+        if is_classifier(self) and is_regressor(self.estimator):
+            raise ParameterError(
+                f"{type(self).__name__} predicts classes, but its estimator is a regressor "
+                f"({type(last_step(self.estimator)).__name__}). Pass a classifier, for example LogisticRegression() or "
+                "HistGradientBoostingClassifier()."
             )
         return self.estimator
 

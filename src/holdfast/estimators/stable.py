@@ -132,7 +132,7 @@ class StableClassifier(MethodClassifier):
         estimator = self._base_estimator(training.X)
         alone = warn_single_environment(training.environments, type(self).__name__)
         if not alone:  # what cannot be used is refused before any work
-            columns = _read_table(training.X)
+            columns = _read_table(training.X, getattr(self, "feature_names_in_", None))
             training.check_folds()
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         if alone:
@@ -300,8 +300,8 @@ def _certainty(judgements: Judgements, stable: TrainingRows, n_classes: int) -> 
     return float(np.clip(np.exp(elsewhere / (2 * len(stable.environments))), LEAST_CERTAIN, 1.0))
 
 
-def _read_table(X: Any) -> Columns:
-    """Return the columns of X as numbers, or the words of texts."""
+def _read_table(X: Any, names: Any) -> Columns:
+    """Return the columns of X as numbers, or the words of texts; `names` are those of the frame that X was."""
     if getattr(X, "ndim", 2) > 2:
         raise FeaturesError(
             f"StableClassifier looks at columns, but X has shape {X.shape}. Pass a table, or use PIClassifier."
@@ -311,7 +311,7 @@ def _read_table(X: Any) -> Columns:
             "StableClassifier has to change columns, which a memory map does not allow. Pass an array in memory, or "
             "use PIClassifier."
         )
-    return read_columns(X, None, AuditSettings(min_count=1, n_words=(1, 1)))
+    return read_columns(X, None, AuditSettings(min_count=1, n_words=(1, 1)), names=names)
 
 
 def _agreement(judgements: Judgements) -> Array:

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -539,6 +539,10 @@ def test_bad_input_is_named(change, error, message):
         ),
         ({"estimator": KNeighborsClassifier()}, "no solver fits KNeighborsClassifier"),
         ({"estimator": 3}, "The 'estimator' parameter of PIClassifier must be a scikit-learn estimator"),
+        (
+            {"estimator": make_pipeline(StandardScaler(), Ridge())},
+            r"PIClassifier predicts classes, but its estimator is a regressor \(Ridge\). Pass a classifier",
+        ),
     ],
 )
 def test_bad_parameters_are_named(parameters, message):

@@ -56,6 +56,24 @@ def test_a_column_that_turns_is_not_used():
     assert (model.ordinary_.predict(test_X) == test_y).mean() < 0.3
 
 
+def test_columns_of_a_frame_are_called_by_their_names():
+    """Also where the estimator takes arrays, so that the frame becomes one."""
+    X, y, sites = hospitals()
+    frame = pd.DataFrame(X, columns=["lesion", "scanner", "age"])
+    for estimator in (None, LogisticRegression(), HistGradientBoostingClassifier(max_iter=10)):
+        verdict = StableClassifier(estimator).fit(frame, y, environments=sites).verdict_
+        assert [finding.feature for finding in verdict.columns] == ["scanner"]
+        assert verdict.kept.keys() == {"scanner"}
+
+
+def test_texts_for_an_estimator_of_numbers_are_named():
+    """The columns, and what to do."""
+    X, y, sites = hospitals()
+    frame = pd.DataFrame(X, columns=["lesion", "scanner", "age"]).assign(sex=np.where(y, "f", "m"))
+    with pytest.raises(FeaturesError, match=r"'sex' does not hold numbers: .* use TableClassifier"):
+        StableClassifier().fit(frame, y, environments=sites)
+
+
 def test_a_certain_but_tiny_change_leaves_the_answer_as_it_is():
     """Beside a column that turns, one whose agreement is 0.58, 0.60 or 0.62 is found, kept whole, and not blamed."""
     generator, n_rows = np.random.default_rng(0), 60_000
