@@ -136,10 +136,10 @@ class StableClassifier(MethodClassifier):
             training.check_folds()
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         if alone:
-            unknown = Accuracy(float("nan"), float("nan"))
-            nothing = Interval(0.0, 0.0, 0.0)
+            unknown, nothing = Accuracy(np.nan, np.nan), Interval(0.0, 0.0, 0.0)
             self.path_: tuple[PathPoint, ...] = ()
-            self.verdict_ = Verdict("ordinary", (), {}, nothing, unknown, unknown, unknown, nothing)
+            forecast = Interval(np.nan, np.nan, np.nan)
+            self.verdict_ = Verdict("ordinary", (), {}, nothing, unknown, unknown, unknown, forecast)
             return self
 
         # What the ordinary classifier was fitted on need not be looked at again.

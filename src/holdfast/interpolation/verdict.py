@@ -131,6 +131,7 @@ class Verdict:
     forecast : Interval
         Accuracy of the fitted classifier to expect at the next environment.
     by_environment : mapping of str to Accuracy
+        Empty where there was one environment only, so that nothing could be compared.
     chance : float
         Accuracy of always predicting the most frequent label.
     p_value : float
@@ -175,6 +176,8 @@ class Verdict:
     @property
     def answer(self) -> str:
         """What was fitted and why, in one sentence."""
+        if not self.by_environment:
+            return "Ordinary classifier: there is only one environment, so whether it holds at others is not known."
         if not self.columns:
             what = "its one column" if self.n_tests == 1 else f"any of {self.n_tests:,} columns"
             return (
@@ -200,6 +203,8 @@ class Verdict:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Price, gain and what else to know, a sentence each."""
+        if not self.by_environment:
+            return ()
         if self.fitted == "ordinary":
             return (self._forecast,)
         known, gone, turned = self.known, self.vanished, self.reversed

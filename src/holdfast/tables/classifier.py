@@ -239,6 +239,7 @@ class TableClassifier(BaseEstimator):
 
     def predict_chunks(self, table: TableLike, keep: Sequence[str] = ()) -> Iterator[Predictions]:
         """Predict a table a chunk at a time; columns in `keep` are handed through."""
+        check_is_fitted(self, "pipeline_")
         source, schema = open_table(table, self.roles_.missing), self.roles_.schema
         schema.require(source.columns)
         for chunk in source.chunks(list(dict.fromkeys([*schema.names(), *keep])), schema.types, CHUNK_ROWS):
@@ -280,6 +281,7 @@ class TableClassifier(BaseEstimator):
         >>> bool(before < 0.1), round(float(after), 1)
         (True, 0.5)
         """
+        check_is_fitted(self, "pipeline_")
         source = open_table(table, self.roles_.missing)
         source.require([self.roles_.label])
         labels = read_labels(source.read([self.roles_.label])[self.roles_.label], self.roles_.label, self.classes_)
@@ -337,6 +339,7 @@ class TableClassifier(BaseEstimator):
         """
         import pandas as pd
 
+        check_is_fitted(self, "pipeline_")
         source, keep = open_table(table, self.roles_.missing), list(dict.fromkeys(keep))
         source.require(keep)
         names = [f"probability_{label}" for label in self.classes_] if hasattr(self.method_, "predict_proba") else []
@@ -360,6 +363,7 @@ class TableClassifier(BaseEstimator):
         self, table: TableLike, *, environment: Sequence[str] = (), attributes: Sequence[str] = ()
     ) -> TableRows:
         """Read the columns that it was fitted with from another table, and attributes; the label is needed too."""
+        check_is_fitted(self, "pipeline_")
         source, roles = open_table(table, self.roles_.missing), self.roles_
         names = list(environment) or list(roles.environments)
         source.require([roles.label, *names, *attributes])
@@ -403,6 +407,7 @@ class TableClassifier(BaseEstimator):
         """
         from holdfast.tables.evaluation import evaluate
 
+        check_is_fitted(self, "pipeline_")
         return evaluate(
             self, table, attributes=attributes, environment=environment, positive=positive, baseline=baseline
         )

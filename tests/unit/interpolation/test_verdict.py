@@ -294,6 +294,13 @@ def test_the_answer_names_column_and_evidence():
     assert partly.answer.endswith("so 40% of its effect is used.")
 
 
+def test_of_one_environment_nothing_is_claimed():
+    """Neither evidence nor a forecast, which would need another environment."""
+    alone = make("ordinary", columns=(), by_environment={}, n_tests=0)
+    assert str(alone).endswith("there is only one environment, so whether it holds at others is not known.")
+    assert alone.remarks == ()
+
+
 def test_several_columns_are_named_together():
     """With the plural that belongs to them."""
     other = Finding("ward", 0.01, named=True)

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
@@ -151,6 +152,14 @@ def test_a_clone_is_unfitted_and_fits_alike(files):
     again = clone(model)
     assert not hasattr(again, "pipeline_")
     np.testing.assert_array_equal(again.fit(files / "t.csv").predict(patients()), model.predict(patients()))
+
+
+@pytest.mark.parametrize("ask", ["predict", "predict_proba", "evaluate", "recalibrate", "read_rows"])
+def test_what_needs_a_fit_says_so(ask):
+    """As scikit-learn's own estimators do."""
+    frame = pd.DataFrame({"age": [1.0, 2.0], "ill": ["no", "yes"], "site": ["A", "B"]})
+    with pytest.raises(NotFittedError, match="This TableClassifier instance is not fitted yet"):
+        getattr(TableClassifier(label="ill", environment="site"), ask)(frame)
 
 
 def test_rows_that_were_read_can_be_fitted(files):
