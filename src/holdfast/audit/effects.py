@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from holdfast.audit.columns import Block
-from holdfast.audit.model import Fit, Sites, fit_model, local_design, score_tests
+from holdfast.audit.model import OWN, Fit, Sites, fit_model, local_design, score_tests
 from holdfast.rows import deal_evenly, is_sparse, row_keys
 
 Array = NDArray[np.float64]
@@ -496,7 +496,7 @@ class _Tests:
 
 def _relative_scales(sites: Sites, score: Array) -> Array:
     """Return the slope of the whole score in each environment, relative to their mean."""
-    fit = fit_model(sites, score[:, :, None], 1e-2, (0,))
+    fit = fit_model(sites, score[:, :, None], OWN, (0,))
     slopes = np.maximum(fit.common[0] + fit.deviations[:, 0], 1e-3)
     return np.asarray(slopes / slopes.mean())
 
@@ -647,9 +647,9 @@ def _squares(columns: Array, quantities: NDArray[np.intp]) -> Array:
 
 def _between(values: Array, first: NDArray[np.intp], second: NDArray[np.intp]) -> Array:
     """Return what each column says about one class against another, (n_rows, n_columns)."""
-    columns = np.arange(len(first)) if values.shape[2] > 1 else 0
     if values.shape[1] == 1:
-        return values[:, 0, columns] if values.shape[2] > 1 else values[:, 0]
+        return values[:, 0]
+    columns = np.arange(len(first)) if values.shape[2] > 1 else 0
     levels = np.concatenate([np.zeros_like(values[:, :1]), values], axis=1)
     return np.asarray(levels[:, second, columns] - levels[:, first, columns])
 

@@ -70,7 +70,7 @@ class Sites:
 
         Rows of many environments are whitened at once, which would take longer one by one.
         """
-        n_others, n_columns = parts[0].shape[1], sum(part.shape[2] for part in parts)
+        n_others, n_columns = self.target.shape[1], sum(part.shape[2] for part in parts)
         most = min(max(BLOCK_NUMBERS // (n_others * n_columns), 1), len(chances))
         room = np.empty((2, most, n_others, n_columns), dtype)
         pieces = [

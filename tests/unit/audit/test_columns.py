@@ -29,6 +29,7 @@ def test_numbers_stay_and_categories_become_columns(frame: object) -> None:
         [1, 0, 1, 1],
     ]
     assert columns.inputs.all()
+    assert columns.groups == {"scanner": (2, 3)}  # a number and its gaps are tested one by one
     assert columns.n_columns == 3  # of the table
     assert columns.grouped({"person": ["age", "smoker"]}).n_columns == 2
 

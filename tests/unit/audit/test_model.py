@@ -131,16 +131,16 @@ def test_the_statistic_has_its_distribution_where_nothing_changes(n_classes):
     assert 0.4 < shares.mean() < 0.6
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_errors_are_those_of_the_inverse_information(n_classes):
-    """The blocks give what the whole matrix gives."""
-    sites, design, *_ = draw(n_classes)
+@pytest.mark.parametrize(("n_classes", "sizes"), [(2, (200, 300)), (3, (200, 300)), (2, (12, 600))])
+def test_errors_are_those_of_the_inverse_information(n_classes, sizes):
+    """The blocks give what the whole matrix gives, also where a few rows at one site lean on the common effect."""
+    sites, design, *_ = draw(n_classes, sizes)
     fit = fit_model(sites, design, 0.5, [0], errors=True)
     local = local_design(design, [0], [])
     n_local = local.shape[2]
     whole = np.diag(np.r_[module.OWN, 0.5, 0.5, [*[module.INTERCEPT] * (n_classes - 1), module.DEVIATION] * 2])
     own = np.zeros((len(design), n_classes - 1, 2 * n_local))
-    own[:200, :, :n_local], own[200:, :, n_local:] = local[:200], local[200:]
+    own[: sizes[0], :, :n_local], own[sizes[0] :, :, n_local:] = local[: sizes[0]], local[sizes[0] :]
     white = module.whiten(np.concatenate([design, own], axis=2), fit.chances, sites.weights)
     white = white.reshape(-1, white.shape[2])
     whole += white.T @ white
@@ -151,6 +151,36 @@ def test_errors_are_those_of_the_inverse_information(n_classes):
     between = effects @ covariance @ effects.T
     expected = np.sqrt(np.diag(between) - max(between[0, 1], 0))
     np.testing.assert_allclose(fit.errors[:, 0], expected, rtol=0.02)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_statistics_are_smaller_by_the_share_of_rows_that_the_fit_has_used(n_classes):
+    """Rows of weight two have the scores of twice as many rows, of which the fit uses half the share."""
+    sites, design, *_ = draw(n_classes, (60, 90), deviation=1.0)
+    doubled = Sites(sites.target, 2 * sites.weights, sites.sizes)
+    repeated = Sites(np.repeat(sites.target, 2, axis=0), np.ones(300), 2 * sites.sizes)
+    found = []
+    for these, rows in ((doubled, design), (repeated, np.repeat(design, 2, axis=0))):
+        local = local_design(rows, [0], [])
+        fit = fit_model(these, rows, 1.0, [0])
+        found.append(score_tests(these, rows, local, fit, 1.0, []))
+    used = 3 + 2 * n_classes  # three common effects; at each site one of its own, and the intercepts
+    cells = 150 * (n_classes - 1)
+    np.testing.assert_allclose(found[1][1:] / found[0][1:], (1 - used / (2 * cells)) / (1 - used / cells), rtol=1e-4)
+
+
+def test_the_design_is_worked_on_in_blocks_that_stay_in_the_cache():
+    """At most 1 MiB of numbers at once, of one or several sites; every row once, and in its order."""
+    sites, design, *_ = draw(2, sizes=(3000, 20, 30, 2950), n_columns=100)
+    found = list(sites.blocks([design], np.full((6000, 1), 0.5)))
+    assert max(white.size for _, _, white, _ in found) <= module.BLOCK_NUMBERS
+    rows = np.concatenate([np.arange(6000)[rows] for rows, *_ in found])
+    np.testing.assert_array_equal(rows, np.arange(6000))
+    counts = np.zeros(4)
+    for *_, pieces in found:
+        for number, piece in pieces:
+            counts[number] += piece.stop - piece.start
+    assert counts.tolist() == [3000, 20, 30, 2950]
 
 
 def test_two_columns_that_say_the_same_do_not_blur_the_comparison():

@@ -44,6 +44,16 @@ def test_the_planted_feature_is_named_alone():
     assert not found.best("marker").named
 
 
+def test_a_column_that_stands_in_for_a_named_one_is_named_too():
+    """Without the scanner its copy, with one value of ten exchanged, would be relied on in its place."""
+    frame = sites((0.95, 0.8))
+    exchanged = np.random.default_rng(1).random(len(frame)) < 0.1
+    frame["copy"] = np.where(exchanged, 1 - frame["scanner"], frame["scanner"])
+    found = audit(frame, columns=("marker", "scanner", "copy"))
+    assert found.named == ("scanner", "copy")
+    assert [finding.is_input for finding in found.findings] == [True, True, True]
+
+
 def test_nothing_is_named_where_nothing_changes():
     """Two sites alike: no name, and the answer says how many columns were tested."""
     found = audit(sites((0.85, 0.85)))
