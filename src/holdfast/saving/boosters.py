@@ -152,8 +152,7 @@ def unpack_booster(name: str, state: dict[str, Any], data: bytes | None, file: s
     else:
         value = cls()
         check_parameters(value, state, file)
-        if state.get("n_jobs"):  # the same; 0 leaves it to OpenMP
-            state["n_jobs"] = None
+        state["n_jobs"] = 0 if state.get("n_jobs") == 0 else None  # the same; 0 leaves it to OpenMP
         vars(value).update(state)
     if data is None:
         return value

@@ -326,6 +326,18 @@ def test_only_boosters_on_the_list_are_loaded():
         boosters.booster_class("os.system")
 
 
+@pytest.mark.parametrize(("n_jobs", "kept"), [(0, 0), (64, None), (-1, None), ([], None), ("", None)])
+def test_whatever_a_file_says_about_threads_is_not_obeyed(n_jobs, kept):
+    """Only 0, which leaves it to this machine, comes back; a list in its place once broke the answers."""
+    pytest.importorskip("lightgbm")
+    model = made("lightgbm").fit(np.arange(60.0).reshape(60, 1), np.arange(60) > 20)
+    state = boosters.booster_state(model, "model") | {"n_jobs": n_jobs}
+    content = boosters.pack_booster(model, "model")[1]
+    copy = boosters.unpack_booster("lightgbm.sklearn.LGBMClassifier", state, content, "f")
+    assert copy.n_jobs is kept
+    assert copy.predict([[0.0], [50.0]]).tolist() == [False, True]
+
+
 def test_a_file_decides_neither_threads_nor_where_files_are_written(rows, tmp_path):
     """Threads of the machine that saved are forgotten, and CatBoost stays without its folder."""
     pytest.importorskip("catboost")
