@@ -139,16 +139,30 @@ def fit_rows(
     except Exception as problem:
         if not isinstance(problem, ValueError | TypeError) and library_of(problem) not in BOOSTERS:
             raise
-        name = type(last_step(estimator)).__name__
-        empty, words = [str(column) for column in empty_columns(features)], _text_columns(features)
-        said = f"{listed(empty, most=3)} has no value in any of them: " if empty else ""
-        advice = (
-            f". {listed(words, most=3)} {'does' if len(words) == 1 else 'do'} not hold numbers: encode such columns in "
-            "a Pipeline, or use TableClassifier, which does so."
+        raise unfit(estimator, features, problem) from problem
+
+
+def unfit(estimator: Any, features: Any, problem: Exception) -> FeaturesError:
+    """Return the error for rows that an estimator refuses: with the columns that are empty, or hold no numbers."""
+    empty, words = [str(column) for column in empty_columns(features)], _text_columns(features)
+    said = f"{listed(empty, most=3)} has no value in any of them: " if empty else ""
+    advice = (
+        f". {listed(words, most=3)} {'does' if len(words) == 1 else 'do'} not hold numbers: encode such columns in "
+        "a Pipeline, or use TableClassifier, which does so."
+    )
+    name = type(last_step(estimator)).__name__
+    return FeaturesError(
+        f"{name} could not be fitted on these rows: {said}{str(problem).rstrip('.')}{advice if words else ''}"
+    )
+
+
+def refuse_regressor(estimator: Any, *, asked_by: str) -> None:
+    """Refuse a regressor where classes are predicted: it would be fitted to their codes."""
+    if is_regressor(estimator):
+        raise ParameterError(
+            f"{asked_by} predicts classes, but its estimator is a regressor ({type(last_step(estimator)).__name__}). "
+            "Pass a classifier, for example LogisticRegression() or HistGradientBoostingClassifier()."
         )
-        raise FeaturesError(
-            f"{name} could not be fitted on these rows: {said}{str(problem).rstrip('.')}{advice if words else ''}"
-        ) from problem
 
 
 def _fit_with_gaps(estimator: Any, features: Any, targets: NDArray[Any], keywords: dict[str, Any]) -> Any:

@@ -234,7 +234,13 @@ def _by_judge(
                 "Pass the predictions of one classifier for each environment, under its name."
             )
     else:
-        given = dict(zip(names, np.asarray(predictions), strict=True))
+        predictions = np.asarray(predictions)
+        if len(predictions) != len(names) or predictions.ndim != 2:
+            raise InputError(
+                f"predictions has shape {predictions.shape}, but there are {len(names)} environments and {n_rows} "
+                "rows. Pass a row of predictions for each environment's classifier."
+            )
+        given = dict(zip(names, predictions, strict=True))
     for name, values in given.items():
         if values.shape != (n_rows,):
             raise InputError(

@@ -34,7 +34,7 @@ from holdfast.environments import (
     unique_labels,
 )
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastError, InputTypeError, LabelsError
-from holdfast.learners import BOOSTERS, last_step, library_of, weighted_steps
+from holdfast.learners import BOOSTERS, last_step, library_of, unfit, weighted_steps
 
 BLOCK_NUMBERS = 1 << 21  # numbers that are read at once: 16 MiB of float64
 
@@ -111,7 +111,10 @@ def fit_transformers(
     keywords = {} if weights is None else dict.fromkeys(weighted_steps(head), weights)
     with sklearn.config_context(enable_metadata_routing=False):  # a keyword goes straight to the step it names
         if not is_mapped(X):
-            rows = head.fit_transform(X, y, **keywords)
+            try:
+                rows = head.fit_transform(X, y, **keywords)
+            except (ValueError, TypeError) as problem:
+                raise unfit(estimator, X, problem) from problem
         elif len(head.steps) == 1 and hasattr(head.steps[0][1], "partial_fit"):
             for block in blocks_of(X):
                 own = {} if not keywords or weights is None else {"sample_weight": weights[block]}

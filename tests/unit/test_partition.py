@@ -58,6 +58,7 @@ def test_sample_weight_enters_the_accuracy_only():
     ("predictions", "message"),
     [
         ({"A": [0] * 6}, r"predictions has judges \['A'\], but the environments are \['A', 'B'\]"),
+        ([0] * 6, r"predictions has shape \(6,\), but there are 2 environments and 6 rows"),
         ({"A": [0] * 6, "B": [0] * 5}, r"the predictions of judge 'B' have shape \(5,\), but there are 6 rows"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Tags, get_tags
@@ -20,7 +20,14 @@ from holdfast.environments import Environment, Group, check_pairs, is_lazy, merg
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SingleEnvironmentWarning, warn
 from holdfast.interpolation import Solution, SolverSettings
 from holdfast.interpolation.worst_case import minimize_worst_case_risk
-from holdfast.learners import code_probabilities, fit_rows, last_step, predicted_codes, seeded_clone
+from holdfast.learners import (
+    code_probabilities,
+    fit_rows,
+    last_step,
+    predicted_codes,
+    refuse_regressor,
+    seeded_clone,
+)
 from holdfast.rows import (
     TrainingRows,
     allows_nan,
@@ -191,12 +198,8 @@ class MethodEstimator(BaseEstimator):
                 f"The 'estimator' parameter of {type(self).__name__} must be a scikit-learn estimator, a "
                 f"NeuralClassifier or None. Got {self.estimator!r} instead."
             )
-        if is_classifier(self) and is_regressor(self.estimator):
-            raise ParameterError(
-                f"{type(self).__name__} predicts classes, but its estimator is a regressor "
-                f"({type(last_step(self.estimator)).__name__}). Pass a classifier, for example LogisticRegression() or "
-                "HistGradientBoostingClassifier()."
-            )
+        if is_classifier(self):
+            refuse_regressor(self.estimator, asked_by=type(self).__name__)
         return self.estimator
 
     def _score_validation(self, validation: tuple[Any, NDArray[Any], Any] | None) -> None:

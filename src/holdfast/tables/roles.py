@@ -333,6 +333,8 @@ class TableOptions:
     missing: str | Sequence[str] = ()  # texts that mean a missing value, such as "?"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.label, str):
+            raise ParameterError(f"label= takes the name of a column. Got {type(self.label).__name__} instead.")
         for name in ("environment", "drop", "text", "categorical", "missing"):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))

@@ -16,7 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from holdfast import ERMClassifier, StableClassifier
+from holdfast import ERMClassifier, GroupDROClassifier, StableClassifier
 from holdfast.environments import Environment
 from holdfast.estimators import stable as module
 from holdfast.exceptions import FeaturesError, ParameterError
@@ -66,12 +66,13 @@ def test_columns_of_a_frame_are_called_by_their_names():
         assert verdict.kept.keys() == {"scanner"}
 
 
-def test_texts_for_an_estimator_of_numbers_are_named():
+@pytest.mark.parametrize("method", [StableClassifier, GroupDROClassifier])
+def test_texts_for_an_estimator_of_numbers_are_named(method):
     """The columns, and what to do."""
     X, y, sites = hospitals()
     frame = pd.DataFrame(X, columns=["lesion", "scanner", "age"]).assign(sex=np.where(y, "f", "m"))
     with pytest.raises(FeaturesError, match=r"'sex' does not hold numbers: .* use TableClassifier"):
-        StableClassifier().fit(frame, y, environments=sites)
+        method().fit(frame, y, environments=sites)
 
 
 def test_a_certain_but_tiny_change_leaves_the_answer_as_it_is():

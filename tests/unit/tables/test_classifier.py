@@ -224,6 +224,7 @@ def test_warnings_point_to_the_line_that_called_fit():
         ({"environment": []}, "No environment column is named."),
         ({"drop": "site"}, "Column 'site' is the label or an environment; it cannot be a feature or dropped."),
         ({"label": "site"}, "Column 'site' cannot be both the label and an environment."),
+        ({"label": ["ill"]}, "label= takes the name of a column. Got list instead."),
         ({"text": "marker"}, "Text column 'marker' contains number values, expected text."),
     ],
 )

@@ -5,10 +5,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import diagnose
-from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError
+from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.metrics import Interval
 from holdfast.tables.diagnosis import MOST_ROUNDS, _price
 from holdfast.tables.roles import TableOptions, read_rows
@@ -201,6 +202,8 @@ def test_what_cannot_be_diagnosed_is_refused():
         diagnose(np.zeros((4, 8, 8)), [0, 1, 0, 1], ["a", "a", "b", "b"])
     with pytest.raises(LabelsError, match="y has 79 labels for 80 rows"):
         diagnose(X, y[1:], sites)
+    with pytest.raises(ParameterError, match=r"its estimator is a regressor \(Ridge\)"):
+        diagnose(X, y, sites, estimator=Ridge())
 
 
 def test_where_a_column_changes_the_stable_classifier_is_named_as_the_alternative():
