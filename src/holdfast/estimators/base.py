@@ -357,11 +357,11 @@ def warn_single_environment(environments: Sequence[Environment], method: str) ->
     """Warn and return True when there are not two environments to compare."""
     if len(environments) >= 2:
         return False
-    what = "only one is there: plain ERM is fitted. Pass environments= with at least two different labels, for example "
-    what += "environments=frame['site']."
+    what = "only one is there, so the ordinary model is fitted. Pass environments= with at least two different "
+    what += "labels, for example environments=frame['site']."
     if environments[0].name.endswith("small environments)"):  # as `merge_small_environments` calls them
-        what = "each has too few rows, so they were merged into one: plain ERM is fitted. Use a coarser label, for "
-        what += "example the region instead of the site."
+        what = "each has too few rows, so they were merged into one, and the ordinary model is fitted. Use a "
+        what += "coarser label, for example the region instead of the site."
     warn(f"{method} compares environments, but {what}", SingleEnvironmentWarning)
     return True
 
