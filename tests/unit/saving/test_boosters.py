@@ -235,6 +235,7 @@ def test_numbers_that_compiled_code_follows_are_checked(name, field, place, valu
         (r"leaf_value=\S+", "leaf_value=nan", "not finite"),
         (r"max_feature_idx=\d+", "max_feature_idx=9", "not one for each column"),
         (r"num_tree_per_iteration=3", "num_tree_per_iteration=4", "rounds do not add up"),
+        (r"(?s)\nTree=17\n.*?(?=\nend of trees)", "", "rounds do not add up"),
         (r"objective=\S+", "objective=x;y", "its objective is not one"),
         (
             r"max_feature_idx=3",
@@ -270,27 +271,45 @@ def test_indices_of_catboosts_features_are_checked(rows):
         change(document)
         return json.dumps(document)
 
-    changes = {
-        "numbers that are not between": lambda d: d["oblivious_trees"][0]["splits"][0].update(split_index=10**6),
-        "a table that is not there": lambda d: d["ctr_data"].clear(),
-        "other classes": lambda d: d["model_info"]["class_params"].update(class_to_label=[0, 1, 2**31]),
-        "a table of impossible size": lambda d: next(iter(d["ctr_data"].values()))["hash_map"].pop(),
-        "its columns do not add up": lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=9),
-        "an unknown nan_mode": lambda d: d["features_info"]["float_features"][0].update(nan_value_treatment="x"),
-    }
-    for message, change in changes.items():
+    def deeper(document):
+        tree = document["oblivious_trees"][0]
+        tree.update(splits=tree["splits"][:1] * 17, leaf_values=[0.0] * (3 << 17), leaf_weights=[])
+
+    def other_border(document):
+        ctr = next(ctr for ctr in document["features_info"]["ctrs"] if ctr["ctr_type"] == "Borders")
+        ctr["target_border_idx"] = document["ctr_data"][ctr["identifier"]]["hash_stride"] - 2
+
+    changes = [
+        ("numbers that are not between", lambda d: d["oblivious_trees"][0]["splits"][0].update(split_index=10**6)),
+        ("a table that is not there", lambda d: d["ctr_data"].clear()),
+        ("other classes", lambda d: d["model_info"]["class_params"].update(class_to_label=[0, 1, 2**31])),
+        ("other classes", lambda d: d["model_info"]["class_params"].update(class_to_label=[0, 1])),
+        ("a table of impossible size", lambda d: next(iter(d["ctr_data"].values()))["hash_map"].pop()),
+        ("not between 0 and", lambda d: next(iter(d["ctr_data"].values())).update(counter_denominator=2**31)),
+        ("impossible hashes", lambda d: next(iter(d["ctr_data"].values()))["hash_map"].__setitem__(0, f"{2**64 - 1}")),
+        ("its columns do not add up", lambda d: d["features_info"]["float_features"][0].update(flat_feature_index=9)),
+        ("an unknown nan_mode", lambda d: d["features_info"]["float_features"][0].update(nan_value_treatment="x")),
+        ("numbers that are not finite", lambda d: d["scale_and_bias"].__setitem__(0, 1e300)),
+        ("the loss 'x' is not saved", lambda d: d["model_info"]["params"]["loss_function"].update(type="x")),
+        ("is not saved", lambda d: d["model_info"]["params"]["loss_function"].update(params={"alpha": 1})),
+        ("a tree of impossible size", deeper),
+        ("is not between 0 and", other_border),
+    ]
+    for message, change in changes:
         with pytest.raises(UntrustedFileError, match=message):
             boosters._check_catboost(changed(change))
 
 
-def test_catboosts_categories_come_back_whatever_their_hashes(rows):
+@pytest.mark.parametrize("simple_ctr", [None, "BinarizedTargetMeanValue", "Buckets", "Counter"])
+def test_catboosts_categories_come_back_whatever_their_hashes(simple_ctr):
     """CatBoost writes empty places of its tables as rows, which it would then read as a category."""
     pytest.importorskip("catboost")
+    options = {} if simple_ctr is None else {"simple_ctr": simple_ctr}
     rng = np.random.default_rng(1)
     for n_levels in (3, 6, 11, 40):
         frame = pd.DataFrame({"level": rng.integers(0, n_levels, N).astype(str), "x": rng.normal(size=N)})
         y = (frame["level"].astype(int) % 3 + rng.integers(0, 2, N)) > 1
-        model = made("catboost", cat_features=("level",)).fit(frame, y)
+        model = made("catboost", cat_features=("level",), **options).fit(frame, y)
         text = boosters.pack_booster(model, "model")[1]
         state = boosters.booster_state(model, "model")
         copy = boosters.unpack_booster("catboost.core.CatBoostClassifier", state, text, "f")

@@ -80,6 +80,7 @@ ESTIMATORS = [
     make_pipeline(StandardScaler(), SGDClassifier(random_state=0)),
     make_pipeline(SparseRandomProjection(3, random_state=0), LogisticRegression()),
     HistGradientBoostingClassifier(max_iter=5, categorical_features=[3]),
+    HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=10_000),  # trees of one leaf
     RandomForestClassifier(5, random_state=0),
     GradientBoostingClassifier(n_estimators=5),
     CalibratedClassifierCV(LogisticRegression(), cv=2),
