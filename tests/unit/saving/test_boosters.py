@@ -317,17 +317,23 @@ def test_catboosts_categories_come_back_whatever_their_hashes(simple_ctr):
         assert boosters.pack_booster(copy, "model")[1] == text
 
 
-@pytest.mark.parametrize(
-    "change", [{"num_leaves": 1}, {"max_depth": "deep"}, {"fitted_": False}, {"_n_features_in": 2}, {"_classes": None}]
-)
-def test_a_lightgbm_model_that_cannot_answer_is_refused(change):
-    """LightGBM reads its parameters when it is asked: one that it refuses, no fit, other columns, no classes."""
-    pytest.importorskip("lightgbm")
-    model = made("lightgbm").fit(np.arange(60.0).reshape(60, 1), np.arange(60) > 20)
-    path, state = "lightgbm.sklearn.LGBMClassifier", boosters.booster_state(model, "model")
+CANNOT_ANSWER = [("xgboost", {"verbosity": "x"}), ("lightgbm", {"num_leaves": 1}), ("lightgbm", {"max_depth": "deep"})]
+CANNOT_ANSWER += [
+    ("lightgbm", {"fitted_": False}),
+    ("lightgbm", {"_n_features_in": 2}),
+    ("lightgbm", {"_classes": None}),
+]
+
+
+@pytest.mark.parametrize(("name", "change"), CANNOT_ANSWER)
+def test_a_model_that_cannot_answer_is_refused(name, change):
+    """Parameters are read when a model is asked: one that the library refuses, no fit, other columns, no classes."""
+    pytest.importorskip(name)
+    model = made(name).fit(np.arange(60.0).reshape(60, 1), np.arange(60) > 20)
+    path, state = f"{type(model).__module__}.{type(model).__name__}", boosters.booster_state(model, "model")
     content = boosters.pack_booster(model, "model")[1]
     assert boosters.unpack_booster(path, dict(state), content, "f").predict([[0.0], [50.0]]).tolist() == [False, True]
-    with pytest.raises(CorruptFileError, match="^f is not a model of LGBMClassifier that can be read"):
+    with pytest.raises(CorruptFileError, match=f"^f is not a model of {type(model).__name__} that can be read"):
         boosters.unpack_booster(path, state | change, content, "f")
 
 
