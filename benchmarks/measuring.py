@@ -132,7 +132,7 @@ def command(arguments: Sequence[str]) -> str:
     """Return the command without the options that only say where files are."""
     told, skip = [f"python benchmarks/{Path(arguments[0]).name}"], False
     for argument in arguments[1:]:
-        is_place = argument in ("--record", "--data", "--folder", "--points")
+        is_place = argument in ("--record", "--data", "--folder", "--points", "--keep")
         if not (skip or is_place or argument == "--inside"):
             told.append(argument)
         skip = is_place

@@ -77,13 +77,13 @@ BLOCKS: Mapping[str, Callable[[Records], str]] = {
 
 def plots(records: Records) -> dict[str, str]:
     """Return the plots by file name."""
-    return _accuracy_plots(records.get("time_to_accuracy")) | _growth_plots(records.get("growth"))
+    courses = {"": "time_to_accuracy", "-text": "time_to_accuracy_text"}
+    drawn = {f"accuracy-over-time{end}.svg": _accuracy_plot(records[n]) for end, n in courses.items() if n in records}
+    return drawn | _growth_plots(records.get("growth"))
 
 
-def _accuracy_plots(record: Record | None) -> dict[str, str]:
+def _accuracy_plot(record: Record) -> str:
     """Return the test accuracy over processor time, by seed."""
-    if record is None:
-        return {}
     courses = {f"holdfast, seed {row['seed']}": row["points"] for row in record["rows"]}
     courses["plain program, seed 0"] = record["plain_points"]
     lines = [
@@ -93,10 +93,10 @@ def _accuracy_plots(record: Record | None) -> dict[str, str]:
     ]
     right = max(line.x[-1] for line in lines)
     lines.append(
-        _line("the paper's accuracy", [(0, 100 * record["accuracy"]), (right, 100 * record["accuracy"])], dashed=True)
+        _line("the accuracy to reach", [(0, 100 * record["accuracy"]), (right, 100 * record["accuracy"])], dashed=True)
     )
-    parts = ("Colored MNIST, test environment", "processor seconds", "accuracy, percent", tuple(lines))
-    return {"accuracy-over-time.svg": write_svg(Curves(*parts))}
+    title = f"{record['data'][0].upper()}{record['data'][1:]}, test environment"
+    return write_svg(Curves(title, "processor seconds", "accuracy, percent", tuple(lines)))
 
 
 def _growth_plots(record: Record | None) -> dict[str, str]:

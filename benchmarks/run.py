@@ -32,6 +32,7 @@ BENCHMARKS = (
     "user_fit",
     "whole_fit",
     "time_to_accuracy",
+    "time_to_accuracy_text",
 )
 
 
@@ -44,7 +45,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.list:
         for name in BENCHMARKS:
-            print(f"{name:15}{summary(name)}")
+            print(f"{name:24}{summary(name)}")
         return 0
     failed = [name for name in options.only or BENCHMARKS if not run(name, quick=options.quick)]
     if not options.quick:

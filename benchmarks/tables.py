@@ -224,6 +224,7 @@ SECTIONS: Mapping[str, Callable[[Record], str]] = {
     "user_fit": whole_fit,
     "whole_fit": whole_fit,
     "time_to_accuracy": time_to_accuracy,
+    "time_to_accuracy_text": time_to_accuracy,
     "sweep": sweep,
     "convex": convex,
     "wide": convex,

@@ -39,7 +39,7 @@ def _fit_targets(record: Record) -> list[tuple[object, ...]]:
 
 def _accuracy_targets(record: Record) -> list[tuple[object, ...]]:
     share, than = f"{100 * record['accuracy']:.1f} %", "" if record["plain_reached"] else "> "
-    line = f"time to {share} on colored MNIST against the plain program", f"≥ {record['target']:.0f}×"
+    line = f"time to {share} on {record['data']} against the plain program", f"≥ {record['target']:.0f}×"
     return [(*line, than + times(record["ratio"]), None, verdict(record["ratio"] >= record["target"]))]
 
 
@@ -157,6 +157,7 @@ TARGETS: Mapping[str, Callable[[Record], list[tuple[object, ...]]]] = {
     "user_fit": _fit_targets,
     "whole_fit": _fit_targets,
     "time_to_accuracy": _accuracy_targets,
+    "time_to_accuracy_text": _accuracy_targets,
     "sweep": _sweep_targets,
     "convex": _convex_targets,
     "wide": _convex_targets,

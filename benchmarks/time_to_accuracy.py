@@ -17,7 +17,8 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
@@ -26,19 +27,28 @@ import numpy as np
 import torch
 from measuring import parser, ratio, rounded, write_record
 from torch.utils.data import Subset, TensorDataset
-from whole_fit import _dense, answers, train_plainly
+from whole_fit import SETTINGS, answers, dense, make_cnn, train_plainly
 
 from holdfast import NeuralClassifier, PIClassifier
 from holdfast.datasets import load_dataset
 from holdfast.exceptions import HoldfastError
 from holdfast.neural.monitors import EpochReport, Monitor, watch
 
-ACCURACY = 0.697  # of PI in the paper
-TARGET = 8.0
 STEPS, PATIENCE, MOST = 100, 20, 1000  # the authors': steps an epoch, epochs without a better one, epochs at most
 COLORINGS = 2  # draws of the test digits' labels and colors: a standard error of 0.65 points
 
 Points: TypeAlias = list[tuple[float, str, float | None]]  # processor seconds, stage, accuracy
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned: rows, the accuracy to reach, and the authors' settings."""
+
+    name: str
+    accuracy: float
+    target: float  # times faster than the plain program
+    read: Callable[..., dict[str, Any]]  # (folder, seed, quick=): see `read_mnist`
+    settings: Mapping[str, float]
 
 
 class OutOfTime(Exception):
@@ -48,10 +58,14 @@ class OutOfTime(Exception):
 class Course:
     """Accuracy in the test environment over processor time; scoring is not counted."""
 
-    def __init__(self, test: TensorDataset, limit: float = float("inf"), keep: Path | None = None) -> None:
-        self.test, self.limit, self.keep = test, limit, keep
+    def __init__(self, test: TensorDataset, accuracy: float, limit: float) -> None:
+        self.test, self.accuracy, self.limit = test, accuracy, limit
         self.points: Points = []
-        self._begin = time.process_time()
+        self.begin(None)
+
+    def begin(self, keep: Path | None) -> None:
+        """Start the clock; the points are kept in a file."""
+        self.keep, self._begin = keep, time.process_time()
 
     @property
     def seconds(self) -> float:
@@ -75,27 +89,32 @@ class Course:
             raise OutOfTime
 
 
-def read(folder: Path | None, seed: int, *, quick: bool) -> dict[str, Any]:
-    """Return training, validation and test rows; validation rows are like the training environments."""
+def read_mnist(folder: Path | None, seed: int, *, quick: bool) -> dict[str, Any]:
+    """Return training, validation and test rows; validation rows are like the training environments.
+
+    `network` is what holdfast's classifier is made of, `make` makes the plain program's, `dense` its rows.
+    """
     mnist = load_dataset("colored_mnist", folder=folder, seed=seed, test_colorings=1 if quick else COLORINGS)
     every = slice(None, None, 100) if quick else slice(None)
     parts = {"train": mnist.train, "validation": mnist.validation["train"], "test": mnist.test}
     found: dict[str, Any] = {name: (part.X[every], part.y[every]) for name, part in parts.items()}
-    return found | {"environments": np.asarray(mnist.train.environments)[every]}
+    found |= {"environments": np.asarray(mnist.train.environments)[every]}
+    return found | {"network": {"network": "cnn"}, "make": make_cnn, "dense": lambda X: torch.from_numpy(dense(X))}
 
 
-def tensors(rows: tuple[Any, np.ndarray]) -> TensorDataset:
+def tensors(data: dict[str, Any], part: str) -> TensorDataset:
     """Return rows as the plain program has them."""
-    return TensorDataset(torch.from_numpy(_dense(rows[0])), torch.from_numpy(rows[1].astype(np.int64)))
+    X, y = data[part]
+    return TensorDataset(data["dense"](X), torch.from_numpy(y.astype(np.int64)))
 
 
-def fit_plainly(data: dict[str, Any], seed: int, course: Course) -> None:
+def fit_plainly(data: dict[str, Any], settings: Mapping[str, float], seed: int, course: Course) -> None:
     """Run the authors' three stages until the accuracy or the limit is reached."""
     torch.manual_seed(seed)
-    rows, validation = tensors(data["train"]), tensors(data["validation"])
+    rows, validation = tensors(data, "train"), tensors(data, "validation")
     members = [np.flatnonzero(data["environments"] == name) for name in np.unique(data["environments"])]
     groups = []
-    options: dict[str, Any] = {"patience": PATIENCE}
+    options: dict[str, Any] = {"patience": PATIENCE, "make": data["make"], "settings": settings}
     for number, (own, other) in enumerate(zip(members, members[::-1], strict=True), 1):
         judged = Subset(rows, other.tolist())
         options["watch"] = lambda network, number=number: course.note(f"judge {number}")
@@ -106,10 +125,10 @@ def fit_plainly(data: dict[str, Any], seed: int, course: Course) -> None:
 
     def score(network: torch.nn.Module) -> None:
         course.note("stage 3", network)
-        if reached(course.points) is not None:
+        if reached(course.points, course.accuracy) is not None:
             raise OutOfTime
 
-    train_plainly(rows, groups, validation, MOST, STEPS, patience=PATIENCE, watch=score)
+    train_plainly(rows, groups, validation, MOST, STEPS, **{**options, "watch": score})
 
 
 class Scorer(Monitor):
@@ -125,20 +144,20 @@ class Scorer(Monitor):
 
 def fit_holdfast(data: dict[str, Any], seed: int, quick: bool, course: Course) -> None:
     """Fit the robust recipe to its end."""
-    network = NeuralClassifier("cnn", **({"max_epochs": 2, "steps_per_epoch": 2} if quick else {}))
+    network = NeuralClassifier(**data["network"], **({"max_epochs": 2, "steps_per_epoch": 2} if quick else {}))
     model = PIClassifier(network, recipe="robust", min_group_size=1, random_state=seed)
     with watch(Scorer(course)):
         model.fit(*data["train"], environments=data["environments"])
 
 
-def run(name: str, fit: Callable[[Course], None], test: Any, limit: float, folder: Path | None) -> Points:
-    """Return the course of a fit, up to a limit; one that the folder has is used again."""
+def run(name: str, fit: Callable[[Course], None], course: Course, folder: Path | None) -> Points:
+    """Return the course of a fit, up to its limit; one that the folder has is used again."""
     kept = None if folder is None else folder / f"{name}.json"
     if kept is not None and kept.exists():
         points: Points = [tuple(point) for point in json.loads(kept.read_text(encoding="utf-8"))]
         if points[-1][1] == "end":
             return points
-    course = Course(tensors(test), limit, kept)
+    course.begin(kept)
     with contextlib.suppress(OutOfTime):
         fit(course)
     course.limit = float("inf")
@@ -146,15 +165,18 @@ def run(name: str, fit: Callable[[Course], None], test: Any, limit: float, folde
     return course.points
 
 
-def reached(points: Points) -> float | None:
+def reached(points: Points, least: float) -> float | None:
     """Return when the accuracy was reached, None where it was not."""
-    return next((s for s, _, accuracy in points if accuracy is not None and accuracy >= ACCURACY), None)
+    return next((s for s, _, accuracy in points if accuracy is not None and accuracy >= least), None)
 
 
-def main() -> int:
+MNIST = Task("colored MNIST", accuracy=0.697, target=8.0, read=read_mnist, settings=SETTINGS)  # PI's in the paper
+
+
+def main(description: str | None = __doc__, task: Task = MNIST) -> int:
     """Fit every seed with holdfast, and the first one plainly."""
-    options = parser(__doc__)
-    options.add_argument("--data", type=Path, help="folder with MNIST's files")
+    options = parser(description)
+    options.add_argument("--data", type=Path, help="folder with the data set's files")
     options.add_argument("--factor", type=float, default=16.0, help="of holdfast's time, for the plain program")
     options.add_argument("--keep", type=Path, help="folder for what is done, to continue from")
     arguments = options.parse_args()
@@ -164,31 +186,39 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     for seed in reversed(range(1 if quick else arguments.repetitions)):
         try:
-            data = read(arguments.data, seed, quick=quick)
+            data = task.read(arguments.data, seed, quick=quick)
         except HoldfastError as problem:
             print(f"skipped: {problem}")
             return 0
         fit = functools.partial(fit_holdfast, data, seed, quick)
-        points = run(f"holdfast-{seed}", fit, data["test"], float("inf"), folder)
+        test = tensors(data, "test")
+        points = run(f"holdfast-{seed}", fit, Course(test, task.accuracy, float("inf")), folder)
         last = [accuracy for _, _, accuracy in points if accuracy is not None][-1]
-        row = {"seed": seed, "reached_seconds": reached(points), "seconds": points[-1][0], "accuracy": last}
+        row = {
+            "seed": seed,
+            "reached_seconds": reached(points, task.accuracy),
+            "seconds": points[-1][0],
+            "accuracy": last,
+        }
         rows.append(row | {"points": points})
     middle = 0.1 if quick else median(row["reached_seconds"] or float("inf") for row in rows)
-    fit = functools.partial(fit_plainly, data, seed)
-    plain = run(f"plain-{seed}", fit, data["test"], arguments.factor * middle, folder)
+    fit = functools.partial(fit_plainly, data, task.settings, seed)
+    plain = run(f"plain-{seed}", fit, Course(test, task.accuracy, arguments.factor * middle), folder)
     # Where the plain program was stopped early: a judge takes one epoch and `PATIENCE` that bring nothing better.
     epochs = np.diff([0.0, *(second for second, stage, _ in plain if stage == "judge 1")])
     least = len(np.unique(data["environments"])) * (PATIENCE + 1) * float(np.median(epochs))
-    seconds = reached(plain) or max(plain[-1][0], least)
+    plain_reached = reached(plain, task.accuracy)
+    seconds = plain_reached or max(plain[-1][0], least)
     write_record(
         arguments,
         rows[::-1],
-        accuracy=ACCURACY,
-        target=TARGET,
+        data=task.name,
+        accuracy=task.accuracy,
+        target=task.target,
         reached_seconds=rounded(middle),
         plain_seconds=rounded(seconds),
         plain_epoch_seconds=rounded(float(np.median(epochs))),
-        plain_reached=reached(plain) is not None,
+        plain_reached=plain_reached is not None,
         plain_points=plain,
         ratio=ratio(seconds, middle),
     )

@@ -16,7 +16,7 @@ import copy
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -130,9 +130,9 @@ def fit_holdfast(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) -
 def fit_plainly(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) -> tuple[float, np.ndarray]:
     """Run the three stages as a straightforward program; return the same."""
     torch.manual_seed(seed)
-    rows = TensorDataset(torch.from_numpy(_dense(data["X"])), torch.from_numpy(data["y"].astype(np.int64)))
+    rows = TensorDataset(torch.from_numpy(dense(data["X"])), torch.from_numpy(data["y"].astype(np.int64)))
     validation = TensorDataset(
-        torch.from_numpy(_dense(data["validation"][0])), torch.from_numpy(data["validation"][1].astype(np.int64))
+        torch.from_numpy(dense(data["validation"][0])), torch.from_numpy(data["validation"][1].astype(np.int64))
     )
     members = [np.flatnonzero(data["environments"] == name) for name in np.unique(data["environments"])]
     groups = []
@@ -143,6 +143,11 @@ def fit_plainly(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) ->
     return train_plainly(rows, groups, validation, n_epochs, n_steps)[1:]
 
 
+def make_cnn() -> torch.nn.Module:
+    """Return the paper's network for colored MNIST."""
+    return build_network("cnn", input_shape=(10, 28, 28), n_classes=10, dropout=SETTINGS["dropout"])
+
+
 def train_plainly(
     rows: TensorDataset,
     groups: list[np.ndarray],
@@ -150,6 +155,8 @@ def train_plainly(
     n_epochs: int,
     n_steps: int,
     *,
+    make: Callable[[], torch.nn.Module] = make_cnn,
+    settings: Mapping[str, float] = SETTINGS,
     patience: int | None = None,
     watch: Callable[[torch.nn.Module], None] = lambda network: None,
 ) -> tuple[torch.nn.Module, float, np.ndarray]:
@@ -157,9 +164,9 @@ def train_plainly(
 
     It ends early after `patience` epochs without a better one; `watch` sees the network after every epoch.
     """
-    network = build_network("cnn", input_shape=(10, 28, 28), n_classes=10, dropout=SETTINGS["dropout"])
+    network = make()
     optimizer = torch.optim.Adam(
-        network.parameters(), lr=SETTINGS["learning_rate"], weight_decay=SETTINGS["weight_decay"]
+        network.parameters(), lr=settings["learning_rate"], weight_decay=settings["weight_decay"]
     )
     loaders = []
     for group in groups:
@@ -197,7 +204,7 @@ def answers(network: torch.nn.Module, rows: Any) -> np.ndarray:
     return torch.cat(right).numpy()
 
 
-def _dense(images: Any) -> np.ndarray:
+def dense(images: Any) -> np.ndarray:
     """Return colored images as one float array."""
     return np.asarray(images.dense(slice(None)), dtype=np.float32)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Reader = Callable[[str], dict[str, Any] | None]
 
 TUNED = "tuned on validation, scored on the test rows"
+MEANS = "means over data sets, with 95 % intervals of the gains over data sets"
 
 
 def sweep(
@@ -64,12 +65,12 @@ def sweep(
         show(answer, found, following=following, as_json=as_json, body=lambda: _print_grid(waiting.runs))
         return
     if runs.from_records is not None:
-        rows = _best(experiment, read_compact(runs.from_records).get)
-        _write_markdown(experiment.name, rows, runs.markdown)
+        rows, means = _best(experiment, read_compact(runs.from_records).get)
+        _write_markdown(experiment.name, rows, means, runs.markdown)
         following = command_line("holdfast", "sweep", file, "--out", out, "--dry-run")
         answer = f"{experiment.name}: {len(rows)} results from the records in {runs.from_records}.{_ranking(rows)}"
-        result: dict[str, Any] = {"experiment": experiment.name, "best": rows}
-        show(answer, result, following=following, as_json=as_json, body=lambda: _print_best(rows))
+        result: dict[str, Any] = {"experiment": experiment.name, "best": rows, "means": means}
+        show(answer, result, following=following, as_json=as_json, body=lambda: _print_best(rows, means))
         return
     store = RunStore(out)
     with showing_progress() as tell:
@@ -83,12 +84,12 @@ def sweep(
                 chosen, done = search_points(experiment, store, execute)
                 experiment = replace(experiment, runs=chosen)
     read = done.reader(store)
-    best = _best(experiment, read)
+    best, means = _best(experiment, read)
     if runs.records is not None:
         kept = [read(run.config.identity) for run in experiment.runs]
         write_compact([record for record in kept if record is not None], runs.records)
     if best:
-        _write_markdown(experiment.name, best, runs.markdown)
+        _write_markdown(experiment.name, best, means, runs.markdown)
     failures = [{"identity": run.config.identity, "name": run.name, "error": text} for run, text in done.failures]
     counts = {"n_runs": done.n_runs, "n_done": done.n_done, "n_new": done.n_new}
     answer = f"{experiment.name}: {done.n_done} of {done.n_runs} runs are done, {done.n_new} of them new."
@@ -96,8 +97,8 @@ def sweep(
     following = command_line("holdfast", "report", out)
     if not done.n_done:
         following = command_line("holdfast", "sweep", file, "--out", out, "--dry-run")
-    result = {"experiment": experiment.name, **counts, "failures": failures, "best": best}
-    show(answer, result, following=following, as_json=as_json, body=lambda: _print_best(best))
+    result = {"experiment": experiment.name, **counts, "failures": failures, "best": best, "means": means}
+    show(answer, result, following=following, as_json=as_json, body=lambda: _print_best(best, means))
     end_failed(done, out)
 
 
@@ -120,14 +121,20 @@ def end_failed(result: SweepResult, folder: Path) -> None:
     raise typer.Exit(1)
 
 
-def _write_markdown(name: str, rows: list[dict[str, Any]], path: Path | None) -> None:
-    """Write the results as a Markdown table, if asked for."""
+def _write_markdown(
+    name: str, rows: Sequence[dict[str, Any]], means: Sequence[dict[str, Any]], path: Path | None
+) -> None:
+    """Write the results as Markdown tables, if asked for; means over data sets come first."""
     from holdfast.lab.reproduction import write_markdown
     from holdfast.reports.values import Table
 
     if path is not None:
-        columns = tuple(rows[0]) if rows else ()
-        write_markdown([Table(f"{name}: {TUNED}", columns, tuple(tuple(row.values()) for row in rows))], path)
+        found = [(MEANS, means)] * bool(means) + [(TUNED, rows)]
+        tables = [
+            Table(f"{name}: {what}", tuple(part[0]) if part else (), tuple(tuple(row.values()) for row in part))
+            for what, part in found
+        ]
+        write_markdown(tables, path)
 
 
 def _ranking(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -171,10 +178,12 @@ def _print_grid(waiting: Sequence[PlannedRun]) -> None:
     print_table("runs that are left", ["method", *varied, "seeds"], rows, n_keys=1)
 
 
-def _print_best(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the scores as a table and the chosen settings below, where nothing needs to be cut."""
+def _print_best(rows: Sequence[Mapping[str, Any]], means: Sequence[Mapping[str, Any]]) -> None:
+    """Print the scores as tables and the chosen settings below, where nothing needs to be cut."""
     if not rows:
         return
+    if means:
+        print_table(MEANS, list(means[0]), [list(row.values()) for row in means], n_keys=2)
     header = ["method", "validation", "test accuracy", "spread", "worst group", "seeds"]
     if all(math.isnan(row["worst group"]) for row in rows):
         header.remove("worst group")
@@ -197,11 +206,12 @@ def _listed(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in settings.items())
 
 
-def _best(experiment: Experiment, read: Reader) -> list[dict[str, Any]]:
-    """Return for each method and setting the point with the best mean selection value, and its test score."""
-    from holdfast.lab.tuning import tune
+def _best(experiment: Experiment, read: Reader) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return for each method and setting the point with the best mean selection value, and means over data sets."""
+    from holdfast.lab.tuning import average_over_data, tune
 
-    return [
+    found = tune(experiment.runs, read)
+    rows = [
         {
             "method": best.name,
             "validation": best.setting,
@@ -214,5 +224,6 @@ def _best(experiment: Experiment, read: Reader) -> list[dict[str, Any]]:
             "selection": best.selection,
             "settings": _listed(best.point),
         }
-        for best in tune(experiment.runs, read)
+        for best in found
     ]
+    return rows, average_over_data(found)

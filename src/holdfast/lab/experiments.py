@@ -172,7 +172,7 @@ def check_names(config: RunConfig, where: str) -> None:
 
 BUDGETS = ("paper", "equal")
 _KEYS = ("name", "budget", "seeds", "resources", "search", "run", "methods")
-_NOT_A_GRID = ("validations", "dataset_options", "estimator_options", "method_options")  # lists there are values
+_NOT_A_GRID = ("validations",)  # a list there is one value
 
 
 class Resources(BaseModel):
@@ -199,9 +199,10 @@ class PointSearch(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    sampler: Literal["optuna"]
-    trials: int = Field(20, ge=1)  # points of each method
-    journal: str = "optuna.journal"  # the study's file, in the folder of the records
+    sampler: Literal["optuna", "halving"]
+    trials: int = Field(20, ge=1)  # optuna: points of each method
+    journal: str = "optuna.journal"  # optuna: the study's file, in the folder of the records
+    epochs: tuple[int, ...] = (5, 15)  # halving: of each round before the last, which has all that a run has
     validation: Literal["train", "test"] = "train"  # the validation setting whose selection value is maximized
 
 
@@ -222,10 +223,10 @@ def read_experiment(path: str | Path) -> Experiment:
     ----------
     path : path
         A TOML file with `name`, `seeds`, a table `[run]` that all runs share, and a table `[[methods]]` for each
-        method. A list in place of a number, a word or a seed is a grid. `budget = "paper"` runs every point of every
-        grid, as the paper does, which gives IRM and RGM a search 21 times larger; `budget = "equal"` gives each method
-        as many points as the smallest grid has, drawn at random. `resources = {cpus = 2, gpus = 1}`, at the top or of a
-        method, is what a run needs of a machine on a Ray cluster.
+        method. A list in place of a number, a word, a seed or a table of options is a grid. `budget = "paper"` runs
+        every point of every grid, as the paper does, which gives IRM and RGM a search 21 times larger; `budget =
+        "equal"` gives each method as many points as the smallest grid has, drawn at random. `resources = {cpus = 2,
+        gpus = 1}`, at the top or of a method, is what a run needs of a machine on a Ray cluster.
     """
     missing = f"The experiment file {path} does not exist. Check the path."
     return parse_experiment(read_toml(Path(path), missing, ConfigError), where=str(path))

@@ -47,10 +47,12 @@ def make_estimator(config: RunConfig, prepared: Prepared) -> Any:
         return ESTIMATORS[config.estimator].make(**config.estimator_options)
     from holdfast.neural.estimator import NeuralClassifier  # with torch, which only networks need
 
+    # With a recipe, what the run does not set is the recipe's.
+    given = config.as_dict() if "recipe" in config.method_options else NETWORK_SETTINGS
     # Selection "last": it never stops by itself. The monitor of the run selects, once for each validation setting.
     return NeuralClassifier(
         config.estimator,
-        **{name: getattr(config, name) for name in NETWORK_SETTINGS},
+        **{name: getattr(config, name) for name in NETWORK_SETTINGS if name in given},
         selection="last",
         selection_rows=5_000,  # 100 batches of 50, as in the authors' experiments
         network_options={**prepared.network_options, **config.estimator_options} or None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +12,10 @@ import numpy as np
 
 from holdfast.extras import require
 from holdfast.lab.execution import SweepResult
-from holdfast.lab.experiments import Experiment, PlannedRun, parse_run
+from holdfast.lab.experiments import Experiment, PlannedRun, PointSearch, parse_run
 from holdfast.lab.store import RunStore
+from holdfast.metrics import Interval
+from holdfast.reports.chapters import seeds_interval
 from holdfast.saving.json_files import canonical_json
 
 Record = Mapping[str, Any]
@@ -25,6 +28,7 @@ class Best:
     """What a method's grid came to, as one validation setting sees it."""
 
     name: str
+    data: str  # data set, options and selection
     setting: str  # "train" or "test"
     point: dict[str, Any]  # the chosen settings
     value: float  # mean over seeds of the selection's value, by which it was chosen
@@ -34,6 +38,11 @@ class Best:
     selection: str  # rule of the epoch
     n_seeds: int
     n_points: int  # points that were compared
+
+    @property
+    def score(self) -> float:
+        """The worst group's test accuracy, that of all rows without attributes."""
+        return self.test if math.isnan(self.worst) else self.worst
 
 
 def tune(runs: Sequence[PlannedRun], read: Callable[[str], Record | None]) -> list[Best]:
@@ -52,7 +61,41 @@ def tune(runs: Sequence[PlannedRun], read: Callable[[str], Record | None]) -> li
             place = points.setdefault((run.name, data, setting), {})
             place.setdefault(canonical_json(settings), []).append(record)
     several = len({data for _, data, _ in points}) > 1
-    return [_best(name, setting, list(found.values()), several) for (name, _, setting), found in points.items()]
+    return [
+        _best(name, data.decode(), setting, list(found.values()), several)
+        for (name, data, setting), found in points.items()
+    ]
+
+
+def average_over_data(found: Sequence[Best]) -> list[dict[str, Any]]:
+    """Return each method's means over several data sets, and its gain on the first method; nothing for one data set.
+
+    The gain is that of the worst group, or of all test rows where there are no attributes; its 95 % interval is
+    Student's, over data sets.
+    """
+    if len({best.data for best in found}) < 2:
+        return []
+    methods: dict[tuple[str, str], dict[str, Best]] = {}
+    for best in found:
+        methods.setdefault((best.name, best.setting), {})[best.data] = best
+    rows = []
+    for (name, setting), own in methods.items():
+        first = methods.get((found[0].name, setting), {})
+        gains = [own[data].score - first[data].score for data in own if data in first]
+        gain = seeds_interval(gains) if gains else Interval(math.nan, math.nan, math.nan)
+        rows.append(
+            {
+                "method": name,
+                "validation": setting,
+                "test accuracy": float(np.mean([best.test for best in own.values()])),
+                "worst group": float(np.mean([best.worst for best in own.values()])),
+                f"gain on {found[0].name}": gain.value,
+                "low": gain.low,
+                "high": gain.high,
+                "better in": f"{sum(value > 0 for value in gains)} of {len(gains)}",
+            }
+        )
+    return rows
 
 
 def search_points(
@@ -62,22 +105,22 @@ def search_points(
 
     A point is run with all seeds by `run`, and its value is the mean selection value. The study is kept in a journal
     file, so that a sweep that is started again goes on; records stay in the store, and a point is never run twice.
+    The sampler "halving" needs no study: all points are run for a few epochs with the first seed, the best third for
+    more, and so on; the last third has all epochs and seeds.
     """
-    optuna = require("optuna", extra="tracking", what="Searches by a study")
-    require("optuna.storages.journal", extra="tracking", what="Searches by a study")
     search = experiment.search
     assert search is not None
+    if search.sampler == "halving":
+        return _halve_points(experiment, search, store, run)
+    optuna = require("optuna", extra="tracking", what="Searches by a study")
+    require("optuna.storages.journal", extra="tracking", what="Searches by a study")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     backend = optuna.storages.journal.JournalFileBackend(str(store.folder / search.journal))
     storage = optuna.storages.JournalStorage(backend)
     asked: list[PlannedRun] = []
     results: list[SweepResult] = []
-    for name in dict.fromkeys(planned.name for planned in experiment.runs):
-        points: dict[bytes, list[PlannedRun]] = {}
-        for planned in experiment.runs:
-            if planned.name == name:
-                points.setdefault(canonical_json(_settings(planned)), []).append(planned)
-        axes = _axes([_settings(runs[0]) for runs in points.values()])
+    for name, points in _points_by_method(experiment).items():
+        axes = _axes([_settings(runs[0]) for runs in points])
         study = optuna.create_study(
             storage=storage,
             study_name=f"{experiment.name}: {name}",
@@ -85,7 +128,7 @@ def search_points(
             sampler=optuna.samplers.TPESampler(seed=0),
             load_if_exists=True,
         )
-        by_values = {tuple(_text(_settings(runs[0]).get(key)) for key in axes): runs for runs in points.values()}
+        by_values = {tuple(_text(_settings(runs[0]).get(key)) for key in axes): runs for runs in points}
         completed = [trial for trial in study.trials if trial.state == optuna.trial.TrialState.COMPLETE]
         known = {tuple(trial.params[key] for key in axes) for trial in completed if set(trial.params) == set(axes)}
         chosen = known & by_values.keys()
@@ -106,6 +149,32 @@ def search_points(
         asked.extend(planned for values in by_values if values in chosen for planned in by_values[values])
     found = run(asked)  # all are there: it counts them, and names those that failed
     return tuple(asked), replace(found, n_new=sum(result.n_new for result in (found, *results)))
+
+
+def _halve_points(
+    experiment: Experiment, search: PointSearch, store: RunStore, run: Callable[[Sequence[PlannedRun]], SweepResult]
+) -> tuple[tuple[PlannedRun, ...], SweepResult]:
+    """Run every method's points in rounds, each with more epochs and the best third of the points before."""
+    kept: list[PlannedRun] = []
+    n_new = 0
+    for points in _points_by_method(experiment).values():
+        for epochs in search.epochs:
+            short = [replace(runs[0], config=runs[0].config.changed(max_epochs=epochs)) for runs in points]
+            n_new += run(short).n_new
+            values = [_mean_value([planned], store, search.validation) for planned in short]
+            best = np.argsort(values, kind="stable")[::-1][: max(len(points) // 3, 1)]
+            points = [points[i] for i in sorted(best)]
+        kept.extend(itertools.chain(*points))
+    found = run(kept)
+    return tuple(kept), replace(found, n_new=found.n_new + n_new)
+
+
+def _points_by_method(experiment: Experiment) -> dict[str, list[list[PlannedRun]]]:
+    """Return the points of each method's grid, each as its runs by seed."""
+    points: dict[str, dict[bytes, list[PlannedRun]]] = {}
+    for planned in experiment.runs:
+        points.setdefault(planned.name, {}).setdefault(canonical_json(_settings(planned)), []).append(planned)
+    return {name: list(found.values()) for name, found in points.items()}
 
 
 def _settings(planned: PlannedRun) -> dict[str, Any]:
@@ -143,7 +212,7 @@ def _value(records: list[Record], setting: str) -> float:
     return -math.inf if math.isnan(mean) else mean
 
 
-def _best(name: str, setting: str, points: list[list[Record]], several: bool) -> Best:
+def _best(name: str, data: str, setting: str, points: list[list[Record]], several: bool) -> Best:
     """Return the chosen point; with `several` data sets or rules it says which one it is of."""
     chosen = best_point(points, setting)
     points = [records for records in points if len(records) == len(chosen)]
@@ -153,7 +222,8 @@ def _best(name: str, setting: str, points: list[list[Record]], several: bool) ->
     worst = float(np.mean([record["settings"][setting]["test"].get("worst", math.nan) for record in chosen]))
     rule = str(chosen[0]["settings"][setting]["selection"])
     test = float(np.mean(tests))
-    return Best(name, setting, point, _value(chosen, setting), test, spread, worst, rule, len(tests), len(points))
+    value = _value(chosen, setting)
+    return Best(name, data, setting, point, value, test, spread, worst, rule, len(tests), len(points))
 
 
 def _shown(configs: list[Record], chosen: Record, several: bool) -> dict[str, Any]:

@@ -142,6 +142,12 @@ def test_names_are_checked_before_anything_runs(settings, message):
         parse_experiment(experiment(**settings))
 
 
+def test_a_list_of_options_is_a_grid():
+    """Every table of a list is a point; a list inside of a table is a value."""
+    found = parse_experiment(experiment(dataset_options=[{"etas": [0.1, 0.2]}, {"noise": 0.2}])).runs
+    assert [run.config.dataset_options for run in found] == [{"etas": [0.1, 0.2]}, {"noise": 0.2}]
+
+
 def test_known_names_pass():
     """Options of the data set, the method and the network are found by name."""
     settings = {"dataset_options": {"etas": [0.1, 0.2]}, "method_options": {"halves": "soft"}}

@@ -5,11 +5,14 @@ from dataclasses import astuple
 
 import pytest
 
+from holdfast.estimators.pi import RECIPES
 from holdfast.exceptions import MissingExtraError
 from holdfast.lab import paper
 from holdfast.lab.execution import run_on_ray
 from holdfast.lab.experiments import PlannedRun, parse_experiment
+from holdfast.lab.inputs import Prepared
 from holdfast.lab.reproduction import compact
+from holdfast.lab.runner import make_estimator
 from holdfast.lab.store import RunStore
 from holdfast.lab.targets import TARGETS
 from holdfast.lab.targets.reports import report_table1
@@ -27,6 +30,18 @@ def test_runs_have_the_authors_settings():
     assert halves.as_dict() == {
         "dataset": "colored_mnist", "method": "halves", "estimator": "cnn", "weight_decay": 0.01, "dropout": 0.5,
     }  # fmt: skip
+
+
+def test_texts_have_the_robust_recipe_as_it_is(tmp_path, monkeypatch):
+    """The recipe decides what the run does not set: judges stop early, the final network trains for 800 steps."""
+    monkeypatch.setattr("holdfast.lab.targets.sources.find_missing", lambda key, options: None)
+    (tmp_path / "wiki.en.vec").touch()
+    plan = TARGETS["table1"].plan(Options(tmp_path, n_seeds=1))
+    run = next(run for run in plan.runs if run.name == "beer_look PI, robust")
+    network = make_estimator(run.config, Prepared(None))
+    final = RECIPES["robust"].network(network, final=True)
+    assert (final.max_epochs, final.learning_rate, final.dropout, final.loss) == (16, 2e-3, 0.3, "gce")
+    assert RECIPES["robust"].network(network, final=False).patience == 2
 
 
 @pytest.mark.parametrize("target", ["table2", "correlations"])

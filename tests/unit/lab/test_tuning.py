@@ -7,7 +7,7 @@ import pytest
 from holdfast.exceptions import ConfigError
 from holdfast.lab.execution import SweepResult
 from holdfast.lab.experiments import PlannedRun, parse_experiment, parse_run
-from holdfast.lab.tuning import search_points, tune
+from holdfast.lab.tuning import average_over_data, search_points, tune
 
 
 def planned(dropout, seed):
@@ -57,6 +57,25 @@ def test_data_sets_are_not_compared_with_one_another():
         ({"dataset": "toy", "dropout": 0.1}, 0.9),
         ({"dataset": "gaussian", "dropout": 0.3}, 0.6),
     ]
+
+
+def test_gains_over_several_data_sets_have_an_interval():
+    """Each method's gain on the first one is a mean of paired differences; one data set has no means."""
+    accuracies = {("ERM", "toy"): 0.5, ("ERM", "gaussian"): 0.7, ("PI", "toy"): 0.6, ("PI", "gaussian"): 0.9}
+    methods = {"ERM": "erm", "PI": "pi"}
+    runs = [PlannedRun(name, parse_run({"dataset": data, "method": methods[name]})) for name, data in accuracies]
+    records = {}
+    for run in runs:
+        found = record(run, 0.0, 0.0)
+        found["settings"] = {"train": found["settings"]["train"]}
+        found["settings"]["train"]["test"] = {"accuracy": 0.1, "worst": accuracies[run.name, run.config.dataset]}
+        records[run.config.identity] = found
+    erm, pi = average_over_data(tune(runs, records.get))
+    assert (erm["worst group"], pi["worst group"]) == (pytest.approx(0.6), pytest.approx(0.75))
+    assert (pi["test accuracy"], pi["better in"], erm["gain on ERM"]) == (pytest.approx(0.1), "2 of 2", 0.0)
+    reach = 12.7062 * 0.05  # Student's quantile of one degree of freedom times the standard error of 0.1 and 0.2
+    assert (pi["low"], pi["high"]) == (pytest.approx(0.15 - reach, abs=1e-4), pytest.approx(0.15 + reach, abs=1e-4))
+    assert average_over_data(tune(runs[::2], records.get)) == []
 
 
 def test_points_with_fewer_seeds_do_not_compete():
@@ -109,6 +128,25 @@ def test_a_study_chooses_points_and_goes_on(tmp_path):
     everything, _ = search_points(parse_experiment(content), store, store.run)
     assert len(everything) == 2 * 12 * 2
     assert {best.point["dropout"] for best in tune(everything, store.read) if best.setting == "train"} == {0.4}
+
+
+def test_halving_keeps_the_best_third_of_each_round(tmp_path):
+    """Nine points for two epochs, three for four, one with all epochs and seeds: the best; again, nothing is run."""
+    content = {
+        "seeds": [0, 1],
+        "run": {"dataset": "toy", "dropout": [round(0.1 * i, 1) for i in range(9)]},
+        "methods": [{"method": "erm"}, {"method": "pi"}],
+        "search": {"sampler": "halving", "epochs": [2, 4]},
+    }
+    store = Store(tmp_path)
+    chosen, done = search_points(parse_experiment(content), store, store.run)
+    assert [(run.config.method, run.config.dropout, run.config.seed) for run in chosen] == [
+        ("erm", 0.4, 0), ("erm", 0.4, 1), ("pi", 0.4, 0), ("pi", 0.4, 1),
+    ]  # fmt: skip
+    epochs = [record["config"].get("max_epochs") for record in store.records.values()]
+    assert {count: epochs.count(count) for count in (2, 4, None)} == {2: 18, 4: 6, None: 4}
+    assert (done.n_runs, done.n_new) == (4, 28)
+    assert search_points(parse_experiment(content), store, store.run)[1].n_new == 0
 
 
 def test_a_search_is_checked():

@@ -146,6 +146,7 @@ def load_celeba(
     image_size: tuple[int, int] | None = None,
     validation_share: float = 0.2,
     test_share: float = 0.3,
+    min_rows: int = 0,
 ) -> Dataset:
     """Load faces; one attribute is the label, one defines the environments, the others are what not to rely on.
 
@@ -166,6 +167,9 @@ def load_celeba(
         What images are resized to. None: as they are.
     validation_share, test_share : float, default=0.2, 0.3
         Shares of an archive's rows.
+    min_rows : int, default=0
+        Leave out the environment's attribute, and all with fewer rows than this, over all splits, in a cell of
+        label × attribute: an accuracy of few rows is luck. 0: keep all.
     """
     check_probability("validation_share", validation_share)
     check_probability("test_share", test_share)
@@ -176,7 +180,12 @@ def load_celeba(
         raise ParameterError(f"The label and the environment are both {label!r}. Choose two attributes.")
     columns = dict(zip(faces.attribute_names, faces.attributes.T, strict=True))
     y, environments = columns[label], np.array([f"{environment}={value}" for value in (0, 1)])[columns[environment]]
-    names = tuple(name for name in faces.attribute_names if name != label)
+    names = tuple(
+        name
+        for name, values in columns.items()
+        if name != label
+        and (not min_rows or (name != environment and np.bincount(2 * y + values, minlength=4).min() >= min_rows))
+    )
 
     def split(rows: Rows) -> Split:
         return Split(faces.images[rows], y[rows], environments[rows], {name: columns[name][rows] for name in names})

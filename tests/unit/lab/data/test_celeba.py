@@ -39,6 +39,24 @@ def official(tmp_path):
     return folder
 
 
+def test_attributes_with_few_rows_in_a_cell_are_left_out(archive):
+    """With `min_rows`, attributes with so many rows in each cell of label and attribute stay, not the environment."""
+    data = load_dataset("celeba", folder=archive)
+    cells = {
+        name: min(
+            sum(int(((s.y == y) & (s.attributes[name] == value)).sum()) for s in data.splits)
+            for y in (0, 1)
+            for value in (0, 1)
+        )
+        for name in data.attribute_names
+        if name != "Male"
+    }
+    least = sorted(cells.values())[len(cells) // 2]
+    kept = tuple(name for name, count in cells.items() if count >= least)
+    assert 0 < len(kept) < len(cells)
+    assert load_dataset("celeba", folder=archive, min_rows=least).attribute_names == kept
+
+
 def test_the_official_layout_keeps_its_splits(official):
     """Labels, environments and attributes are read from the table, splits from the partition file."""
     data = load_dataset("celeba", folder=official.parent)
