@@ -120,7 +120,7 @@ def count_identical(folder, in_child, network, n_kills, seed):
         place = folder / f"attempt-{attempt}"
         while True:  # until a run comes to its end
             inside = n_done % 2 == 0
-            n_steps = int(rng.integers(0, 400)) if inside else 10**9
+            n_steps = int(rng.integers(0, 100)) if inside else 10**9  # of 150 or 231
             child = in_child(
                 fit_network, place, network, n_steps, kill_after=None if inside else rng.uniform(0.05, 1.5)
             )
