@@ -24,7 +24,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -202,7 +202,7 @@ def _search(
         weight = np.ones((1, 1, 1))
         if learned:
             both, others = np.hstack(parts), [folds != fold for fold in range(n_folds)]
-            weight = np.stack([_coefficients(both[f], y[f], codes[f], weights[f], n_columns)[0] for f in others])
+            weight = _coefficients_by_fold(both, y, codes, weights, n_columns, others)
         together = [_together(columns[:, members], weight[:, :, members], folds) for members in places]
         (said, between), (bent, _) = (
             _directed(part, weight[:, :, where] if learned else weight, folds)
@@ -507,12 +507,44 @@ def _coefficients(
     """Return the common effects of columns on every class but the first, and the probabilities of these."""
     from sklearn.linear_model import LogisticRegression
 
-    indicators = np.eye(int(codes.max()) + 1)[codes]
-    # Intercepts of environments are hardly penalized: their columns are long.
-    design = sp.hstack([sp.csr_array(columns), sp.csr_array(3 * np.sqrt(n_columns) * indicators)], format="csr")
+    design = sp.hstack([sp.csr_array(columns), sp.csr_array(_indicators(codes, n_columns))], format="csr")
     model = LogisticRegression(C=2 / n_columns, max_iter=300, tol=1e-6).fit(design, y, sample_weight=weights)
     found = model.coef_ if len(model.coef_) == 1 else model.coef_[1:] - model.coef_[:1]
     return np.asarray(found[:, : columns.shape[1]]), np.asarray(model.predict_proba(design)[:, 1:])
+
+
+def _coefficients_by_fold(
+    columns: Array,
+    y: NDArray[np.intp],
+    codes: NDArray[np.intp],
+    weights: Array,
+    n_columns: int,
+    parts: Sequence[NDArray[np.bool_]],
+) -> Array:
+    """Return the common effects on every class but the first in parts of the rows, each fit begun with the last one.
+
+    Of a class that a part has not, nothing is known: its level is the mean of all.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    design, n_classes = np.hstack([columns, _indicators(codes, n_columns)]), int(y.max()) + 1
+    unfitted = partial(LogisticRegression, C=2 / n_columns, max_iter=300, tol=1e-4, solver="newton-cg", warm_start=True)
+    model, known = unfitted(), np.arange(n_classes)
+    levels = np.zeros((len(parts), n_classes, columns.shape[1]))
+    for level, rows in zip(levels, parts, strict=True):
+        classes = np.unique(y[rows])
+        if len(classes) < 2:
+            continue
+        if not np.array_equal(classes, known):
+            model, known = unfitted(), classes
+        coef = model.fit(design[rows], y[rows], sample_weight=weights[rows]).coef_[:, : columns.shape[1]]
+        level[classes] = coef if len(classes) > 2 else np.vstack([-coef / 2, coef / 2])
+    return np.asarray(levels[:, 1:] - levels[:, :1])
+
+
+def _indicators(codes: NDArray[np.intp], n_columns: int) -> Array:
+    """Return a column for each environment, so long that intercepts of environments are hardly penalized."""
+    return np.asarray(3 * np.sqrt(n_columns) * np.eye(int(codes.max()) + 1)[codes])
 
 
 def _directed(columns: Array, weights: Array, folds: NDArray[np.intp]) -> tuple[Array, list[tuple[int, int]]]:

@@ -694,6 +694,33 @@ def test_what_columns_say_about_one_class_against_another():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
+def test_what_parts_of_the_rows_say_is_what_each_says_alone(n_classes):
+    """Although each fit begins with the last one: the same effects as those of separate fits."""
+    generator = np.random.default_rng(0)
+    y, codes = generator.integers(n_classes, size=600), np.arange(600) % 3
+    X, weights = generator.normal(size=(600, 4)) + 0.5 * y[:, None], generator.uniform(0.5, 2.0, 600)
+    parts = [np.arange(600) % 5 != fold for fold in range(5)]
+    found = module._coefficients_by_fold(X, y, codes, weights, 4, parts)
+    for rows, effects in zip(parts, found, strict=True):
+        alone, _ = module._coefficients(X[rows], y[rows], codes[rows], weights[rows], 4)
+        np.testing.assert_allclose(effects, alone, atol=2e-3)
+
+
+def test_a_class_of_one_row_is_searched_too():
+    """The fold that has it leaves the others without: they know nothing of that class."""
+    generator = np.random.default_rng(0)
+    y, codes = generator.integers(2, size=300), np.arange(300) % 3
+    y[0] = 2
+    X = generator.normal(size=(300, 3)) + 0.5 * y[:, None]
+    assert find_unstable(X, y, codes, n_classes=3).effects == ()
+    parts = [np.arange(300) != 0, np.arange(300) >= 0, np.arange(300) == 0]
+    found = module._coefficients_by_fold(X, y, codes, np.ones(300), 3, parts)
+    assert found.shape == (3, 2, 3)
+    np.testing.assert_allclose(found[0, 1], found[0, 0] / 2)  # the mean of the two classes that were there
+    assert (found[2] == 0).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("kept", [1, 2, 4])
 def test_a_wide_table_keeps_what_score_tests_and_weights_rank_first(monkeypatch, n_classes, kept):
     """The same ranks, column by column and centered before they are summed, and what is left over as an offset."""
