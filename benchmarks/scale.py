@@ -23,6 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import joblib
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,10 +39,12 @@ def main() -> None:
         "--cases", nargs="*", default=["read", "erm", "stable"], help="'read', METHOD, METHOD/ESTIMATOR"
     )
     options.add_argument("--max-memory", type=float, default=1.0, help="GiB")
+    options.add_argument("--threads", type=int, default=1, help="blocks that are worked on at the same time")
     options.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     arguments = options.parse_args()
     if arguments.one or arguments.cases[0].startswith("ranks/"):
-        run(arguments.folder, arguments.cases[0], arguments.max_memory)
+        with joblib.parallel_config(backend="threading", n_jobs=arguments.threads):
+            run(arguments.folder, arguments.cases[0], arguments.max_memory)
         return
     if arguments.cases[0][0].isdecimal() or arguments.cases[0].startswith(("rare/", "small/")):
         arguments.rows = [0]
@@ -54,7 +57,7 @@ def main() -> None:
                 (Path(first) / path.name).symlink_to(path.resolve())
             for case in arguments.cases:
                 command = [sys.executable, __file__, first, "--one", "--cases", case]
-                command += ["--max-memory", str(arguments.max_memory)]
+                command += ["--max-memory", str(arguments.max_memory), "--threads", str(arguments.threads)]
                 source = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
                 subprocess.run(command, env=os.environ | source, check=True)
 

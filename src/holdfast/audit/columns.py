@@ -27,6 +27,11 @@ WORD = re.compile(r"<[^<>\s]+>|\w+(?:['’-]\w+)*")
 MOST_VALUES = 50  # of a categorical column; the rarer ones are counted together
 
 
+Coder: TypeAlias = tuple[
+    str, Any
+]  # "number" and what missing ones are, "missing", "level" and it, "other" and the rest
+
+
 @dataclass(frozen=True, eq=False)
 class Columns:
     """Named columns of numbers; those of one group (the values of a category) are tested together first."""
@@ -36,6 +41,7 @@ class Columns:
     inputs: NDArray[np.bool_]  # (n_columns,) whether the judges see the column; False for attributes
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # name -> columns; the others stand alone
     sources: tuple[int, ...] = ()  # of each column: the column of X that it was made of; the last may have none
+    coders: tuple[Coder, ...] = ()  # of each column of a table's: how it is made of other rows
 
     def __post_init__(self) -> None:
         if self.values.shape[1] != len(self.names) or self.inputs.shape != (len(self.names),):
@@ -109,6 +115,21 @@ class Columns:
                 names[column] = group
         return tuple(names)
 
+    def encode(self, frame: Any) -> NDArray[np.float64]:
+        """Return the same columns of other rows of the table."""
+        values, found, known = nw.from_native(frame, eager_only=True), [], -1
+        for source, (kind, what) in zip(self.sources, self.coders, strict=True):
+            if source != known:  # the columns of a source stand together
+                known, column = source, values[:, source].to_numpy()
+                missing = missing_labels(column)
+                texts = None if kind in ("number", "missing") else _texts(column, missing)
+            if texts is not None:
+                there = np.isin(texts, what, invert=kind == "other")
+            else:
+                there = missing if kind == "missing" else np.where(missing, what, _as_numbers(column, missing))
+            found.append(np.asarray(there, dtype=np.float64))
+        return np.column_stack(found)
+
     def hypotheses(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Return what is tested: each group and each column outside of groups, with its name and columns."""
         grouped = {column for members in self.groups.values() for column in members}
@@ -150,7 +171,7 @@ def encode_table(X: Any, *, names: Sequence[str] | None = None, min_count: int =
         pairs = [(str(column.name), column.to_numpy()) for column in frame.iter_columns()]
     if not pairs:
         raise FeaturesError("X has no columns; an audit needs at least one.")
-    encoded: list[tuple[str, NDArray[np.float64]]] = []
+    encoded: list[tuple[str, NDArray[np.float64], Coder]] = []
     groups: dict[str, tuple[int, ...]] = {}
     sources: list[int] = []
     for number, (name, values) in enumerate(pairs):
@@ -164,8 +185,8 @@ def encode_table(X: Any, *, names: Sequence[str] | None = None, min_count: int =
             f"X has nothing to audit: no number, and no category that at least {min_count} rows have and as many have "
             "not. Leave identifiers out, and pass other columns."
         )
-    columns = _all_inputs([name for name, _ in encoded], np.column_stack([values for _, values in encoded]))
-    return replace(columns, groups=groups, sources=tuple(sources))
+    columns = _all_inputs([name for name, *_ in encoded], np.column_stack([values for _, values, _ in encoded]))
+    return replace(columns, groups=groups, sources=tuple(sources), coders=tuple(coder for *_, coder in encoded))
 
 
 def encode_texts(
@@ -226,7 +247,7 @@ def _array_names(names: Sequence[str] | None, n_columns: int) -> list[str]:
     return [str(name) for name in names]
 
 
-def _encode_column(name: str, values: NDArray[Any], min_count: int) -> list[tuple[str, NDArray[np.float64]]]:
+def _encode_column(name: str, values: NDArray[Any], min_count: int) -> list[tuple[str, NDArray[np.float64], Coder]]:
     """Return one column of a table as one or several columns of numbers."""
     missing = missing_labels(values)
     numbers = _as_numbers(values, missing)
@@ -236,9 +257,11 @@ def _encode_column(name: str, values: NDArray[Any], min_count: int) -> list[tupl
         raise FeaturesError(f"column {name!r} of X holds infinite values. Replace them, for example by missing ones.")
     if missing.all():
         return []
+    mean = numbers[~missing].mean()
     if not missing.any():
-        return [(name, numbers)]
-    return [(name, np.where(missing, numbers[~missing].mean(), numbers)), (f"{name} is missing", missing.astype(float))]
+        return [(name, numbers, ("number", mean))]
+    filled = np.where(missing, mean, numbers)
+    return [(name, filled, ("number", mean)), (f"{name} is missing", missing.astype(float), ("missing", None))]
 
 
 def _as_numbers(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[np.float64] | None:
@@ -256,15 +279,22 @@ def _as_numbers(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[np.
 
 def _encode_categories(
     name: str, values: NDArray[Any], missing: NDArray[np.bool_], min_count: int
-) -> list[tuple[str, NDArray[np.float64]]]:
+) -> list[tuple[str, NDArray[np.float64], Coder]]:
     """Return `name=value` for each frequent value, the most frequent first; rare ones together."""
-    texts = np.array([str(value) for value in values], dtype=object)
-    texts[missing] = "(missing)"
-    found, codes, counts = np.unique(texts.astype(str), return_inverse=True, return_counts=True)
+    found, codes, counts = np.unique(_texts(values, missing), return_inverse=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     frequent = [value for value in order if counts[value] >= min_count][:MOST_VALUES]
-    columns = [(f"{name}={found[value]}", (codes == value).astype(float)) for value in frequent]
+    columns: list[tuple[str, NDArray[np.float64], Coder]] = [
+        (f"{name}={found[value]}", (codes == value).astype(float), ("level", found[[value]])) for value in frequent
+    ]
     rare = ~np.isin(codes, frequent)
     if rare.sum() >= min_count:
-        columns.append((f"{name}=(any other)", rare.astype(float)))
-    return [(label, column) for label, column in columns if len(column) - column.sum() >= min_count]
+        columns.append((f"{name}=(any other)", rare.astype(float), ("other", found[frequent])))
+    return [column for column in columns if len(column[1]) - column[1].sum() >= min_count]
+
+
+def _texts(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[np.str_]:
+    """Return categories as texts."""
+    texts = np.array([str(value) for value in values], dtype=object)
+    texts[missing] = "(missing)"
+    return texts.astype(str)

@@ -23,8 +23,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,6 +37,7 @@ from holdfast.audit.model import OWN, Fit, Sites, fit_model, local_design, score
 from holdfast.rows import deal_evenly, is_sparse, row_keys
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 FAINT, CLEAR = 5.0, 7.0  # lead over "labels are noisier there", as a statistic, from which a column is blamed; in full
 LOOSE = 4.0  # a scale for each environment is a looser story than noisier labels: it must win by this much
 ALONE = 1.0, 3.0  # standard errors by which others say more of a column than chance: tested alone below, not above
@@ -80,7 +82,27 @@ class Search:
 
 
 @dataclass(eq=False)
-class _Coding:
+class Recipe:
+    """How columns become designs. What that learns from rows, such as scales, is kept for other rows."""
+
+    columns: NDArray[np.intp]  # of the table
+    groups: Sequence[Sequence[int]]  # of these columns
+    n_classes: int
+    for_others: bool  # whether other rows follow: then a row's fold depends on nothing but the row
+    learned: list[Any] = field(default_factory=list)
+    place: int = -1  # of what is looked up next; -1: nothing was learned yet
+
+    def __call__(self, learn: Callable[[], T]) -> T:
+        """Return what was learned at this place, or learn it."""
+        if self.place < 0:
+            self.learned.append(learn())
+            return self.learned[-1]  # type: ignore[no-any-return]
+        self.place += 1
+        return self.learned[self.place - 1]  # type: ignore[no-any-return]
+
+
+@dataclass(eq=False)
+class Coding:
     """The columns in one coding, and what has an effect for each environment already."""
 
     design: Array  # (n_rows, n_classes - 1, …): what is tested, then squares and offsets
@@ -101,6 +123,7 @@ def find_unstable(
     agreed: Array | None = None,
     groups: Sequence[Sequence[int]] = (),
     given_up: Callable[[Effect], bool] = lambda effect: True,
+    make_search: Callable[..., Searching] | None = None,
 ) -> Search:
     """Search for the columns whose effect on the label changes between environments.
 
@@ -122,13 +145,17 @@ def find_unstable(
     given_up : callable
         Which of the columns that were found are done without. Others that go together with them are then tested again:
         they may stand in for them.
+    make_search : callable, optional
+        Returns the `Searching` that tests the columns; None: one that tests them on these rows.
     """
     n_rows, n_columns = values.shape
     weights = np.ones(n_rows)
     if sample_weight is not None:  # unequal weights say less than as many equal ones (Kish)
         weights = sample_weight * (sample_weight.sum() / (sample_weight @ sample_weight))
-    search = _search(values, y, codes, weights, agreed, groups, level, n_classes)
-    left, last = np.arange(n_columns), search.effects
+    left = np.arange(n_columns)
+    recipe = Recipe(left, groups, n_classes, make_search is not None)
+    search = _search(values, y, codes, weights, agreed, level, recipe, make_search or Searching)
+    last = search.effects
     for _ in range(MOST_ROUNDS):  # another column may stand in for what is done without
         named = {effect.column for effect in last if given_up(effect)}
         gone = sorted(named | {column for group in groups if named & set(group) for column in group})
@@ -137,7 +164,8 @@ def find_unstable(
         if not len(near):
             break
         inside = [np.flatnonzero(np.isin(left, group)).tolist() for group in groups]
-        again = _search(values[:, left], y, codes, weights, agreed, inside, level, n_classes)
+        recipe = replace(recipe, columns=left, groups=inside, learned=[])
+        again = _search(values[:, left], y, codes, weights, agreed, level, recipe, make_search or Searching)
         moved = [replace(effect, column=int(left[effect.column])) for effect in again.effects]
         known = {effect.column for effect in search.effects}
         last = tuple(effect for effect in moved if effect.column in near and effect.column not in known)
@@ -175,48 +203,77 @@ def _search(
     codes: NDArray[np.intp],
     weights: Array,
     agreed: Array | None,
-    groups: Sequence[Sequence[int]],
     level: float,
-    n_classes: int,
+    recipe: Recipe,
+    make_search: Callable[..., Searching],
 ) -> Search:
     """Search once: a named column keeps an effect for each environment, and so what others say beside it is tested."""
-    n_columns = values.shape[1]
+    coded = code_rows(values, y, codes, weights, recipe, agreed)
+    n_columns, back, groups = values.shape[1], coded.back, coded.groups
+    shares = _level_shares(len(back), n_columns, groups)
+    back = np.concatenate([back, [back[members[0]] for members in groups]]).astype(np.intp)
+    return make_search(coded.sites, coded.codings, back, coded.pairs, shares, n_columns, level, recipe).run()
+
+
+@dataclass(frozen=True, eq=False)
+class CodedRows:
+    """Rows in both codings: numbers as they are, and in standard deviations of each environment."""
+
+    sites: Sites
+    codings: list[Coding]
+    pairs: list[list[tuple[int, int]]]  # for each coding and tested column: the classes between which it says most
+    back: NDArray[np.intp]  # for each column of the design its number in the table
+    groups: list[NDArray[np.intp]]  # columns of the design that belong together
+
+
+def code_rows(
+    values: Block,
+    y: NDArray[np.intp],
+    codes: NDArray[np.intp],
+    weights: Array,
+    recipe: Recipe,
+    agreed: Array | None = None,
+) -> CodedRows:
+    """Code rows as the recipe says, or as it learns from them where it has learned nothing yet."""
+    n_columns, n_classes = values.shape[1], recipe.n_classes
     # Rows of one environment stand together, and so do those of one label in it.
-    order = np.argsort(codes * n_classes + y, kind="stable")
+    cells = codes * n_classes + y
+    order = np.argsort(cells.astype(np.int16) if cells.max() < 2**15 else cells, kind="stable")  # short ones are faster
     values, y, codes, weights = values[order], y[order], codes[order], weights[order]
-    sites = Sites((y[:, None] == np.arange(1, n_classes)).astype(float), weights, np.bincount(codes))
+    sizes = np.bincount(codes, minlength=recipe(lambda: int(codes.max()) + 1))
+    sites = Sites((y[:, None] == np.arange(1, n_classes)).astype(float), weights, sizes)
     # What columns say, together or about several classes, is learned from other folds.
-    learned = n_classes > 2 or any(len(group) > 1 for group in groups)
+    learned = n_classes > 2 or any(len(group) > 1 for group in recipe.groups)
     n_folds = N_FOLDS if n_classes > 2 else 2
-    folds = deal_evenly(row_keys(values), y, codes, n_folds) if learned else np.zeros(len(y), dtype=np.intp)
+    folds = np.zeros(len(y), dtype=np.intp)
+    if learned:
+        keys = row_keys(values)
+        folds = (keys >> 32).astype(np.intp) % n_folds if recipe.for_others else deal_evenly(keys, y, codes, n_folds)
     dense, back, offset = _dense_columns(values, y, codes, weights)
-    tested, varies = _standardized(dense, weights)
+    tested, varies = _standardized(dense, weights, recipe)
     back = back[varies]
-    places = [np.flatnonzero(np.isin(back, group)) for group in groups]
+    places = [np.flatnonzero(np.isin(back, group)) for group in recipe.groups]
     places = [members for members in places if len(members) > 1]
     shared = [] if agreed is None else [_unit((agreed[:, 1:] - agreed[:, :1])[order])]
-    quantities = np.array([j for j, column in enumerate(tested.T) if _is_quantity(column)], dtype=np.intp)
+    quantities = recipe(lambda: np.array([j for j, c in enumerate(tested.T) if _is_quantity(c)], dtype=np.intp))
 
-    def code(columns: Array) -> tuple[_Coding, list[tuple[int, int]]]:
-        parts = [columns, _squares(columns, quantities) if n_columns <= MOST_EXACT else columns[:, :0]]
+    def code(columns: Array) -> tuple[Coding, list[tuple[int, int]]]:
+        parts = [columns, _squares(columns, quantities, recipe) if n_columns <= MOST_EXACT else columns[:, :0]]
         weight = np.ones((1, 1, 1))
         if learned:
             both, others = np.hstack(parts), [folds != fold for fold in range(n_folds)]
-            weight = _coefficients_by_fold(both, y, codes, weights, n_columns, others)
-        together = [_together(columns[:, members], weight[:, :, members], folds) for members in places]
+            weight = recipe(lambda: _coefficients_by_fold(both, y, codes, weights, n_columns, others))
+        together = [_together(columns[:, members], weight[:, :, members], folds, recipe) for members in places]
         (said, between), (bent, _) = (
             _directed(part, weight[:, :, where] if learned else weight, folds)
             for part, where in zip(parts, (slice(columns.shape[1]), slice(columns.shape[1], None)), strict=True)
         )
         further = [part[:, :, None] for part in (*together, *offset, *shared)]
         design = np.concatenate([said, *further[: len(places)], bent, *further[len(places) :]], axis=2)
-        return _Coding(design, len(shared), []), [*between, *(_main_pair(part) for part in together)]
+        return Coding(design, len(shared), []), [*between, *(recipe(lambda: _main_pair(part)) for part in together)]
 
-    coded = [code(columns) for columns in (tested, _standardized_within(tested, sites, quantities))]
-    codings, pairs = [coding for coding, _ in coded], [between for _, between in coded]
-    shares = _level_shares(len(back), n_columns, places)
-    back = np.concatenate([back, [back[members[0]] for members in places]]).astype(np.intp)
-    return _Searching(sites, codings, back, pairs, shares, n_columns, level, n_classes).run()
+    coded = [code(columns) for columns in (tested, _standardized_within(tested, sites, quantities, recipe))]
+    return CodedRows(sites, [coding for coding, _ in coded], [between for _, between in coded], back, places)
 
 
 def _level_shares(n_tested: int, n_columns: int, groups: list[NDArray[np.intp]]) -> Array:
@@ -286,19 +343,20 @@ def prediction_interval(mean: float, spread: float, n_environments: int, level: 
 
 
 @dataclass(eq=False)
-class _Searching:
+class Searching:
     """The forward search: the column with the strongest evidence gets an effect for each environment."""
 
     sites: Sites
-    codings: list[_Coding]
+    codings: list[Coding]
     back: NDArray[np.intp]  # for each tested column its number in the table; a group has that of its first column
     pairs: list[list[tuple[int, int]]]  # for each coding and tested column: the classes between which it says most
     shares: Array  # (n_tested,) of the level
     n_columns: int
     level: float
-    n_classes: int
+    recipe: Recipe
 
     def __post_init__(self) -> None:
+        self.n_classes = self.recipe.n_classes
         self.own: list[int] = []
         self.degrees = len(self.sites) - 1
         self.n_tested = len(self.back)
@@ -345,7 +403,7 @@ class _Searching:
             p_values[effect.column] = effect.p_value
         return Search(named, p_values, noisier)
 
-    def test_columns(self, own: Sequence[int]) -> tuple[list[_Tests], Array]:
+    def test_columns(self, own: Sequence[int]) -> tuple[list[Tests], Array]:
         """Test every column in both codings; the smaller statistic counts."""
         both = [self.test_coding(self.codings[0], own)]
         if self.adjusted(both[0].statistics, both[0].importance, own).min() < self.level:
@@ -371,29 +429,33 @@ class _Searching:
         others = [j for j in range(self.n_tested) if j != strongest and j not in self.own]
         statistics = []
         for coding in self.codings:
-            scores = [coding.design[:, :, [strongest, j]] @ fit.common[[strongest, j]] for j in others]
-            statistics.append(self.score_tests(coding, self.own, fit, scores)[-len(others) :])
+            statistics.append(self.test_pairs(coding, fit, strongest, others)[-len(others) :])
         least = np.min(statistics, axis=0)
         best = int(np.argmax(least))
         return float(special.chdtrc(self.degrees, least[best])) * len(others) * (len(others) + 1), others[best]
 
-    def test_coding(self, coding: _Coding, own: Sequence[int]) -> _Tests:
+    def test_pairs(self, coding: Coding, fit: Fit, column: int, others: Sequence[int]) -> Array:
+        """Test what a column and each of some others say together, after all columns."""
+        scores = [coding.design[:, :, [column, j]] @ fit.common[[column, j]] for j in others]
+        return self.score_tests(coding, self.own, fit, scores)
+
+    def test_coding(self, coding: Coding, own: Sequence[int]) -> Tests:
         """Test every column in one coding, and what noisier labels would do to all of them."""
         design, n_tested = coding.design, self.n_tested
-        start = coding.start or self.codings[0].start
-        fit = coding.start = fit_model(self.sites, design, self.ridge, own, coding.scales, start=start)
-        mine = np.repeat(fit.deviations, self.sites.sizes, axis=0)
-        score = design @ fit.common + np.einsum("nkl,nl->nk", design[:, :, list(own)], mine)
-        first = 1 - fit.chances.sum(axis=1, keepdims=True)  # flipped labels add as much to every class
-        noise = 1 / np.maximum(first, 0.02) - 1 / np.maximum(fit.chances, 0.02)
-        scales = [_unit(score), _unit(noise)]
+        fit = coding.start = self.fit(coding, own)
+        scales = [_unit(rival) for rival in rivals(self.sites, design, own, fit.common, fit.deviations, fit.chances)]
         values = self.score_tests(coding, own, fit, scales)
         if not coding.scales:
             values[:n_tested] += self.apart * (self.test_alone(coding) - values[:n_tested])
         rival = float(max(values[-2] - LOOSE, values[-1]))
         importance = fit.common[:n_tested] ** 2
         importance[list(own)] = 0.0
-        return _Tests(values[:n_tested], rival, importance, scales, fit)
+        return Tests(values[:n_tested], rival, importance, scales, fit)
+
+    def fit(self, coding: Coding, own: Sequence[int]) -> Fit:
+        """Fit the model in which the columns `own` have effects for each environment."""
+        start = coding.start or self.codings[0].start
+        return fit_model(self.sites, coding.design, self.ridge, own, coding.scales, start=start)
 
     @cached_property
     def apart(self) -> Array:
@@ -402,14 +464,29 @@ class _Searching:
         That is asked among the rows of one label and environment. Columns that a label depends on go together there,
         and so do columns whose labels are noisy, but not one that only depends on the label.
         """
-        design, n, pairs = self.without_agreed(self.codings[0]), self.n_tested, np.array(self.pairs[0]).T
-        common = fit_model(self.sites, design, self.ridge, start=self.codings[0].start).common
-        matters = _rising(np.abs(common[:n]), *MATTERS)
+        common, pairs = self.common_effects(), np.array(self.pairs[0]).T
+        matters = _rising(np.abs(common[: self.n_tested]), *MATTERS)
         some = np.flatnonzero(matters)
         if not len(some):
             return matters
-        pairs = pairs[:, some]
-        labels = self.sites.target @ np.arange(1, self.n_classes)
+        counts, spread, together, of_others = self.within_cells(common, some, pairs[:, some])
+        squared = together**2 / np.maximum(spread * of_others, 1e-12)
+        varies = spread > 1e-9
+        excess = (varies * ((counts - 1) * squared - 1)).sum(axis=0)
+        matters[some] *= 1 - _rising(excess / np.sqrt(2 * varies.sum(axis=0) + 1e-12), *ALONE)
+        return matters
+
+    def common_effects(self) -> Array:
+        """Return the effects of a model without effects of environments, and without what the judges agree on."""
+        first = self.codings[0]
+        return fit_model(self.sites, self.without_agreed(first), self.ridge, start=first.start).common
+
+    def within_cells(self, common: Array, some: NDArray[np.intp], pairs: NDArray[np.intp]) -> tuple[Array, ...]:
+        """Return rows of each environment and label, sums of squares of columns, of their product with others, of these.
+
+        All of them are about means of the environment and label.
+        """
+        design, labels = self.without_agreed(self.codings[0]), self.sites.target @ np.arange(1, self.n_classes)
         cells = np.repeat(np.arange(len(self.sites)), self.sites.sizes) * self.n_classes + labels
         sizes = np.unique(cells, return_counts=True)[1]
         weights, starts = self.sites.weights[:, None], np.cumsum(sizes) - sizes
@@ -418,34 +495,25 @@ class _Searching:
             return np.asarray(np.add.reduceat(weights * values, starts, axis=0))  # (n_cells, …)
 
         counts = np.maximum(sums(np.ones((len(cells), 1))), 2)
-        column = _between(design[:, :, some], *pairs)
-        others = _between((design @ common)[:, :, None], *pairs) - column * common[some]
-        column, others = (part - np.repeat(sums(part) / counts, sizes, axis=0) for part in (column, others))
-        spread = sums(column**2)
-        squared = sums(column * others) ** 2 / np.maximum(spread * sums(others**2), 1e-12)
-        varies = spread > 1e-9
-        excess = (varies * ((counts - 1) * squared - 1)).sum(axis=0)
-        matters[some] *= 1 - _rising(excess / np.sqrt(2 * varies.sum(axis=0) + 1e-12), *ALONE)
-        return matters
+        both = column_and_others(design, common, some, pairs)
+        column, others = (part - np.repeat(sums(part) / counts, sizes, axis=0) for part in both)
+        return counts, sums(column**2), sums(column * others), sums(others**2)
 
-    def test_alone(self, coding: _Coding) -> Array:
+    def test_alone(self, coding: Coding) -> Array:
         """Test columns without the others, which would take away the rows whose label they make certain."""
         if coding.alone is None:
             first, coding.alone = self.codings[0], np.zeros(self.n_tested)
             for j in np.flatnonzero(self.apart).tolist():
-                design = coding.design[:, :, [j]]
-                if coding is not first and first.alone is not None and np.array_equal(design, first.design[:, :, [j]]):
+                same = coding.design[:, :, j], first.design[:, :, j]
+                if coding is not first and first.alone is not None and np.array_equal(*same):
                     coding.alone[j] = first.alone[j]  # not a quantity
                     continue
-                pair = np.array(self.pairs[self.codings.index(coding)][j])[:, None]
-                value = _between(design, *pair)[:, :, None]
-                if _is_quantity(value.ravel()):  # and so may be bent
-                    design = np.concatenate([design, design * np.clip(value, -3, 3)], axis=2)
+                design = design_alone(coding.design, j, self.pairs[self.codings.index(coding)][j])
                 fit = self.fits_alone[j] = fit_model(self.sites, design, 0.5, start=self.fits_alone.get(j))
                 coding.alone[j] = score_tests(self.sites, design, local_design(design, (), ()), fit, 0.5, ())[0]
         return coding.alone
 
-    def score_tests(self, coding: _Coding, own: Sequence[int], fit: Fit, further: list[Array]) -> Array:
+    def score_tests(self, coding: Coding, own: Sequence[int], fit: Fit, further: list[Array]) -> Array:
         """Test every column, and further ones, for an effect that differs between environments."""
         local = local_design(coding.design, own, coding.scales)
         return score_tests(self.sites, coding.design, local, fit, self.ridge, further)
@@ -465,7 +533,7 @@ class _Searching:
         """Return a named column's effect in each environment, in the coding in which it varies less."""
         choices = []
         for number, (coding, fit) in enumerate(zip(self.codings, fits, strict=True)):
-            scales = [np.ones(len(self.sites))] + ([_relative_scales(self.sites, coding.scales[0])] if noisier else [])
+            scales = [np.ones(len(self.sites))] + ([self.relative_scales(coding)] if noisier else [])
             for scale in scales:
                 effects, errors = (fit.common[column] + fit.deviations[:, i]) / scale, fit.errors[:, i] / scale
                 mean, spread, _ = random_effects(effects, errors)
@@ -474,17 +542,21 @@ class _Searching:
                 choices.append(Effect(column, statistic, p_value, rival, pair, effects, errors, mean, spread, size))
         return min(choices, key=lambda effect: effect.size)
 
-    def fit_named(self, coding: _Coding, start: Fit | None) -> Fit:
+    def fit_named(self, coding: Coding, start: Fit | None) -> Fit:
         """Return the fit in which the named columns are measured: without what the judges agree on."""
         return fit_model(self.sites, self.without_agreed(coding), self.ridge, self.own, start=start, errors=True)
 
-    def without_agreed(self, coding: _Coding) -> Array:
+    def relative_scales(self, coding: Coding) -> Array:
+        """Return the slope of the whole score in each environment, relative to their mean."""
+        return relative_effects(fit_model(self.sites, coding.scales[0][:, :, None], OWN, (0,)))
+
+    def without_agreed(self, coding: Coding) -> Array:
         """Return the design without what the judges agree on, which has a part of every effect."""
         return coding.design[:, :, : coding.design.shape[2] - coding.n_agreed]
 
 
 @dataclass(frozen=True, eq=False)
-class _Tests:
+class Tests:
     """Score tests of every column, and of what noisier labels would do to all of them."""
 
     statistics: Array  # (n_columns,)
@@ -494,9 +566,35 @@ class _Tests:
     fit: Fit
 
 
-def _relative_scales(sites: Sites, score: Array) -> Array:
-    """Return the slope of the whole score in each environment, relative to their mean."""
-    fit = fit_model(sites, score[:, :, None], OWN, (0,))
+def rivals(
+    sites: Sites, design: Array, own: Sequence[int], common: Array, deviations: Array, chances: Array
+) -> tuple[Array, Array]:
+    """Return what noisier labels scale: the whole score of each row, and the form that flipped labels have."""
+    mine = np.repeat(deviations, sites.sizes, axis=0)
+    score = design @ common + np.einsum("nkl,nl->nk", design[:, :, list(own)], mine)
+    first = 1 - chances.sum(axis=1, keepdims=True)  # flipped labels add as much to every class
+    return score, 1 / np.maximum(first, 0.02) - 1 / np.maximum(chances, 0.02)
+
+
+def column_and_others(
+    design: Array, common: Array, some: NDArray[np.intp], pairs: NDArray[np.intp]
+) -> tuple[Array, Array]:
+    """Return some columns, and what all others say, about the pairs of classes."""
+    column = _between(design[:, :, some], *pairs)
+    return column, _between((design @ common)[:, :, None], *pairs) - column * common[some]
+
+
+def design_alone(design: Array, column: int, pair: tuple[int, int], bent: bool | None = None) -> Array:
+    """Return a column without the others, and bent where it is a quantity, or as `bent` says."""
+    alone = design[:, :, [column]]
+    value = _between(alone, *np.array(pair)[:, None])[:, :, None]
+    if _is_quantity(value.ravel()) if bent is None else bent:
+        return np.concatenate([alone, alone * np.clip(value, -3, 3)], axis=2)
+    return alone
+
+
+def relative_effects(fit: Fit) -> Array:
+    """Return the effects of a fit's one column, relative to their mean."""
     slopes = np.maximum(fit.common[0] + fit.deviations[:, 0], 1e-3)
     return np.asarray(slopes / slopes.mean())
 
@@ -563,10 +661,10 @@ def _directed(columns: Array, weights: Array, folds: NDArray[np.intp]) -> tuple[
     return columns[:, None, :] * scaled[folds], pairs
 
 
-def _together(columns: Array, weights: Array, folds: NDArray[np.intp]) -> Array:
+def _together(columns: Array, weights: Array, folds: NDArray[np.intp], recipe: Recipe) -> Array:
     """Return what columns say together, each row as learned from the other folds."""
-    said = np.stack([columns @ weight.T for weight in weights])
-    return _unit(said[folds, np.arange(len(columns))])
+    said = np.stack([columns @ weight.T for weight in weights])[folds, np.arange(len(columns))]
+    return in_units(said, recipe(lambda: unit_of(said)))
 
 
 def _widest(levels: Array) -> tuple[int, int]:
@@ -584,10 +682,19 @@ def _main_pair(values: Array) -> tuple[int, int]:
 
 def _unit(values: Array) -> Array:
     """Return values for every class but the first, centered, in units of what varies most between two classes."""
-    centered = values - values.mean(axis=0)
-    first, second = _main_pair(values)
-    levels = np.hstack([np.zeros((len(values), 1)), centered])
-    return np.asarray(centered / max(float(np.std(levels[:, second] - levels[:, first])), 1e-9))
+    return in_units(values, unit_of(values))
+
+
+def unit_of(values: Array) -> tuple[Array, float]:
+    """Return the means of values for every class but the first, and what varies most between two classes."""
+    (first, second), mean = _main_pair(values), values.mean(axis=0)
+    levels = np.hstack([np.zeros((len(values), 1)), values - mean])
+    return mean, max(float(np.std(levels[:, second] - levels[:, first])), 1e-9)
+
+
+def in_units(values: Array, unit: tuple[Array, float]) -> Array:
+    """Return values centered, in units."""
+    return np.asarray((values - unit[0]) / unit[1])
 
 
 def _dense_columns(
@@ -627,18 +734,16 @@ def _screened(
     return matrix[:, chosen].toarray(), chosen, [_unit(np.asarray(scaled[:, rest] @ weight[:, rest].T))]
 
 
-def _standardized(columns: Array, weights: Array) -> tuple[Array, NDArray[np.intp]]:
+def _standardized(columns: Array, weights: Array, recipe: Recipe) -> tuple[Array, NDArray[np.intp]]:
     """Return columns with their tails pulled in, of mean 0 and variance 1, and the numbers of those that vary.
 
     The columns are changed in place: a table that is large is not copied once more.
     """
-    low, high = np.quantile(np.ascontiguousarray(columns.T), [TAILS, 1 - TAILS], axis=1)
-    flat = low >= high
-    low[flat], high[flat] = columns[:, flat].min(axis=0), columns[:, flat].max(axis=0)
+    low, high = recipe(lambda: _limits(columns))
     np.clip(columns, low, high, out=columns)
     share = weights / weights.sum()
-    columns -= share @ columns
-    deviation = np.sqrt(np.einsum("n,nj,nj->j", share, columns, columns))
+    columns -= recipe(lambda: share @ columns)
+    deviation = recipe(lambda: np.sqrt(np.einsum("n,nj,nj->j", share, columns, columns)))
     varies = np.flatnonzero(deviation > 1e-9 * np.maximum(np.maximum(np.abs(low), np.abs(high)), 1e-300))
     if len(varies) < len(deviation):
         columns, deviation = columns[:, varies], deviation[varies]
@@ -646,15 +751,21 @@ def _standardized(columns: Array, weights: Array) -> tuple[Array, NDArray[np.int
     return columns, varies
 
 
-def _standardized_within(columns: Array, sites: Sites, quantities: NDArray[np.intp]) -> Array:
+def _limits(columns: Array) -> tuple[Array, Array]:
+    """Return to where the tails of columns are pulled in."""
+    low, high = np.quantile(np.ascontiguousarray(columns.T), [TAILS, 1 - TAILS], axis=1)
+    flat = low >= high
+    low[flat], high[flat] = columns[:, flat].min(axis=0), columns[:, flat].max(axis=0)
+    return low, high
+
+
+def _standardized_within(columns: Array, sites: Sites, quantities: NDArray[np.intp], recipe: Recipe) -> Array:
     """Return the columns with quantities in standard deviations of each environment, where they vary in it at all."""
     result = columns.copy()
     for start, size in zip(sites.starts, sites.sizes, strict=True):
         part = columns[start : start + size, quantities]
-        deviation = part.std(axis=0)
-        result[start : start + size, quantities] = (part - part.mean(axis=0)) / np.where(
-            deviation > 0.1, deviation, 1.0
-        )
+        mean, deviation = recipe(lambda part=part: (part.mean(axis=0), part.std(axis=0)))  # type: ignore[misc]
+        result[start : start + size, quantities] = (part - mean) / np.where(deviation > 0.1, deviation, 1.0)
     return result
 
 
@@ -663,13 +774,13 @@ def _is_quantity(column: Array) -> bool:
     return len(np.unique(column[:100])) >= QUANTITY or len(np.unique(column)) >= QUANTITY
 
 
-def _squares(columns: Array, quantities: NDArray[np.intp]) -> Array:
+def _squares(columns: Array, quantities: NDArray[np.intp], recipe: Recipe) -> Array:
     """Return the standardized square of every quantity."""
     squares = columns[:, quantities]
     np.clip(squares, -3, 3, out=squares)
     squares *= squares
-    squares -= squares.mean(axis=0)
-    deviation = np.sqrt(np.einsum("nj,nj->j", squares, squares) / max(len(squares), 1))
+    squares -= recipe(lambda: squares.mean(axis=0))
+    deviation = recipe(lambda: np.sqrt(np.einsum("nj,nj->j", squares, squares) / max(len(squares), 1)))
     varies = deviation > 1e-9
     if not varies.all():
         squares, deviation = squares[:, varies], deviation[varies]

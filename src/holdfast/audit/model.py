@@ -144,10 +144,7 @@ def fit_model(
     """
     n_rows, n_others, n_columns = design.shape
     local = local_design(design, own, scales)
-    penalties = np.full(n_columns, ridge)
-    penalties[list(own)] = OWN
-    local_penalties = np.full(local.shape[2], DEVIATION)
-    local_penalties[:n_others] = INTERCEPT
+    penalties, local_penalties = penalties_of(n_columns, local.shape[2], n_others, ridge, own)
     common, each = np.zeros(n_columns), np.zeros((len(sites), len(local_penalties)))
     rows: NDArray[np.intp] | slice = slice(None)
     few, parts = sites, (design, local)  # what directs the steps
@@ -163,16 +160,13 @@ def fit_model(
         each[:, n_others : n_others + known] = start.deviations[:, :known]
 
     def value(common: Array, each: Array) -> tuple[float, Array]:
-        log_odds = _predicted(design, common)
-        log_odds += np.einsum("nkl,nl->nk", local, np.repeat(each, sites.sizes, axis=0))
-        chances, log_sums = chances_of(log_odds)
-        loss = float(sites.weights @ log_sums - sites.weights @ (sites.target * log_odds) @ np.ones(n_others))
+        loss, chances = loss_of(sites, design, local, common, each)
         return loss + 0.5 * float(penalties @ common**2 + (each**2 @ local_penalties).sum()), chances
 
     (loss, chances), gain, is_new = value(common, each), 1.0, True
     for _ in range(MOST_STEPS):
         if is_new:
-            system = _System(few, parts, chances[rows], penalties, local_penalties)
+            system = System(*_curvature(few, parts, chances[rows], penalties, len(local_penalties)), local_penalties)
         left = sites.residuals(chances)
         gradient = design.reshape(-1, n_columns).T @ left.ravel() - penalties * common
         gradients = sites.sums(np.einsum("nkl,nk->nl", local, left)) - local_penalties * each
@@ -212,20 +206,42 @@ def local_design(design: Array, own: Sequence[int], scales: Sequence[Array]) -> 
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
 
 
-class _System:
+def penalties_of(n_columns: int, n_local: int, n_others: int, ridge: float, own: Sequence[int]) -> tuple[Array, Array]:
+    """Return the penalties of the common effects, and of each environment's own."""
+    penalties, local_penalties = np.full(n_columns, ridge), np.full(n_local, DEVIATION)
+    penalties[list(own)] = OWN
+    local_penalties[:n_others] = INTERCEPT
+    return penalties, local_penalties
+
+
+def loss_of(sites: Sites, design: Array, local: Array, common: Array, each: Array) -> tuple[float, Array]:
+    """Return the log loss, summed over the rows, and the probabilities of all classes but the first."""
+    log_odds = _predicted(design, common)
+    log_odds += np.einsum("nkl,nl->nk", local, np.repeat(each, sites.sizes, axis=0))
+    chances, log_sums = chances_of(log_odds)
+    likely = sites.weights @ (sites.target * log_odds) @ np.ones(design.shape[1])
+    return float(sites.weights @ log_sums - likely), chances
+
+
+def _curvature(
+    sites: Sites, parts: tuple[Array, Array], chances: Array, penalties: Array, n_local: int
+) -> tuple[Array, Array]:
+    """Return the curvature of the common effects, penalized, and that of each environment's own with all effects."""
+    n_columns, common = len(penalties), np.diag(penalties + 1e-8)
+    mine = np.zeros((len(sites), n_columns + n_local, n_local))
+    dtype = np.float32 if len(chances) <= NARROW else np.float64
+    for _, _, white, pieces in sites.blocks(parts, chances, dtype):
+        common += white[:, :n_columns].T @ white[:, :n_columns]
+        for number, rows in pieces:
+            mine[number] += white[rows].T @ white[rows, n_columns:]
+    return common, mine
+
+
+class System:
     """The equations of one Newton step: a block of common effects, and one for each environment."""
 
-    def __init__(
-        self, sites: Sites, parts: tuple[Array, Array], chances: Array, penalties: Array, local_penalties: Array
-    ) -> None:
-        n_columns, n_local = len(penalties), len(local_penalties)
-        self.common = np.diag(penalties + 1e-8)
-        mine = np.zeros((len(sites), n_columns + n_local, n_local))
-        dtype = np.float32 if len(chances) <= NARROW else np.float64
-        for _, _, white, pieces in sites.blocks(parts, chances, dtype):
-            self.common += white[:, :n_columns].T @ white[:, :n_columns]
-            for number, rows in pieces:
-                mine[number] += white[rows].T @ white[rows, n_columns:]
+    def __init__(self, common: Array, mine: Array, local_penalties: Array) -> None:
+        n_columns, self.common = len(common), common
         self.mixed, self.own = mine[:, :n_columns], mine[:, n_columns:] + np.diag(local_penalties + 1e-8)
         self.shares = np.linalg.solve(self.own, self.mixed.transpose(0, 2, 1))  # (n_sites, n_local, n_columns)
         sites_first = self.mixed.transpose(1, 0, 2).reshape(n_columns, -1)
@@ -262,16 +278,31 @@ def score_tests(sites: Sites, design: Array, local: Array, fit: Fit, ridge: floa
     of the scores, so that it does not look like a change of the effect where environments differ in size. Statistics
     are smaller by the share of the rows that the fit has used up.
     """
-    n_sites, n_columns = len(sites), design.shape[2]
-    n_tested = n_columns + len(further)
-    parts, left = [design, *(column[:, :, None] for column in further), local], sites.residuals(fit.chances)
-    n_all = n_tested + local.shape[2]
-    gradients, information = np.zeros((n_sites, n_all)), np.zeros((n_sites, n_all, n_all))
-    for block, flat, white, pieces in sites.blocks(parts, fit.chances):
+    parts = [design, *(column[:, :, None] for column in further), local]
+    sums, n_columns = sums_by_site(sites, parts, fit.chances), design.shape[2]
+    return score_statistics(*sums, n_columns, n_columns + len(further), ridge, sites.target.size)
+
+
+def sums_by_site(sites: Sites, parts: Sequence[Array], chances: Array) -> tuple[Array, Array]:
+    """Return the gradient of the log-likelihood in each environment, and its information, for the columns of all parts.
+
+    They can be added up over blocks of rows.
+    """
+    n_all, left = sum(part.shape[2] for part in parts), sites.residuals(chances)
+    gradients, information = np.zeros((len(sites), n_all)), np.zeros((len(sites), n_all, n_all))
+    for block, flat, white, pieces in sites.blocks(parts, chances):
         mine = left[block].ravel()
         for number, rows in pieces:
             gradients[number] += mine[rows] @ flat[rows]
             information[number] += white[rows].T @ white[rows]
+    return gradients, information
+
+
+def score_statistics(
+    gradients: Array, information: Array, n_columns: int, n_tested: int, ridge: float, n_values: int
+) -> Array:
+    """Return the score statistics of `score_tests`, of sums over all rows; `n_values` are the labels they are of."""
+    n_sites, n_local = len(gradients), gradients.shape[1] - n_tested
     own = information[:, n_tested:, n_tested:].copy()
     sizes = 1e-6 * np.maximum(np.trace(own, axis1=1, axis2=2), 1e-9)
     own += sizes[:, None, None] * np.eye(own.shape[1])
@@ -281,10 +312,10 @@ def score_tests(sites: Sites, design: Array, local: Array, fit: Fit, ridge: floa
     cross, spread = reduced[:, :, :n_columns], np.diagonal(reduced, axis1=1, axis2=2)
     total = ridge * np.eye(n_columns) + cross[:, :n_columns].sum(axis=0)
     left_over = scores[:, :n_columns].sum(axis=0)
-    n_used = n_columns + local.shape[2] * n_sites
+    n_used = n_columns + n_local * n_sites
     inverse = np.linalg.inv(total + 1e-8 * np.eye(n_columns))
     scores -= cross @ (inverse @ left_over)
-    share_left = max(1 - n_used / left.size, 0.5)
+    share_left = max(1 - n_used / n_values, 0.5)
     if n_sites > MOST_CONTRASTS:
         found = [_between_many(scores[:, j], spread[:, j], cross[:, j], total) for j in range(n_tested)]
         return np.asarray(found, dtype=np.float64) * float(share_left)

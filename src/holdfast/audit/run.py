@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.audit.columns import Columns, encode_table, encode_texts
-from holdfast.audit.effects import Effect, Search, find_unstable, prediction_interval
+from holdfast.audit.effects import Effect, Search, Searching, find_unstable, prediction_interval
 from holdfast.audit.results import Audit, Finding
 from holdfast.environments import Environment, label_array, split_environments, unique_labels
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
@@ -90,8 +90,9 @@ def audit_columns(
     environments: Sequence[Environment],
     settings: AuditSettings,
     given_up: Callable[[Effect], bool] = lambda effect: True,
+    make_search: Callable[..., Searching] | None = None,
 ) -> Audit:
-    """Audit encoded columns; `y` are class codes, `classes` their labels, `given_up` is that of `find_unstable`."""
+    """Audit encoded columns; `y` are class codes, `classes` their labels, the rest is that of `find_unstable`."""
     sites = np.empty(len(y), dtype=np.intp)
     for number, environment in enumerate(environments):
         sites[environment.rows] = number
@@ -103,6 +104,7 @@ def audit_columns(
         level=settings.level,
         groups=tuple(columns.groups.values()),
         given_up=given_up,
+        make_search=make_search,
     )
     names = tuple(environment.name for environment in environments)
     findings = _findings(columns, search, classes, names)

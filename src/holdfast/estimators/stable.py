@@ -99,6 +99,7 @@ class StableClassifier(MethodClassifier):
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this
     reads_columns: ClassVar[bool] = True  # which ones are unstable: a table's columns are worth more than a matrix
+    _all_rows: ClassVar[Any] = None  # of columns, classes and environments, returns `make_search` of `find_unstable`
 
     estimator: Any = None
     _: KW_ONLY
@@ -157,15 +158,18 @@ class StableClassifier(MethodClassifier):
         )
 
         # Stage 2: beyond what the judges agree on, which columns mean something else in some environments?
+        labels = [environment.label for environment in training.environments]
+        make_search = None if self._all_rows is None else self._all_rows(columns, self.classes_, labels)
         search = find_unstable(
             columns.values,
             training.y,
             training.environment_codes,
             n_classes=len(self.classes_),
             sample_weight=training.sample_weight,
-            agreed=_agreement(judgements),
+            agreed=_agreement(judgements) if make_search is None else None,  # linear judges say what the columns say
             groups=tuple(columns.groups.values()),
             given_up=is_given_up,
+            make_search=make_search,
         )
 
         # Stage 3: use as much of these columns as the evidence supports.

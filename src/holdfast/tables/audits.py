@@ -34,7 +34,13 @@ def audit_rows(rows: TableRows, *, level: float) -> Audit:
     columns = inputs
     if rows.attributes is not None:
         columns = inputs.beside(encode_table(rows.attributes, min_count=MIN_COUNT).as_attributes())
-    return audit_columns(columns, codes, classes, split, AuditSettings(level=level, min_count=MIN_COUNT), is_given_up)
+    search = None
+    if rows.source is not None and rows.attributes is None:
+        from holdfast.tables.folders import FolderSearch
+
+        search = FolderSearch(rows.source, rows.roles)(columns, classes, [environment.label for environment in split])
+    settings = AuditSettings(level=level, min_count=MIN_COUNT)
+    return audit_columns(columns, codes, classes, split, settings, is_given_up, search)
 
 
 def _encode(features: pd.DataFrame, texts: Sequence[str]) -> Columns:

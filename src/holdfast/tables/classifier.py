@@ -191,21 +191,26 @@ class TableClassifier(BaseEstimator):
         method = self.make_method()
         rows = table if isinstance(table, TableRows) else read_rows(table, self.options)
         if rows.source is not None:
-            from holdfast.tables.folders import refit, refuse_what_cannot_stream
+            from holdfast.tables.folders import refit, refuse_what_cannot_stream, search_of
 
             n_columns = len(rows.roles.schema.columns) + 1 + len(rows.roles.environments)
             refuse_what_cannot_stream(rows.source, n_columns, self.names, method)
         pipeline = make_pipeline(rows.roles.schema, method)
+        if rows.source is not None and (search := search_of(pipeline, rows.source, rows.roles, self.n_jobs)):
+            pipeline[-1]._all_rows = search
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", HoldfastWarning)
             with self._continued(rows, checkpoints):
                 fit_pipeline(pipeline, rows.features, rows.y, rows.environments)
             notes = rows.notes
             if rows.source is not None:
+                tested = getattr(vars(pipeline[-1]).pop("_all_rows", None), "n_passes", 0)
                 n_passes = refit(pipeline, rows.source, rows.roles, self.n_jobs)
+                how = f"and columns are tested on them in {tested} more; preprocessing and accuracies" if tested else ""
                 notes += (
-                    f"The classifiers are fitted on all {rows.n_rows:,} rows, in {n_passes} passes over the files; "
-                    f"preprocessing and verdict come from the {len(rows.y):,} rows that were read.",
+                    f"The classifiers are fitted on all {rows.n_rows:,} rows, in {n_passes} passes over the files"
+                    f"{', ' + how if how else '; preprocessing and verdict'} come from the {len(rows.y):,} rows that "
+                    "were read.",
                 )
         self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, notes
         self._name_verdict()

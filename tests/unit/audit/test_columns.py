@@ -133,3 +133,13 @@ def test_a_group_of_a_column_that_is_not_there_is_refused() -> None:
     columns = encode_table(pd.DataFrame({"age": [30.0, 40.0, 50.0]}), min_count=1)
     with pytest.raises(FeaturesError, match="group 'person' names 'height', which is no column"):
         columns.grouped({"person": ["age", "height"]})
+
+
+def test_other_rows_are_encoded_alike():
+    """A block gets the columns of the rows that were read first, whose mean and levels they have."""
+    first = pd.DataFrame({"age": [30.0, None, 50.0, 10.0], "ward": ["a", "b", "a", "c"], "day": [1, 2, 3, 4]})
+    columns = encode_table(first, min_count=2)
+    assert columns.names == ("age", "age is missing", "ward=a", "ward=(any other)", "day")
+    np.testing.assert_array_equal(columns.encode(first), columns.values)
+    other = pd.DataFrame({"age": [None, 70.0], "ward": ["new", None], "day": [5.0, None]})
+    np.testing.assert_array_equal(columns.encode(other), [[30, 1, 0, 1, 5], [70, 0, 0, 1, 2.5]])

@@ -163,9 +163,9 @@ def test_half_of_the_level_goes_by_weight():
     """p values are divided by a share: of four columns, one with three quarters of the squared effects has a half."""
     searching = SimpleNamespace(shares=np.full(4, 0.25), degrees=2)
     statistic, importance = np.full(4, 12.0), np.array([3.0, 1.0, 0.0, 0.0])
-    p = module._Searching.adjusted(searching, statistic, importance, [])
+    p = module.Searching.adjusted(searching, statistic, importance, [])
     np.testing.assert_allclose(p, chi2.sf(12.0, 2) / [0.5, 0.25, 0.125, 0.125])
-    later = module._Searching.adjusted(searching, statistic, importance, [0])
+    later = module.Searching.adjusted(searching, statistic, importance, [0])
     np.testing.assert_allclose(later[1:], chi2.sf(12.0, 2) / [1 / 6 + 1 / 2, 1 / 6, 1 / 6])
 
 
@@ -175,10 +175,10 @@ def test_columns_of_one_code_are_compared_with_noisier_labels_together():
     searching = SimpleNamespace(
         n_classes=3, n_tested=3, own=[], degrees=2, test_columns=lambda own: (None, more[len(own) - 1])
     )
-    assert module._Searching.reached_together(searching, 0, 10.0, 9.0) == 10.0
-    assert module._Searching.reached_together(searching, 0, 10.0, 40.0) == 10 + 25 - 2 * 2
+    assert module.Searching.reached_together(searching, 0, 10.0, 9.0) == 10.0
+    assert module.Searching.reached_together(searching, 0, 10.0, 40.0) == 10 + 25 - 2 * 2
     searching.n_classes = 4
-    assert module._Searching.reached_together(searching, 0, 10.0, 40.0) == 10 + 25 + 9 - 2 * 2 * 2
+    assert module.Searching.reached_together(searching, 0, 10.0, 40.0) == 10 + 25 + 9 - 2 * 2 * 2
 
 
 def test_a_code_of_three_classes_over_two_columns_is_found_by_both():
@@ -424,12 +424,12 @@ def test_a_column_alone_may_be_bent():
     X, y, codes = draw((1500, 1500), (1.0,), shift=1.2, bend=0.5)
     sites, coding = (
         Sites(y[:, None].astype(float), np.ones(3000), np.bincount(codes)),
-        module._Coding(X[:, None], 0, []),
+        module.Coding(X[:, None], 0, []),
     )
     searching = SimpleNamespace(
         n_tested=1, apart=np.ones(1), codings=[coding], pairs=[[(0, 1)]], sites=sites, fits_alone={}
     )
-    assert module._Searching.test_alone(searching, coding)[0] < 5
+    assert module.Searching.test_alone(searching, coding)[0] < 5
 
 
 def test_a_change_beside_noisier_labels_is_measured_relative_to_them():
@@ -617,13 +617,13 @@ def test_the_main_pair_are_the_classes_that_move_apart():
 def test_noisier_labels_may_win_over_a_column_that_passed_with_its_partner_only(monkeypatch):
     """Both codings get their scales, also where the second had not been tested yet."""
     X, y, codes = colored(3, (0.8, 0.75), n_rows=300)
-    monkeypatch.setattr(module._Searching, "best_partner", lambda self, strongest, fit: (0.01, (strongest + 1) % 6))
+    monkeypatch.setattr(module.Searching, "best_partner", lambda self, strongest, fit: (0.01, (strongest + 1) % 6))
     monkeypatch.setattr(
-        module._Searching,
+        module.Searching,
         "reached_together",
         lambda self, strongest, statistic, rival: rival - 1.0 if rival else statistic,
     )
-    monkeypatch.setattr(module._Searching, "adjusted", lambda self, statistic, importance, own: np.ones(len(statistic)))
+    monkeypatch.setattr(module.Searching, "adjusted", lambda self, statistic, importance, own: np.ones(len(statistic)))
     search = find_unstable(X, y, codes, n_classes=3)
     assert search.noisier
 
@@ -635,13 +635,13 @@ def test_a_column_that_is_clear_alone_is_not_tested_in_pairs(monkeypatch):
     hint = np.where(generator.random(1200) < np.array([0.95, 0.4])[codes], y, generator.integers(3, size=1200))
     X = np.column_stack([np.eye(3)[y, :2] + generator.normal(size=(1200, 2)), hint])
     asked = []
-    partner = module._Searching.best_partner
+    partner = module.Searching.best_partner
 
     def spied(self, strongest, fit):
         asked.append(strongest)
         return partner(self, strongest, fit)
 
-    monkeypatch.setattr(module._Searching, "best_partner", spied)
+    monkeypatch.setattr(module.Searching, "best_partner", spied)
     assert named(X, y, codes) == [2]
     assert 2 not in asked
 
@@ -673,10 +673,13 @@ def test_squares_are_those_of_values_that_are_pulled_in():
     columns = np.array([[10.0, 7.0], [0.0, 7.0], [-1.0, 7.0], [2.0, 7.0]])
     before = columns.copy()
     squares = np.array([9.0, 0.0, 1.0, 4.0])
-    found = module._squares(columns, np.array([0]))
+    found = module._squares(columns, np.array([0]), lambda learn: learn())
     np.testing.assert_allclose(found[:, 0], (squares - squares.mean()) / squares.std())
     np.testing.assert_array_equal(columns, before)
-    assert module._squares(columns, np.array([0, 1])).shape == (4, 1)  # one that does not vary has no square
+    assert module._squares(columns, np.array([0, 1]), lambda learn: learn()).shape == (
+        4,
+        1,
+    )  # one that does not vary has no square
 
 
 def test_what_columns_say_about_one_class_against_another():

@@ -682,23 +682,11 @@ def check_store(address):
             open_table(missing)
 
 
-def test_tables_in_amazons_store_are_read(tmp_path, monkeypatch):
+def test_tables_in_amazons_store_are_read(tmp_path, bucket):
     """pyarrow's client of S3 against a server with its interface on this machine."""
-    server = pytest.importorskip("moto.server")
-    boto3 = pytest.importorskip("boto3")
-    moto = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    moto.start()
-    address = "http://{}:{}".format(*moto.get_host_and_port())
-    names = {"ENDPOINT_URL": address, "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x", "DEFAULT_REGION": "us-east-1"}
-    for name, value in names.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
-    client = boto3.client("s3", endpoint_url=address)
-    client.create_bucket(Bucket="wards")
-    stored = stored_tables(tmp_path)
-    for name, content in stored.items():
-        client.put_object(Bucket="wards", Key=name, Body=content)
+    for name, content in stored_tables(tmp_path).items():
+        bucket(name, content)
     check_store("s3://wards/{}")
-    moto.stop()
 
 
 class StoreHandler(BaseHTTPRequestHandler):

@@ -1,10 +1,12 @@
 """Folders of Parquet files: one table, also beyond the memory, with every bad file named."""
 
 import contextlib
+import io
 import os
 import re
 import shutil
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ from holdfast.exceptions import ParameterError, SolverWarning, TableError
 from holdfast.learners import last_step
 from holdfast.parallel import on_cluster
 from holdfast.tables import folders
+from holdfast.tables.audits import audit_rows
 from holdfast.tables.classifier import TableClassifier
 from holdfast.tables.files import open_table
 from holdfast.tables.folders import TableFolder
@@ -106,7 +109,7 @@ def test_folders_at_addresses_are_read_in_passes(folder, monkeypatch):
 
 @pytest.mark.parametrize(("method", "n_classes"), [("erm", 2), ("stable", 2), ("erm", 3)])
 def test_passes_over_files_fit_what_fits_in_memory_do(tmp_path, monkeypatch, method, n_classes):
-    """Coefficients are those of all rows; only preprocessing and verdict come from the sample."""
+    """Coefficients are those of all rows; only preprocessing and accuracies come from the sample."""
     for number in range(3):
         rows_of(2000, number, n_classes).to_parquet(tmp_path / f"{number}.parquet", row_group_size=700)
     monkeypatch.setattr(folders, "SAMPLE_ROWS", 6000)  # all rows, so that preprocessing is the same
@@ -126,21 +129,63 @@ def test_passes_that_did_not_suffice_are_told(folder, monkeypatch):
         classifier(method="erm").fit(TableFolder(folder, max_memory=SMALL))
 
 
-def test_a_sample_is_enough_for_the_verdict(folder, monkeypatch):
-    """With a sixth of the rows the verdict names the same column, and the regressions are those of all rows."""
+def test_columns_are_tested_on_all_rows(folder, monkeypatch):
+    """A sixth of the rows is read at once; effects and their errors are those of all, whoever adds them up."""
     monkeypatch.setattr(folders, "SAMPLE_ROWS", 1000)
     source = TableFolder(folder, max_memory=SMALL)
     fitted = classifier().fit(source)
-    assert [finding.feature for finding in fitted.verdict_.columns] == ["unstable"]
-    assert fitted.verdict_.fitted != "ordinary"
+    assert re.search(r"columns are tested on them in \d+ more; preprocessing and accuracies come", fitted.notes_[-1])
+    (found,) = fitted.verdict_.columns
+    (expected,) = classifier().fit(folder).verdict_.columns
+    assert found.feature == expected.feature == "unstable"
+    for site in "ABC":
+        assert found.effects[site] == pytest.approx(expected.effects[site], abs=0.1)
+        assert found.errors[site] == pytest.approx(expected.errors[site], rel=0.1)
     rows = read_rows(source, TableOptions(label="y", environment="site"))
     assert 900 < len(rows.y) < 1100
     assert rows.n_rows == 6000
     again = read_rows(source, TableOptions(label="y", environment="site"))
     pd.testing.assert_frame_equal(rows.features, again.features)
-    with on_cluster("local:2"):
-        elsewhere = classifier().fit(source)
-    np.testing.assert_array_equal(elsewhere.predict_proba(folder), fitted.predict_proba(folder))
+    for elsewhere in (on_cluster("local:2"), joblib.parallel_config(backend="threading", n_jobs=2)):
+        with elsewhere:
+            again = classifier().fit(source)
+        np.testing.assert_array_equal(again.predict_proba(folder), fitted.predict_proba(folder))
+        assert again.verdict_.to_dict() == fitted.verdict_.to_dict()
+
+
+@pytest.mark.parametrize("options", [{}, {"text": ("kind",)}])
+def test_audits_of_a_folder_are_those_of_its_rows(folder, monkeypatch, options):
+    """The audit of a folder beyond the memory has the p values of all rows; words are looked for in a sample."""
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 3000)
+    passes, made = [], folders._column_sums
+    monkeypatch.setattr(folders, "_column_sums", lambda *task: passes.append(task) or made(*task))
+    options = TableOptions(label="y", environment="site", **options)
+    whole, streamed = (
+        audit_rows(read_rows(table, options), level=0.05) for table in (folder, TableFolder(folder, max_memory=SMALL))
+    )
+    assert streamed.named == whole.named == ("unstable",)
+    if options.text:
+        assert not passes
+        return
+    assert np.log(streamed.best("unstable").p_value) == pytest.approx(np.log(whole.best("unstable").p_value), rel=0.02)
+    assert streamed.best("unstable").effects == pytest.approx(whole.best("unstable").effects, rel=0.05)
+
+
+def test_tables_in_amazons_store_are_fitted(bucket, tmp_path, monkeypatch):
+    """A text file and a folder in a store give the classifiers that their rows give here."""
+    frames = [rows_of(1500, number) for number in range(2)]
+    for year, frame in enumerate(frames):
+        (tmp_path / f"year={year}").mkdir()
+        frame.to_parquet(tmp_path / f"year={year}" / "rows.parquet")
+        bucket(f"rows/year={year}/rows.parquet", (tmp_path / f"year={year}" / "rows.parquet").read_bytes())
+    bucket("rows.csv", frames[0].to_csv(index=False).encode())
+    here = pd.read_csv(io.BytesIO(frames[0].to_csv(index=False).encode()))
+    there = classifier().fit("s3://wards/rows.csv")
+    np.testing.assert_allclose(there.predict_proba(here), classifier().fit(here).predict_proba(here), rtol=1e-12)
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 1000)
+    a, b = (classifier().fit(TableFolder(place, max_memory=SMALL / 2)) for place in (tmp_path, "s3://wards/rows"))
+    assert "tested on them" in b.notes_[-1]
+    np.testing.assert_allclose(b.predict_proba("s3://wards/rows"), a.predict_proba(tmp_path), rtol=1e-9)
 
 
 def test_rare_environments_are_in_the_sample(tmp_path, monkeypatch):
@@ -229,13 +274,40 @@ def test_xgboost_asks_for_blocks(tmp_path, monkeypatch, method, n_classes):
     assert np.abs(streamed - whole).mean() < 0.02
 
 
+@contextlib.contextmanager
+def two_workers(name):
+    """Start two workers of Dask or Ray, and let fits run there."""
+    package = pytest.importorskip({"dask": "distributed", "ray": "ray"}[name])
+    with contextlib.ExitStack() as stack:
+        if name == "dask":
+            started = package.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+            name = stack.enter_context(started).scheduler_address
+        else:
+            package.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+            stack.callback(package.shutdown)
+        stack.enter_context(on_cluster(name))
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray and Dask
+@pytest.mark.parametrize("name", ["dask", "ray"])
+def test_workers_of_a_cluster_test_columns_alike(folder, monkeypatch, name):
+    """Verdict and probabilities are the same to the last bit as in this process."""
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 1000)
+    here = classifier().fit(TableFolder(folder, max_memory=SMALL))
+    with two_workers(name):
+        there = classifier().fit(TableFolder(folder, max_memory=SMALL))
+    assert there.verdict_.to_dict() == here.verdict_.to_dict()
+    np.testing.assert_array_equal(there.predict_proba(folder), here.predict_proba(folder))
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of Ray and Dask
 @pytest.mark.parametrize("name", ["dask", "ray"])
 def test_workers_of_a_cluster_boost_together(tmp_path, monkeypatch, name):
     """Two workers, each with its own files, build trees of all rows; this machine's memory does not count."""
     xgboost = pytest.importorskip("xgboost")
-    package = pytest.importorskip({"dask": "distributed", "ray": "ray"}[name])
     for number in range(4):
         rows_of(2000, number).to_parquet(tmp_path / f"{number}.parquet")
     monkeypatch.setattr(folders, "SAMPLE_ROWS", 1000)
@@ -247,14 +319,7 @@ def test_workers_of_a_cluster_boost_together(tmp_path, monkeypatch, name):
         return model.predict_proba(tmp_path), trees["Cover"][0]  # of the first tree's root: a sum over rows
 
     probabilities, cover = fit(2 * SMALL)
-    with contextlib.ExitStack() as stack:
-        if name == "dask":
-            started = package.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
-            name = stack.enter_context(started).scheduler_address
-        else:
-            package.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-            stack.callback(package.shutdown)
-        stack.enter_context(on_cluster(name))
+    with two_workers(name):
         monkeypatch.delattr("xgboost.train")  # of this process, which must not need it
         together, other_cover = fit(SMALL / 100)
     assert other_cover == pytest.approx(cover, rel=1e-4)
