@@ -27,9 +27,7 @@ WORD = re.compile(r"<[^<>\s]+>|\w+(?:['’-]\w+)*")
 MOST_VALUES = 50  # of a categorical column; the rarer ones are counted together
 
 
-Coder: TypeAlias = tuple[
-    str, Any
-]  # "number" and what missing ones are, "missing", "level" and it, "other" and the rest
+Coder: TypeAlias = tuple[str, Any]  # ("number", mean), ("missing", None), ("level", it) or ("other", all levels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +122,10 @@ class Columns:
                 missing = missing_labels(column)
                 texts = None if kind in ("number", "missing") else _texts(column, missing)
             if texts is not None:
-                there = np.isin(texts, what, invert=kind == "other")
+                made: Any = np.isin(texts, what, invert=kind == "other")
             else:
-                there = missing if kind == "missing" else np.where(missing, what, _as_numbers(column, missing))
-            found.append(np.asarray(there, dtype=np.float64))
+                made = missing if kind == "missing" else np.where(missing, what, _as_numbers(column, missing))
+            found.append(np.asarray(made, dtype=np.float64))
         return np.column_stack(found)
 
     def hypotheses(self) -> tuple[tuple[str, tuple[int, ...]], ...]:

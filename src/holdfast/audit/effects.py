@@ -270,7 +270,8 @@ def code_rows(
         )
         further = [part[:, :, None] for part in (*together, *offset, *shared)]
         design = np.concatenate([said, *further[: len(places)], bent, *further[len(places) :]], axis=2)
-        return Coding(design, len(shared), []), [*between, *(recipe(lambda: _main_pair(part)) for part in together)]
+        mixed = recipe(lambda: [_main_pair(part) for part in together])
+        return Coding(design, len(shared), []), [*between, *mixed]
 
     coded = [code(columns) for columns in (tested, _standardized_within(tested, sites, quantities, recipe))]
     return CodedRows(sites, [coding for coding, _ in coded], [between for _, between in coded], back, places)
@@ -390,10 +391,16 @@ class Searching:
                     coding.scales = test.scales
                 continue
             rival = max(rival, unresolved)  # a column that is named but not blamed does not clear the others
-            for column in (strongest, *([] if partner is None else [partner])):
-                self.own.append(column)
-                found.append((column, reached, chance, rival))
+            named = [(column, reached, chance, rival) for column in (strongest, partner) if column is not None]
+            self.own += [column for column, *_ in named]
             unresolved = rival * (1 - float(_rising(reached - rival, FAINT, CLEAR)))
+            found += named
+            if self.changes_little(strongest):  # what else passes would change less: it is named without further tests
+                rest = [j for j in np.argsort(p, kind="stable").tolist() if p[j] < self.level and j not in self.own]
+                rest = rest[: MOST_NAMED - len(self.own)]
+                found += [(j, float(statistic[j]), float(p[j]), rival) for j in rest]
+                self.own += rest
+                break
         fits: list[Fit] = []
         for coding in self.codings if found else []:
             fits.append(self.fit_named(coding, fits[0] if fits else coding.start))
@@ -411,6 +418,10 @@ class Searching:
         statistic = np.min([test.statistics for test in both], axis=0)
         statistic[list(own)] = 0.0
         return both, statistic
+
+    def changes_little(self, column: int) -> bool:
+        """Return whether a search should end with a column that was named, as its change is too small to act on."""
+        return False
 
     def reached_together(self, strongest: int, statistic: float, rival: float) -> float:
         """Return the statistic that a column reaches with others: a class code may be spread over K - 1 columns."""
@@ -482,9 +493,9 @@ class Searching:
         return fit_model(self.sites, self.without_agreed(first), self.ridge, start=first.start).common
 
     def within_cells(self, common: Array, some: NDArray[np.intp], pairs: NDArray[np.intp]) -> tuple[Array, ...]:
-        """Return rows of each environment and label, sums of squares of columns, of their product with others, of these.
+        """Return for each environment and label its rows, and sums of squares and products about means there.
 
-        All of them are about means of the environment and label.
+        They are of some columns, of these with what the others say, and of what the others say.
         """
         design, labels = self.without_agreed(self.codings[0]), self.sites.target @ np.arange(1, self.n_classes)
         cells = np.repeat(np.arange(len(self.sites)), self.sites.sizes) * self.n_classes + labels

@@ -26,6 +26,7 @@ from holdfast.audit.effects import (
     in_units,
     relative_effects,
     rivals,
+    size_of_change,
     unit_of,
 )
 from holdfast.audit.model import (
@@ -42,6 +43,7 @@ from holdfast.audit.model import (
 
 Array = NDArray[np.float64]
 MOST_PASSES = 30
+LITTLE = 0.08  # size of a change up to which nothing is given up (`interpolation.verdict.kept_share`)
 NEAR = 1e-4  # gain of a step, by the root of the number of rows, below which score tests do not notice it
 
 
@@ -223,6 +225,15 @@ class _PassSearching(Searching):
         chances = model.chances(self.sites, self.codings)
         return Fit(model.common, model.each[:, :n_others], model.each[:, places], chances, answer.value, found)
 
+    def changes_little(self, column: int) -> bool:
+        """Return whether a column's change is too small to act on: with many rows almost every column is named."""
+        self._fit(self.own, self.scaled if self.codings[0].scales else [None] * len(self.codings))
+        sizes, place = [], self.own.index(column)
+        for k, coding in enumerate(self.codings):
+            fit = self._as_fit(self.known[k, tuple(self.own), bool(coding.scales)], errors=True)
+            sizes.append(size_of_change(fit.common[column] + fit.deviations[:, place], fit.errors[:, place]))
+        return min(sizes) < LITTLE
+
     def score_tests(self, coding: Coding, own: Sequence[int], fit: Fit, further: list[Array]) -> Array:
         """Test every column and the rivals on all rows."""
         return self.known[self.codings.index(coding), tuple(own), bool(coding.scales)].statistics()
@@ -250,11 +261,9 @@ class _PassSearching(Searching):
                 start, alone = fit_model(self.sites, design, 0.5), (j, self.pairs[k][j], design.shape[2] > 1)
                 begin.append(Question(k, 0.5, (), start.common, start.intercepts, alone=alone))
         found, (sums,) = self.settle(begin, [_Cells(common, some, pairs)])
-        for coding in self.codings:
+        for k, coding in enumerate(self.codings):
             coding.alone = np.zeros(self.n_tested)
-        for question, answer in zip(begin, found, strict=True):
-            assert question.alone is not None
-            self.codings[question.coding].alone[question.alone[0]] = answer.statistics()[0]
+            coding.alone[some] = [answer.statistics()[0] for answer in found if answer.model.coding == k]
         counts, column, others, squares, products, of_others = sums
         counts = np.maximum(counts, 2)
         return (

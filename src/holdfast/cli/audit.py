@@ -109,7 +109,7 @@ def audit(
         if baseline is not None:
             models[_name(baseline, Path(source))] = TableClassifier.load(baseline)
         following = command_line("holdfast", "report", source, "--test", file)
-    with showing_stages(f"auditing {len(rows.y):,} rows"):
+    with showing_stages(f"auditing {rows.n_rows:,} rows"):
         found = audit_rows(rows, level=level)
         verdict = _verdict(models, rows, model.seed)
         reliance = reliance_of(models, rows, seed=model.seed, audit=found) if models else None
@@ -185,7 +185,8 @@ def _write(files: FileOptions, found: Audit, reliance: Reliance | None, file: Pa
 def _result(found: Audit, reliance: Reliance | None, rows: TableRows, out: Path | None) -> dict[str, Any]:
     """Return everything that is reported, as JSON values."""
     result: dict[str, Any] = {
-        "n_rows": len(rows.y),
+        "n_rows": rows.n_rows,
+        "n_rows_read": len(rows.y),  # fewer of a folder beyond the memory: what `fit` would do comes from them
         **found.to_dict(),
         "sentences": list(found.sentences()),
         "out": out,

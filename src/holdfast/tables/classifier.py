@@ -182,8 +182,8 @@ class TableClassifier(BaseEstimator):
         ----------
         table : path, data frame or TableRows
             A .csv, .tsv or .parquet file, a folder of Parquet files (also as a `TableFolder`), a frame, or rows that
-            `read_rows` returned. Of a folder beyond the memory a sample decides preprocessing and verdict, and logistic
-            regressions are fitted on all rows, in passes over the files.
+            `read_rows` returned. Of a folder beyond the memory a sample decides preprocessing and has the accuracies;
+            logistic regressions are fitted, and columns tested, on all rows, in passes over the files.
         checkpoints : path, optional
             Networks with `n_jobs=None`: a folder to which each epoch is written. A fit with the same rows and settings
             continues from there. Delete the folder when you have saved the classifier.

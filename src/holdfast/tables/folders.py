@@ -1,9 +1,9 @@
 """Folders of Parquet files as one table, also one that is larger than the memory: linear models in passes over blocks.
 
 Of a folder beyond the memory a random sample of the rows is read, some thousand of each environment at least. It
-decides what the columns are, their preprocessing and the verdict. The classifiers themselves are then fitted on all
-rows: logistic regressions, also PI's judges, by Newton's method, and PI's worst case by quadratic programs. Every pass
-over the files adds up gradients and curvatures block by block, so that memory does not grow with the number of rows.
+decides what the columns are and their preprocessing, and has the accuracies of a verdict. Columns are tested, and the
+classifiers fitted, on all rows: logistic regressions, also PI's judges, by Newton's method, and PI's worst case by
+quadratic programs. Every pass adds up gradients and curvatures block by block: memory does not grow with the rows.
 Blocks are tasks of `holdfast.parallel`, and their sums are added in the same order wherever they ran. XGBoost asks for
 the blocks itself, and keeps them as bins; on a cluster its workers build every tree together.
 """
@@ -516,12 +516,9 @@ def search_of(pipeline: Pipeline, source: TableFolder, roles: TableRoles, n_jobs
     None for other methods, for texts, and for boosters: what their judges agree on can only be asked about a sample.
     """
     method = pipeline[-1]
-    is_linear = isinstance(last_step(method.estimator), LogisticRegression)
-    return (
-        FolderSearch(source, roles, n_jobs)
-        if hasattr(method, "_all_rows") and is_linear and len(pipeline) == 1
-        else None
-    )
+    if not hasattr(method, "_all_rows") or len(pipeline) > 1 or _is_xgboost(method.estimator):
+        return None
+    return FolderSearch(source, roles, n_jobs)
 
 
 def _column_sums(

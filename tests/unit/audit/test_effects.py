@@ -670,13 +670,14 @@ def test_with_very_many_rows_the_strongest_column_is_named_first():
 
 def test_squares_are_those_of_values_that_are_pulled_in():
     """A value of ten counts as three; the squares have mean 0 and variance 1, and the columns stay as they were."""
+    learn = lambda value: value()  # noqa: E731
     columns = np.array([[10.0, 7.0], [0.0, 7.0], [-1.0, 7.0], [2.0, 7.0]])
     before = columns.copy()
     squares = np.array([9.0, 0.0, 1.0, 4.0])
-    found = module._squares(columns, np.array([0]), lambda learn: learn())
+    found = module._squares(columns, np.array([0]), learn)
     np.testing.assert_allclose(found[:, 0], (squares - squares.mean()) / squares.std())
     np.testing.assert_array_equal(columns, before)
-    assert module._squares(columns, np.array([0, 1]), lambda learn: learn()).shape == (
+    assert module._squares(columns, np.array([0, 1]), learn).shape == (
         4,
         1,
     )  # one that does not vary has no square

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from holdfast.audit import effects, model
-from holdfast.audit.effects import find_unstable
-from holdfast.audit.passes import Question, block_sums, search_in_passes
+from holdfast.audit.effects import Effect, find_unstable
+from holdfast.audit.passes import LITTLE, Question, block_sums, search_in_passes
+from holdfast.interpolation.verdict import kept_share
 
 
 def draw(seed, n_classes, noise, n_rows=2400):
@@ -74,6 +75,22 @@ def test_all_rows_count_where_a_sample_is_in_memory():
     np.testing.assert_allclose(streamed.by_environment, whole.by_environment, atol=0.02)
     np.testing.assert_allclose(streamed.errors, whole.errors, rtol=0.02)
     assert len(passes) <= 9
+
+
+def test_changes_that_are_too_small_to_act_on_are_named_together():
+    """With many rows all columns pass; the search does not go on one by one once a change is too small to act on."""
+    generator, n_rows = np.random.default_rng(0), 100_000
+    codes, y = generator.integers(3, size=n_rows), generator.integers(2, size=n_rows)
+    changes = np.outer([-0.08, 0.0, 0.08], [1, -1, 1, -1, 0])
+    X = generator.normal(size=(n_rows, 5)) + y[:, None] * (0.5 + changes[codes])
+    rows, passes = slice(0, 4000), []
+    search = search_in_passes(adding(X, y, codes, passes))
+    found = find_unstable(X[rows], y[rows], codes[rows], n_classes=2, make_search=search).effects
+    assert {0, 1, 2, 3} <= {effect.column for effect in found}
+    assert all(kept_share(effect) == 1.0 for effect in found)
+    assert len(passes) <= 12
+    at_most = Effect(0, 1e3, 0.0, 0.0, (0, 1), np.ones(3), np.ones(3), 1.0, 1.0, LITTLE)
+    assert kept_share(at_most) == 1.0
 
 
 def test_a_step_that_is_too_long_is_halved():

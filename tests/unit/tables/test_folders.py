@@ -283,7 +283,7 @@ def two_workers(name):
             started = package.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
             name = stack.enter_context(started).scheduler_address
         else:
-            package.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+            package.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
             stack.callback(package.shutdown)
         stack.enter_context(on_cluster(name))
         yield
