@@ -3,12 +3,14 @@
     python benchmarks/scale.py FOLDER --rows 1000000 10000000 100000000 --cases read erm stable pi erm/xgboost
     python benchmarks/scale.py FOLDER --cases 40x1000 1000x1000
     python benchmarks/scale.py FOLDER --cases rare/2000000 small/2000000
+    python benchmarks/scale.py FOLDER --cases search/50000
     torchrun --standalone --nproc-per-node 2 benchmarks/scale.py FOLDER --cases ranks/2048
 
 Writes FOLDER once, files of 1,000,000 rows × 20 columns of 32 bits × 8 environments, then runs every case in a process
 of its own on the first files, with `--max-memory` GiB, and prints a line of JSON for each. A case of the form 40x1000
 is a table in memory of so many environments and rows in each; ranks/2048 are steps of a network with layers so wide;
-rare/2000000 and small/2000000 compare verdicts about 200,000 rows with those about so many.
+rare/2000000 and small/2000000 compare verdicts about 200,000 rows with those about so many; search/50000 compares what
+is named with 5,000 rows of each environment and with so many.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def main() -> None:
         with joblib.parallel_config(backend="threading", n_jobs=arguments.threads):
             run(arguments.folder, arguments.cases[0], arguments.max_memory)
         return
-    if arguments.cases[0][0].isdecimal() or arguments.cases[0].startswith(("rare/", "small/")):
+    if arguments.cases[0][0].isdecimal() or arguments.cases[0].startswith(("rare/", "small/", "search/")):
         arguments.rows = [0]
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for number in range(-(-max(arguments.rows) // FILE_ROWS)):
@@ -91,6 +93,10 @@ def run(folder: Path, case: str, max_memory: float) -> None:
         found = train(int(case.partition("/")[2]))
     elif case.startswith(("rare/", "small/")):
         found = compare_verdicts(case.partition("/")[0], int(case.partition("/")[2]))
+    elif case.startswith("search/"):
+        found = {
+            str(change): compare_searches(int(case.partition("/")[2]), change) for change in (0, 0.01, 0.05, 0.1, 0.15)
+        }
     else:
         found = fit(folder, case, max_memory)
     end = time.perf_counter(), time.process_time()
@@ -174,6 +180,39 @@ def compare_verdicts(table: str, n_rows: int) -> dict[str, object]:
         found[name] = {"rows": int(rows.sum()), "kept": dict(verdict.kept), "mean_and_spread": effects}
         found[name] |= {question: vars(getattr(verdict, question)) for question in ("known", "vanished")}
     return found
+
+
+def compare_searches(n_rows: int, change: float) -> dict[str, object]:
+    """Search 20 tables in which column 4 changes, by 5,000 rows of each environment and in passes over all rows."""
+    from holdfast.audit.effects import find_unstable
+    from holdfast.audit.passes import block_sums, search_in_passes
+    from holdfast.interpolation.verdict import is_given_up, kept_share
+
+    sites, found = np.repeat(np.arange(N_ENVIRONMENTS), n_rows), {"sample": [], "all": []}
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        y, X = generator.integers(2, size=len(sites)), generator.standard_normal((len(sites), 10))
+        X[:, :4] += 0.5 * y[:, None]
+        X[:, 4] += (2 * y - 1) * (0.3 + np.linspace(-change, change, N_ENVIRONMENTS)[sites])
+        some = np.arange(len(sites)) % n_rows < 5000
+
+        def add_up(recipe: object, asked: object, X: np.ndarray = X, y: np.ndarray = y) -> list[tuple[object, ...]]:
+            blocks = np.array_split(np.arange(len(y)), len(y) // 16_000)
+            answers = [block_sums(recipe, X[block], y[block], sites[block], asked) for block in blocks]
+            return [tuple(map(sum, zip(*parts, strict=True))) for parts in zip(*answers, strict=True)]
+
+        for name, make in (("sample", None), ("all", search_in_passes(add_up))):
+            rows, options = (X[some], y[some], sites[some]), {"given_up": is_given_up, "make_search": make}
+            effects = find_unstable(*rows, n_classes=2, **options).effects
+            found[name].append({effect.column: kept_share(effect) for effect in effects})
+    return {
+        name: {
+            "named": float(np.mean([4 in kept for kept in tables])),
+            "another_named": float(np.mean([bool(kept.keys() - {4}) for kept in tables])),
+            "kept": [round(extreme(kept.get(4, 1.0) for kept in tables), 3) for extreme in (min, max)],
+        }
+        for name, tables in found.items()
+    }
 
 
 def train(width: int) -> dict[str, object]:

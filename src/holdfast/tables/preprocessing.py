@@ -67,7 +67,8 @@ def make_preprocessor(schema: TableSchema, *, dense: bool = False) -> ColumnTran
         n_words = MAX_DENSE_WORDS if dense else MAX_WORDS
         count = TfidfVectorizer(ngram_range=(1, 2), min_df=2, max_features=n_words, sublinear_tf=True)
         parts.append((f"text {place}", count, places[name]))
-    return ColumnTransformer(parts, sparse_threshold=0.0 if dense or not words else 1.0)
+    # One job: on a cluster fits and blocks are the tasks, and joblib would send every transformation there.
+    return ColumnTransformer(parts, sparse_threshold=0.0 if dense or not words else 1.0, n_jobs=1)
 
 
 def _columns(places: Mapping[str, int], names: Sequence[str]) -> slice | list[int]:
