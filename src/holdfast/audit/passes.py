@@ -30,6 +30,7 @@ from holdfast.audit.effects import (
     unit_of,
 )
 from holdfast.audit.model import (
+    OWN,
     Fit,
     Sites,
     System,
@@ -287,8 +288,8 @@ class _PassSearching(Searching):
         """Return the slope of the whole score in each environment, relative to their mean."""
         number = self.codings.index(coding)
         if number not in self.known:
-            start = fit_model(self.sites, coding.scales[0][:, :, None], 1e-2, (0,))
+            start = fit_model(self.sites, coding.scales[0][:, :, None], OWN, (0,))
             each = np.hstack([start.intercepts, start.deviations])
-            asked = Question(number, 1e-2, (0,), start.common, each, scaled=self.scaled[number], of_score=True)
+            asked = Question(number, OWN, (0,), start.common, each, scaled=self.scaled[number], of_score=True)
             self.known[number] = self.settle([asked])[0][0]
         return relative_effects(self._as_fit(self.known[number]))
