@@ -391,10 +391,10 @@ class Searching:
                     coding.scales = test.scales
                 continue
             rival = max(rival, unresolved)  # a column that is named but not blamed does not clear the others
-            named = [(column, reached, chance, rival) for column in (strongest, partner) if column is not None]
-            self.own += [column for column, *_ in named]
+            for column in (strongest, *([] if partner is None else [partner])):
+                self.own.append(column)
+                found.append((column, reached, chance, rival))
             unresolved = rival * (1 - float(_rising(reached - rival, FAINT, CLEAR)))
-            found += named
             if self.changes_little(strongest):  # what else passes would change less: it is named without further tests
                 rest = [j for j in np.argsort(p, kind="stable").tolist() if p[j] < self.level and j not in self.own]
                 rest = rest[: MOST_NAMED - len(self.own)]
