@@ -126,6 +126,7 @@ class Fit:
     chances: Array  # (n_rows, n_classes - 1) probabilities of all classes but the first
     loss: float
     errors: Array  # (n_sites, n_own) of the effects, for comparing sites; empty where they were not asked for
+    scales: Array  # (n_sites, n_scales) effects of the scales
 
 
 def fit_model(
@@ -187,7 +188,7 @@ def fit_model(
             gain = max(gained, 1e-12)
     places = n_others + np.arange(len(own))
     found = system.errors(list(own), places) if errors else np.zeros((len(sites), 0))
-    return Fit(common, each[:, :n_others], each[:, places], chances, loss, found)
+    return Fit(common, each[:, :n_others], each[:, places], chances, loss, found, each[:, n_others + len(own) :])
 
 
 def _predicted(design: Array, effects: Array) -> Array:

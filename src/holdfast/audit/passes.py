@@ -213,7 +213,7 @@ class _PassSearching(Searching):
             return
         for k, coding in enumerate(self.codings):
             start = super().fit(coding if key[1] else replace(coding, scales=[]), own)
-            each = np.hstack([start.intercepts, start.deviations, np.zeros((len(self.sites), 2 * key[1]))])
+            each = np.hstack([start.intercepts, start.deviations, start.scales])
             begin.append(Question(k, self.ridge, key[0], start.common, each, scaled=scaled[k], tests_rivals=True))
         for answer in self.settle(begin)[0]:
             self.known[answer.model.coding, *key] = answer
@@ -224,7 +224,8 @@ class _PassSearching(Searching):
         places = n_others + np.arange(n_own)
         found = answer.system.errors(list(model.own), places) if errors else np.zeros((len(self.sites), 0))
         chances = model.chances(self.sites, self.codings)
-        return Fit(model.common, model.each[:, :n_others], model.each[:, places], chances, answer.value, found)
+        intercepts, scales = model.each[:, :n_others], model.each[:, n_others + n_own :]
+        return Fit(model.common, intercepts, model.each[:, places], chances, answer.value, found, scales)
 
     def changes_little(self, column: int) -> bool:
         """Return whether a column's change is too small to act on: with many rows almost every column is named."""
@@ -286,10 +287,11 @@ class _PassSearching(Searching):
 
     def relative_scales(self, coding: Coding) -> Array:
         """Return the slope of the whole score in each environment, relative to their mean."""
-        number = self.codings.index(coding)
-        if number not in self.known:
-            start = fit_model(self.sites, coding.scales[0][:, :, None], OWN, (0,))
-            each = np.hstack([start.intercepts, start.deviations])
-            asked = Question(number, OWN, (0,), start.common, each, scaled=self.scaled[number], of_score=True)
-            self.known[number] = self.settle([asked])[0][0]
-        return relative_effects(self._as_fit(self.known[number]))
+        if 0 not in self.known:
+            begin = []
+            for k, other in enumerate(self.codings):
+                start = fit_model(self.sites, other.scales[0][:, :, None], OWN, (0,))
+                each = np.hstack([start.intercepts, start.deviations])
+                begin.append(Question(k, OWN, (0,), start.common, each, scaled=self.scaled[k], of_score=True))
+            self.known |= dict(enumerate(self.settle(begin)[0]))
+        return relative_effects(self._as_fit(self.known[self.codings.index(coding)]))
