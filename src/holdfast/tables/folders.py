@@ -199,8 +199,9 @@ class TableFolder(TableSource):
         for file, part in found.items():
             if isinstance(part, TableError):
                 self._leave_out(file, part)
-        frame: pd.DataFrame = pd.concat([found[file] for file in self.files], ignore_index=True)
-        self._refuse_empty(not len(frame))
+        parts = [found[file] for file in self.files if found[file] is not None]
+        self._refuse_empty(not any(map(len, parts)))
+        frame: pd.DataFrame = pd.concat(parts, ignore_index=True)
         return frame
 
     def chunks(
@@ -285,7 +286,10 @@ def _sampled(
     by: list[str],
     seeding: Seeding,
 ) -> Any:
-    """Return a random share of a file's rows, a larger one of those with rare values, or why it cannot be read."""
+    """Return a random share of a file's rows, a larger one of those with rare values, or why it cannot be read.
+
+    None of a file without rows.
+    """
     import pandas as pd
 
     draws, parts = seeding.generator("sample", file.place), []
@@ -299,7 +303,7 @@ def _sampled(
             parts.append(part[draws.random(len(part)) < shares])
     except TableError as problem:
         return problem
-    return pd.concat(parts)
+    return pd.concat(parts) if parts else None
 
 
 def _list_files(folder: str) -> dict[str, str]:
@@ -537,8 +541,8 @@ def _column_sums(
 
 def _added(total: list[Any], sums: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """Return sums of several kinds, each added to its total."""
-    if not total:
-        return [list(some) for some in sums]
+    if not total or not sums:  # a file without rows has no sums
+        return total or [list(some) for some in sums]
     return [[a + b for a, b in zip(some, more, strict=True)] for some, more in zip(total, sums, strict=True)]
 
 

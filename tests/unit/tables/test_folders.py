@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from holdfast.exceptions import ParameterError, SolverWarning, TableError
 from holdfast.learners import last_step
 from holdfast.parallel import on_cluster
+from holdfast.seeding import Seeding
 from holdfast.tables import folders
 from holdfast.tables.audits import audit_rows
 from holdfast.tables.classifier import TableClassifier
@@ -151,6 +152,20 @@ def test_columns_are_tested_on_all_rows(folder, monkeypatch):
             again = classifier().fit(source)
         np.testing.assert_array_equal(again.predict_proba(folder), fitted.predict_proba(folder))
         assert again.verdict_.to_dict() == fitted.verdict_.to_dict()
+
+
+def test_files_without_rows_are_no_matter(folder, monkeypatch):
+    """Beyond the memory, too, a fit is that of the other files; a folder without any row is refused."""
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 1000)
+    before = classifier().fit(TableFolder(folder, max_memory=SMALL))
+    for name in ("a.parquet", "z.parquet"):
+        rows_of(0).to_parquet(folder / name)
+    after = classifier().fit(TableFolder(folder, max_memory=SMALL))
+    np.testing.assert_array_equal(after.predict_proba(folder), before.predict_proba(folder))
+    for path in folder.glob("part-*"):
+        path.unlink()
+    with pytest.raises(TableError, match=r"no rows"):
+        TableFolder(folder, max_memory=0).sample(["y"], 10, Seeding(0))
 
 
 @pytest.mark.parametrize("options", [{}, {"text": ("kind",)}])
