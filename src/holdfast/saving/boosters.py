@@ -177,9 +177,7 @@ def _read_xgboost(value: Any, text: str) -> None:
 
     value._Booster = xgboost.Booster()
     value._Booster.load_model(bytearray(text.encode()))
-    value._Booster.set_param({"nthread": 1})
-    value.predict(np.ones((1, value._Booster.num_features())))  # see below
-    value._Booster.set_param({"nthread": 0})
+    value.predict(np.ones((1, value._Booster.num_features())))  # it reads its parameters only now
 
 
 def _check_xgboost(text: str) -> str:
@@ -304,8 +302,7 @@ def _read_lightgbm(value: Any, text: str) -> None:
         value._class_map = dict(zip(value._classes, range(len(value._classes)), strict=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a row without names
-        # Parameters are read only now. One thread: a process that has started more cannot be forked.
-        value.predict(np.ones((1, value._Booster.num_feature())), num_threads=1)
+        value.predict(np.ones((1, value._Booster.num_feature())))  # it reads its parameters only now
 
 
 def _check_lightgbm(text: str) -> str:
