@@ -699,7 +699,7 @@ def _unit(values: Array) -> Array:
 def unit_of(values: Array) -> tuple[Array, float]:
     """Return the means of values for every class but the first, and what varies most between two classes."""
     (first, second), mean = _main_pair(values), values.mean(axis=0)
-    levels = np.hstack([np.zeros((len(values), 1)), values - mean])
+    levels = np.hstack([np.zeros((len(values), 1)), values])
     return mean, max(float(np.std(levels[:, second] - levels[:, first])), 1e-9)
 
 

@@ -697,6 +697,22 @@ def test_what_columns_say_about_one_class_against_another():
     np.testing.assert_array_equal(found, np.column_stack([three[:, 1, 0], three[:, 1, 0] - three[:, 0, 0]]))
 
 
+def test_flipped_labels_move_log_odds_by_one_over_each_probability():
+    """Flipping a share e of labels to every class changes p to p + e(1 - Kp): log-odds of k by e(1/p_k - 1/p_0)."""
+    chances = np.array([[0.3, 0.2], [0.1, 0.6], [0.25, 0.25]])
+    every, flipped = np.column_stack([1 - chances.sum(axis=1), chances]), 1e-6
+    noisier = every + flipped * (1 - 3 * every)
+    moved = np.log(noisier[:, 1:] / noisier[:, :1]) - np.log(every[:, 1:] / every[:, :1])
+    sites = Sites(np.zeros((3, 2)), np.ones(3), np.array([2, 1]))
+    design = np.arange(18.0).reshape(3, 2, 3)
+    score, form = module.rivals(sites, design, [1], np.array([1.0, 0.5, 0.0]), np.array([[2.0], [-1.0]]), chances)
+    np.testing.assert_allclose(-moved / flipped, form, rtol=1e-4)
+    effects = np.array(
+        [[1.0, 2.5, 0.0], [1.0, 2.5, 0.0], [1.0, -0.5, 0.0]]
+    )  # a deviation of its own in each environment
+    np.testing.assert_allclose(score, np.einsum("nkc,nc->nk", design, effects))
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_what_parts_of_the_rows_say_is_what_each_says_alone(n_classes):
     """Although each fit begins with the last one: the same effects as those of separate fits."""
