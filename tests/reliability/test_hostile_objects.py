@@ -620,12 +620,25 @@ def test_models_of_ours_that_cannot_answer_are_refused_when_loaded(tmp_path, mon
         load(tmp_path / "model")
 
 
+def test_codes_of_classes_that_are_not_there_are_refused_when_loaded(tmp_path, monkeypatch):
+    """Rows of such a class would end in an error about an index, and others not."""
+    from holdfast import ERMClassifier
+
+    model = ERMClassifier(LogisticRegression()).fit(X, Y)
+    model.estimator_.classes_ = np.array([0, 16384])
+    forge(model, tmp_path / "model", "skops", monkeypatch)
+    with pytest.raises(UntrustedFileError, match="codes of classes that are not there"):
+        load(tmp_path / "model")
+
+
 @pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
-def test_networks_that_cannot_answer_are_refused_when_loaded(tmp_path, monkeypatch):
-    """A text in the place of a function."""
+@pytest.mark.parametrize("change", [{"parameters": {"row_transform": "x"}}, {"n_features_in": "x"}], ids=str)
+def test_networks_that_cannot_answer_are_refused_when_loaded(change, tmp_path, monkeypatch):
+    """A text in the place of a function, or of a number of columns."""
     model = NeuralClassifier(max_epochs=1, steps_per_epoch=1, random_state=0).fit(X, Y)
     state, tensors = model.get_state()
-    state["parameters"]["row_transform"] = "x"
+    for name, value in change.items():
+        state[name] = state[name] | value if isinstance(value, dict) else value
     monkeypatch.setattr(NeuralClassifier, "get_state", lambda self: (state, tensors))
     save(model, tmp_path / "model")
     with pytest.raises(UntrustedFileError, match="does not answer rows"):

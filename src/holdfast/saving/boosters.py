@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.exceptions import CorruptFileError, HoldfastError, UntrustedFileError
 from holdfast.extras import require
@@ -168,6 +169,15 @@ def unpack_booster(name: str, state: dict[str, Any], data: bytes | None, file: s
     return value
 
 
+def _ask(value: Any, row: NDArray[Any]) -> None:
+    """Ask a booster about one row: the libraries read some parameters only when they answer."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a row without names
+        for name in ("predict", "predict_proba"):
+            if hasattr(value, name):
+                getattr(value, name)(row)
+
+
 def _write_xgboost(value: Any) -> str:
     return bytes(value.get_booster().save_raw(raw_format="json")).decode()
 
@@ -177,7 +187,7 @@ def _read_xgboost(value: Any, text: str) -> None:
 
     value._Booster = xgboost.Booster()
     value._Booster.load_model(bytearray(text.encode()))
-    value.predict(np.ones((1, value._Booster.num_features())))  # it reads its parameters only now
+    _ask(value, np.ones((1, value._Booster.num_features())))
 
 
 def _check_xgboost(text: str) -> str:
@@ -300,9 +310,7 @@ def _read_lightgbm(value: Any, text: str) -> None:
         value._le = LabelEncoder()
         value._le.classes_ = value._classes
         value._class_map = dict(zip(value._classes, range(len(value._classes)), strict=True))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a row without names
-        value.predict(np.ones((1, value._Booster.num_feature())))  # it reads its parameters only now
+    _ask(value, np.ones((1, value._Booster.num_feature())))
 
 
 def _check_lightgbm(text: str) -> str:
@@ -421,6 +429,10 @@ def _read_catboost(value: Any, text: str) -> None:
     value.set_leaf_values(np.array([leaf for tree in document["oblivious_trees"] for leaf in tree["leaf_values"]]))
     scale, bias = document["scale_and_bias"]
     value.set_scale_and_bias(scale, bias if len(bias) > 1 else bias[0])
+    numbers, levels = (document["features_info"].get(f"{kind}_features") or [] for kind in ("float", "categorical"))
+    row = np.ones((1, len(numbers) + len(levels)), dtype=object)
+    row[0, [level["flat_feature_index"] for level in levels]] = "1"
+    _ask(value, row)
 
 
 def _check_catboost(text: str) -> str:

@@ -95,13 +95,11 @@ def _check_answers(model: Any, where: str) -> None:
     """Refuse a model that raises an error of Python's, or answers with NaN, when it is asked about rows."""
     first = getattr(model, "estimator_", model)
     first = first.steps[0][1] if hasattr(first, "steps") else first
-    if hasattr(first, "build_analyzer"):  # a text vectorizer
-        rows: Any = ["a text"] * N_ASKED
-    elif hasattr(model, "n_features_in_"):
-        rows = np.ones((N_ASKED, model.n_features_in_))
-    else:
+    is_text = hasattr(first, "build_analyzer")  # a text vectorizer
+    if not is_text and not hasattr(model, "n_features_in_"):
         return  # not fitted
     try:
+        rows: Any = ["a text"] * N_ASKED if is_text else np.ones((N_ASKED, model.n_features_in_))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             answers = [getattr(model, name)(rows) for name in ("predict", "predict_proba") if hasattr(model, name)]
@@ -185,6 +183,9 @@ def _check_one(item: Any, where: str, n_columns: float) -> float:
         fits = ends[0] == 0 and bool((np.diff(ends) >= 0).all()) and ends[-1] <= len(item.indices) == len(item.data)
         _require(fits, where, "a sparse matrix whose rows do not add up")
         item.check_format(full_check=True)
+    if {"classes_", "estimator_"} <= state.keys() and type(item).__module__.startswith("holdfast."):
+        codes = np.asarray(getattr(item.estimator_, "classes_", ()))
+        _require(set(codes.tolist()) <= set(range(len(item.classes_))), where, "codes of classes that are not there")
     inner = np.inf
     if type(item).__module__.startswith("sklearn."):
         if hasattr(item, "get_params"):

@@ -317,11 +317,13 @@ def test_catboosts_categories_come_back_whatever_their_hashes(simple_ctr):
         assert boosters.pack_booster(copy, "model")[1] == text
 
 
+GONE = object()
 CANNOT_ANSWER = [("xgboost", {"verbosity": "x"}), ("lightgbm", {"num_leaves": 1}), ("lightgbm", {"max_depth": "deep"})]
 CANNOT_ANSWER += [
     ("lightgbm", {"fitted_": False}),
     ("lightgbm", {"_n_features_in": 2}),
     ("lightgbm", {"_classes": None}),
+    ("xgboost", {"n_classes_": GONE}),
 ]
 
 
@@ -334,7 +336,18 @@ def test_a_model_that_cannot_answer_is_refused(name, change):
     content = boosters.pack_booster(model, "model")[1]
     assert boosters.unpack_booster(path, dict(state), content, "f").predict([[0.0], [50.0]]).tolist() == [False, True]
     with pytest.raises(CorruptFileError, match=f"^f is not a model of {type(model).__name__} that can be read"):
-        boosters.unpack_booster(path, state | change, content, "f")
+        boosters.unpack_booster(path, {k: v for k, v in (state | change).items() if v is not GONE}, content, "f")
+
+
+def test_a_catboost_model_that_cannot_answer_is_refused():
+    """Its loss is read when it is asked."""
+    pytest.importorskip("catboost")
+    model = made("catboost").fit(np.arange(60.0).reshape(60, 1), np.arange(60) > 20)
+    document = json.loads(boosters.pack_booster(model, "model")[1])
+    document["model_info"]["params"]["loss_function"]["$"] = {}
+    state = boosters.booster_state(model, "model")
+    with pytest.raises(CorruptFileError, match="^f is not a model of CatBoostClassifier that can be read"):
+        boosters.unpack_booster("catboost.core.CatBoostClassifier", state, json.dumps(document).encode(), "f")
 
 
 def test_a_name_that_stands_twice_and_numbers_without_end_are_refused():
