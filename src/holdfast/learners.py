@@ -139,10 +139,10 @@ def fit_rows(
     except Exception as problem:
         if not isinstance(problem, ValueError | TypeError) and library_of(problem) not in BOOSTERS:
             raise
-        raise unfit(estimator, features, problem) from problem
+        raise fit_error(estimator, features, problem) from problem
 
 
-def unfit(estimator: Any, features: Any, problem: Exception) -> FeaturesError:
+def fit_error(estimator: Any, features: Any, problem: Exception) -> FeaturesError:
     """Return the error for rows that an estimator refuses: with the columns that are empty, or hold no numbers."""
     empty, words = [str(column) for column in empty_columns(features)], _text_columns(features)
     said = f"{listed(empty, most=3)} has no value in any of them: " if empty else ""

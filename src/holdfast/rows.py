@@ -34,7 +34,7 @@ from holdfast.environments import (
     unique_labels,
 )
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastError, InputTypeError, LabelsError
-from holdfast.learners import BOOSTERS, last_step, library_of, unfit, weighted_steps
+from holdfast.learners import BOOSTERS, fit_error, last_step, library_of, weighted_steps
 
 BLOCK_NUMBERS = 1 << 21  # numbers that are read at once: 16 MiB of float64
 
@@ -114,7 +114,7 @@ def fit_transformers(
             try:
                 rows = head.fit_transform(X, y, **keywords)
             except (ValueError, TypeError) as problem:
-                raise unfit(estimator, X, problem) from problem
+                raise fit_error(estimator, X, problem) from problem
         elif len(head.steps) == 1 and hasattr(head.steps[0][1], "partial_fit"):
             for block in blocks_of(X):
                 own = {} if not keywords or weights is None else {"sample_weight": weights[block]}

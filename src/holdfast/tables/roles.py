@@ -334,7 +334,10 @@ class TableOptions:
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
-            raise ParameterError(f"label= takes the name of a column. Got {type(self.label).__name__} instead.")
+            raise ParameterError(
+                f"label= takes the name of a column. Got {type(self.label).__name__} instead. Pass for "
+                "example label='ill'."
+            )
         for name in ("environment", "drop", "text", "categorical", "missing"):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
