@@ -183,7 +183,8 @@ class TableClassifier(BaseEstimator):
         table : path, data frame or TableRows
             A .csv, .tsv or .parquet file, a folder of Parquet files (also as a `TableFolder`), a frame, or rows that
             `read_rows` returned. Of a folder beyond the memory a sample decides preprocessing and has the accuracies;
-            logistic regressions are fitted, and columns tested, on all rows, in passes over the files.
+            logistic regressions and boosters of XGBoost and LightGBM are fitted, and columns tested, on all rows, in
+            passes over the files.
         checkpoints : path, optional
             Networks with `n_jobs=None`: a folder to which each epoch is written. A fit with the same rows and settings
             continues from there. Delete the folder when you have saved the classifier.
@@ -193,8 +194,7 @@ class TableClassifier(BaseEstimator):
         if rows.source is not None:
             from holdfast.tables.folders import refit, refuse_what_cannot_stream, search_of
 
-            n_columns = len(rows.roles.schema.columns) + 1 + len(rows.roles.environments)
-            refuse_what_cannot_stream(rows.source, n_columns, self.names, method)
+            refuse_what_cannot_stream(rows.source, rows.roles, self.names, method)
         pipeline = make_pipeline(rows.roles.schema, method)
         if rows.source is not None and (search := search_of(pipeline, rows.source, rows.roles, self.n_jobs)):
             pipeline[-1]._all_rows = search

@@ -4,13 +4,12 @@ Of a folder beyond the memory a random sample of the rows is read, some thousand
 decides what the columns are and their preprocessing, and has the accuracies of a verdict. Columns are tested, and the
 classifiers fitted, on all rows: logistic regressions, also PI's judges, by Newton's method, and PI's worst case by
 quadratic programs. Every pass adds up gradients and curvatures block by block: memory does not grow with the rows.
-Blocks are tasks of `holdfast.parallel`, and their sums are added in the same order wherever they ran. XGBoost asks for
-the blocks itself, and keeps them as bins; on a cluster its workers build every tree together.
+Blocks are tasks of `holdfast.parallel`, and their sums are added in the same order wherever they ran. Boosters ask for
+the blocks themselves (`holdfast.tables.boosting`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import re
@@ -19,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from urllib.parse import unquote
 
 import numpy as np
@@ -32,13 +31,14 @@ from holdfast.audit.columns import Columns
 from holdfast.audit.effects import MOST_EXACT
 from holdfast.audit.passes import block_sums, search_in_passes
 from holdfast.environments import listed
-from holdfast.exceptions import ClusterError, ParameterError, SolverWarning, TableError, suggest, warn
+from holdfast.exceptions import ParameterError, SolverWarning, TableError, suggest, warn
 from holdfast.interpolation.convex.minimax import maximize_on_simplex
 from holdfast.interpolation.convex.solver import supports_convex
 from holdfast.interpolation.removal import MixedClassifier, Removal
-from holdfast.learners import last_step, library_of
+from holdfast.learners import last_step
 from holdfast.parallel import Runner, cluster_memory, run_each, sharing
 from holdfast.seeding import Seeding
+from holdfast.tables.boosting import ROW_BYTES, boost, booster_of
 from holdfast.tables.files import (
     ADDRESS,
     CHUNK_ROWS,
@@ -69,17 +69,19 @@ MOST_PARAMETERS = 2_000  # coefficients of a model that is fitted in passes: its
 MOST_PASSES = 30
 ENOUGH = 1e-6  # log-likelihood, summed over all rows, that another pass would gain
 ENOUGH_RISK = 1e-7  # worst-case risk that another pass would gain
-BOOSTER_BYTES = 80  # of each row that XGBoost takes next to a byte for each number, measured (docs/scale.md)
 
 
 @dataclass(frozen=True, eq=False)
-class _File:
+class File:
     """A file of a folder."""
 
     name: str  # its path or address
     place: str  # inside the folder
     row_groups: tuple[int, ...]  # rows of each
     partition: Mapping[str, Any]  # columns that its folders' names state, such as year=2024
+
+
+Part: TypeAlias = tuple[File, list[int]]  # a file, and row groups of it
 
 
 class TableFolder(TableSource):
@@ -116,7 +118,7 @@ class TableFolder(TableSource):
             raise TableError(f"{self.name} is a folder without {' or '.join(PARQUET)} files. Pass another one.")
         partitions = _partitions(found)
         self._schema: dict[str, str] = {}
-        self.files: list[_File] = []
+        self.files: list[File] = []
         for (name, place), partition in zip(found.items(), partitions, strict=True):
             try:
                 self.files.append(self._open(name, place, partition))
@@ -127,7 +129,7 @@ class TableFolder(TableSource):
         self.notes = self._left_out()
         self._name_columns([*self._schema, *partitions[0]])
 
-    def _open(self, name: str, place: str, partition: Mapping[str, Any]) -> _File:
+    def _open(self, name: str, place: str, partition: Mapping[str, Any]) -> File:
         """Read a file's footer, and compare its columns with those of the first file."""
         file = TableFile(name)
         with file._reading():
@@ -139,7 +141,7 @@ class TableFolder(TableSource):
             first = self.files[0].name
             raise TableError(f"{name} has another schema than {first}: {_difference(self._schema, schema)}.")
         rows = tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
-        return _File(name, place, rows, partition)
+        return File(name, place, rows, partition)
 
     def _refuse(self, name: str, problem: TableError) -> None:
         """Stop at a bad file, or note that it is left out."""
@@ -212,9 +214,9 @@ class TableFolder(TableSource):
         for file in self.files:
             yield from self.file_chunks(file, list(columns), None, n_rows)
 
-    def parts(self) -> list[tuple[_File, list[int]]]:
+    def parts(self) -> list[Part]:
         """Return files and row groups of them: about `PART_ROWS` rows each."""
-        found: list[tuple[_File, list[int]]] = []
+        found: list[Part] = []
         for file in self.files:
             groups: list[int] = []
             for number in range(len(file.row_groups)):
@@ -225,7 +227,7 @@ class TableFolder(TableSource):
         return found
 
     def file_chunks(
-        self, file: _File, names: list[str], row_groups: list[int] | None = None, n_rows: int = CHUNK_ROWS
+        self, file: File, names: list[str], row_groups: list[int] | None = None, n_rows: int = CHUNK_ROWS
     ) -> Iterator[pd.DataFrame]:
         """Read some rows of one file at a time."""
         import pyarrow as pa
@@ -254,14 +256,14 @@ class TableFolder(TableSource):
             except TableError as problem:
                 self._leave_out(file, problem)
 
-    def _leave_out(self, file: _File, problem: TableError) -> None:
+    def _leave_out(self, file: File, problem: TableError) -> None:
         """Refuse a file whose pages are damaged, or go on without it."""
         self._refuse(file.name, problem)
         self.files.remove(file)
         self.notes = self._left_out()
 
 
-def _counted(source: TableFolder, file: _File, by: list[str]) -> dict[Any, int]:
+def _counted(source: TableFolder, file: File, by: list[str]) -> dict[Any, int]:
     """Return how many rows of a file have each value of some columns; nothing where it cannot be read."""
     if all(name in file.partition for name in by):
         values = tuple(file.partition[name] for name in by)
@@ -279,7 +281,7 @@ def _counted(source: TableFolder, file: _File, by: list[str]) -> dict[Any, int]:
 
 def _sampled(
     source: TableFolder,
-    file: _File,
+    file: File,
     names: list[str],
     share: float,
     rare: Mapping[Any, float],
@@ -357,34 +359,30 @@ def _difference(first: Mapping[str, str], other: Mapping[str, str]) -> str:
     return f"it has a further column {further[0]!r}" if further else "its columns have another order"
 
 
-def refuse_what_cannot_stream(source: TableFolder, n_columns: int, names: Mapping[str, str], method: Any) -> None:
+def refuse_what_cannot_stream(source: TableFolder, roles: TableRoles, names: Mapping[str, str], method: Any) -> None:
     """Refuse a method and an estimator that would need all rows of a folder beyond the memory at once."""
     from holdfast.estimators.erm import ERMClassifier
     from holdfast.estimators.pi import PIClassifier
     from holdfast.estimators.stable import StableClassifier
 
+    n_columns = len(roles.schema.columns) + 1 + len(roles.environments)
     needed, memory = source.needed_bytes(n_columns), source.memory
     plain = isinstance(method, ERMClassifier | StableClassifier)
     if isinstance(last_step(method.estimator), LogisticRegression) and supports_convex(method.estimator):
         is_paper = isinstance(method, PIClassifier) and method.solver in ("auto", "convex")
         if plain or (is_paper and method.halves == "hard" and method.rounds == 1 and method.objective == "max"):
             return
-    elif plain and _is_xgboost(method.estimator):
-        needed, memory = source.n_rows * (n_columns + BOOSTER_BYTES), cluster_memory() or source.memory
+    elif plain and (booster := booster_of(method.estimator, takes_texts=bool(roles.schema.names("text")))):
+        needed, memory = source.n_rows * (n_columns + ROW_BYTES[booster]), cluster_memory() or source.memory
         if needed <= memory:
             return
     raise TableError(
         f"{source.name} has {source.n_rows:,} rows. Fitting {names['method']} with {names['estimator']} on them needs "
         f"about {max(needed / 2**30, 0.1):.1f} GiB of memory, and {memory / 2**30:.1f} GiB are there. Passes "
         "over the files fit method='stable', 'erm' and 'pi' (hard halves, one round) with estimator='logistic', and "
-        f"the first two with 'xgboost', which keeps a byte of each number. Choose these, or pass fewer rows. {SMALLER}"
+        "the first two with 'xgboost' and, without texts and class_weight, 'lightgbm', which keep a byte of each "
+        f"number. Choose these, or pass fewer rows. {SMALLER}"
     )
-
-
-def _is_xgboost(estimator: Any) -> bool:
-    """Return whether an estimator is a classifier of XGBoost, fitted or not."""
-    last = last_step(estimator)
-    return type(last).__name__ == "XGBClassifier" and library_of(last) == "xgboost"
 
 
 ALL = Removal()  # of no column
@@ -394,7 +392,7 @@ ALL = Removal()  # of no column
 class _Model:
     """A classifier inside a fitted pipeline, and how its rows are made of a table's features."""
 
-    fitted: Any  # the last step: a LogisticRegression or an XGBClassifier
+    fitted: Any  # the last step: a LogisticRegression or a booster
     steps: tuple[Any, ...]  # transformers before it
     removal: Removal = ALL
     site: int | None = None  # the environment whose rows it is fitted on; None: all
@@ -427,7 +425,7 @@ class _Model:
 
 
 @dataclass(frozen=True, eq=False)
-class _Stream:
+class Stream:
     """What the tasks of a pass share."""
 
     source: TableFolder
@@ -440,7 +438,7 @@ class _Stream:
     columns: Columns | None = None  # that are tested, without their values
 
     def blocks(
-        self, file: _File, row_groups: list[int]
+        self, file: File, row_groups: list[int]
     ) -> Iterator[tuple[pd.DataFrame, NDArray[np.intp], NDArray[np.intp]]]:
         """Yield the features of some rows, their class codes, and the numbers of their environments."""
         from holdfast.tables.roles import read_environments, read_labels
@@ -464,7 +462,7 @@ class _Stream:
                 self._refuse_rare(file, " × ".join(roles.environments), places[sites < 0])
             yield roles.schema.features(chunk), codes, sites
 
-    def _refuse_rare(self, file: _File, column: str, values: NDArray[Any]) -> None:
+    def _refuse_rare(self, file: File, column: str, values: NDArray[Any]) -> None:
         if len(values):
             raise TableError(
                 f"{file.name}: {column!r} contains {str(values[0])!r}, which is too rare to be in a sample of "
@@ -498,10 +496,10 @@ class FolderSearch:
         if not columns.coders or len(columns) > MOST_EXACT:
             return None
         plain, roles = replace(columns, values=columns.values[:0]), self.roles
-        stream = _Stream(self.source, roles, classes, (), tuple(environments), columns=plain)
+        stream = Stream(self.source, roles, classes, (), tuple(environments), columns=plain)
         return search_in_passes(partial(self._add_up, stream))
 
-    def _add_up(self, stream: _Stream, recipe: Any, questions: Sequence[Any]) -> list[list[Any]]:
+    def _add_up(self, stream: Stream, recipe: Any, questions: Sequence[Any]) -> list[list[Any]]:
         """Make one pass."""
         self.n_passes += 1
         log.info("testing columns: pass %d over %d rows", self.n_passes, self.source.n_rows)
@@ -520,13 +518,13 @@ def search_of(pipeline: Pipeline, source: TableFolder, roles: TableRoles, n_jobs
     None for other methods, for texts, and for boosters: what their judges agree on can only be asked about a sample.
     """
     method = pipeline[-1]
-    if not hasattr(method, "_all_rows") or len(pipeline) > 1 or _is_xgboost(method.estimator):
+    if not hasattr(method, "_all_rows") or len(pipeline) > 1 or booster_of(method.estimator):
         return None
     return FolderSearch(source, roles, n_jobs)
 
 
 def _column_sums(
-    stream: _Stream, file: _File, row_groups: list[int], recipe: Any, questions: Sequence[Any]
+    stream: Stream, file: File, row_groups: list[int], recipe: Any, questions: Sequence[Any]
 ) -> list[list[Any]]:
     """Return the answers of some rows to questions about columns."""
     assert stream.columns is not None
@@ -555,9 +553,9 @@ def refit(pipeline: Pipeline, source: TableFolder, roles: TableRoles, n_jobs: in
     method = pipeline[-1]
     judges: Mapping[Any, Any] = getattr(method, "environment_classifiers_", {})
     if not judges:
-        stream = _Stream(source, roles, method.classes_, _models(pipeline))
-        if _is_xgboost(stream.models[0].fitted):
-            return _boost(stream, n_jobs)
+        stream = Stream(source, roles, method.classes_, _models(pipeline))
+        if booster_of(stream.models[0].fitted):
+            return boost(stream, n_jobs)
         with sharing(stream, n_jobs) as run:
             return _fit_regressions(run, stream)
     outside, names = tuple(step for _, step in pipeline.steps[:-1]), [group.name for group in method.groups_]
@@ -570,7 +568,7 @@ def refit(pipeline: Pipeline, source: TableFolder, roles: TableRoles, n_jobs: in
         raise TableError("The sample of the rows has no half that is large enough to interpolate. Pass more rows.")
     models = tuple(_model(fitted, outside, len(method.classes_), site=k) for k, fitted in enumerate(judges.values()))
     last = _model(method.estimator_, outside, len(method.classes_))
-    stream = _Stream(source, roles, method.classes_, models, tuple(judges), last, halves)
+    stream = Stream(source, roles, method.classes_, models, tuple(judges), last, halves)
     with sharing(stream, n_jobs) as run:
         return _fit_regressions(run, stream) + _interpolate(run, stream, method)
 
@@ -604,68 +602,7 @@ def _model(
     return _Model(last, (*outside, *(step for _, step in inside)), removal, site)
 
 
-def _boost(stream: _Stream, n_jobs: int | None) -> int:
-    """Fit XGBoost's classifiers on all rows: in this process, or on a cluster by all its workers together."""
-    import xgboost.tracker
-
-    parts, n_passes = stream.source.parts(), 0
-    with sharing(stream, n_jobs) as run:
-        n_workers = min(run.n_jobs, len(parts)) if run.is_far else 1
-        for number, model in enumerate(stream.models):
-            if n_workers == 1:
-                booster, n_more = _boosted(stream, number, parts, {})
-            else:
-                tracker = xgboost.tracker.RabitTracker(n_workers, None, sortby="task")
-                tracker.start()
-                addresses = [tracker.worker_args() | {"dmlc_task_id": f"{k:05d}"} for k in range(n_workers)]
-                tasks = [(number, parts[k::n_workers], address) for k, address in enumerate(addresses)]
-                try:
-                    booster, n_more = run(_boosted, tasks)[0]
-                except xgboost.core.XGBoostError as problem:
-                    raise ClusterError(f"XGBoost lost a worker: {str(problem)[:300]} Give the command again.") from None
-            model.fitted._Booster = booster
-            n_passes += n_more
-    return n_passes
-
-
-def _boosted(
-    stream: _Stream, number: int, parts: Sequence[tuple[_File, list[int]]], address: Mapping[str, Any]
-) -> tuple[Any, int]:
-    """Fit one classifier on some files, with the others at the address; return it, and the passes over the files.
-
-    XGBoost asks for blocks, and keeps the number of each value's bin.
-    """
-    import xgboost
-
-    model = stream.models[number]
-
-    class Blocks(xgboost.DataIter):
-        """Hands out one block after the other, as often as XGBoost asks for all."""
-
-        n_passes = 0
-
-        def reset(self) -> None:
-            self.n_passes += 1
-            self.left = (block for part in parts for block in stream.blocks(*part))
-
-        def next(self, input_data: Any) -> bool:
-            for features, codes, _ in self.left:
-                input_data(data=model.rows(features), label=codes)
-                return True
-            return False
-
-    blocks, parameters = Blocks(), model.fitted.get_xgb_params()
-    blocks.reset()
-    bins = {"max_bin": parameters["max_bin"]} if parameters.get("max_bin") else {}
-    parameters |= {"num_class": len(stream.classes)} if len(stream.classes) > 2 else {}
-    parameters |= {"nthread": 1} if address else {}
-    with xgboost.collective.CommunicatorContext(**address) if address else contextlib.nullcontext():
-        matrix = xgboost.QuantileDMatrix(blocks, enable_categorical=True, **bins)
-        booster = xgboost.train(parameters, matrix, num_boost_round=model.fitted.get_num_boosting_rounds())
-    return booster, blocks.n_passes
-
-
-def _fit_regressions(run: Runner, stream: _Stream) -> int:
+def _fit_regressions(run: Runner, stream: Stream) -> int:
     """Fit logistic regressions by Newton's method, all of them in the same passes; return their number."""
     models, tasks = stream.models, stream.source.parts()
     found = [model.weights for model in models]
@@ -702,7 +639,7 @@ def _fit_regressions(run: Runner, stream: _Stream) -> int:
     return n_passes
 
 
-def _warn_of_passes(stream: _Stream) -> None:
+def _warn_of_passes(stream: Stream) -> None:
     warn(
         f"The coefficients still changed after {MOST_PASSES} passes over {stream.source.name}. Scale columns of very "
         "large numbers, or lower the estimator's C.",
@@ -710,7 +647,7 @@ def _warn_of_passes(stream: _Stream) -> None:
     )
 
 
-def _interpolate(run: Runner, stream: _Stream, method: Any) -> int:
+def _interpolate(run: Runner, stream: Stream, method: Any) -> int:
     """Minimize the worst-case risk over the halves of all rows, as `minimize_worst_case` does, in passes.
 
     A pass has the risk and gradient of every half, and the curvature of the mixture that the program before has found.
@@ -757,7 +694,7 @@ def _interpolate(run: Runner, stream: _Stream, method: Any) -> int:
 
 
 def _sums(
-    stream: _Stream, file: _File, row_groups: list[int], weights: Sequence[Array]
+    stream: Stream, file: File, row_groups: list[int], weights: Sequence[Array]
 ) -> list[tuple[float, Array, Array]]:
     """Return for each model the sum of losses over some rows, its gradient and its curvature."""
     found: list[list[Any]] = [[0.0, 0.0, 0.0] for _ in stream.models]
@@ -773,7 +710,7 @@ def _sums(
 
 
 def _half_sums(
-    stream: _Stream, file: _File, row_groups: list[int], judges: Sequence[Array], weights: Array, shares: Array
+    stream: Stream, file: File, row_groups: list[int], judges: Sequence[Array], weights: Array, shares: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Return the rows, losses and gradients of every half, and the curvature where halves weigh as `shares` says."""
     n_groups, counts, sums = len(shares), np.zeros(len(shares)), np.zeros(len(shares))
