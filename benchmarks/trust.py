@@ -3,6 +3,7 @@
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/trust.py run natural [--estimators logistic,boosting] [--tables heart]
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/trust.py run planted
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/trust.py run recut
+    HOLDFAST_TEST_DATA=FOLDER python benchmarks/trust.py run kinds
     python benchmarks/trust.py run cells [--seeds 3]
     python benchmarks/trust.py run draws
     python benchmarks/trust.py run rows
@@ -17,6 +18,8 @@ planted: the same with one more column, which agrees with the label in 95 % to 8
     and in 10 % of those of the left-out one.
 recut: the dense tables cut into other environments, by the levels or quartiles of up to three of their own columns,
     drawn at random; the first and the last one are left out in turn. Nothing was ever chosen on these.
+kinds: the dense tables as data frames, with categories and gaps, as `holdfast fit` reads them: as they are, and with a
+    column of some kind that turns; for these the first and the last of the left-out environments only.
 cells: `load_dataset("gaussian")`, the test environments flipped and shuffled.
 draws: the README's example, fresh draws.
 rows: eight weak stable columns and one that agrees with the label in 95, 85 and 75 %, new site 10 %; 2,000 to 200,000
@@ -27,6 +30,7 @@ alarms: tables in which no column changes.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -41,6 +45,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import numpy as np  # noqa: E402 - the thread counts come first
+import pandas as pd  # noqa: E402
 import scipy.sparse as sp  # noqa: E402
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
@@ -49,7 +54,7 @@ from sklearn.neural_network import MLPClassifier  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
-from holdfast import ERMClassifier, StableClassifier  # noqa: E402
+from holdfast import ERMClassifier, StableClassifier, TableClassifier  # noqa: E402
 from holdfast.datasets import load_dataset  # noqa: E402
 from holdfast.datasets.gaussian import stable_columns  # noqa: E402
 
@@ -63,6 +68,7 @@ ESTIMATORS: Mapping[str, Callable[[int], Any]] = {  # each is made with a seed; 
     "boosting": lambda seed: HistGradientBoostingClassifier(max_iter=50, random_state=seed),
     "forest": lambda seed: RandomForestClassifier(50, min_samples_leaf=5, random_state=seed),
 }
+KINDS = ("as it is", "code", "gaps", "levels", "numbers", "magnitudes", "middle or ends")
 N_SEEDS = {"logistic": 1, "boosting": 1, "forest": 5}  # one forest of 50 trees moves a table's figure by a point
 SMALL: Mapping[str, Callable[[], Any]] = {
     "logistic": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
@@ -198,6 +204,67 @@ def _recut(file: Path) -> Iterator[tuple[str, Any, Any, Any]]:
         if (counts >= 200).sum() >= 3 and n_cuts < 3:
             n_cuts += 1
             yield str(names[column]), np.delete(X, column, axis=1)[large], y[large], values[large].astype(str)
+
+
+def read_frame(name: str, folder: Path) -> tuple[Any, Any, Any]:
+    """Return a real table as `read_real` does, with categories and gaps as people have them."""
+    X, y, environments = read_real(name, folder)
+    with np.load(folder / "real" / f"{name}.npz", allow_pickle=False) as data:
+        names = [str(column) for column in data["cols"]]
+    columns: dict[str, Any] = {}
+    for values, column in zip(X.T, names, strict=True):
+        category, is_level, level = column.partition("=")
+        if is_level:
+            levels = columns.setdefault(category, np.full(len(y), "other", dtype=object))
+            levels[values > 0.5] = None if level == "missing" else level
+        elif not column.endswith(" is missing"):
+            gap = f"{column} is missing"
+            columns[column] = np.where(X[:, names.index(gap)] > 0.5, np.nan, values) if gap in names else values
+    return pd.DataFrame(columns), y, environments
+
+
+def coded(kind: str, code: Any, n_classes: int) -> Any:
+    """Return a column of a kind that says what a code of the classes says."""
+    rng = np.random.default_rng(1)
+    spread, lean = rng.normal(size=len(code)), 3.0 * code - 1.5 * (n_classes - 1)
+    if kind == "levels":  # three of a category for each class
+        return np.char.add("level ", (3 * code + rng.integers(3, size=len(code))).astype(str))
+    if kind == "gaps":  # a number that says nothing, but that it is missing does
+        return np.where(code > 0, np.nan, spread)
+    if kind == "middle or ends":
+        return lean * rng.choice([-1, 1], size=len(code)) * (code > 0) + spread
+    return {"code": code.astype(float), "numbers": lean + spread, "magnitudes": np.exp(lean + spread)}[kind]
+
+
+def run_kinds(records: Records, folder: Path, tables: list[str], estimators: list[str]) -> None:
+    """Leave environments out of data frames, with columns of several kinds planted in them."""
+    for name in tables:
+        X, y, environments = read_frame(name, folder)
+        sites = np.unique(environments)
+        chosen = sites[np.unique(np.linspace(0, len(sites) - 1, min(len(sites), MOST_LEFT_OUT)).astype(int))]
+        for kind, estimator in itertools.product(KINDS, [e for e in estimators if e in ("logistic", "boosting")]):
+            for left_out in (chosen if kind == KINDS[0] else chosen[[0, -1]]).tolist():
+                if len(np.unique(y[environments != left_out])) > y.max():
+                    key = {"table": name, "kind": kind, "estimator": estimator, "left_out": left_out}
+                    records.add(key, partial(_leave_out_of_frame, kind, X, y, environments, left_out, estimator))
+
+
+def _leave_out_of_frame(kind: str, X: Any, y: Any, environments: Any, left_out: str, estimator: str) -> dict[str, Any]:
+    frame = X.assign(**{"the label": y, "the site": environments})
+    if kind != KINDS[0]:
+        code = planted_column(y, environments, left_out).astype(int)
+        frame["planted"] = coded(kind, code, int(y.max()) + 1)
+    train, test = frame[environments != left_out], frame[environments == left_out]
+    make = partial(TableClassifier, label="the label", environment="the site", estimator=estimator, random_state=0)
+    models = {"erm": make(method="erm").fit(train), "may_turn": make().fit(train)}
+    if kind != KINDS[0]:
+        models["without"] = make(method="erm", drop=["planted"]).fit(train)
+    found: dict[str, Any] = {n: scores(m, test, y[environments == left_out]) for n, m in models.items()}
+    verdict = models["may_turn"].verdict_
+    named = [f.feature for f in verdict.columns]
+    found["may_turn"] |= {"fitted": verdict.fitted, "named": named, "kept": verdict.kept}
+    found["may_turn"]["forecast"] = [verdict.forecast.low, verdict.forecast.high]
+    return found | {"named_planted": any(column.startswith("planted") for column in named)}
 
 
 def _leave_out(
@@ -351,6 +418,9 @@ def tables(folder: Path) -> Iterator[tuple[str, list[str]]]:
         if found:
             yield suite, _real_table(suite, found)
             yield f"{suite}-mean", _mean_table(suite, found)
+    kinds = list(Records("kinds", folder).found.values())
+    if kinds:
+        yield "kinds", _kinds_table(kinds)
     cells = list(Records("cells", folder).found.values())
     if cells:
         yield "cells", _cells_table(cells)
@@ -450,6 +520,24 @@ def _mean_table(suite: str, records: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def _kinds_table(records: list[dict[str, Any]]) -> list[str]:
+    lines = ["| column that turns | estimator | tables | all | worst | named |", "|---|---|---|---:|---:|---:|"]
+    groups = {"chosen on": CHOSEN_ON, "held out": HELD_OUT}
+    for kind, estimator, group in itertools.product(KINDS, ("logistic", "boosting"), groups):
+        keys = {"kind": kind, "estimator": estimator}
+        mine = [r for r in records if r["key"].items() >= keys.items() and r["key"]["table"] in groups[group]]
+        if not mine:
+            continue
+        if kind == KINDS[0]:
+            values = [_mean(v) for v in _differences(mine, "may_turn", "accuracy").values()]
+            lines.append(f"| none | {estimator} | {group} | {np.mean(values):+.2f} | {min(values):+.1f} | |")
+        else:
+            shares, named = list(_shares(mine).values()), sum(r["named_planted"] for r in mine)
+            cells = f"{np.mean(shares):.2f} | {min(shares):.2f} | {named} of {len(mine)}"
+            lines.append(f"| {kind} | {estimator} | {group} | {cells} |")
+    return lines
+
+
 def _cells_table(records: list[dict[str, Any]]) -> list[str]:
     lines = [
         "| test | cells | at least half closed | least share | median | below ERM beyond 2 s.e. |",
@@ -542,6 +630,11 @@ def main() -> None:
             run_recut(records, folder, names, estimators)
         else:
             run_real(options.suite, records, folder, names, estimators)
+    elif options.suite == "kinds":
+        folder = Path(os.environ["HOLDFAST_TEST_DATA"])
+        dense = [n for n in (*CHOSEN_ON, *HELD_OUT) if n != "vader"]
+        names = [n for n in options.tables.split(",") if n] or dense
+        run_kinds(records, folder, names, [e for e in options.estimators.split(",") if e] or [*ESTIMATORS])
     elif options.suite == "cells":
         run_cells(records, options.seeds, [e for e in options.estimators.split(",") if e] or [*SMALL])
     elif options.suite == "draws":

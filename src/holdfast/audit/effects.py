@@ -50,6 +50,9 @@ SCREENED = 60  # columns of a wide table that are kept for their evidence, and a
 N_FOLDS = 5  # for what columns say about more than two classes
 QUANTITY = 5  # different values from which on a column is a quantity and no code
 SURE = 0.005  # with more than two classes, columns that are less clear than that are tested in pairs too
+SKEWED = 2.0  # skewness from which on a quantity may be tested by its normal scores
+SAYS_MORE = 0.1, 4.0  # by how much normal scores must say more about the label: of what values say; log-likelihood
+N_SCORES = 200  # values between which normal scores are interpolated
 TAILS = 0.005  # share of the smallest and of the largest values that is pulled in
 
 
@@ -211,8 +214,9 @@ def _search(
     coded = code_rows(values, y, codes, weights, recipe, agreed)
     n_columns, back, groups = values.shape[1], coded.back, coded.groups
     shares = _level_shares(len(back), n_columns, groups)
-    back = np.concatenate([back, [back[members[0]] for members in groups]]).astype(np.intp)
-    return make_search(coded.sites, coded.codings, back, coded.pairs, shares, n_columns, level, recipe).run()
+    members = [*([back[:0]] * len(back)), *groups]
+    back = np.concatenate([back, [back[group[0]] for group in groups]]).astype(np.intp)
+    return make_search(coded.sites, coded.codings, back, coded.pairs, shares, members, n_columns, level, recipe).run()
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,6 +260,8 @@ def code_rows(
     places = [members for members in places if len(members) > 1]
     shared = [] if agreed is None else [_unit((agreed[:, 1:] - agreed[:, :1])[order])]
     quantities = recipe(lambda: np.array([j for j, c in enumerate(tested.T) if _is_quantity(c)], dtype=np.intp))
+    for j, known, scores in recipe(lambda: _normal_scores(tested, sites, quantities)):
+        tested[:, j] = np.interp(tested[:, j], known, scores)
 
     def code(columns: Array) -> tuple[Coding, list[tuple[int, int]]]:
         parts = [columns, _squares(columns, quantities, recipe) if n_columns <= MOST_EXACT else columns[:, :0]]
@@ -352,6 +358,7 @@ class Searching:
     back: NDArray[np.intp]  # for each tested column its number in the table; a group has that of its first column
     pairs: list[list[tuple[int, int]]]  # for each coding and tested column: the classes between which it says most
     shares: Array  # (n_tested,) of the level
+    members: list[NDArray[np.intp]]  # for each tested column: the columns of a group, else none
     n_columns: int
     level: float
     recipe: Recipe
@@ -476,7 +483,12 @@ class Searching:
         and so do columns whose labels are noisy, but not one that only depends on the label.
         """
         common, pairs = self.common_effects(), np.array(self.pairs[0]).T
-        matters = _rising(np.abs(common[: self.n_tested]), *MATTERS)
+        effects = np.abs(common[: self.n_tested])
+        for j, group in enumerate(self.members):
+            if len(group):
+                said = _between(_said_by(self.codings[0].design, common, [*group, j]), *pairs[:, [j]])
+                effects[j] = said.std()
+        matters = _rising(effects, *MATTERS)
         some = np.flatnonzero(matters)
         if not len(some):
             return matters
@@ -506,7 +518,7 @@ class Searching:
             return np.asarray(np.add.reduceat(weights * values, starts, axis=0))  # (n_cells, …)
 
         counts = np.maximum(sums(np.ones((len(cells), 1))), 2)
-        both = column_and_others(design, common, some, pairs)
+        both = column_and_others(design, common, some, pairs, [self.members[j] for j in some])
         column, others = (part - np.repeat(sums(part) / counts, sizes, axis=0) for part in both)
         return counts, sums(column**2), sums(column * others), sums(others**2)
 
@@ -588,11 +600,24 @@ def rivals(
 
 
 def column_and_others(
-    design: Array, common: Array, some: NDArray[np.intp], pairs: NDArray[np.intp]
+    design: Array,
+    common: Array,
+    some: NDArray[np.intp],
+    pairs: NDArray[np.intp],
+    members: Sequence[NDArray[np.intp]],
 ) -> tuple[Array, Array]:
-    """Return some columns, and what all others say, about the pairs of classes."""
+    """Return some columns, and what all others say, about the pairs of classes; a group's columns are none of them."""
     column = _between(design[:, :, some], *pairs)
-    return column, _between((design @ common)[:, :, None], *pairs) - column * common[some]
+    others = _between(_said_by(design, common, slice(None)), *pairs) - column * common[some]
+    for place, group in enumerate(members):
+        if len(group):
+            others[:, [place]] -= _between(_said_by(design, common, group), *pairs[:, [place]])
+    return column, others
+
+
+def _said_by(design: Array, common: Array, some: Any) -> Array:
+    """Return what some columns say together, as one column."""
+    return np.asarray(design[:, :, some] @ common[some])[:, :, None]
 
 
 def design_alone(design: Array, column: int, pair: tuple[int, int], bent: bool | None = None) -> Array:
@@ -768,6 +793,32 @@ def _limits(columns: Array) -> tuple[Array, Array]:
     flat = low >= high
     low[flat], high[flat] = columns[:, flat].min(axis=0), columns[:, flat].max(axis=0)
     return low, high
+
+
+def _normal_scores(columns: Array, sites: Sites, quantities: NDArray[np.intp]) -> list[tuple[int, Array, Array]]:
+    """Return which quantities are tested by normal scores, some values of each, and their scores.
+
+    A normal score is where a normal distribution has as many rows below. Of a skewed quantity it may be the order of
+    magnitude that matters, as of many laboratory values, or the amount, as of prices: the label decides.
+    """
+    some = columns[:, quantities]
+    found, skewness = [], np.einsum("nj,nj,nj->j", some, some, some) / len(some)
+    chances, classes = (np.arange(N_SCORES) + 0.5) / N_SCORES, np.eye(sites.target.shape[1])
+
+    def loss(column: Array) -> float:
+        return fit_model(sites, column[:, None, None] * classes, 0.5).loss
+
+    for j in quantities[np.abs(skewness) > SKEWED].tolist():
+        values, places = np.unique(np.quantile(columns[:, j], chances), return_inverse=True)
+        if len(values) < N_SCORES / 2:  # mostly one value
+            continue
+        scores = np.bincount(places, weights=special.ndtri(chances)) / np.bincount(places)
+        straight = np.interp(columns[:, j], values, scores)
+        center, scale = straight.mean(), straight.std()
+        without, amount, magnitude = (loss(c) for c in (0 * straight, columns[:, j], (straight - center) / scale))
+        if amount - magnitude > max(SAYS_MORE[0] * (without - amount), SAYS_MORE[1]):
+            found.append((j, values, (scores - center) / scale))
+    return found
 
 
 def _standardized_within(columns: Array, sites: Sites, quantities: NDArray[np.intp], recipe: Recipe) -> Array:

@@ -105,6 +105,7 @@ class _Cells:
     common: Array
     some: NDArray[np.intp]
     pairs: NDArray[np.intp]
+    members: Sequence[NDArray[np.intp]]
 
     def sums(self, sites: Sites, codings: Sequence[Coding]) -> tuple[Any, ...]:
         n_rows, n_others = sites.target.shape
@@ -112,7 +113,7 @@ class _Cells:
         cells = cells + (sites.target @ np.arange(1, n_others + 1)).astype(np.intp)
         shape = (len(sites) * (n_others + 1), n_rows)
         member = sp.csr_array((np.ones(n_rows), (cells, np.arange(n_rows))), shape=shape)
-        column, others = column_and_others(codings[0].design, self.common, self.some, self.pairs)
+        column, others = column_and_others(codings[0].design, self.common, self.some, self.pairs, self.members)
         parts = (np.ones((n_rows, 1)), column, others, column**2, column * others, others**2)
         return tuple(member @ part for part in parts)
 
@@ -262,7 +263,7 @@ class _PassSearching(Searching):
                 design = design_alone(coding.design, j, self.pairs[k][j])
                 start, alone = fit_model(self.sites, design, 0.5), (j, self.pairs[k][j], design.shape[2] > 1)
                 begin.append(Question(k, 0.5, (), start.common, start.intercepts, alone=alone))
-        found, (sums,) = self.settle(begin, [_Cells(common, some, pairs)])
+        found, (sums,) = self.settle(begin, [_Cells(common, some, pairs, [self.members[j] for j in some])])
         for k, coding in enumerate(self.codings):
             coding.alone = np.zeros(self.n_tested)
             coding.alone[some] = [answer.statistics()[0] for answer in found if answer.model.coding == k]

@@ -377,6 +377,87 @@ def test_a_column_that_only_depends_on_the_label_is_tested_alone(monkeypatch):
     assert sum(3 in named(*sensors(seed, (0.95, 0.83))) for seed in range(15)) <= 8
 
 
+def with_code(seed, agreements, make, **options):
+    """Return `sensors` with other columns instead of the code, which `make` makes of it."""
+    X, y, codes = sensors(seed, agreements, **options)
+    more = make(X[:, -1].astype(int), np.random.default_rng(seed + 100))
+    return np.column_stack([X[:, :-1], more]), y, codes
+
+
+def magnitudes(code, generator):
+    """Return values like those of a laboratory: those of one code are twenty times as large as those of the other."""
+    return np.exp(1.5 * (2 * code - 1) + generator.normal(size=len(code)))
+
+
+def levels(code, generator):
+    """Return six levels, three for each code, as columns."""
+    return np.eye(6)[3 * code + generator.integers(3, size=len(code))]
+
+
+def test_a_skewed_quantity_is_tested_by_its_orders_of_magnitude(monkeypatch):
+    """In its amounts a change hardly shows."""
+    draws = [with_code(seed, (0.95, 0.83), magnitudes, strength=1.0) for seed in range(10)]
+    assert sum(named(*rows) == [3] for rows in draws) >= 9
+    assert sum(bool(named(*with_code(seed, (0.9, 0.9), magnitudes, strength=1.0))) for seed in range(20)) <= 2
+    monkeypatch.setattr(module, "SKEWED", np.inf)
+    assert sum(3 in named(*rows) for rows in draws) <= 5
+
+
+@pytest.mark.parametrize(
+    ("values", "effect", "is_scored"),
+    [
+        (lambda g: np.exp(g.normal(size=3000)), np.log, True),
+        (lambda g: np.exp(g.normal(size=3000)), lambda v: 0.7 * v, False),  # its amount matters
+        (lambda g: np.exp(g.normal(size=3000)), lambda v: 0 * v, False),
+        (lambda g: g.exponential(size=3000) ** 1.05, np.log, False),  # hardly skewed, once its tails are pulled in
+        (lambda g: np.exp(g.normal(size=3000)) * (g.random(3000) < 0.4), np.log1p, False),  # mostly zero
+    ],
+)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_label_decides_between_amounts_and_orders_of_magnitude(values, effect, is_scored, n_classes):
+    """Normal scores have to say a tenth more about it; they have mean 0, variance 1, and the order of the values."""
+    generator = np.random.default_rng(0)
+    value = values(generator)
+    log_odds = np.outer(effect(np.maximum(value, 1e-9)), np.arange(n_classes)) + generator.gumbel(
+        size=(3000, n_classes)
+    )
+    y = np.sort(log_odds.argmax(axis=1))  # rows of one label stand together
+    value = value[np.argsort(log_odds.argmax(axis=1), kind="stable")]
+    column, _ = module._standardized(
+        value[:, None].copy(), np.ones(3000), module.Recipe(np.arange(1), (), n_classes, False)
+    )
+    sites = Sites((y[:, None] == np.arange(1, n_classes)).astype(float), np.ones(3000), np.array([3000]))
+    found = module._normal_scores(column, sites, np.array([0]))
+    assert len(found) == is_scored
+    for _, known, scores in found:
+        straight = np.interp(column[:, 0], known, scores)
+        assert (straight.mean(), straight.std()) == pytest.approx((0, 1), abs=1e-9)
+        assert (np.diff(straight[np.argsort(column[:, 0])]) >= 0).all()
+        assert abs(float((straight**3).mean())) < 0.1
+
+
+def test_a_category_that_only_depends_on_the_label_is_tested_alone(monkeypatch):
+    """What its levels say together is no other column; with it, the change is as clear as that of a code."""
+    group = (tuple(range(3, 9)),)
+    draws = [with_code(seed, (0.95, 0.83), levels) for seed in range(10)]
+    assert sum(named(*rows, groups=group)[:1] == [3] for rows in draws) >= 8
+    assert sum(bool(named(*with_code(seed, (0.9, 0.9), levels), groups=group)) for seed in range(20)) <= 2
+    monkeypatch.setattr(module, "ALONE", (-2.0, -1.0))
+    assert sum(3 in named(*rows, groups=group) for rows in draws) <= 5
+
+
+def test_a_columns_others_are_not_the_columns_of_its_group():
+    """What all say, without the group and without its columns."""
+    generator = np.random.default_rng(0)
+    design, common = generator.normal(size=(50, 1, 5)), np.array([1.0, 2.0, -1.0, 0.5, 3.0])
+    members = [np.array([], dtype=int), np.array([1, 2])]
+    column, others = module.column_and_others(design, common, np.array([0, 3]), np.array([[0, 0], [1, 1]]), members)
+    values = design[:, 0]
+    np.testing.assert_allclose(column, values[:, [0, 3]])
+    np.testing.assert_allclose(others[:, 0], values[:, 1:] @ common[1:])
+    np.testing.assert_allclose(others[:, 1], values[:, [0, 4]] @ common[[0, 4]])
+
+
 def test_columns_that_the_label_depends_on_are_not_tested_alone(monkeypatch):
     """One of them changes: given the label they go together, and alone the stable ones would seem to change too."""
     rows = draw((4000, 4000, 4000), unstable=(2.0, 1.0, -0.5))
