@@ -533,7 +533,8 @@ def _kinds_table(records: list[dict[str, Any]]) -> list[str]:
             lines.append(f"| none | {estimator} | {group} | {np.mean(values):+.2f} | {min(values):+.1f} | |")
         else:
             shares, named = list(_shares(mine).values()), sum(r["named_planted"] for r in mine)
-            cells = f"{np.mean(shares):.2f} | {min(shares):.2f} | {named} of {len(mine)}"
+            spans = f"{np.mean(shares):.2f} | {min(shares):.2f}" if shares else "– | –"  # it has no use for the column
+            cells = f"{spans} | {named} of {len(mine)}"
             lines.append(f"| {kind} | {estimator} | {group} | {cells} |")
     return lines
 
