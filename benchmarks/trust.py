@@ -382,7 +382,8 @@ def _weak(n_rows: int, draw: int, seed: int) -> dict[str, Any]:
 
 def run_alarms(records: Records, n_draws: int) -> None:
     """Tables in which no column changes: how often is one named, how often is another classifier fitted."""
-    for law in ("identical", "noisier labels", "label shift", "covariate shift", "other units"):
+    laws = ("identical", "noisier labels", "label shift", "covariate shift")
+    for law in (*laws, "other units", *(f"{law}, mixed columns" for law in laws)):
         for n_rows in (300, 2000):
             for n_environments in (2, 5):
                 for draw in range(n_draws):
@@ -392,6 +393,7 @@ def run_alarms(records: Records, n_draws: int) -> None:
 
 def _alarm(law: str, n_rows: int, n_environments: int, draw: int) -> dict[str, Any]:
     rng = np.random.default_rng([draw, n_rows, n_environments])
+    law, _, mixed = law.partition(", ")
     parts = []
     for site in range(n_environments):
         share = 0.5 if law != "label shift" else np.linspace(0.3, 0.7, n_environments)[site]
@@ -407,7 +409,13 @@ def _alarm(law: str, n_rows: int, n_environments: int, draw: int) -> dict[str, A
             y = np.where(rng.random(n_rows) < 0.2, 1 - y, y)
         parts.append((X, y, np.full(n_rows, f"s{site}")))
     X, y, sites = (np.concatenate(p) for p in zip(*parts, strict=True))
-    model = StableClassifier().fit(X, y, environments=sites)
+    model: Any = StableClassifier()
+    if mixed:  # orders of magnitude, and levels of a category
+        frame = pd.DataFrame(X).rename(columns=str).assign(y=y, site=sites)
+        frame["0"], frame["1"] = np.exp(2 * X[:, 0]), np.digitize(X[:, 1], [-1.2, -0.5, 0.0, 0.5, 1.2]).astype(str)
+        model = TableClassifier(label="y", environment="site", categorical=["1"]).fit(frame)
+    else:
+        model.fit(X, y, environments=sites)
     return {"fitted": model.verdict_.fitted, "named": [f.feature for f in model.verdict_.columns]}
 
 
