@@ -23,7 +23,9 @@ def test_report_with_tables(holdfast, hospitals, tmp_path):
     )  # fmt: skip
     assert outcome.code == 0, outcome.err
     text = " ".join(outcome.out.split())
-    assert text.startswith("`scanner` does not mean the same in every environment")  # the answer comes first, then what was written
+    assert text.startswith(
+        "`scanner` does not mean the same in every environment"
+    )  # the answer comes first, then what was written
     assert (
         "What each classifier relies on, Accuracy by environment, What changes between environments, The data by "
         "environment, Every feature, Stage 1: judges" in text

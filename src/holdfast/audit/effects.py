@@ -802,21 +802,27 @@ def _normal_scores(columns: Array, sites: Sites, quantities: NDArray[np.intp]) -
     magnitude that matters, as of many laboratory values, or the amount, as of prices: the label decides.
     """
     some = columns[:, quantities]
-    found, skewness = [], np.einsum("nj,nj,nj->j", some, some, some) / len(some)
-    chances, classes = (np.arange(N_SCORES) + 0.5) / N_SCORES, np.eye(sites.target.shape[1])
-
-    def loss(column: Array) -> float:
-        return fit_model(sites, column[:, None, None] * classes, 0.5).loss
-
-    for j in quantities[np.abs(skewness) > SKEWED].tolist():
+    skewed = quantities[np.abs(np.einsum("nj,nj,nj->j", some, some, some)) > SKEWED * len(some)].tolist()
+    if not skewed:
+        return []
+    found, chances, classes = [], (np.arange(N_SCORES) + 0.5) / N_SCORES, np.eye(sites.target.shape[1])
+    without = fit_model(sites, np.zeros((len(columns), *classes.shape)), 0.5)
+    labels = (sites.target - sites.target.mean(axis=0)) / np.maximum(sites.target.std(axis=0), 1e-9)
+    for j in skewed:
         values, places = np.unique(np.quantile(columns[:, j], chances), return_inverse=True)
         if len(values) < N_SCORES / 2:  # mostly one value
             continue
         scores = np.bincount(places, weights=special.ndtri(chances)) / np.bincount(places)
         straight = np.interp(columns[:, j], values, scores)
         center, scale = straight.mean(), straight.std()
-        without, amount, magnitude = (loss(c) for c in (0 * straight, columns[:, j], (straight - center) / scale))
-        if amount - magnitude > max(SAYS_MORE[0] * (without - amount), SAYS_MORE[1]):
+        straight = (straight - center) / scale
+        if np.max((straight @ labels) ** 2) / len(straight) < SAYS_MORE[1]:  # about twice what it can say
+            continue
+        magnitude, amount = (
+            fit_model(sites, column[:, None, None] * classes, 0.5, start=without).loss
+            for column in (straight, columns[:, j])
+        )
+        if amount - magnitude > max(SAYS_MORE[0] * (without.loss - amount), SAYS_MORE[1]):
             found.append((j, values, (scores - center) / scale))
     return found
 
