@@ -60,6 +60,7 @@ LONGEST_LINE = 1 << 29  # characters; pyarrow reads some times as many bytes at 
 JSON_LINE, DEEPEST = 1 << 24, 100  # bytes of a JSON line, structures inside each other: pyarrow crashes at thousands
 SMALLER = "Leave columns out with drop=, or take a sample of the rows."
 ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://")
+INDEX = re.compile(r"__index_level_[0-9]+__")  # what pandas writes beside the columns: numbers of rows
 
 
 class TableSource:
@@ -195,7 +196,7 @@ class TableFile(TableSource):
             self.path = self._locate(str(path))
             self.kind, self._packing = self._find_format()
             if self.kind in IN_PARTS:
-                names = self._dataset().schema.names
+                names = [name for name in self._dataset().schema.names if not INDEX.fullmatch(name)]
             else:
                 names = self._text_columns() if self.kind == "text" else list(self._whole().columns)
         self._name_columns(names)

@@ -42,6 +42,7 @@ from holdfast.tables.boosting import ROW_BYTES, boost, booster_of
 from holdfast.tables.files import (
     ADDRESS,
     CHUNK_ROWS,
+    INDEX,
     PARQUET,
     SMALLER,
     OnBadFile,
@@ -134,7 +135,8 @@ class TableFolder(TableSource):
         file = TableFile(name)
         with file._reading():
             footer = file.fragment().metadata
-            schema = {field.name: str(field.type) for field in footer.schema.to_arrow_schema()}
+            fields = [field for field in footer.schema.to_arrow_schema() if not INDEX.fullmatch(field.name)]
+            schema = {field.name: str(field.type) for field in fields}
         if not self._schema:
             self._schema = schema
         elif schema != self._schema:

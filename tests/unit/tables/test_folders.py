@@ -56,6 +56,17 @@ def classifier(**options):
     return TableClassifier(label="y", environment="site", **options)
 
 
+def test_the_index_of_pandas_is_no_column(folder):
+    """Rows that were filtered or sorted are written with their old numbers, which say nothing."""
+    filtered = rows_of(1500, 1).query("stable > 0")
+    filtered.to_parquet(folder / "part-1.parquet")
+    (folder / "other").mkdir()
+    filtered.to_parquet(folder / "other" / "one.parquet")
+    for source in (TableFolder(folder), open_table(folder / "other" / "one.parquet")):
+        assert source.columns == tuple(filtered.columns)
+        assert source.read().columns.tolist() == filtered.columns.tolist()
+
+
 def test_a_folder_is_its_files(folder):
     """All rows, in the order of the files' names, whole and in chunks; `fit` takes the folder."""
     everything = pd.concat([rows_of(1500, number) for number in range(4)], ignore_index=True)
