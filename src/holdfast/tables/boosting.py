@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -31,13 +32,13 @@ PATIENCE = 300  # seconds that a worker waits for the others
 Fitting = Callable[["Stream", int, "Sequence[Part]", Mapping[str, Any]], tuple[Any, int]]
 
 
-def booster_of(estimator: Any, *, takes_texts: bool = False) -> str | None:
+def booster_of(estimator: Any, *, has_texts: bool = False) -> str | None:
     """Return the library of a booster that can be fitted in passes; None for every other estimator."""
     last = last_step(estimator)
     kind = (library_of(last), type(last).__name__)
     if kind == ("xgboost", "XGBClassifier"):
         return "xgboost"
-    if kind == ("lightgbm", "LGBMClassifier") and last.class_weight is None and not takes_texts:
+    if kind == ("lightgbm", "LGBMClassifier") and last.class_weight is None and not has_texts:
         return "lightgbm"
     return None
 
@@ -124,7 +125,10 @@ def _meet_by_listener(n_workers: int) -> Iterator[list[dict[str, Any]]]:
 
     def tell_all() -> None:
         with contextlib.suppress(OSError, EOFError):  # closed, since a worker was lost
-            workers: list[Connection[Any, Any]] = [listener.accept() for _ in range(n_workers)]
+            workers: list[Connection[Any, Any]] = []
+            while len(workers) < n_workers:
+                with contextlib.suppress(AuthenticationError):  # of anybody else
+                    workers.append(listener.accept())
             places = b",".join(worker.recv_bytes() for worker in workers)
             for worker in workers:
                 worker.send_bytes(places)

@@ -374,7 +374,7 @@ def refuse_what_cannot_stream(source: TableFolder, roles: TableRoles, names: Map
         is_paper = isinstance(method, PIClassifier) and method.solver in ("auto", "convex")
         if plain or (is_paper and method.halves == "hard" and method.rounds == 1 and method.objective == "max"):
             return
-    elif plain and (booster := booster_of(method.estimator, takes_texts=bool(roles.schema.names("text")))):
+    elif plain and (booster := booster_of(method.estimator, has_texts=bool(roles.schema.names("text")))):
         needed, memory = source.n_rows * (n_columns + ROW_BYTES[booster]), cluster_memory() or source.memory
         if needed <= memory:
             return

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import AuthenticationError
 
 import joblib
 import numpy as np
@@ -368,6 +369,8 @@ def test_workers_that_boost_wait_for_each_other(monkeypatch):
     """Each is told where all of them listen; one that waits for others in vain says so."""
     monkeypatch.setattr(boosting, "PATIENCE", 60)
     with boosting._meet_by_listener(2) as addresses, ThreadPoolExecutor(2) as threads:
+        with pytest.raises(AuthenticationError):  # a stranger is no worker
+            boosting._network(addresses[0] | {"key": b"guessed"})
         one, other = threads.map(boosting._network, addresses)
     assert one["machines"] == other["machines"]
     ports = [int(place.rpartition(":")[2]) for place in one["machines"].split(",")]
