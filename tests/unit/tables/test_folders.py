@@ -369,7 +369,7 @@ def test_workers_that_boost_wait_for_each_other(monkeypatch):
     """Each is told where all of them listen; one that waits for others in vain says so."""
     monkeypatch.setattr(boosting, "PATIENCE", 60)
     with boosting._meet_by_listener(2) as addresses, ThreadPoolExecutor(2) as threads:
-        with pytest.raises(AuthenticationError):  # a stranger is no worker
+        with pytest.raises(AuthenticationError, match="digest"):  # a stranger is no worker
             boosting._network(addresses[0] | {"key": b"guessed"})
         one, other = threads.map(boosting._network, addresses)
     assert one["machines"] == other["machines"]
