@@ -128,6 +128,12 @@ def read_real(name: str, folder: Path) -> tuple[Any, Any, Any]:
     return X[rows], np.unique(y[rows], return_inverse=True)[1], environments[rows]
 
 
+def _left_out(environments: Any) -> Any:
+    """Return the environments that are left out in turn."""
+    sites = np.unique(environments)
+    return sites[np.unique(np.linspace(0, len(sites) - 1, min(len(sites), MOST_LEFT_OUT)).astype(int))]
+
+
 def planted_column(y: Any, environments: Any, left_out: str) -> Any:
     """Return a column that agrees with the label less in each training environment, and hardly in the left-out one."""
     rng, n_classes = np.random.default_rng(0), int(y.max()) + 1
@@ -154,8 +160,7 @@ def run_real(suite: str, records: Records, folder: Path, tables: list[str], esti
     """Leave one environment out in turn."""
     for name in tables:
         X, y, environments = read_real(name, folder)
-        sites = np.unique(environments)
-        chosen = sites[np.unique(np.linspace(0, len(sites) - 1, min(len(sites), MOST_LEFT_OUT)).astype(int))]
+        chosen = _left_out(environments)
         for estimator in estimators:
             if sp.issparse(X) and estimator == "boosting" and X.shape[1] > 300:
                 continue  # it takes no sparse rows
@@ -240,8 +245,7 @@ def run_kinds(records: Records, folder: Path, tables: list[str], estimators: lis
     """Leave environments out of data frames, with columns of several kinds planted in them."""
     for name in tables:
         X, y, environments = read_frame(name, folder)
-        sites = np.unique(environments)
-        chosen = sites[np.unique(np.linspace(0, len(sites) - 1, min(len(sites), MOST_LEFT_OUT)).astype(int))]
+        chosen = _left_out(environments)
         for kind, estimator in itertools.product(KINDS, [e for e in estimators if e in ("logistic", "boosting")]):
             for left_out in (chosen if kind == KINDS[0] else chosen[[0, -1]]).tolist():
                 if len(np.unique(y[environments != left_out])) > y.max():
@@ -409,13 +413,13 @@ def _alarm(law: str, n_rows: int, n_environments: int, draw: int) -> dict[str, A
             y = np.where(rng.random(n_rows) < 0.2, 1 - y, y)
         parts.append((X, y, np.full(n_rows, f"s{site}")))
     X, y, sites = (np.concatenate(p) for p in zip(*parts, strict=True))
-    model: Any = StableClassifier()
+    model: Any
     if mixed:  # orders of magnitude, and levels of a category
         frame = pd.DataFrame(X).rename(columns=str).assign(y=y, site=sites)
         frame["0"], frame["1"] = np.exp(2 * X[:, 0]), np.digitize(X[:, 1], [-1.2, -0.5, 0.0, 0.5, 1.2]).astype(str)
         model = TableClassifier(label="y", environment="site", categorical=["1"]).fit(frame)
     else:
-        model.fit(X, y, environments=sites)
+        model = StableClassifier().fit(X, y, environments=sites)
     return {"fitted": model.verdict_.fitted, "named": [f.feature for f in model.verdict_.columns]}
 
 

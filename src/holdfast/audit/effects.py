@@ -7,7 +7,8 @@ nothing once the label is known, is tested alone, which needs fewer rows. Then t
 named columns: another one that goes together with them may stand in for them. All rows are used; nothing is drawn, so
 neither a seed nor the order of the rows plays a part. With more than two classes, what a column says about all of them
 is one direction, and the question is whether it says so more or less strongly elsewhere. The values of a category are
-columns of their own; what they say together is tested as one more.
+columns of their own; what they say together is tested as one more. A skewed number column is tested by its order of
+magnitude where that says more about the label than its amount.
 
 Three things must not be taken for a change of a column's effect:
 

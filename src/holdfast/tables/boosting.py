@@ -43,14 +43,12 @@ def booster_of(estimator: Any, *, has_texts: bool = False) -> str | None:
     return None
 
 
-def boost(stream: Stream, n_jobs: int | None) -> int:
+def boost(library: str, stream: Stream, n_jobs: int | None) -> int:
     """Fit boosters again on all rows: in this process, or on a cluster by all its workers together; return the passes.
 
     A pass reads every file once.
     """
-    name = booster_of(stream.models[0].fitted)
-    assert name is not None
-    fit, meet = _LIBRARIES[name]
+    fit, meet = _LIBRARIES[library]
     parts, n_passes = stream.source.parts(), 0
     with sharing(stream, n_jobs) as run:
         n_workers = min(run.n_jobs, len(parts)) if run.is_far else 1
@@ -121,21 +119,21 @@ def _fit_xgboost(stream: Stream, number: int, parts: Sequence[Part], address: Ma
 
 @contextlib.contextmanager
 def _meet_by_listener(n_workers: int) -> Iterator[list[dict[str, Any]]]:
-    """Yield where workers of LightGBM say where they listen, and are told where all do."""
+    """Let LightGBM's workers exchange their addresses; yield how each of them reaches this process."""
 
-    def tell_all() -> None:
+    def exchange() -> None:
         with contextlib.suppress(OSError, EOFError):  # closed, since a worker was lost
             workers: list[Connection[Any, Any]] = []
             while len(workers) < n_workers:
                 with contextlib.suppress(AuthenticationError):  # of anybody else
                     workers.append(listener.accept())
-            places = b",".join(worker.recv_bytes() for worker in workers)
+            addresses = b",".join([worker.recv_bytes() for worker in workers])
             for worker in workers:
-                worker.send_bytes(places)
+                worker.send_bytes(addresses)
 
     key = os.urandom(32)
     with Listener(("", 0), backlog=n_workers, authkey=key) as listener:
-        Thread(target=tell_all, daemon=True).start()
+        Thread(target=exchange, daemon=True).start()
         yield [{"host": _own_address(), "port": listener.address[1], "key": key}] * n_workers
 
 
@@ -148,7 +146,7 @@ def _own_address() -> str:
 
 
 def _network(address: Mapping[str, Any]) -> dict[str, Any]:
-    """Return LightGBM's settings of this worker: where it and the others listen."""
+    """Return LightGBM's settings of this worker: its own address and those of the others."""
     if not address:
         return {}
     with socket.socket() as free, Client((address["host"], address["port"]), authkey=address["key"]) as meeting:
@@ -159,10 +157,10 @@ def _network(address: Mapping[str, Any]) -> dict[str, Any]:
         meeting.send_bytes(f"{host}:{port}".encode())
         if not meeting.poll(PATIENCE):
             raise ClusterError(f"Other workers have not begun after {PATIENCE} seconds. Free them, or use fewer.")
-        places = meeting.recv_bytes().decode()
+        addresses = meeting.recv_bytes().decode()
     return {
-        "machines": places,
-        "num_machines": places.count(",") + 1,
+        "machines": addresses,
+        "num_machines": addresses.count(",") + 1,
         "local_listen_port": port,
         "tree_learner": "data",
         "pre_partition": True,

@@ -556,8 +556,8 @@ def refit(pipeline: Pipeline, source: TableFolder, roles: TableRoles, n_jobs: in
     judges: Mapping[Any, Any] = getattr(method, "environment_classifiers_", {})
     if not judges:
         stream = Stream(source, roles, method.classes_, _models(pipeline))
-        if booster_of(stream.models[0].fitted):
-            return boost(stream, n_jobs)
+        if library := booster_of(stream.models[0].fitted):
+            return boost(library, stream, n_jobs)
         with sharing(stream, n_jobs) as run:
             return _fit_regressions(run, stream)
     outside, names = tuple(step for _, step in pipeline.steps[:-1]), [group.name for group in method.groups_]

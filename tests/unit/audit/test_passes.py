@@ -9,8 +9,8 @@ from holdfast.audit.passes import LITTLE, Question, block_sums, search_in_passes
 from holdfast.interpolation.verdict import kept_share
 
 
-def draw(seed, n_classes, noise, n_rows=2400):
-    """Return rows of four sites: 1 changes, 4 goes with it, 2 and 3 are codes, 5 is skewed; labels may be noisier."""
+def draw(seed, n_classes, noise, n_rows=2400, *, skewed=False):
+    """Return rows of four sites: column 1 changes, 4 goes with it, 2 and 3 are codes; labels may be noisier at one."""
     generator = np.random.default_rng(seed)
     y, codes = generator.integers(n_classes, size=n_rows), generator.integers(4, size=n_rows)
     X = generator.normal(size=(n_rows, 6))
@@ -18,7 +18,8 @@ def draw(seed, n_classes, noise, n_rows=2400):
     X[:, 1] += y * np.array([2.0, 1.0, -1.0, 0.5])[codes]
     X[:, 2], X[:, 3] = generator.integers(3, size=n_rows) == 0, generator.integers(2, size=n_rows) == y
     X[:, 4] += 0.7 * X[:, 1]
-    X[:, 5] = np.exp(X[:, 5] + y)
+    if skewed:
+        X[:, 5] = np.exp(X[:, 5] + y)
     noisy = (codes == 1) & (generator.random(n_rows) < noise)
     return X, np.where(noisy, generator.integers(n_classes, size=n_rows), y), codes
 
@@ -36,22 +37,27 @@ def adding(X, y, codes, passes):
 
 
 @pytest.mark.parametrize(
-    ("n_classes", "groups", "noise", "noisier"),
-    [(2, (), 0.0, False), (2, ((2, 3),), 0.3, True), (3, ((2, 3),), 0.3, True)],
+    ("n_classes", "groups", "noise", "noisier", "skewed"),
+    [
+        (2, (), 0.0, False, False),
+        (2, ((2, 3),), 0.3, True, False),
+        (3, ((2, 3),), 0.3, True, False),
+        (2, ((2, 3),), 0.0, False, True),
+    ],
 )
-def test_passes_find_what_memory_finds(monkeypatch, n_classes, groups, noise, noisier):
+def test_passes_find_what_memory_finds(monkeypatch, n_classes, groups, noise, noisier, skewed):
     """Columns, p values, statistics and effects of all rows are the same, up to where fits stop."""
     monkeypatch.setattr(model, "ENOUGH", 1e-12)
     monkeypatch.setattr(model, "NARROW", 0)  # all digits
     monkeypatch.setattr(effects, "deal_evenly", lambda keys, y, codes, n: (keys >> 32).astype(np.intp) % n)
-    X, y, codes = draw(1, n_classes, noise)
+    X, y, codes = draw(1, n_classes, noise, skewed=skewed)
     passes = []
     options = {"n_classes": n_classes, "groups": groups}
     whole = find_unstable(X, y, codes, **options)
     streamed = find_unstable(X, y, codes, **options, make_search=search_in_passes(adding(X, y, codes, passes)))
     assert [effect.column for effect in streamed.effects] == [effect.column for effect in whole.effects] == [1, 4]
     assert streamed.noisier == whole.noisier == noisier
-    np.testing.assert_allclose(streamed.p_values, whole.p_values, atol=1e-5, rtol=0.05 if noisier else 0)
+    np.testing.assert_allclose(streamed.p_values, whole.p_values, atol=2e-3 if noisier else 1e-5)
     for a, b in zip(streamed.effects, whole.effects, strict=True):
         assert a.statistic == pytest.approx(b.statistic, rel=1e-6)
         assert (a.rival, a.size) == pytest.approx((b.rival, b.size), rel=1e-4)

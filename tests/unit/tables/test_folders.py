@@ -291,8 +291,8 @@ def test_a_sample_is_enough_to_begin_interpolating(toy_folder, monkeypatch):
 
 
 @pytest.mark.parametrize(("method", "n_classes"), [("erm", 2), ("stable", 2), ("erm", 3)])
-@pytest.mark.parametrize(("booster", "largest"), [("xgboost", 0.1), ("lightgbm", 0)])
-def test_boosters_ask_for_blocks(tmp_path, monkeypatch, booster, largest, method, n_classes):
+@pytest.mark.parametrize("booster", ["xgboost", "lightgbm"])
+def test_boosters_ask_for_blocks(tmp_path, monkeypatch, booster, method, n_classes):
     """Boosters are fitted on all rows, gaps and categories as they are; LightGBM's are those of memory to the bit."""
     pytest.importorskip(booster)
     for number in range(3):
@@ -303,7 +303,10 @@ def test_boosters_ask_for_blocks(tmp_path, monkeypatch, booster, largest, method
     source = TableFolder(tmp_path, max_memory=2 * SMALL)
     streamed = classifier(**options).fit(source)
     found = streamed.predict_proba(tmp_path)
-    assert np.quantile(np.abs(found - whole), 0.99) <= largest
+    if booster == "xgboost":
+        assert np.abs(found - whole).mean() < 0.02
+    else:
+        np.testing.assert_array_equal(found, whole)
     streamed.save(tmp_path / "model")
     np.testing.assert_array_equal(TableClassifier.load(tmp_path / "model").predict_proba(tmp_path), found)
 
@@ -389,12 +392,13 @@ def test_workers_that_boost_wait_for_each_other(monkeypatch):
         {"method": "pi", "estimator": "xgboost"},
         {"method": "balanced"},
         {"estimator": "weighted"},
+        {"estimator": "lightgbm", "text": ("kind",)},
     ],
 )
 def test_what_cannot_be_streamed_says_how_much_memory_it_needs(folder, options):
     """It is refused before anything is fitted, with the memory it would need and what can be chosen."""
-    if options.get("estimator") == "xgboost":
-        pytest.importorskip("xgboost")
+    if options.get("estimator") in ("xgboost", "lightgbm"):
+        pytest.importorskip(options["estimator"])
     if options.get("estimator") == "weighted":
         lightgbm = pytest.importorskip("lightgbm")
         options = {"estimator": lightgbm.LGBMClassifier(class_weight="balanced")}
