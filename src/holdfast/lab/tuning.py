@@ -164,8 +164,10 @@ def _halve_points(
             values = [_mean_value([planned], store, search.validation) for planned in short]
             best = np.argsort(values, kind="stable")[::-1][: max(len(points) // 3, 1)]
             points = [points[i] for i in sorted(best)]
-        kept.extend(itertools.chain(*points))
-    found = run(kept)
+        last = list(itertools.chain(*points))
+        n_new += run(last).n_new  # a method is finished before the next begins
+        kept.extend(last)
+    found = run(kept)  # all are there: it counts them, and names those that failed
     return tuple(kept), replace(found, n_new=found.n_new + n_new)
 
 
