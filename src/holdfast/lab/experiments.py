@@ -44,7 +44,7 @@ class RunConfig(BaseModel):
     vectors: str | None = None  # texts: file of word vectors, in the data folder
     min_count: int = Field(5, ge=1)  # texts: words that occur less often, over all splits, are unknown
     backbone: str | None = None  # images: network whose frozen features are the rows
-    weights: str | None = None  # its weights, in the data folder
+    weights: str | None = None  # in the data folder: of the backbone, or those that the network starts from
     learning_rate: float = Field(1e-3, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     dropout: float = Field(0.1, ge=0, lt=1)
@@ -73,11 +73,8 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _features_of_known_weights(self) -> RunConfig:
-        if (self.backbone is None) != (self.weights is None):
-            raise ValueError(
-                "backbone and weights belong together: features of an untrained network mean nothing. "
-                "Give both, or neither"
-            )
+        if self.backbone is not None and self.weights is None:
+            raise ValueError("features of an untrained network mean nothing. Give the backbone's weights too")
         return self
 
     def as_dict(self) -> dict[str, Any]:
@@ -164,6 +161,12 @@ def check_names(config: RunConfig, where: str) -> None:
         factory = inspect.signature(NETWORKS[config.estimator]).parameters
         options = [name for name in factory if name not in ("input_shape", "n_classes", "dropout")]
     refuse_unknown(config.estimator_options, options, f"{where}: estimator_options of {config.estimator}")
+    starts_from_weights = config.is_network and "weights" in options
+    if config.weights is not None and config.backbone is None and not starts_from_weights:
+        raise ConfigError(
+            f"{where} has weights = {config.weights!r}, but {config.estimator!r} starts from none. Use the estimator "
+            'mobilenet_v2 or resnet50, or give the backbone whose features are the rows: backbone = "mobilenet_v2".'
+        )
     if config.backbone is not None:
         from holdfast.neural.networks import NETWORKS
 

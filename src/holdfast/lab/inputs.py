@@ -107,7 +107,8 @@ def _prepare(config: RunConfig, folder: Path | None, cache: Path) -> Prepared:
         return _with_words(dataset, config, base)
     if hasattr(dataset.train.X, "columns"):
         return Prepared(_with_numbers(dataset))
-    return Prepared(dataset)
+    start = {} if config.weights is None else {"weights": note_file(base / config.weights)}
+    return Prepared(dataset, None, start)
 
 
 def map_rows(dataset: Dataset, change: Callable[[Any], Any]) -> Dataset:
