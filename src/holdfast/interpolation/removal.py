@@ -107,9 +107,8 @@ def shuffled_partners(training: TrainingRows, *, other_label: bool, draw: int = 
 
     The draw depends on what rows contain and not on their order, so that it is the same whenever the rows are.
     """
-    keys, partners = training.row_keys, np.arange(training.n_rows)
-    for environment in training.environments:
-        rows = environment.rows[np.lexsort((keys[environment.rows], training.y[environment.rows]))]
+    partners, ends = np.arange(training.n_rows), np.cumsum([len(environment) for environment in training.environments])
+    for rows in np.split(training.content_order, ends[:-1]):
         generator = np.random.default_rng(draw)
         if not other_label:
             partners[rows] = generator.permutation(rows)

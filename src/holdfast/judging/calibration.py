@@ -17,7 +17,7 @@ from scipy import special
 from scipy.optimize import minimize
 
 from holdfast.environments import Weights
-from holdfast.learners import code_probabilities, has_probabilities
+from holdfast.learners import code_probabilities, expit, has_probabilities
 
 # A forest answers 0 and 1; beyond one in a thousand its counts of trees say nothing.
 PROBABILITY_FLOOR = 1e-3
@@ -108,7 +108,7 @@ def _best_scale(
     for _ in range(60):
         scale = np.exp(log_scale)
         if scores.shape[1] == 2:
-            chances = special.expit(scale * lead)
+            chances = expit(scale * lead)
             means = chances * lead
             mean, variance = first + float(share @ means), float(share @ (means * (lead - means)))
         else:

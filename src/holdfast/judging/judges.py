@@ -67,7 +67,7 @@ def deal_folds(training: TrainingRows, n_folds: int) -> NDArray[np.intp] | None:
         return None
     if training.folds is not None:
         return training.folds
-    return deal_evenly(training.row_keys, training.y, training.environment_codes, n_folds)
+    return deal_evenly(training.content_order, training.environment_codes, n_folds)
 
 
 def fold_parts(rows: Rows, folds: NDArray[np.intp] | None) -> tuple[Rows, ...]:

@@ -857,3 +857,15 @@ def test_a_wide_table_keeps_what_score_tests_and_weights_rank_first(monkeypatch,
     np.testing.assert_allclose(dense, X[:, chosen])
     rest = np.setdiff1d(np.arange(n_columns), chosen)
     np.testing.assert_allclose(offset, module._unit(scaled[:, rest] @ weight[:, rest].T), atol=1e-9)
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 50, 401, 5_000])
+def test_tails_are_pulled_in_to_their_quantiles(n_rows):
+    """Wherever the tails are found first: drawn values, ascending ones, few different ones, one, and all but one."""
+    drawn = np.random.default_rng(0).normal(size=n_rows)
+    columns = np.stack([drawn, np.sort(drawn), np.round(drawn), np.zeros(n_rows), np.arange(n_rows) == 0.0], axis=1)
+    low, high = module._limits(columns)
+    quantiles = np.quantile(columns, [module.TAILS, 1 - module.TAILS], axis=0)
+    flat = quantiles[0] >= quantiles[1]
+    np.testing.assert_allclose(low, np.where(flat, columns.min(axis=0), quantiles[0]), atol=1e-12)
+    np.testing.assert_allclose(high, np.where(flat, columns.max(axis=0), quantiles[1]), atol=1e-12)

@@ -49,7 +49,7 @@ def test_passes_find_what_memory_finds(monkeypatch, n_classes, groups, noise, no
     """Columns, p values, statistics and effects of all rows are the same, up to where fits stop."""
     monkeypatch.setattr(model, "ENOUGH", 1e-12)
     monkeypatch.setattr(model, "NARROW", 0)  # all digits
-    monkeypatch.setattr(effects, "deal_evenly", lambda keys, y, codes, n: (keys >> 32).astype(np.intp) % n)
+    monkeypatch.setattr(effects, "_deal", lambda keys, y, codes, n: (keys >> 32).astype(np.intp) % n)
     X, y, codes = draw(1, n_classes, noise, skewed=skewed)
     passes = []
     options = {"n_classes": n_classes, "groups": groups}

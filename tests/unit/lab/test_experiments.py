@@ -91,7 +91,10 @@ def test_equal_runs_are_one():
         ({"seeds": [[0, 1]]}, "Give a list of different integers"),
         ({"run": {**RUN, "learning_rate": []}}, r"1 has learning_rate = \[\], a grid without points"),
         ({"methods": [{"method": "pi"}, {"method": "pi", "estimator": "linear"}]}, "several .* called 'pi'.* a name"),
-        ({"run": {**RUN, "backbone": "mobilenet_v2"}}, "features of an untrained network mean nothing. Give the backbone"),
+        (
+            {"run": {**RUN, "backbone": "mobilenet_v2"}},
+            "features of an untrained network mean nothing. Give the",
+        ),
         ({"run": {**RUN, "weights": "w.pth"}}, "has weights = 'w.pth', but .* starts from none. Use the estimator mob"),
         ({"budget": "huge"}, "has budget = 'huge'. Use one of"),
         ({"methods": [{"method": "erm", "seed": 1}]}, "has a seed of its own"),

@@ -90,3 +90,18 @@ def test_a_backbone_needs_images(tmp_path):
     config = RunConfig(dataset="toy", method="erm", backbone="mobilenet_v2", weights="weights.pth")
     with pytest.raises(ConfigError, match="makes features of image files. Data set 'toy' has none. Leave backbone and"):
         prepare(config, None, tmp_path)
+
+
+def test_a_whole_network_starts_from_weights_of_the_data_folder(folder):
+    """Without a backbone the images stay, the network begins with the file's weights, and the record names the file."""
+    config = RunConfig(
+        dataset="celeba",
+        method="erm",
+        estimator="mobilenet_v2",
+        dataset_options=OPTIONS,
+        weights="weights.safetensors",
+    )
+    found = prepare(config, folder, folder / "cache")
+    assert found.dataset.train.X.shape[1:] == (3, 32, 32)
+    assert found.network_options == {"weights": folder / "weights.safetensors"}
+    assert "weights.safetensors" in found.facts["files"]

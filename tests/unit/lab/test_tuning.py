@@ -145,6 +145,7 @@ def test_halving_keeps_the_best_third_of_each_round(tmp_path):
     ]  # fmt: skip
     epochs = [record["config"].get("max_epochs") for record in store.records.values()]
     assert {count: epochs.count(count) for count in (2, 4, None)} == {2: 18, 4: 6, None: 4}
+    assert epochs[:14] == [2] * 9 + [4] * 3 + [None] * 2  # one method is finished before the next begins
     assert (done.n_runs, done.n_new) == (4, 28)
     assert search_points(parse_experiment(content), store, store.run)[1].n_new == 0
 
