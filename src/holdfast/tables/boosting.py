@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -209,9 +210,12 @@ def _fit_lightgbm(stream: Stream, number: int, parts: Sequence[Part], address: M
         categorical_feature=levels,
     )
     booster = lightgbm.train(parameters, matrix, num_boost_round=model.fitted.n_estimators)
+    if address:  # the text of the model, which is saved and sent, would name the workers
+        booster.free_network()
+        text = re.sub(r"^\[(machines|local_listen_port): .*\]\n", "", booster.model_to_string(), flags=re.MULTILINE)
+        booster = lightgbm.Booster(dict(before.params), model_str=text)
     booster.pandas_categorical = before.pandas_categorical
     booster.free_dataset()
-    booster.free_network()
     return booster, 2
 
 

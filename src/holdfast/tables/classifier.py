@@ -207,10 +207,10 @@ class TableClassifier(BaseEstimator):
                 tested = getattr(vars(pipeline[-1]).pop("_all_rows", None), "n_passes", 0)
                 n_passes = refit(pipeline, rows.source, rows.roles, self.n_jobs)
                 tests = f", and columns are tested on them in {tested} more" if tested else ""
+                also = "verdict" if hasattr(pipeline[-1], "verdict_") and not tested else "accuracies"
                 notes += (
                     f"The classifiers are fitted on all {rows.n_rows:,} rows, in {n_passes} passes over the files"
-                    f"{tests}; preprocessing and {'accuracies' if tests else 'verdict'} come from the {len(rows.y):,} "
-                    "rows that were read.",
+                    f"{tests}; preprocessing and {also} come from the {len(rows.y):,} rows that were read.",
                 )
         self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, notes
         self._name_verdict()
