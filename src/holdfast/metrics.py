@@ -211,10 +211,10 @@ def group_correlation(x: ArrayLike, y: ArrayLike, group: Group) -> float:
     return correlation(np.asarray(x)[group.rows], np.asarray(y)[group.rows], group.weights)
 
 
-def auroc(codes: ArrayLike, probabilities: ArrayLike) -> float:
+def auroc(codes: ArrayLike, probabilities: ArrayLike, weights: ArrayLike | None = None) -> float:
     """Return the area under the ROC curve: two classes, or the plain mean of one class against the rest.
 
-    Ties count one half. Classes that are absent (or alone) are left out; nan when none is left.
+    Ties count one half. Classes that are absent (or alone) are left out; nan when none is left. `weights` are of rows.
 
     Examples
     --------
@@ -223,7 +223,8 @@ def auroc(codes: ArrayLike, probabilities: ArrayLike) -> float:
     """
     y, p = _coded(codes, probabilities)
     columns = [1] if p.shape[1] == 2 else range(p.shape[1])
-    areas = [_binary_auroc(y == column, p[:, column]) for column in columns]
+    counts = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=np.float64)
+    areas = [_binary_auroc(y == column, p[:, column], counts) for column in columns]
     present = [area for area in areas if not np.isnan(area)]
     return float(np.mean(present)) if present else float("nan")
 
@@ -242,7 +243,8 @@ def auroc_interval(codes: ArrayLike, probabilities: ArrayLike) -> Interval:
     y, p = _coded(codes, probabilities)
     value, errors = auroc(y, p), []
     for column in [1] if p.shape[1] == 2 else range(p.shape[1]):
-        area, n_1, n_0 = _binary_auroc(y == column, p[:, column]), int((y == column).sum()), int((y != column).sum())
+        n_1, n_0 = int((y == column).sum()), int((y != column).sum())
+        area = _binary_auroc(y == column, p[:, column], np.ones(len(y)))
         if not np.isnan(area):
             area = min(max(area, 0.5 / n_1 / n_0), 1 - 0.5 / min(n_1, n_0))  # a perfect order still is uncertain
             first, second = area / (2 - area) - area**2, 2 * area**2 / (1 + area) - area**2
@@ -339,14 +341,13 @@ def _standardized(values: Floats, shares: Floats) -> Floats:
     return centered / deviation if deviation > 1e-14 else np.full(len(values), np.nan)
 
 
-def _binary_auroc(positive: NDArray[np.bool_], scores: Floats) -> float:
+def _binary_auroc(positive: NDArray[np.bool_], scores: Floats, weights: Floats) -> float:
     """Return the share of positive-negative pairs in the right order."""
-    n_positive, n_negative = int(positive.sum()), int((~positive).sum())
-    if not n_positive or not n_negative:
-        return float("nan")
-    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]  # mean rank of the tied rows
-    return float((ranks[positive].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))
+    values, places = np.unique(scores, return_inverse=True)
+    right = np.bincount(places, weights * positive, len(values))
+    wrong = np.bincount(places, weights * ~positive, len(values))
+    pairs = right.sum() * wrong.sum()
+    return float(right @ (np.cumsum(wrong) - wrong / 2) / pairs) if pairs > 0 else float("nan")
 
 
 def _correct(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.bool_]:

@@ -254,6 +254,9 @@ def test_probability_scores_match_scikit_learn(n_classes):
     probabilities /= probabilities.sum(axis=1, keepdims=True)
     scores = probabilities[:, 1] if n_classes == 2 else probabilities
     assert auroc(codes, probabilities) == pytest.approx(roc_auc_score(codes, scores, multi_class="ovr"))
+    weights = generator.integers(3, size=200)
+    weighted = roc_auc_score(codes, scores, multi_class="ovr", sample_weight=weights)
+    assert auroc(codes, probabilities, weights) == pytest.approx(weighted)
     assert log_loss(codes, probabilities) == pytest.approx(sklearn_log_loss(codes, probabilities))
     assert brier_score(codes, probabilities) == pytest.approx(
         brier_score_loss(codes, probabilities, scale_by_half=True, labels=range(n_classes))

@@ -20,7 +20,7 @@ from holdfast.estimators.base import MethodClassifier, check_choice, fit_erm, wa
 from holdfast.exceptions import FeaturesError, ParameterError
 from holdfast.interpolation.removal import MixedClassifier, Removal, join_removals, mix_scores, plan_removal
 from holdfast.interpolation.stress import Part, StressTest, stress_test
-from holdfast.interpolation.verdict import Accuracy, Verdict, fitted_as, is_given_up, kept_share, removal_levels
+from holdfast.interpolation.verdict import RARE, Accuracy, Verdict, fitted_as, is_given_up, kept_share, removal_levels
 from holdfast.judging.calibration import Calibration, calibrate, class_scores, log_softmax
 from holdfast.judging.judgements import Judgements, accuracy_matrix, ask_for_scores, judge_environments
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
@@ -260,6 +260,7 @@ class StableClassifier(MethodClassifier):
             {name: Accuracy(float(a), float(b)) for name, a, b in zip(names, ordinary, fitted, strict=True)},
             float(shares.max()),
             float(min((e.p_value for e in search.effects), default=search.p_values.min(initial=1.0))),
+            auroc=test.ranks(weights) if shares.max() >= RARE else {},
             noisier=search.noisier,
             expect=self.expect,
             strength=strength,

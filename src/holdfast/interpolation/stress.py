@@ -6,7 +6,7 @@ gets the columns of a row with another label of its environment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from holdfast.environments import Rows
 from holdfast.interpolation.removal import Removal, centered, join_removals, shuffled_partners
 from holdfast.interpolation.verdict import Accuracy
 from holdfast.judging.calibration import class_scores
-from holdfast.metrics import Interval
+from holdfast.metrics import Interval, auroc
 from holdfast.rows import TrainingRows, answers
 
 Array = NDArray[np.float64]
@@ -60,20 +60,42 @@ class StressTest:
         """Return for each row in which share of the draws a mixture predicts its label."""
         key = (question, *weights)
         if key not in self.asked:
-            draws = {"known": (self.known,), "vanished": self.vanished, "reversed": self.reversed}[question]
-            predicted = [_largest(np.tensordot(np.asarray(weights), scores, 1)) for scores in draws]
+            predicted = [_largest(scores) for scores in self._mixed(question, weights)]
             self.asked[key] = np.mean([labels == self.training.y for labels in predicted], axis=0)
         return self.asked[key]
 
+    def _mixed(self, question: str, weights: Sequence[float]) -> Iterator[Array]:
+        """Return the scores of a mixture, (n_rows, n_classes), for every draw."""
+        draws = {"known": (self.known,), "vanished": self.vanished, "reversed": self.reversed}[question]
+        return (np.tensordot(np.asarray(weights), scores, 1) for scores in draws)
+
+    @property
+    def _ordinary(self) -> list[float]:
+        """The weights of the ordinary classifier, which is the first part."""
+        return [1.0] + [0.0] * (len(self.known) - 1)
+
     def compare(self, question: str, weights: Sequence[float]) -> Accuracy:
-        """Return the accuracy of the ordinary classifier, which is the first part, and of the mixture."""
-        ordinary = [1.0] + [0.0] * (len(self.known) - 1)
-        return Accuracy(*(float(self.accuracies(question, w).mean()) for w in (ordinary, weights)))
+        """Return the accuracy of the ordinary classifier and of the mixture."""
+        return Accuracy(*(float(self.accuracies(question, w).mean()) for w in (self._ordinary, weights)))
+
+    def ranks(self, weights: Sequence[float]) -> dict[str, Accuracy]:
+        """Return the AUROC of the ordinary classifier and of the mixture for each question.
+
+        It is the mean over environments with several labels; nothing where there is none.
+        """
+        rows, y, shares = [e.rows for e in self.training.environments], self.training.y, self.training.weights
+        rows = [own for own in rows if len(np.unique(y[own])) > 1]
+
+        def area(question: str, weights: Sequence[float]) -> float:
+            draws = [special.softmax(scores, axis=1) for scores in self._mixed(question, weights)]
+            return float(np.mean([auroc(y[own], p[own], shares[own]) for p in draws for own in rows]))
+
+        questions = ("known", "vanished", "reversed") if rows else ()
+        return {question: Accuracy(area(question, self._ordinary), area(question, weights)) for question in questions}
 
     def price(self, weights: Sequence[float]) -> Interval:
         """Return the accuracy that a mixture loses at the known environments."""
-        ordinary = [1.0] + [0.0] * (len(self.known) - 1)
-        lost = self.right("known", ordinary) - self.right("known", weights)
+        lost = self.right("known", self._ordinary) - self.right("known", weights)
         means, codes, shares = self._means(lost), self.training.environment_codes, self.training.weights
         sums = np.maximum(np.bincount(codes, shares), 1e-12)[codes]
         variances = (shares / sums) ** 2 * (lost - means[codes]) ** 2

@@ -21,6 +21,7 @@ HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.14, 6, 0.05  # size of the change at which 
 MOST_LEVELS = 3  # classifiers that do without some columns
 UNCERTAIN = 0.2  # accuracy that the next environment may lack, from which on the answer is no good news
 APART = 0.1  # kept shares that differ by less belong to one level
+RARE = 0.9  # share of the most frequent label from which on accuracy says little, and AUROC is said too
 USED_UP, WHOLE = 0.1, 0.9  # used shares up to which a column is given up; from which on it is no reason for anything
 
 
@@ -104,7 +105,7 @@ def removal_levels(kept: Sequence[float]) -> list[tuple[float, tuple[int, ...]]]
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Accuracy of the ordinary classifier and of the fitted one, out of fold, mean over environments."""
+    """Accuracy, or AUROC, of the ordinary classifier and of the fitted one, out of fold, mean over environments."""
 
     ordinary: float
     fitted: float
@@ -138,6 +139,9 @@ class Verdict:
         Smallest adjusted p value of any column.
     n_tests : int
         Columns that were tested; a column and its missing values count once.
+    auroc : mapping of str to Accuracy
+        AUROC in place of accuracy, for "known", "vanished" and "reversed", where nine rows in ten or more have the same
+        label, so that accuracy says little; else empty.
     noisier : bool
         Whether all relations are weaker in some environments, as noisier labels would make them.
     expect, strength
@@ -156,6 +160,7 @@ class Verdict:
     chance: float = float("nan")
     p_value: float = 1.0
     n_tests: int = 0
+    auroc: Mapping[str, Accuracy] = field(default_factory=dict)
     noisier: bool = False
     expect: str = "may_turn"
     strength: float = 1.0
@@ -206,26 +211,44 @@ class Verdict:
         if not self.by_environment:
             return ()
         if self.fitted == "ordinary":
-            return (self._forecast,)
+            return (*self._ranking, self._forecast)
         known, gone, turned = self.known, self.vanished, self.reversed
         lines = [
             f"Accuracy at known environments: {known.fitted:.3f} instead of {known.ordinary:.3f}.",
             f"If the relation vanishes: {gone.fitted:.3f} instead of {gone.ordinary:.3f}; "
             f"if it reverses: {turned.fitted:.3f} instead of {turned.ordinary:.3f}.",
+            *self._ranking,
         ]
-        skill = known.ordinary - self.chance
-        if skill > 0 and known.fitted - self.chance < 0.1 * skill:
+        score, nothing = (self.auroc["known"], 0.5) if self.auroc else (known, self.chance)
+        skill, left = score.ordinary - nothing, score.fitted - nothing
+        if skill > 0 and left < 0.1 * skill:
+            without = "ranking rows at random" if self.auroc else "always predicting the most frequent label"
             lines.append(
-                "Almost nothing stable is left: without these columns the classifier is hardly better than always "
-                "predicting the most frequent label."
+                f"Almost nothing stable is left: without these columns the classifier is hardly better than {without}."
             )
-        elif skill > 0 and known.fitted - self.chance < 0.5 * skill:
+        elif skill > 0 and left < 0.5 * skill:
             lines.append("More than half of the skill at known environments came from these columns.")
         small = [f"`{finding.feature}`" for finding in self.columns if finding not in self.acted_on]
         if small:
             lines.append(f"The change of {listed(small, most=3)} is too small to act on, or noisier labels explain it.")
         lines.append(self._forecast)
         return tuple(lines)
+
+    @property
+    def _ranking(self) -> list[str]:
+        """How well rows are ranked, where accuracy says little because nearly all have the same label."""
+        if not self.auroc:
+            return []
+        known, gone, turned = (self.auroc[question] for question in ("known", "vanished", "reversed"))
+        text = (
+            f"{self.chance:.0%} of the rows have the same label, so accuracy says little. AUROC at known environments: "
+        )
+        if self.fitted == "ordinary":
+            return [f"{text}{known.fitted:.3f}."]
+        return [
+            f"{text}{known.fitted:.3f} instead of {known.ordinary:.3f}; if the relation vanishes: {gone.fitted:.3f} "
+            f"instead of {gone.ordinary:.3f}; if it reverses: {turned.fitted:.3f} instead of {turned.ordinary:.3f}."
+        ]
 
     @property
     def is_uncertain(self) -> bool:
@@ -256,6 +279,7 @@ class Verdict:
             "chance": self.chance,
             "p_value": self.p_value,
             "n_tests": self.n_tests,
+            "auroc": {question: vars(areas) for question, areas in self.auroc.items()},
             "noisier": self.noisier,
             "expect": self.expect,
             "strength": self.strength,

@@ -227,7 +227,8 @@ def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
             ("at known environments", known.ordinary),
             ("to expect at a new one", range_text(verdict.forecast)),
         )
-        return Answer(verdict.answer, signal, text, Table(title, ("accuracy", ORDINARY), few, note), tuple(advice))
+        numbers = Table(title, ("accuracy", ORDINARY), few, note)
+        return Answer(verdict.answer, signal, text, numbers, (*verdict.remarks[:-1], *advice))
     rows: tuple[tuple[Cell, ...], ...] = (
         ("at known environments", known.ordinary, known.fitted),
         ("if the named correlations vanish", verdict.vanished.ordinary, verdict.vanished.fitted),

@@ -394,6 +394,18 @@ def test_how_little_is_left_is_said():
     assert "More than half of the skill" in str(StableClassifier().fit(X, y, environments=sites).verdict_)
 
 
+def test_the_ranking_of_rare_labels_is_said():
+    """With one label in nine rows of ten accuracy hardly shows the column that turns; without, nothing is added."""
+    X, y, sites = hospitals(n_rows=6000)
+    kept = (y == 0) | (np.random.default_rng(0).random(len(y)) < 0.05)
+    rare = StableClassifier(LogisticRegression()).fit(X[kept], y[kept], environments=sites[kept]).verdict_
+    assert rare.fitted == "stable"
+    assert rare.reversed.fitted - rare.reversed.ordinary < 0.15
+    assert rare.auroc["reversed"].fitted - rare.auroc["reversed"].ordinary > 0.5
+    assert "of the rows have the same label, so accuracy says little. AUROC at known" in str(rare)
+    assert StableClassifier(LogisticRegression()).fit(X, y, environments=sites).verdict_.auroc == {}
+
+
 def test_where_nothing_but_one_column_is_known_noisier_labels_explain_it_as_well():
     """No other column says whether the scanner or the labels changed: nothing is given up, and that is said."""
     X, y, sites = hospitals((0.95, 0.75), skill=0.5)

@@ -1,5 +1,7 @@
 """What classifiers reach now, and if unstable columns vanish or reverse, on rows whose answers are known."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.stats import t as student
@@ -8,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from holdfast.environments import split_environments
 from holdfast.interpolation.removal import Removal, plan_removal
 from holdfast.interpolation.stress import Part, StressTest, stress_test
+from holdfast.interpolation.verdict import Accuracy
 from holdfast.rows import TrainingRows
 
 
@@ -171,3 +174,23 @@ def test_several_draws_are_several_answers(training):
     for question, accuracy in (("vanished", 0.5), ("reversed", 0.1)):
         assert one.compare(question, ORDINARY).fitted == pytest.approx(accuracy, abs=0.05)
         assert five.compare(question, ORDINARY).fitted == pytest.approx(accuracy, abs=0.03)
+
+
+def test_ranks_are_areas_by_environment(training, test):
+    """With two scores the AUROC is the mean of sensitivity and specificity; a site with one label has none."""
+    found = test.ranks(STABLE_ONLY)
+    assert found["known"] == Accuracy(pytest.approx(np.mean(UNSTABLE)), pytest.approx(STABLE))
+    assert found["vanished"].ordinary == pytest.approx(0.5, abs=0.03)
+    assert found["reversed"] == Accuracy(pytest.approx(1 - np.mean(UNSTABLE), abs=0.02), pytest.approx(STABLE))
+    y = np.where(training.environment_codes == 1, 0, training.y)
+    one = dataclasses.replace(test, training=dataclasses.replace(training, y=y), asked={})
+    assert one.ranks(STABLE_ONLY)["known"].ordinary == pytest.approx(UNSTABLE[0])
+    none = dataclasses.replace(test, training=dataclasses.replace(training, y=np.zeros_like(y)), asked={})
+    assert none.ranks(STABLE_ONLY) == {}
+
+
+def test_ranks_count_weights(training, test):
+    """Rows of weight zero are not there."""
+    weights = np.where(training.X[:, 1] == training.y, 1.0, 0.0)
+    weighted = dataclasses.replace(test, training=dataclasses.replace(training, sample_weight=weights), asked={})
+    assert weighted.ranks(ORDINARY)["known"].ordinary == 1.0

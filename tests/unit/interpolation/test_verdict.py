@@ -397,3 +397,22 @@ def test_it_is_plain_values():
     assert {"known", "vanished", "forecast", "chance", "p_value", "n_tests", "noisier", "expect", "strength"} <= set(
         stored
     )
+
+
+RANKS = {"known": Accuracy(0.9, 0.8), "vanished": Accuracy(0.6, 0.79), "reversed": Accuracy(0.3, 0.78)}
+
+
+def test_where_nearly_all_labels_are_the_same_the_ranking_is_said():
+    """Accuracy would hardly move; skill is then what is better than a random order."""
+    rare = make(chance=0.97, known=Accuracy(0.98, 0.971), auroc=RANKS)
+    assert rare.remarks[2] == (
+        "97% of the rows have the same label, so accuracy says little. AUROC at known environments: 0.800 instead of "
+        "0.900; if the relation vanishes: 0.790 instead of 0.600; if it reverses: 0.780 instead of 0.300."
+    )
+    assert len(rare.remarks) == 4
+    lost = make(chance=0.97, auroc={**RANKS, "known": Accuracy(0.9, 0.53)})
+    assert lost.remarks[3].endswith("the classifier is hardly better than ranking rows at random.")
+    ordinary = make("ordinary", kept={"scanner": 1.0}, chance=0.97, auroc=RANKS)
+    assert ordinary.remarks[0].endswith("accuracy says little. AUROC at known environments: 0.800.")
+    assert rare.to_dict()["auroc"]["reversed"] == {"ordinary": 0.3, "fitted": 0.78}
+    assert make().to_dict()["auroc"] == {}
