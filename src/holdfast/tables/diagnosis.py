@@ -20,6 +20,7 @@ from holdfast.audit.results import Finding
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
+from holdfast.interpolation.verdict import RARE
 from holdfast.judging.calibration import calibrate
 from holdfast.judging.judges import deal_folds
 from holdfast.learners import code_probabilities, fit_rows, has_probabilities, refuse_regressor, seeded_clone
@@ -56,6 +57,7 @@ REASONS = {  # parts of the loss in words
 }
 ADD_ROWS = "First add labeled rows of the new site to the table."
 INSTEAD = ("keep", "recalibrate", "collect")  # advice that the stable classifier is an alternative to
+SAME_RATES = 0.25  # log-odds of a class that differ by less between sites: it is as frequent everywhere
 RATES_DIFFER = 0.1  # difference of a class's frequency between sites that is mentioned
 SAVES = 0.02  # accuracy that the stable classifier must save before it is mentioned
 CHEAP = 0.02  # price of the stable classifier, in accuracy, that is paid as an insurance
@@ -171,6 +173,12 @@ class Diagnosis:
         return float(np.mean([getattr(site, which).accuracy.value for site in self.sites]))
 
     @property
+    def by_rank(self) -> bool:
+        """Whether the AUROC tells more than accuracy: nine rows in ten or more have the same label."""
+        counts = np.sum([site.n_rows * np.array(list(site.shares.values())) for site in self.sites], axis=0)
+        return bool(counts.max() >= RARE * counts.sum() and _ranked(self.sites))
+
+    @property
     def forecast(self) -> Interval | None:
         """The verdict's forecast, so that `diagnose` and `fit` say the same."""
         return None if self.verdict is None else self.verdict.forecast
@@ -182,8 +190,12 @@ class Diagnosis:
 
     @property
     def cause(self) -> str | None:
-        """The largest part of the loss, where it is beyond its interval."""
-        name = max(self.parts, key=lambda part: self.parts[part].value)
+        """The largest part of the loss, where it is beyond its interval; not rates, where classes are as frequent."""
+        shares = np.array([list(site.shares.values()) for site in self.sites])
+        odds = np.log(np.clip(shares, 1e-4, None) / np.clip(1 - shares, 1e-4, None))
+        alike = bool((np.ptp(odds, axis=0) < SAME_RATES).all())
+        names = [name for name in self.parts if not (alike and name == "other rates")]
+        name = max(names, key=lambda part: self.parts[part].value)
         return name if self.parts[name].low > 0 else None
 
     @property
@@ -200,24 +212,30 @@ class Diagnosis:
     def _finding(self) -> str:
         """Whether the model breaks and why, in one sentence."""
         new, known = self.mean("new"), self.mean("known")
-        numbers = f"right for {new:.0%} of rows, and for {known:.0%} when it has seen the site"
+        numbers = f"it is right for {new:.0%} of rows, and for {known:.0%} when it has seen the site"
+        often = "about as often" if known - new < WORTH else "perhaps less often"
+        as_good = f"is right {often} ({new:.0%} of rows, {known:.0%}"
+        worst = max(self.sites, key=lambda site: site.lost.value)
+        there = f"{worst.new.accuracy.value:.0%} instead of {worst.known.accuracy.value:.0%}"
+        if self.by_rank:
+            new, known = _areas(self)
+            numbers = f"its AUROC is {new:.2f} there, and {known:.2f} when it has seen the site"
+            well = "about as well" if known - new < WORTH else "perhaps worse"
+            as_good = f"ranks rows {well} (AUROC {new:.2f}, {known:.2f}"
+            worst = max(_ranked(self.sites), key=lambda site: site.known.auroc.value - site.new.auroc.value)
+            there = f"{worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f}"
         if self.state == "holds":
-            return f"An ordinary model holds at a site it has not seen: it is {numbers}."
+            return f"An ordinary model holds at a site it has not seen: {numbers}."
         if self.state == "unclear":
-            return f"There are too few rows to say whether an ordinary model breaks at a new site: it is {numbers}."
+            return f"There are too few rows to say whether an ordinary model breaks at a new site: {numbers}."
         why = f", mostly because {REASONS[self.cause]}" if self.cause else ""
         if self.state == "miscalibrated":
-            often = "about as often" if known - new < WORTH else "perhaps less often"
             return (
-                f"At a site it has not seen, an ordinary model is right {often} ({new:.0%} of rows, {known:.0%} "
-                f"when it has seen the site), but its probabilities are off{why}."
+                f"At a site it has not seen, an ordinary model {as_good} when it has seen the site), but its "
+                f"probabilities are off{why}."
             )
-        worst = max(self.sites, key=lambda site: site.lost.value)
-        return (
-            f"An ordinary model breaks at a site it has not seen{why}: it is {numbers} "
-            f"(most is lost in {worst.name}: {worst.new.accuracy.value:.0%} instead of "
-            f"{worst.known.accuracy.value:.0%})."
-        )
+        most = f"most is lost in {worst.name}: {there}"
+        return f"An ordinary model breaks at a site it has not seen{why}: {numbers} ({most})."
 
     @property
     def explanation(self) -> tuple[str, ...]:
@@ -345,11 +363,10 @@ def diagnose_rows(
         name: _mean_interval([site.split.parts[name] for site in sites])
         for name in ("other patients", "other rates", "other relations")
     }
-    state = _state(lost, sites, next(r for r in remedies if r.action == "collect"))
     found = Diagnosis(
         estimator if isinstance(estimator, str) else type(estimator).__name__,
         "log loss" if work.probable else "share of mistakes",
-        state,
+        "unclear",
         sites,
         lost,
         parts,
@@ -362,6 +379,7 @@ def diagnose_rows(
         (*rows.notes, *notes, *work.notes()),
         rows.roles.label,
     )
+    found = replace(found, state=_state(found, next(remedy for remedy in remedies if remedy.action == "collect")))
     advice = _recommend(found)
     return replace(found, recommendation=replace(advice, otherwise=_otherwise(found, advice.action)))
 
@@ -610,18 +628,30 @@ def _odd_columns(profile: Profile | None, schema: TableSchema, most: int) -> lis
     return [columns for columns in sets if len(columns) < len(known)]
 
 
-def _state(
-    lost: Interval, sites: Sequence[SiteDiagnosis], collect: Remedy
-) -> Literal["breaks", "miscalibrated", "holds", "unclear"]:
+def _state(found: Diagnosis, collect: Remedy) -> Literal["breaks", "miscalibrated", "holds", "unclear"]:
     """Return whether the model breaks at new sites."""
     wider = 1.3  # so many standard errors more, because the worst of several sites is looked at
-    at_one = max(site.lost.value - wider * (site.lost.value - site.lost.low) for site in sites)
-    if lost.low > BREAKS or at_one > BREAKS_ONE:
+    lost, at_one = found.lost, max(s.lost.value - wider * (s.lost.value - s.lost.low) for s in found.sites)
+    areas = [(site.known.auroc, site.new.auroc) for site in _ranked(found.sites) if found.by_rank]
+    lost_rank = any(known.low > new.high and known.value - new.value > MATTERS for known, new in areas)
+    if lost.low > BREAKS or at_one > BREAKS_ONE or lost_rank:
         return "breaks"
     if collect.is_sure:
         return "miscalibrated"
-    accuracy = _mean_interval([site.new.accuracy for site in sites])
-    return "unclear" if lost.high > MATTERS or accuracy.high - accuracy.value > MATTERS else "holds"
+    score = _new_score(found)
+    return "unclear" if lost.high > MATTERS or score.high - score.value > MATTERS else "holds"
+
+
+def _ranked(sites: Sequence[SiteDiagnosis]) -> list[SiteDiagnosis]:
+    """Return the sites that have an AUROC: those with several labels."""
+    return [site for site in sites if not np.isnan(site.new.auroc.value + site.known.auroc.value)]
+
+
+def _new_score(found: Diagnosis) -> Interval:
+    """Return the accuracy at a new site, or the AUROC where that tells more."""
+    if found.by_rank:
+        return _mean_interval([site.new.auroc for site in _ranked(found.sites)])
+    return _mean_interval([site.new.accuracy for site in found.sites])
 
 
 def _recommend(found: Diagnosis) -> Recommendation:
@@ -643,12 +673,15 @@ def _recommend(found: Diagnosis) -> Recommendation:
         )
     smallest = min(found.sites, key=lambda site: site.n_rows)
     if found.state == "unclear":
-        accuracy = _mean_interval([site.new.accuracy for site in found.sites])
+        score = _new_score(found)
+        within = f"known only to within {50 * (score.high - score.low):.0f} points"
+        reason = f"The accuracy lost at a new site is {in_points(found.lost)}, and that there is {within}."
+        if found.by_rank:
+            reason = f"The AUROC at a new site is {score.value:.2f}, {within}."
         return Recommendation(
             "collect",
             f"Collect more rows, first in {smallest.name}.",
-            f"The accuracy lost at a new site is {in_points(found.lost)}, and that there is known only to within "
-            f"{50 * (accuracy.high - accuracy.low):.0f} points. {smallest.name} has {smallest.n_rows:,} rows.",
+            f"{reason} {smallest.name} has {smallest.n_rows:,} rows.",
             "Not sure: that is the reason for the advice.",
             site=smallest.name,
             how="First add the new rows to the table.",
@@ -664,28 +697,35 @@ def _recommend(found: Diagnosis) -> Recommendation:
     verdict = found.verdict
     if verdict is not None and verdict.fitted != "ordinary":
         # With two sites it could not be tried; with more, it is an insurance if it costs little.
-        insured = verdict.price.value <= CHEAP and verdict.gain[0] >= MATTERS
+        price, gain, _ = _price_and_gain(verdict)
+        insured = price <= CHEAP and gain >= MATTERS
         if insured or (len(found.sites) == 2 and found.state == "breaks"):
             doubt = "Not sure: leaving sites out does not show a gain; it is an insurance."
             return _advise_stable(found, doubt, first="As an insurance, use")
     if found.state == "breaks":
         worst = max(found.sites, key=lambda site: site.lost.value)
+        lower = f"Accuracy at a new site is {in_points(found.lost)}"
+        if found.by_rank:
+            lower = f"The AUROC at a new site is {known - new:.2f}"
         return Recommendation(
             "collect",
             f"Collect rows at the new site before using a model there, as many as in {worst.name} or more.",
-            f"Accuracy at a new site is {in_points(found.lost)} lower, and nothing that was tried helps for sure.",
+            f"{lower} lower, and nothing that was tried helps for sure.",
             "Fairly sure that the model breaks; not sure that rows will mend it.",
             site=worst.name,
             how=ADD_ROWS,
         )
     names = [finding.feature for finding in found.findings]
     unstable = f" {_quoted(names)} {_verb(names, 'changes', 'change')} between sites, without harm so far."
+    kept, at_most = f"The accuracy lost at a site it has not seen is {in_points(found.lost)}", found.lost.high
+    if found.by_rank:
+        kept = f"The AUROC at a site it has not seen is {new:.2f}, and {known:.2f} when it has"
+        at_most = known - new
     return Recommendation(
         "keep",
         "Keep the ordinary model.",
-        f"The accuracy lost at a site it has not seen is {in_points(found.lost)}, and nothing that was tried is better "
-        f"for sure.{unstable * bool(names)}",
-        f"{'Quite' if found.lost.high <= MATTERS / 2 else 'Fairly'} sure, for sites that differ from these as much as "
+        f"{kept}, and nothing that was tried is better for sure.{unstable * bool(names)}",
+        f"{'Quite' if at_most <= MATTERS / 2 else 'Fairly'} sure, for sites that differ from these as much as "
         "these differ from one another.",
     )
 
@@ -739,8 +779,7 @@ def _advise(found: Diagnosis, remedy: Remedy) -> Recommendation:
 
 def _areas(found: Diagnosis) -> tuple[float, float]:
     """Return the mean AUROC over sites, where the site is new and where it has been seen; NaN where there is none."""
-    areas = np.array([(site.new.auroc.value, site.known.auroc.value) for site in found.sites])
-    both = areas[~np.isnan(areas).any(axis=1)]
+    both = np.array([(site.new.auroc.value, site.known.auroc.value) for site in _ranked(found.sites)])
     return (float(both[:, 0].mean()), float(both[:, 1].mean())) if len(both) else (np.nan, np.nan)
 
 
@@ -770,8 +809,26 @@ def _advise_stable(found: Diagnosis, sure: str, gained: str = "", first: str = "
     return Recommendation("stable", sentence, f"It {_price(found.verdict)}. {gained}".rstrip(), sure, names)
 
 
+def _price_and_gain(verdict: Any) -> tuple[float, float, float]:
+    """Return what the stable classifier costs, and saves where relations vanish and where they reverse.
+
+    It is accuracy, or the AUROC where that tells more.
+    """
+    if not verdict.auroc:
+        return verdict.price.value, *verdict.gain
+    known, gone, turned = (verdict.auroc[question] for question in ("known", "vanished", "reversed"))
+    return known.ordinary - known.fitted, gone.fitted - gone.ordinary, turned.fitted - turned.ordinary
+
+
 def _price(verdict: Any) -> str:
     """Say what the stable classifier costs and saves, as a predicate."""
+    if verdict.auroc:
+        known, gone, turned = (verdict.auroc[question] for question in ("known", "vanished", "reversed"))
+        return (
+            f"has an AUROC of {known.fitted:.2f} instead of {known.ordinary:.2f} at sites like these, of "
+            f"{gone.fitted:.2f} instead of {gone.ordinary:.2f} where the relation vanishes, and of {turned.fitted:.2f} "
+            f"instead of {turned.ordinary:.2f} where it reverses"
+        )
     vanished, turned = (_points(gain) for gain in verdict.gain)
     costs = f"costs {in_points(verdict.price)} of accuracy" if verdict.price.value >= 0.0005 else "costs no accuracy"
     return (
@@ -793,7 +850,7 @@ def _points(value: float) -> str:
 def _otherwise(found: Diagnosis, action: Action) -> str:
     """Say when the stable classifier is the better choice, where a column changes and something else is advised."""
     verdict = found.verdict
-    if verdict is None or action not in INSTEAD or max(verdict.gain) < SAVES:
+    if verdict is None or action not in INSTEAD or max(_price_and_gain(verdict)[1:]) < SAVES:
         return ""
     names = [finding.feature for finding in found.findings]
     untried = " With two sites it cannot be tried at one left out." * (len(found.sites) == 2)

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -230,7 +231,50 @@ def test_where_a_column_changes_the_stable_classifier_is_named_as_the_alternativ
 )
 def test_a_price_below_zero_is_no_price(price, said):
     """Nobody reads that something costs −0.1 points; one point is one point."""
-    verdict = SimpleNamespace(price=Interval(price, price - 0.01, price + 0.01), gain=(0.012, 0.05))
+    verdict = SimpleNamespace(price=Interval(price, price - 0.01, price + 0.01), gain=(0.012, 0.05), auroc={})
     text = _price(verdict)
     assert text.startswith(said)
     assert text.endswith("saves 1 point where the relation vanishes and 5 points where it reverses")
+
+
+def rare_table(agreements, n_rows=4000, share=0.04, seed=0):
+    """Return rows of sites at which 4 % died: age says something everywhere, the billing code what it says there."""
+    generator, parts = np.random.default_rng(seed), []
+    for site, agreement in agreements.items():
+        died = generator.random(n_rows) < share
+        billing = generator.random(n_rows) < np.where(died, agreement, 1 - agreement)
+        age = generator.normal(size=n_rows) + 1.2 * died
+        parts.append(pd.DataFrame({"site": site, "age": age, "billing": billing.astype(int), "died": died}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_rare_events_are_told_by_their_ranking():
+    """Accuracy is 96 % whatever happens; where the order of the patients is lost, the model breaks."""
+    table = rare_table({"A": 0.85, "B": 0.8, "C": 0.3})
+    found = diagnose(table[["age", "billing"]], table["died"], table["site"])
+    assert found.by_rank
+    assert found.lost.high < 0.01
+    assert found.state == "breaks"
+    assert found.cause == "other relations"
+    worst = found.sites[2]
+    assert worst.name == "C"
+    lost = f"(most is lost in C: {worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f})."
+    assert found.finding.startswith("An ordinary model breaks at a site it has not seen")
+    assert lost in found.finding
+    assert found.recommendation.action == "collect"
+    assert "use the stable classifier instead (--method stable): it has an AUROC of" in found.recommendation.otherwise
+    rates = replace(found, parts={**found.parts, "other rates": Interval(1.0, 0.9, 1.1)})
+    assert rates.cause == "other relations"  # 4 % everywhere, whatever the parts say
+
+
+def test_rare_events_that_rank_alike_are_kept():
+    """The reason is the AUROC at new sites; few events leave it open."""
+    table = rare_table({"A": 0.9, "B": 0.9, "C": 0.9})
+    kept = diagnose(table[["age", "billing"]], table["died"], table["site"])
+    assert (kept.state, kept.recommendation.action) == ("holds", "keep")
+    assert "holds at a site it has not seen: its AUROC is 0.9" in str(kept)
+    assert kept.recommendation.reason.startswith("The AUROC at a site it has not seen is 0.9")
+    few = rare_table({"A": 0.6, "B": 0.6, "C": 0.6}, n_rows=150, seed=1)
+    unclear = diagnose(few[["age", "billing"]], few["died"], few["site"])
+    assert unclear.state == "unclear"
+    assert unclear.recommendation.reason.startswith("The AUROC at a new site is 0.")
