@@ -100,7 +100,7 @@ def compare(
         ],
         "recommended": found.recommended,
         "recommendation": found.recommendation,
-        "caveat": found.caveat,
+        "caveat": in_options(found.caveat),
         "verdict": None if found.verdict is None else found.verdict.to_dict(),
     }
     best, _, other = found.recommended.partition(" with ")

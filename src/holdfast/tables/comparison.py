@@ -33,6 +33,7 @@ from holdfast.exceptions import (
     SolverWarning,
     suggest,
 )
+from holdfast.interpolation.verdict import RARE, Verdict
 from holdfast.learners import BOOSTERS, last_step
 from holdfast.metrics import auroc
 from holdfast.parallel import run_each
@@ -43,7 +44,6 @@ from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, make_prep
 if TYPE_CHECKING:
     import pandas as pd
 
-    from holdfast.interpolation.verdict import Verdict
     from holdfast.tables.roles import TableRows
 
 METRICS: Mapping[str, str] = {  # name -> in words
@@ -98,7 +98,7 @@ class Comparison:
     scores: tuple[MethodScore, ...]
     recommended: str
     recommendation: str  # one sentence with its evidence
-    caveat: str | None = None  # what the ranking cannot show
+    caveat: str = ""  # what the ranking cannot show
     verdict: Verdict | None = None  # of `stable` fitted on all rows, with its stress test; None where it took no part
 
     def to_frame(self) -> pd.DataFrame:
@@ -263,6 +263,10 @@ def rank_methods(
     )
     recommended, sentence = _recommend(scores, ranked_by, len(split))
     protocol, caveat = (LEFT_OUT, SCOPE) if leave_out else (HELD_OUT, CAVEAT)
+    most = np.bincount(codes).max() / len(codes)
+    if most >= RARE and ranked_by in ("accuracy", "worst"):
+        share = f"{min(100 * most, 99.9):.3g}%"
+        caveat = f"{share} of the rows have the same label, so accuracy says little: rank with metric='auroc'. {caveat}"
     verdict = _verdict_on_all(candidates.get("stable"), training)
     if verdict is not None and verdict.fitted != "ordinary" and recommended != "stable":
         unstable = listed([f"`{finding.feature}`" for finding in verdict.acted_on], most=3)

@@ -67,6 +67,16 @@ def test_two_environments_are_judged_by_halves():
     assert result.caveat.startswith("With two environments no unseen one can be tried.")
 
 
+def test_where_labels_are_rare_another_metric_is_advised():
+    """With one label in nineteen rows of twenty accuracy ranks nothing."""
+    generator = np.random.default_rng(0)
+    y = (np.arange(600) % 20 == 0).astype(int)
+    X, sites = (generator.normal(size=600) + y)[:, None], np.repeat(["a", "b", "c"], 200)
+    found = compare_methods(X, y, sites, methods=["erm"])
+    assert found.caveat.startswith("95% of the rows have the same label, so accuracy says little: rank with metric='au")
+    assert compare_methods(X, y, sites, methods=["erm"], metric="auroc").caveat.startswith("Leaving environments out")
+
+
 def test_without_probabilities_there_is_no_spread():
     """A linear SVM has accuracies but no log loss."""
     X, y, sites = turning([0.9, 0.8, 0.7], n_rows=60)
