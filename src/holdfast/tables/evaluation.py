@@ -10,6 +10,7 @@ import numpy as np
 
 from holdfast.environments import Group, listed, split_environments
 from holdfast.exceptions import LabelsError, PrevalenceWarning, TableError, suggest, warn
+from holdfast.interpolation.verdict import RARE
 from holdfast.metrics import (
     Score,
     auroc,
@@ -138,6 +139,9 @@ class Evaluation:
     def __str__(self) -> str:
         accuracy, n_rows = self.overall.accuracy, self.overall.accuracy.n_rows
         answer = f"The classifier is right for {accuracy.value:.1%} of {n_rows:,} rows"
+        most = max(self.overall.shares.values(), default=0.0)
+        if most >= RARE and not np.isnan(self.overall.auroc):
+            answer += f", where {most:.1%} have the same label; its AUROC is {self.overall.auroc:.3f}"
         if len(self.environments) > 1:
             worst = min(self.environments, key=lambda scores: scores.accuracy.value)
             place = f"{worst.name} ({'known' if worst.known else 'new'})"

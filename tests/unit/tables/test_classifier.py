@@ -185,6 +185,8 @@ def test_evaluation_is_a_sentence_numbers_and_a_frame(files):
     assert list(found.to_frame()["name"]) == ["Boston", "Denver", "all rows"]
     assert found.comparison.baseline == {"estimator": "logistic", "method": "erm"}
     assert found.to_dict()["comparison"]["new"]["value"] > 0
+    few = model.evaluate(pd.concat([test[test["ill"] == "no"], test[test["ill"] == "yes"][:20]]))
+    assert f"{few.overall.shares['no']:.1%} have the same label; its AUROC is {few.overall.auroc:.3f}" in str(few)
     with pytest.raises(ParameterError, match="predict different labels"):
         model.evaluate(test, baseline=TableClassifier(label="scanner", environment="site", method="erm").fit(test))
 
