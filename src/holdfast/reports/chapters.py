@@ -229,10 +229,16 @@ def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
         )
         numbers = Table(title, ("accuracy", ORDINARY), few, note)
         return Answer(verdict.answer, signal, text, numbers, (*verdict.remarks[:-1], *advice))
+    places = ("at known environments", "if they vanish", "if they reverse") if verdict.auroc else ()
+    ranks = [
+        (f"AUROC {place}", f"{areas.ordinary:.3f}", f"{areas.fitted:.3f}")
+        for place, areas in zip(places, verdict.auroc.values(), strict=True)
+    ]
     rows: tuple[tuple[Cell, ...], ...] = (
         ("at known environments", known.ordinary, known.fitted),
         ("if the named correlations vanish", verdict.vanished.ordinary, verdict.vanished.fitted),
         ("if they reverse", verdict.reversed.ordinary, verdict.reversed.fitted),
+        *ranks,
         ("to expect at a new environment", None, range_text(verdict.forecast)),
     )
     change, low, high = (-100 * value for value in (verdict.price.value, verdict.price.high, verdict.price.low))

@@ -81,19 +81,22 @@ def _answer(found: Any, following: str) -> Answer:
     elif found.state == "holds" and advice.action != "keep":
         signal = "caution"
         text += ", but leans on columns that change" if advice.action == "stable" else ", but can be improved"
-    worst = min(found.sites, key=lambda site: site.new.accuracy.value)
-    rows: list[tuple[Cell, ...]] = [
-        ("at a site it has seen", found.mean("known")),
-        ("at a site it has not seen", found.mean("new")),
-        (f"at the worst of these, {worst.name}", worst.new.accuracy.value),
-    ]
+    score = "AUROC" if found.by_rank else "accuracy"
+    worst, places = found.worst, ("at a site it has seen", "at a site it has not seen")
+    values: tuple[Cell, ...] = (found.mean("known"), found.mean("new"), worst.new.accuracy.value)
+    if found.by_rank:
+        new, known = found.areas
+        values = tuple(f"{area:.3f}" for area in (known, new, worst.new.auroc.value))
+    rows: list[tuple[Cell, ...]] = list(zip((*places, f"at the worst of these, {worst.name}"), values, strict=True))
     if found.forecast is not None:
-        rows.append((f"to expect at the next site{found.forecast_of}", range_text(found.forecast)))
+        what = "accuracy to expect" if found.by_rank else "to expect"
+        rows.append((f"{what} at the next site{found.forecast_of}", range_text(found.forecast)))
     note = (
         "Means over sites, on rows that the model was not fitted on (`fit` takes fewer folds, so its numbers differ a "
         "little). The forecast for the next site (95%) is the one that `fit` gives."
     )
-    numbers = Table("Accuracy of the ordinary model", ("accuracy", "ordinary model"), tuple(rows), note)
+    title = f"{score[:1].upper()}{score[1:]} of the ordinary model"
+    numbers = Table(title, (score, "ordinary model"), tuple(rows), note)
     return Answer(f"{found.finding} *{advice.sentence}*", signal, text, numbers, _advice_lines(found, following))
 
 

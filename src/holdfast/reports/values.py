@@ -235,7 +235,9 @@ class Dots:
         """
         if not self.percent:
             return format_cell(Interval(dot.value, dot.low, dot.high), 2)
-        value = MISSING if math.isnan(dot.value) else f"{dot.value:.0%}"
+        largest = max((abs(other.value) for other in self.dots if not math.isnan(other.value)), default=1.0)
+        digits = 0 if largest >= 0.05 else 1 if largest >= 0.005 else 2
+        value = MISSING if math.isnan(dot.value) else f"{dot.value:.{digits}%}"
         return value if math.isnan(dot.low) else f"{value} [{100 * dot.low:.0f}, {100 * dot.high:.0f}]"
 
     def describe(self) -> str:

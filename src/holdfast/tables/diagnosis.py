@@ -173,6 +173,19 @@ class Diagnosis:
         return float(np.mean([getattr(site, which).accuracy.value for site in self.sites]))
 
     @property
+    def worst(self) -> SiteDiagnosis:
+        """The site at which a model that has not seen it is worst: by accuracy, or by AUROC where that tells more."""
+        if self.by_rank:
+            return min(_ranked(self.sites), key=lambda site: site.new.auroc.value)
+        return min(self.sites, key=lambda site: site.new.accuracy.value)
+
+    @property
+    def areas(self) -> tuple[float, float]:
+        """Mean AUROC over sites, where the site is new and where it has been seen; NaN where there is none."""
+        both = np.array([(site.new.auroc.value, site.known.auroc.value) for site in _ranked(self.sites)])
+        return (float(both[:, 0].mean()), float(both[:, 1].mean())) if len(both) else (np.nan, np.nan)
+
+    @property
     def by_rank(self) -> bool:
         """Whether the AUROC tells more than accuracy: nine rows in ten or more have the same label."""
         counts = np.sum([site.n_rows * np.array(list(site.shares.values())) for site in self.sites], axis=0)
@@ -218,7 +231,7 @@ class Diagnosis:
         worst = max(self.sites, key=lambda site: site.lost.value)
         there = f"{worst.new.accuracy.value:.0%} instead of {worst.known.accuracy.value:.0%}"
         if self.by_rank:
-            new, known = _areas(self)
+            new, known = self.areas
             numbers = f"its AUROC is {new:.2f} there, and {known:.2f} when it has seen the site"
             well = "about as well" if known - new < WORTH else "perhaps worse"
             as_good = f"ranks rows {well} (AUROC {new:.2f}, {known:.2f}"
@@ -686,7 +699,7 @@ def _recommend(found: Diagnosis) -> Recommendation:
             site=smallest.name,
             how="First add the new rows to the table.",
         )
-    new, known = _areas(found)
+    new, known = found.areas
     ranks = not known - new > MATTERS  # a lost ranking is not mended by other probabilities
     sure = [remedy for remedy in found.remedies if remedy.is_sure and (ranks or remedy.action != "recalibrate")]
     if sure:
@@ -777,15 +790,9 @@ def _advise(found: Diagnosis, remedy: Remedy) -> Recommendation:
     )
 
 
-def _areas(found: Diagnosis) -> tuple[float, float]:
-    """Return the mean AUROC over sites, where the site is new and where it has been seen; NaN where there is none."""
-    both = np.array([(site.new.auroc.value, site.known.auroc.value) for site in _ranked(found.sites)])
-    return (float(both[:, 0].mean()), float(both[:, 1].mean())) if len(both) else (np.nan, np.nan)
-
-
 def _ranking(found: Diagnosis) -> str:
     """Say what of the model's scores carries over."""
-    new, known = _areas(found)
+    new, known = found.areas
     off = "are off everywhere" if found.state == "holds" else "do not"
     areas = f"AUROC {new:.2f} at a site it has not seen, {known:.2f} when it has"
     return f"Its ranking of rows carries over ({areas}), its probabilities {off}"

@@ -249,13 +249,14 @@ def test_signals(fitted, columns, signal, uncertain):
     interval = SimpleNamespace(value=0.5, low=0.25, high=0.75)
     verdict = SimpleNamespace(
         fitted=fitted, columns=columns, known=score, vanished=score, reversed=score, price=interval, forecast=interval,
-        answer="Answer.", is_uncertain=uncertain,
+        answer="Answer.", is_uncertain=uncertain, auroc={"known": score, "vanished": score, "reversed": score},
         remarks=("more", "forecast") if fitted == "ordinary" else ("a", "b", "more", "forecast"),
     )  # fmt: skip
     answer = verdict_answer(verdict, ["Next."])
     assert (answer.signal, len(answer.signal_text) > 10) == (signal, True)
     assert answer.advice[:2] == ("more", "Next.")
     assert any("holdfast diagnose" in line for line in answer.advice) is uncertain
+    assert (("AUROC if they reverse", "0.750", "0.500") in answer.numbers.rows) is (fitted != "ordinary")
 
 
 def test_numbers_are_the_estimators(toy, fitted):

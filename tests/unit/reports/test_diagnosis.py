@@ -87,3 +87,14 @@ def test_a_table_that_was_misread_gets_no_verdict(found):
     answer = diagnosis_page(misread).answer
     assert answer.sentence.startswith("It cannot be said yet whether a model breaks")
     assert (answer.signal, answer.signal_text) == ("unknown", "The table must be read again first")
+
+
+def test_rare_labels_have_their_auroc_at_the_top(found):
+    """Accuracy is that of the most frequent label, whatever happens."""
+    rare = replace(found, sites=tuple(replace(site, shares={"no": 0.95, "yes": 0.05}) for site in found.sites))
+    numbers = diagnosis_page(rare, title="t").answer.numbers
+    new, known = found.areas
+    assert numbers.columns == ("AUROC", "ordinary model")
+    assert [row[1] for row in numbers.rows[:3]] == [f"{known:.3f}", f"{new:.3f}", f"{rare.worst.new.auroc.value:.3f}"]
+    assert numbers.rows[3][0].startswith("accuracy to expect at the next site")
+    assert diagnosis_page(found, title="t").answer.numbers.columns == ("accuracy", "ordinary model")

@@ -63,3 +63,13 @@ def test_pictures_are_described_by_their_captions():
     figure = Pictures("T", (("right", (picture, picture)), ("wrong", (picture,))))
     assert figure.describe() == "Pictures. right: seven, seven; wrong: seven."
     assert figure_table(figure).rows == (("right", "seven"), ("right", "seven"), ("wrong", "seven"))
+
+
+def test_small_shares_keep_a_digit():
+    """Where no share reaches a twentieth, whole percents would all be 0 or 1."""
+    dots = tuple(
+        Dot(place, "ordinary", value, float("nan"), float("nan")) for place, value in (("a", 0.004), ("b", 0.0012))
+    )
+    assert [Dots("", "share", dots, percent=True).write(dot) for dot in dots] == ["0.40%", "0.12%"]
+    larger = (*dots, Dot("c", "ordinary", 0.02, float("nan"), float("nan")))
+    assert Dots("", "share", larger, percent=True).write(larger[0]) == "0.4%"

@@ -263,6 +263,7 @@ def test_rare_events_are_told_by_their_ranking():
     assert lost in found.finding
     assert found.recommendation.action == "collect"
     assert "use the stable classifier instead (--method stable): it has an AUROC of" in found.recommendation.otherwise
+    assert found.worst is worst
     rates = replace(found, parts={**found.parts, "other rates": Interval(1.0, 0.9, 1.1)})
     assert rates.cause == "other relations"  # 4 % everywhere, whatever the parts say
 
