@@ -238,8 +238,8 @@ def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
         ("at known environments", known.ordinary, known.fitted),
         ("if the named correlations vanish", verdict.vanished.ordinary, verdict.vanished.fitted),
         ("if they reverse", verdict.reversed.ordinary, verdict.reversed.fitted),
-        *ranks,
         ("to expect at a new environment", None, range_text(verdict.forecast)),
+        *ranks,
     )
     change, low, high = (-100 * value for value in (verdict.price.value, verdict.price.high, verdict.price.low))
     note += f" At known environments, accuracy changes by {change:+.1f} points [{low:+.1f}, {high:+.1f}]."
