@@ -1,7 +1,7 @@
 """What an audit looks at, as named columns of numbers: measurements, categories, words, attributes.
 
-Numbers stay as they are, a category becomes one column `name=value` for each value, a text one column for each word
-and phrase (1 where it occurs). Attributes are columns that no judge saw.
+Numbers stay as they are, a category becomes one column `name=value` for each value (of two, for the rarer one), a text
+one column for each word and phrase (1 where it occurs). Attributes are columns that no judge saw.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def encode_table(X: Any, *, names: Sequence[str] | None = None, min_count: int =
     >>> import pandas as pd
     >>> table = pd.DataFrame({"age": [30, 40, None], "scanner": ["A", "B", "A"]})
     >>> encode_table(table, min_count=1).names
-    ('age', 'age is missing', 'scanner=A', 'scanner=B')
+    ('age', 'age is missing', 'scanner=B')
     """
     if is_sparse(X):
         sparse = sp.csr_array(X, dtype=np.float64)
@@ -174,8 +174,11 @@ def encode_table(X: Any, *, names: Sequence[str] | None = None, min_count: int =
     sources: list[int] = []
     for number, (name, values) in enumerate(pairs):
         made = _encode_column(name, values, min_count)
+        is_category = len(made) > 1 and made[0][0] != name
+        if is_category and len(made) == 2 and (made[0][1] + made[1][1] == 1).all():
+            made = made[1:]  # the other of two values says the same
         sources += [number] * len(made)
-        if len(made) > 1 and made[0][0] != name:  # the values of a category
+        if is_category:
             groups[name] = tuple(range(len(encoded), len(encoded) + len(made)))
         encoded += made
     if not encoded:

@@ -384,12 +384,12 @@ class Searching:
         while len(self.own) < min(MOST_NAMED, self.n_tested):
             both, statistic = self.test_columns(self.own)
             p = self.adjusted(statistic, both[0].importance, self.own)
-            free = np.setdiff1d(np.arange(self.n_tested), self.own)
+            free = self.free(self.own)
             p_values[self.back[free]] = 1.0
             np.minimum.at(p_values, self.back[free], p[free])
             strongest = int(np.lexsort((-statistic, p))[0])  # among p values of zero the statistic decides
             chance, partner = float(p[strongest]), None
-            if self.n_classes > 2 and chance > SURE and self.n_tested > len(self.own) + 1:
+            if self.n_classes > 2 and chance > SURE and len(self.free([*self.own, strongest])):
                 chance, partner = min((chance, None), self.best_partner(strongest, both[0].fit), key=lambda c: c[0])
             if chance >= self.level:
                 break
@@ -409,7 +409,8 @@ class Searching:
                 found.append((column, reached, chance, rival))
             unresolved = rival * (1 - float(_rising(reached - rival, FAINT, CLEAR)))
             if self.changes_little(strongest):  # what else passes would change less: it is named without further tests
-                rest = [j for j in np.argsort(p, kind="stable").tolist() if p[j] < self.level and j not in self.own]
+                left = self.free(self.own)
+                rest = [j for j in np.argsort(p, kind="stable").tolist() if p[j] < self.level and j in left]
                 rest = rest[: MOST_NAMED - len(self.own)]
                 found += [(j, float(statistic[j]), float(p[j]), rival) for j in rest]
                 self.own += rest
@@ -428,9 +429,21 @@ class Searching:
         both = [self.test_coding(self.codings[0], own)]
         if self.adjusted(both[0].statistics, both[0].importance, own).min() < self.level:
             both.append(self.test_coding(self.codings[1], own))
-        statistic = np.min([test.statistics for test in both], axis=0)
-        statistic[list(own)] = 0.0
+        statistic = np.zeros(self.n_tested)
+        free = self.free(own)
+        statistic[free] = np.min([test.statistics[free] for test in both], axis=0)
         return both, statistic
+
+    def family(self, column: int) -> list[int]:
+        """Return the tests of the category that a column belongs to, first that of all its values; else none."""
+        for j, group in enumerate(self.members):
+            if len(group) and (column == j or column in group):
+                return [j, *group.tolist()]
+        return []
+
+    def free(self, own: Sequence[int]) -> NDArray[np.intp]:
+        """Return the columns left to test; one that is named stands for its whole category."""
+        return np.setdiff1d(np.arange(self.n_tested), [*own, *itertools.chain(*map(self.family, own))])
 
     def changes_little(self, column: int) -> bool:
         """Return whether a search should end with a column that was named, as its change is too small to act on."""
@@ -450,7 +463,7 @@ class Searching:
 
         A code of three or more classes is spread over several columns, each of which shows a part of a change.
         """
-        others = [j for j in range(self.n_tested) if j != strongest and j not in self.own]
+        others = self.free([*self.own, strongest]).tolist()
         statistics = []
         for coding in self.codings:
             statistics.append(self.test_pairs(coding, fit, strongest, others)[-len(others) :])
@@ -549,8 +562,8 @@ class Searching:
 
     def adjusted(self, statistic: Array, importance: Array, own: Sequence[int]) -> Array:
         """Return p values adjusted for the number of columns; half of the level goes by what columns are worth."""
-        free = np.setdiff1d(np.arange(len(statistic)), own)
-        even = self.shares[free] / max(1 - float(self.shares[list(own)].sum()), 1e-12)
+        free = self.free(own)
+        even = self.shares[free] / max(float(self.shares[free].sum()), 1e-12)
         share = 0.5 * even + 0.5 * importance[free] / max(float(importance[free].sum()), 1e-12)
         p = np.ones(len(statistic))
         p[free] = np.minimum(1.0, special.chdtrc(self.degrees, statistic[free]) / share)
@@ -573,7 +586,17 @@ class Searching:
 
     def fit_named(self, coding: Coding, start: Fit | None) -> Fit:
         """Return the fit in which the named columns are measured: without what the judges agree on."""
-        return fit_model(self.sites, self.without_agreed(coding), self.ridge, self.own, start=start, errors=True)
+        design, out = self.without_agreed(coding), self.left_out
+        return fit_model(self.sites, design, self.ridge, self.own, start=start, errors=True, out=out)
+
+    @property
+    def left_out(self) -> tuple[int, ...]:
+        """The columns that could have a part of a named effect: those of a named category, or its test of a value's."""
+        out: list[int] = []
+        for column in self.own:
+            first, *members = self.family(column) or [column]
+            out += members if first == column else [first]
+        return tuple(out)
 
     def relative_scales(self, coding: Coding) -> Array:
         """Return the slope of the whole score in each environment, relative to their mean."""

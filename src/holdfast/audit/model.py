@@ -27,6 +27,7 @@ MOST_CONTRASTS = 100  # environments up to which score tests compare them throug
 BLOCK_NUMBERS = 131_072  # of a design that are worked on together: 1 MiB stays in the cache
 NARROW = 50_000  # rows up to which the curvature, which only directs the steps, is computed with half the digits
 INTERCEPT, OWN, DEVIATION = 1e-4, 1e-2, 1.0  # penalties; deviations have a prior standard deviation of one
+OUT = 1e9  # of effects that are not to be
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,14 +139,16 @@ def fit_model(
     *,
     start: Fit | None = None,
     errors: bool = False,
+    out: Sequence[int] = (),
 ) -> Fit:
     """Fit common effects, intercepts, and deviations by environment of the columns `own`.
 
-    `scales` are further columns, (n_rows, n_classes - 1), with an effect by environment and none in common.
+    `scales` are further columns, (n_rows, n_classes - 1), with an effect by environment and none in common. The columns
+    `out` have no effect.
     """
     n_rows, n_others, n_columns = design.shape
     local = local_design(design, own, scales)
-    penalties, local_penalties = penalties_of(n_columns, local.shape[2], n_others, ridge, own)
+    penalties, local_penalties = penalties_of(n_columns, local.shape[2], n_others, ridge, own, out)
     common, each = np.zeros(n_columns), np.zeros((len(sites), len(local_penalties)))
     rows: NDArray[np.intp] | slice = slice(None)
     few, parts = sites, (design, local)  # what directs the steps
@@ -154,9 +157,10 @@ def fit_model(
         rows, few = sites.few()
         parts = design[rows], local[rows]
     if start is None and few is not sites:
-        start = fit_model(few, parts[0], ridge, own, [scale[rows] for scale in scales])
+        start = fit_model(few, parts[0], ridge, own, [scale[rows] for scale in scales], out=out)
     if start is not None:  # the columns that came since begin with the common effect everywhere
         common, each[:, :n_others] = start.common[:n_columns].copy(), start.intercepts
+        common[list(out)] = 0.0
         known = min(start.deviations.shape[1], len(own))
         each[:, n_others : n_others + known] = start.deviations[:, :known]
 
@@ -207,10 +211,12 @@ def local_design(design: Array, own: Sequence[int], scales: Sequence[Array]) -> 
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
 
 
-def penalties_of(n_columns: int, n_local: int, n_others: int, ridge: float, own: Sequence[int]) -> tuple[Array, Array]:
+def penalties_of(
+    n_columns: int, n_local: int, n_others: int, ridge: float, own: Sequence[int], out: Sequence[int]
+) -> tuple[Array, Array]:
     """Return the penalties of the common effects, and of each environment's own."""
     penalties, local_penalties = np.full(n_columns, ridge), np.full(n_local, DEVIATION)
-    penalties[list(own)] = OWN
+    penalties[list(own)], penalties[list(out)] = OWN, OUT
     local_penalties[:n_others] = INTERCEPT
     return penalties, local_penalties
 

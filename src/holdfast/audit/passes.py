@@ -63,6 +63,7 @@ class Question:
     tests_rivals: bool = False
     pairs: Array | None = None  # (n_columns, n_pairs) further columns to test, as sums of the design's
     at: Question | None = None  # the model whose probabilities count; None: this one
+    out: tuple[int, ...] = ()  # columns without effect
 
     def _parts(self, sites: Sites, codings: Sequence[Coding]) -> tuple[Array, Array]:
         """Return the design, and what has effects in each environment."""
@@ -157,7 +158,7 @@ def _newton(question: Question, sums: tuple[Any, ...], n_others: int) -> _Answer
     """Return the model after one of Newton's steps."""
     loss, gradients, information, _ = sums
     n_columns, n_local, common, each = len(question.common), question.each.shape[1], question.common, question.each
-    penalties, local_penalties = penalties_of(n_columns, n_local, n_others, question.ridge, question.own)
+    penalties, local_penalties = penalties_of(n_columns, n_local, n_others, question.ridge, question.own, question.out)
     both = [*range(n_columns), *range(gradients.shape[1] - n_local, gradients.shape[1])]
     curvature = information[:, :n_columns, :n_columns].sum(axis=0) + np.diag(penalties + 1e-8)
     system = System(curvature, information[:, both, -n_local:], local_penalties)
@@ -208,14 +209,15 @@ class _PassSearching(Searching):
         self._fit(own, self.scaled if is_scaled else [None] * len(self.codings))
         return self._as_fit(self.known[number, tuple(own), is_scaled])
 
-    def _fit(self, own: Sequence[int], scaled: Sequence[Any]) -> None:
-        key, begin = (tuple(own), scaled[0] is not None), []
+    def _fit(self, own: Sequence[int], scaled: Sequence[Any], out: tuple[int, ...] = ()) -> None:
+        key, begin = (tuple(own), scaled[0] is not None, *out), []
         if (0, *key) in self.known:
             return
         for k, coding in enumerate(self.codings):
             start = super().fit(coding if key[1] else replace(coding, scales=[]), own)
             each = np.hstack([start.intercepts, start.deviations, start.scales])
-            begin.append(Question(k, self.ridge, key[0], start.common, each, scaled=scaled[k], tests_rivals=True))
+            question = Question(k, self.ridge, key[0], start.common, each, scaled=scaled[k], tests_rivals=True, out=out)
+            begin.append(question)
         for answer in self.settle(begin)[0]:
             self.known[answer.model.coding, *key] = answer
 
@@ -283,8 +285,8 @@ class _PassSearching(Searching):
 
     def fit_named(self, coding: Coding, start: Fit | None) -> Fit:
         """Return the fit in which the named columns are measured."""
-        self._fit(self.own, [None] * len(self.codings))
-        return self._as_fit(self.known[self.codings.index(coding), tuple(self.own), False], errors=True)
+        self._fit(self.own, [None] * len(self.codings), self.left_out)
+        return self._as_fit(self.known[self.codings.index(coding), tuple(self.own), False, *self.left_out], errors=True)
 
     def relative_scales(self, coding: Coding) -> Array:
         """Return the slope of the whole score in each environment, relative to their mean."""

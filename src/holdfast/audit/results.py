@@ -32,6 +32,7 @@ class Finding:
     spread: float = float("nan")  # standard deviation between environments, noise taken out
     low: float = float("nan")  # 80 % prediction interval for the next environment
     high: float = float("nan")
+    level: str = ""  # of a category with two values the one that the effects are about
 
     @property
     def sentence(self) -> str:
@@ -43,12 +44,13 @@ class Finding:
         if self.mean < 0:
             weakest, strongest = strongest, weakest
         direction = "goes with" if self.mean >= 0 else "speaks against"
+        it = self.level or "it"
         if self.effects[weakest] * self.effects[strongest] < 0:
-            how = f"it {direction} {self.label} in {strongest}, and the other way in {weakest}"
+            how = f"{it} {direction} {self.label} in {strongest}, and the other way in {weakest}"
         elif abs(self.effects[weakest]) < 0.25 * abs(self.effects[strongest]):
-            how = f"it {direction} {self.label} in {strongest}, hardly in {weakest}"
+            how = f"{it} {direction} {self.label} in {strongest}, hardly in {weakest}"
         else:
-            how = f"it {direction} {self.label} more strongly in {strongest} than in {weakest}"
+            how = f"{it} {direction} {self.label} more strongly in {strongest} than in {weakest}"
         return f"`{self.feature}` does not mean the same everywhere: {how} (p {format_p(self.p_value)})."
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,6 +61,7 @@ class Finding:
             "p_value": self.p_value,
             "is_input": self.is_input,
             "label": self.label,
+            "level": self.level,
             "effects": dict(self.effects),
             "errors": dict(self.errors),
             "mean": self.mean,

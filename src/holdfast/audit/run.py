@@ -112,8 +112,10 @@ def audit_columns(
     return Audit(findings, names, settings.level, columns.n_columns, search.noisier)
 
 
-def finding_of(effect: Effect, feature: str, classes: NDArray[Any], environments: Sequence[str]) -> Finding:
+def finding_of(effect: Effect, columns: Columns, classes: NDArray[Any], environments: Sequence[str]) -> Finding:
     """Return a named column's effects as a finding."""
+    feature = columns.features()[effect.column]
+    is_one_of_two = len(columns.groups.get(feature, ())) == 1
     first, second = (classes[code] for code in effect.pair)
     low, high = prediction_interval(effect.mean, effect.spread, len(environments))
     return Finding(
@@ -127,6 +129,7 @@ def finding_of(effect: Effect, feature: str, classes: NDArray[Any], environments
         spread=effect.spread,
         low=low,
         high=high,
+        level=columns.names[effect.column].removeprefix(f"{feature}=") if is_one_of_two else "",
     )
 
 
@@ -139,7 +142,7 @@ def _findings(
     for effect in search.effects:
         name = features[effect.column]
         if name not in named:
-            named[name] = finding_of(effect, name, classes, environments)
+            named[name] = finding_of(effect, columns, classes, environments)
     smallest: dict[str, float] = {}
     inputs: dict[str, bool] = {}
     for column, name in enumerate(features):

@@ -215,8 +215,8 @@ class StableClassifier(MethodClassifier):
             self.estimator_ = MixedClassifier(models, removals, weights, calibration)
         self.path_ = tuple(_point(test, s, _at_strength(full, s)) for s in STRENGTHS)
         findings = tuple(
-            finding_of(effect, name, self.classes_, [e.name for e in training.environments])
-            for name, effect in _strongest(columns, search).items()
+            finding_of(effect, columns, self.classes_, [e.name for e in training.environments])
+            for effect in _strongest(columns, search).values()
         )
         used = {name: 1.0 - strength * (1.0 - share) for name, share in kept.items()}
         forecast = test.forecast(weights, _transfer_loss(judgements, training))

@@ -20,7 +20,7 @@ import math
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -591,7 +591,10 @@ class Decoder:
     def _set_attributes(self, value: Any, attributes: Node) -> None:
         state = _updated(type(value).__name__, {str(name): self._decode(item) for name, item in attributes})
         if _is_plain_value(value):
-            if set(state) != {field.name for field in dataclasses.fields(value)}:
+            fields = dataclasses.fields(value)
+            for name, default in _defaults(fields).items():  # an older version may not have known all fields
+                state.setdefault(name, default)
+            if set(state) != {field.name for field in fields}:
                 raise CorruptFileError(f"tree.json gives other attributes than {type(value).__name__} has.")
             for name, item in state.items():
                 object.__setattr__(value, name, item)
@@ -619,6 +622,13 @@ def _updated(cls: str, state: dict[str, Any]) -> dict[str, Any]:
             )
         state["halves"] = state.pop("halves_", "hard")
     return state
+
+
+def _defaults(fields: Sequence[dataclasses.Field[Any]]) -> dict[str, Any]:
+    """Return the values of fields that need not be given."""
+    plain = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+    made = {field.name: field.default_factory() for field in fields if field.default_factory is not dataclasses.MISSING}
+    return plain | made
 
 
 def _new_parameters(cls: type) -> dict[str, Any]:

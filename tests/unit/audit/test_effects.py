@@ -3,11 +3,13 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.stats import chi2
 
 from holdfast.audit import effects as module
+from holdfast.audit.columns import encode_table
 from holdfast.audit.effects import find_unstable, prediction_interval, random_effects, size_of_change
 from holdfast.audit.model import Sites
 
@@ -161,7 +163,7 @@ def test_a_group_costs_the_level_of_one_column():
 
 def test_half_of_the_level_goes_by_weight():
     """p values are divided by a share: of four columns, one with three quarters of the squared effects has a half."""
-    searching = SimpleNamespace(shares=np.full(4, 0.25), degrees=2)
+    searching = SimpleNamespace(shares=np.full(4, 0.25), degrees=2, free=lambda own: np.setdiff1d(np.arange(4), own))
     statistic, importance = np.full(4, 12.0), np.array([3.0, 1.0, 0.0, 0.0])
     p = module.Searching.adjusted(searching, statistic, importance, [])
     np.testing.assert_allclose(p, chi2.sf(12.0, 2) / [0.5, 0.25, 0.125, 0.125])
@@ -869,3 +871,40 @@ def test_tails_are_pulled_in_to_their_quantiles(n_rows):
     flat = quantiles[0] >= quantiles[1]
     np.testing.assert_allclose(low, np.where(flat, columns.min(axis=0), quantiles[0]), atol=1e-12)
     np.testing.assert_allclose(high, np.where(flat, columns.max(axis=0), quantiles[1]), atol=1e-12)
+
+
+def category(n_levels, seed=0, n_rows=3000):
+    """Return labels, sites and levels 0, 1, … whose number goes with the label, at every site more or less strongly."""
+    generator, parts = np.random.default_rng(seed), []
+    for site, strength in enumerate((1.6, 0.8, 1.4, 0.3)):
+        y = generator.integers(2, size=n_rows)
+        shares = np.exp(strength * np.linspace(-1, 1, n_levels) * (2 * y[:, None] - 1))
+        shares /= shares.sum(axis=1, keepdims=True)
+        levels = (shares.cumsum(axis=1) > generator.random((n_rows, 1))).argmax(axis=1)
+        parts.append((y, np.full(n_rows, site), levels))
+    return (np.concatenate(part) for part in zip(*parts, strict=True))
+
+
+@pytest.mark.parametrize("n_levels", [2, 3, 5])
+def test_effects_of_a_category_are_those_of_its_number(n_levels):
+    """Its columns say together what one number says; none of them takes a part of that from the effects."""
+    y, sites, levels = category(n_levels)
+    marker = y + np.random.default_rng(1).normal(size=len(y))
+    number = find_unstable(np.column_stack([levels, marker]), y, sites, n_classes=2)
+    columns = encode_table(pd.DataFrame({"ward": np.array(list("abcdefgh"))[levels], "marker": marker}))
+    groups = [list(members) for members in columns.groups.values()]
+    found = find_unstable(columns.values, y, sites, n_classes=2, groups=groups)
+    (effect,), (truth,) = found.effects, number.effects
+    sign = np.sign(effect.mean * truth.mean)
+    np.testing.assert_allclose(sign * effect.by_environment, truth.by_environment, atol=0.1)
+    assert effect.size == pytest.approx(truth.size, rel=0.1)
+
+
+def test_a_category_is_named_once():
+    """All its values and one of them say the same: with both in the model, neither would have a clear effect."""
+    y, sites, levels = category(3, n_rows=6000)
+    marker = y + np.random.default_rng(1).normal(size=len(y))
+    columns = encode_table(pd.DataFrame({"ward": np.array(list("abc"))[levels], "marker": marker}))
+    found = find_unstable(columns.values, y, sites, n_classes=2, groups=[list(columns.groups["ward"])])
+    assert len(found.effects) == 1
+    assert found.effects[0].errors.max() < 0.2

@@ -69,10 +69,10 @@ def test_frames_show_their_categories():
     """A frame's categories are columns of their own."""
     fitted, training = two_environments()
     fitted.partitions_ = (Partition("a", "b", np.arange(20, 30), np.arange(30, 40), accuracy=0.5),)
-    frame = pd.DataFrame({"scanner": list("AB") * 20, "age": np.arange(40.0)})
+    frame = pd.DataFrame({"scanner": list("ABAC") * 10, "age": np.arange(40.0)})
     rows = Split(frame, np.arange(40) % 2, np.repeat(["a", "b"], 20))
     (features,) = correlation_maps(fitted, rows, NAMES)
-    assert set(features.columns) == {"scanner=A", "scanner=B", "age"}
+    assert set(features.columns) == {"scanner=A", "scanner=B", "scanner=C", "age"}
 
 
 @pytest.mark.parametrize("X", [["some text"] * 8, np.zeros((8, 2, 2))], ids=["texts", "images"])

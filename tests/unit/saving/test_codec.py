@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
+from holdfast.audit.results import Finding
 from holdfast.environments import Environment, Group, Partition
 from holdfast.exceptions import CorruptFileError, ParameterError, UntrustedFileError
 from holdfast.saving.codec import Decoder, Encoder, allow, saved_class, saved_name
@@ -156,6 +157,17 @@ def test_our_values_come_back():
         "g": (Group("g", rows, None),),
     }
     assert same(value, through_files(value))
+
+
+def test_a_value_of_an_older_version_gets_the_default_of_a_new_field():
+    """A field that has a default may be missing; one that has none may not."""
+    encoder = Encoder()
+    node = json.loads(canonical_json(encoder.encode(Finding("age", 0.5, named=False, level="A"), "value")))
+    older = {**node, "attributes": [pair for pair in node["attributes"] if pair[0] != "level"]}
+    assert same(Decoder(encoder.files()).decode(older), Finding("age", 0.5, named=False))
+    broken = {**node, "attributes": [pair for pair in node["attributes"] if pair[0] != "feature"]}
+    with pytest.raises(CorruptFileError, match="other attributes than Finding has"):
+        Decoder(encoder.files()).decode(broken)
 
 
 def test_an_object_met_twice_is_one_object():
