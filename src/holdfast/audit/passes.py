@@ -210,13 +210,14 @@ class _PassSearching(Searching):
         return self._as_fit(self.known[number, tuple(own), is_scaled])
 
     def _fit(self, own: Sequence[int], scaled: Sequence[Any], out: tuple[int, ...] = ()) -> None:
-        key, begin = (tuple(own), scaled[0] is not None, *out), []
+        own, begin = tuple(own), []
+        key = (own, scaled[0] is not None, *out)
         if (0, *key) in self.known:
             return
         for k, coding in enumerate(self.codings):
             start = super().fit(coding if key[1] else replace(coding, scales=[]), own)
             each = np.hstack([start.intercepts, start.deviations, start.scales])
-            question = Question(k, self.ridge, key[0], start.common, each, scaled=scaled[k], tests_rivals=True, out=out)
+            question = Question(k, self.ridge, own, start.common, each, scaled=scaled[k], tests_rivals=True, out=out)
             begin.append(question)
         for answer in self.settle(begin)[0]:
             self.known[answer.model.coding, *key] = answer

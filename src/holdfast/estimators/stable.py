@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -99,7 +100,9 @@ class StableClassifier(MethodClassifier):
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this
     reads_columns: ClassVar[bool] = True  # which ones are unstable: a table's columns are worth more than a matrix
+    # What only `TableClassifier` knows, and sets for one fit:
     _all_rows: ClassVar[Any] = None  # of columns, classes and environments, returns `make_search` of `find_unstable`
+    _words: ClassVar[Any] = None  # the words of each column of a matrix; none where it is no word or phrase
 
     estimator: Any = None
     _: KW_ONLY
@@ -187,6 +190,8 @@ class StableClassifier(MethodClassifier):
     ) -> None:
         """Mix the ordinary classifier with others that do without the unstable columns, and write the verdict."""
         features, kept = _unstable_features(columns, search)
+        if self._words is not None:
+            features = {name: _with_phrases(sources, self._words) for name, sources in features.items()}
         levels = removal_levels(list(kept.values()))
         plans = [plan_removal(training.X, sources, [name]) for name, sources in features.items()]
         removals = [join_removals([plans[i] for i in chosen]) for _, chosen in levels]
@@ -347,6 +352,13 @@ def _unstable_features(columns: Columns, search: Search) -> tuple[dict[str, list
         sources[name] = sorted({*sources.get(name, []), int(source)})
         kept[name] = min(kept.get(name, 1.0), kept_share(effect))
     return sources, kept
+
+
+def _with_phrases(columns: list[int], words: Sequence[frozenset[str]]) -> list[int]:
+    """Return columns, and those of all phrases that contain them: "per protocol" and "cough per" tell of "per" too."""
+    named = [words[column] for column in columns if words[column]]
+    phrases = [j for j, own in enumerate(words) if any(some <= own for some in named)]
+    return sorted({*columns, *phrases})
 
 
 def _at_strength(weights: list[float], strength: float) -> list[float]:

@@ -75,6 +75,12 @@ def _blamed(lead: float, rival: float, n_environments: int) -> float:
     return min(rises(lead, FAINT, CLEAR), max(for_many, rises(lead / max(rival, 1e-9), *LARGE)))
 
 
+def _cancels(finding: Finding) -> bool:
+    """Return whether a column's effects go both ways, so that little is left of them over all environments."""
+    effects = list(finding.effects.values())
+    return bool(effects) and min(effects) < 0 < max(effects) and abs(finding.mean) < 0.25 * max(map(abs, effects))
+
+
 def removal_levels(kept: Sequence[float]) -> list[tuple[float, tuple[int, ...]]]:
     """Return nested sets of columns to do without, each with its weight in the mixture; the first has none.
 
@@ -195,6 +201,8 @@ class Verdict:
         why = f"{names} {verb} not mean the same in every environment (p {format_p(columns[0].p_value)})"
         if self.fitted == "ordinary":
             reason = "the change is too small to act on, or labels that are noisier somewhere explain it as well"
+            if all(_cancels(finding) for finding in columns):
+                reason = "taken over all environments it says next to nothing, so there is nothing to give up"
             if self.strength == 0:
                 reason = "strength is 0"
                 if self.expect == "as_seen":
@@ -211,7 +219,8 @@ class Verdict:
         if not self.by_environment:
             return ()
         if self.fitted == "ordinary":
-            return (*self._ranking, self._forecast)
+            weaker = "All relations are weaker in some environments, as noisier labels would make them."
+            return (*[weaker] * self.noisier, *self._ranking, self._forecast)
         known, gone, turned = self.known, self.vanished, self.reversed
         lines = [
             f"Accuracy at known environments: {known.fitted:.3f} instead of {known.ordinary:.3f}.",

@@ -201,12 +201,29 @@ def matrix_names(preprocessor: ColumnTransformer, schema: TableSchema) -> list[s
     return names
 
 
+def _matrix_words(preprocessor: ColumnTransformer) -> list[frozenset[str]]:
+    """Return the words of each column of a preprocessed matrix; none where it is no word or phrase of a text."""
+    words = [frozenset[str]()] * max(places.stop for places in preprocessor.output_indices_.values())
+    for part, step, _ in preprocessor.transformers_:
+        if part.startswith("text"):
+            phrases = [phrase.split() for phrase in step.get_feature_names_out()]
+            words[preprocessor.output_indices_[part]] = [frozenset(f"{part}: {word}" for word in p) for p in phrases]
+    return words
+
+
 def fit_pipeline(pipeline: Pipeline, X: Any, y: NDArray[Any], environments: Any = None) -> Pipeline:
     """Fit a pipeline whose last step is a method, which alone sees the environments."""
+    method = pipeline[-1]
     try:
         # Outside of metadata routing a keyword goes straight to the step it names, whatever the global setting is.
         with sklearn.config_context(enable_metadata_routing=False):
-            return pipeline.fit(X, y, **{f"{pipeline.steps[-1][0]}__environments": environments})
+            if len(pipeline) == 1 or not getattr(method, "reads_columns", False):
+                return pipeline.fit(X, y, **{f"{pipeline.steps[-1][0]}__environments": environments})
+            rows = pipeline[:-1].fit_transform(X, y)
+            method._words = _matrix_words(pipeline[-2])
+            method.fit(rows, y, environments=environments)
+            del method._words
+            return pipeline
     except ValueError as problem:
         if "vocabulary" in str(problem) or "no terms remain" in str(problem):
             raise TableError(

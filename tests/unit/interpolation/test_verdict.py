@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -416,3 +417,19 @@ def test_where_nearly_all_labels_are_the_same_the_ranking_is_said():
     assert ordinary.remarks[0].endswith("accuracy says little. AUROC at known environments: 0.800.")
     assert rare.to_dict()["auroc"]["reversed"] == {"ordinary": 0.3, "fitted": 0.78}
     assert make().to_dict()["auroc"] == {}
+
+
+def test_effects_that_cancel_leave_nothing_to_give_up():
+    """A change of sign is neither small nor noise: over all environments the column says nothing."""
+    turns = Finding("lab", 0.001, named=True, effects={"2021": 1.0, "2022": 0.0, "2023": -0.9}, mean=0.03)
+    answer = make("ordinary", columns=(turns,), kept={"lab": 1.0}).answer
+    assert answer.endswith("but taken over all environments it says next to nothing, so there is nothing to give up.")
+    both = replace(turns, effects={"2021": 1.0, "2022": 0.9, "2023": -0.9}, mean=0.33)
+    assert "too small to act on" in make("ordinary", columns=(both,), kept={"lab": 1.0}).answer
+
+
+def test_noisier_labels_are_said():
+    """Where all relations are weaker somewhere, no column is to blame, but readers should know."""
+    noisy = make("ordinary", columns=(), kept={}, noisier=True)
+    assert noisy.remarks[0] == "All relations are weaker in some environments, as noisier labels would make them."
+    assert len(make("ordinary", columns=(), kept={}).remarks) == 1

@@ -23,6 +23,7 @@ from holdfast.exceptions import (
 )
 from holdfast.saving.json_files import checked_json
 from holdfast.saving.models import read_manifest
+from holdfast.tables.preprocessing import matrix_names
 from holdfast.tables.roles import TableOptions, read_rows
 
 
@@ -267,3 +268,26 @@ def test_a_recalibrated_classifier_is_not_saved(tmp_path):
     model.save(tmp_path / "model")
     again = TableClassifier.load(tmp_path / "model").recalibrate(rows.assign(ill=[0, 1, 1, 1] * 20))
     np.testing.assert_allclose(again.predict_proba(rows), recalibrated.predict_proba(rows))
+
+
+def test_a_phrase_that_is_given_up_goes_with_all_its_neighbors():
+    """Pairs of words that reach into the phrase would tell of it; pairs that do not are kept."""
+    generator, words = np.random.default_rng(0), [f"w{i}" for i in range(12)]
+    parts = []
+    for site, agreement in (("A", 0.98), ("B", 0.6), ("C", 0.85)):
+        y = generator.integers(2, size=400)
+        told = generator.random(400) < np.where(y == 1, agreement, 1 - agreement)
+        notes = [
+            " ".join([*generator.choice(words, 4), *["per protocol"] * int(tells), *generator.choice(words, 3)])
+            for tells in told
+        ]
+        lactate = y + generator.normal(size=400)
+        parts.append(pd.DataFrame({"site": site, "lactate": lactate, "note": notes, "y": y}))
+    model = TableClassifier(label="y", environment="site", text=["note"]).fit(pd.concat(parts, ignore_index=True))
+    names = matrix_names(model.pipeline_[0], model.roles_.schema)
+    removed = {names[column] for column in model.method_.estimator_.removals[-1].columns}
+    tells = {name for name in names if {"per", "protocol"} & set(name.removeprefix("note: ").split())}
+    assert model.verdict_.fitted == "stable"
+    assert len(tells) > 20
+    assert removed == tells
+    assert not hasattr(model.method_, "_words") or model.method_._words is None
