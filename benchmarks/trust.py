@@ -71,7 +71,7 @@ ESTIMATORS: Mapping[str, Callable[[int], Any]] = {  # each is made with a seed; 
     "boosting": lambda seed: HistGradientBoostingClassifier(max_iter=50, random_state=seed),
     "forest": lambda seed: RandomForestClassifier(50, min_samples_leaf=5, random_state=seed),
 }
-KINDS = ("as it is", "code", "gaps", "levels", "numbers", "magnitudes", "middle or ends")
+KINDS = ("as it is", "code", "words", "gaps", "levels", "numbers", "magnitudes", "middle or ends")
 N_SEEDS = {"logistic": 1, "boosting": 1, "forest": 5}  # one forest of 50 trees moves a table's figure by a point
 SMALL: Mapping[str, Callable[[], Any]] = {
     "logistic": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
@@ -235,6 +235,8 @@ def coded(kind: str, code: Any, n_classes: int) -> Any:
     """Return a column of a kind that says what a code of the classes says."""
     rng = np.random.default_rng(1)
     spread, lean = rng.normal(size=len(code)), 3.0 * code - 1.5 * (n_classes - 1)
+    if kind == "words":  # one for each class
+        return np.char.add("word ", code.astype(str))
     if kind == "levels":  # three of a category for each class
         return np.char.add("level ", (3 * code + rng.integers(3, size=len(code))).astype(str))
     if kind == "gaps":  # a number that says nothing, but that it is missing does
