@@ -23,6 +23,7 @@ from holdfast.rows import TrainingRows, answers
 
 Array = NDArray[np.float64]
 USUAL_SPREAD = 0.05  # of accuracies between environments; counts like two environments
+WHOLE_SITE, WHOLE_RANKING = 20, 10  # rows, and rows of the rarest label, from which on an environment counts in full
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +77,17 @@ class StressTest:
 
     def compare(self, question: str, weights: Sequence[float]) -> Accuracy:
         """Return the accuracy of the ordinary classifier and of the mixture."""
-        return Accuracy(*(float(self.accuracies(question, w).mean()) for w in (self._ordinary, weights)))
+        return Accuracy(*(self._average(self.accuracies(question, w)) for w in (self._ordinary, weights)))
+
+    @property
+    def _counts(self) -> Array:
+        """How much each environment counts: the accuracy of a few rows is luck."""
+        sizes = np.array([len(environment) for environment in self.training.environments])
+        return np.asarray(np.minimum(sizes / WHOLE_SITE, 1.0))
+
+    def _average(self, values: Array) -> float:
+        """Return the mean over environments, small ones counting less."""
+        return float(self._counts @ values / self._counts.sum())
 
     def ranks(self, weights: Sequence[float]) -> dict[str, Accuracy]:
         """Return the AUROC of the ordinary classifier and of the mixture for each question.
@@ -85,10 +96,13 @@ class StressTest:
         """
         rows, y, shares = [e.rows for e in self.training.environments], self.training.y, self.training.weights
         rows = [own for own in rows if len(np.unique(y[own])) > 1]
+        rarest = [np.unique(y[own], return_counts=True)[1].min() for own in rows]
+        counts = np.minimum(np.array(rarest) / WHOLE_RANKING, 1.0)
 
         def area(question: str, weights: Sequence[float]) -> float:
             draws = [special.softmax(scores, axis=1) for scores in self._mixed(question, weights)]
-            return float(np.mean([auroc(y[own], p[own], shares[own]) for p in draws for own in rows]))
+            areas = [np.mean([auroc(y[own], p[own], shares[own]) for p in draws]) for own in rows]
+            return float(counts @ areas / counts.sum())
 
         questions = ("known", "vanished", "reversed") if rows else ()
         return {question: Accuracy(area(question, self._ordinary), area(question, weights)) for question in questions}
@@ -98,8 +112,9 @@ class StressTest:
         lost = self.right("known", self._ordinary) - self.right("known", weights)
         means, codes, shares = self._means(lost), self.training.environment_codes, self.training.weights
         sums = np.maximum(np.bincount(codes, shares), 1e-12)[codes]
-        variances = (shares / sums) ** 2 * (lost - means[codes]) ** 2
-        value, error = float(np.mean(means)), float(np.sqrt(np.sum(variances))) / len(means)
+        counts = self._counts / self._counts.sum()
+        variances = (counts[codes] * shares / sums) ** 2 * (lost - means[codes]) ** 2
+        value, error = self._average(means), float(np.sqrt(np.sum(variances)))
         return Interval(value, value - 1.96 * error, value + 1.96 * error)
 
     def forecast(self, weights: Sequence[float], transfer_loss: float = 0.0) -> Interval:
@@ -109,17 +124,20 @@ class StressTest:
         classifier of one environment loses `transfer_loss` in the others; one of n environments is taken to lose the
         nth part of it.
         """
-        known, vanished = self.accuracies("known", weights), self.accuracies("vanished", weights)
-        half = next_reach(known)
-        low = min(vanished.mean(), known.mean()) - half - max(transfer_loss, 0.0) / len(known)
-        high = known.mean() + half
-        return Interval(float(known.mean()), float(max(low, 0.0)), float(min(high, 1.0)))
+        known, vanished = (self._average(self.accuracies(question, weights)) for question in ("known", "vanished"))
+        half = next_reach(self.accuracies("known", weights), self._counts)
+        low = min(vanished, known) - half - max(transfer_loss, 0.0) / self._counts.sum()
+        return Interval(known, float(max(low, 0.0)), float(min(known + half, 1.0)))
 
 
-def next_reach(accuracies: Sequence[float] | Array) -> float:
-    """Return how far the next environment's accuracy may lie from the mean of the known ones' (95 %)."""
-    n = len(accuracies)
-    spread = float(np.sqrt((np.var(accuracies, ddof=1) * (n - 1) + 2 * USUAL_SPREAD**2) / (n + 1)))
+def next_reach(accuracies: Array, counts: Array) -> float:
+    """Return how far the next environment's accuracy may lie from the mean of the known ones' (95 %).
+
+    `counts` says how much each environment counts; 1 is in full.
+    """
+    n = float(counts.sum())
+    squares = float(counts @ (accuracies - counts @ accuracies / n) ** 2)
+    spread = np.sqrt((squares + 2 * USUAL_SPREAD**2) / (n + 1))
     return float(float(special.stdtrit(n + 1, 0.975)) * spread * np.sqrt(1 + 1 / n))
 
 

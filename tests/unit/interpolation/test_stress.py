@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.environments import split_environments
 from holdfast.interpolation.removal import Removal, plan_removal
-from holdfast.interpolation.stress import Part, StressTest, stress_test
+from holdfast.interpolation.stress import Part, StressTest, next_reach, stress_test
 from holdfast.interpolation.verdict import Accuracy
 from holdfast.rows import TrainingRows
 
@@ -194,3 +194,18 @@ def test_ranks_count_weights(training, test):
     weights = np.where(training.X[:, 1] == training.y, 1.0, 0.0)
     weighted = dataclasses.replace(test, training=dataclasses.replace(training, sample_weight=weights), asked={})
     assert weighted.ranks(ORDINARY)["known"].ordinary == 1.0
+
+
+def test_a_site_of_few_rows_hardly_counts(training, test):
+    """Four rows that are all wrong neither lower the mean nor widen the forecast much; in full they would."""
+    rows = np.concatenate([np.arange(training.n_rows), np.flatnonzero(training.X[:, 1] != training.y)[:4]])
+    sites = np.where(np.arange(len(rows)) < N, "a", np.where(np.arange(len(rows)) < 2 * N, "b", "few"))
+    more = TrainingRows(training.X[rows], training.y[rows], split_environments(sites, len(rows)))
+    with_few = StressTest(test.known[:, rows], (test.known[:, rows],), (test.known[:, rows],), more)
+    assert with_few.accuracies("known", ORDINARY)[2] == 0.0
+    mean = (sum(UNSTABLE) + 0.2 * 0.0) / 2.2
+    assert with_few.compare("known", ORDINARY).ordinary == pytest.approx(mean)
+    assert with_few.price(STABLE_ONLY).value == pytest.approx(mean - with_few.compare("known", STABLE_ONLY).fitted)
+    whole = next_reach(with_few.accuracies("known", ORDINARY), np.ones(3))
+    forecast = with_few.forecast(ORDINARY)
+    assert forecast.high - forecast.low < 0.8 * 2 * whole
