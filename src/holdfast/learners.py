@@ -26,6 +26,8 @@ MOST_STEPS, MOST_COLUMNS = 30, 100  # of a logistic regression that is fitted by
 FEW_ROWS = 500
 MOST_BINNED = 200_000  # rows; of more, LightGBM draws a sample by its seed to place bins
 NEWTON_GAIN = 1e-7  # of the log-likelihood, which the step after the last one would gain
+# Ensembles whose parts are fitted to numbers of classes: class weights inside of them are by number already.
+RECODERS = "VotingClassifier StackingClassifier BaggingClassifier OneVsRestClassifier OneVsOneClassifier".split()
 
 
 def seeded_clone(estimator: Any, seeding: Seeding, *names: object) -> Any:
@@ -39,6 +41,37 @@ def seeded_clone(estimator: Any, seeding: Seeding, *names: object) -> Any:
     return made.set_params(**dict(sorted(unset.items()))) if unset else made
 
 
+def over_codes(estimator: Any, classes: NDArray[Any]) -> Any:
+    """Return the estimator with class weights and positive labels by code: a copy where they were by label.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> over_codes(LogisticRegression(class_weight={"ill": 5}), np.array(["ill", "well"]))
+    LogisticRegression(class_weight={0: 5})
+    """
+    codes = {label: code for code, label in enumerate(classes.tolist())}
+    if all(label == code for label, code in codes.items()):
+        return estimator
+    parameters = estimator.get_params(deep=True)
+    inside = {"": estimator} | {f"{name}__": part for name, part in parameters.items()}
+    recoded = tuple(name for name, part in inside.items() if type(part).__name__ in RECODERS)
+    changed: dict[str, Any] = {}
+    for name, value in parameters.items():
+        is_weights = name.endswith(("class_weight", "class_weights")) and isinstance(value, dict)
+        is_label = name.endswith("pos_label") and value is not None
+        if not (is_weights or is_label) or name.startswith(recoded):
+            continue
+        unknown = [repr(label) for label in (value if is_weights else [value]) if label not in codes]
+        if unknown:
+            raise ParameterError(
+                f"{name} of {type(estimator).__name__} names {listed(unknown)}, but the labels are "
+                f"{listed([repr(label) for label in codes])}."
+            )
+        changed[name] = {codes[label]: weight for label, weight in value.items()} if is_weights else codes[value]
+    return copy_unfitted(estimator).set_params(**changed) if changed else estimator
+
+
 def copy_unfitted(estimator: Any) -> Any:
     """Return an unfitted copy; say what to do where CatBoost's parameters cannot be copied."""
     try:
@@ -46,7 +79,7 @@ def copy_unfitted(estimator: Any) -> Any:
     except RuntimeError as problem:
         raise ParameterError(
             f"{type(last_step(estimator)).__name__} cannot be copied ({' '.join(str(problem).split())[-120:]}). Pass "
-            "lists as tuples, for example CatBoostClassifier(cat_features=('site',))."
+            "lists and dicts as tuples, for example CatBoostClassifier(cat_features=('site',), class_weights=(1, 5))."
         ) from problem
 
 

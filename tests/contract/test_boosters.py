@@ -107,7 +107,9 @@ def test_catboost_chooses_its_categories_by_name(table):
     model = ERMClassifier(ESTIMATORS["catboost"].make(**SMALL, cat_features=("scanner", "ward")))
     model.fit(X, table["ill"], environments=table["site"])
     assert (model.predict(X) == table["ill"]).mean() > 0.6
-    with pytest.raises(ParameterError, match=r"Pass lists as tuples, for example CatBoostClassifier\(cat_features="):
+    with pytest.raises(
+        ParameterError, match=r"Pass lists and dicts as tuples, for example CatBoostClassifier\(cat_features="
+    ):
         ERMClassifier(ESTIMATORS["catboost"].make(cat_features=["scanner"])).fit(X, table["ill"])
 
 

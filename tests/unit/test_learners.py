@@ -5,13 +5,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier, VotingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import StableClassifier
+from holdfast import BalancedClassifier, ERMClassifier, GroupDROClassifier, PIClassifier, StableClassifier
+from holdfast.exceptions import ParameterError
 from holdfast.judging.calibration import class_scores
 from holdfast.learners import KeptBins, fit_logistic, fit_rows, logistic_start, stopped_like
 
@@ -135,3 +138,86 @@ def test_rounds_of_lightgbm_share_their_bins(with_pipeline, monkeypatch):
         expected = fit_rows(clone(scaled), X, y, rows, w).predict_proba(X)
         assert KeptBins().fit(clone(scaled), X, y, rows, w).predict_proba(X).tobytes() == expected.tobytes()
     assert len(binned) == 6
+
+
+def _lightgbm():
+    lightgbm = pytest.importorskip("lightgbm")
+    return lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1, random_state=0)
+
+
+WEIGHTED = {
+    "logistic": LogisticRegression,
+    "pipeline": lambda: make_pipeline(StandardScaler(), LogisticRegression()),
+    "forest": lambda: RandomForestClassifier(5, max_depth=2, random_state=0),
+    "search": lambda: GridSearchCV(LogisticRegression(max_iter=300), {"C": [0.1, 1.0]}, cv=2),
+    "lightgbm": _lightgbm,
+}
+
+
+@pytest.mark.parametrize("labels", [[1, 2], ["ill", "well"], [0, 1], [False, True]], ids=str)
+@pytest.mark.parametrize("make", WEIGHTED.values(), ids=WEIGHTED)
+def test_class_weights_are_those_of_the_users_labels(table, make, labels):
+    """An estimator inside of a method weights the same classes as alone; the user's object stays as it is."""
+    X, y, environments = (part[:600] for part in table)
+    X, y = X / X.std(axis=0), np.array(labels)[y]
+    estimator = make()
+    name = next(name for name in estimator.get_params() if name.endswith("class_weight"))
+    estimator.set_params(**{name: {labels[0]: 10.0}})
+    model = ERMClassifier(estimator)
+    inside = model.fit(X, y, environments=environments)
+    assert model.get_params()["estimator"].get_params()[name] == {labels[0]: 10.0}
+    alone = clone(estimator).fit(X, y)
+    np.testing.assert_array_equal(inside.predict(X), alone.predict(X))
+    np.testing.assert_array_equal(inside.predict_proba(X), alone.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda part: VotingClassifier([("part", part)], voting="soft"),
+        lambda part: BaggingClassifier(part, random_state=0),
+    ],
+    ids=["voting", "bagging"],
+)
+def test_class_weights_within_an_ensemble_that_numbers_its_classes_are_left_alone(table, around):
+    """Voting and bagging fit their parts to numbers from 0 themselves, so that they take class weights by number."""
+    X, y, environments = (part[:600] for part in table)
+    estimator = around(DecisionTreeClassifier(max_depth=2, random_state=0, class_weight={0: 10.0}))
+    inside = ERMClassifier(estimator).fit(X, y + 1, environments=environments)
+    np.testing.assert_array_equal(inside.predict_proba(X), clone(estimator).fit(X, y + 1).predict_proba(X))
+
+
+@pytest.mark.parametrize("method", [BalancedClassifier, GroupDROClassifier, PIClassifier, StableClassifier])
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")
+def test_every_method_translates_class_weights(table, method):
+    """Labels as texts, and their codes: the same classifier."""
+    X, y, environments = (part[:600] for part in table)
+    X = X / X.std(axis=0)
+    coded = method(LogisticRegression(class_weight={0: 10.0}), random_state=0).fit(X, y, environments=environments)
+    named = method(LogisticRegression(class_weight={"ill": 10.0}), random_state=0)
+    named.fit(X, np.array(["ill", "well"])[y], environments=environments)
+    np.testing.assert_array_equal(named.predict_proba(X), coded.predict_proba(X))
+
+
+def test_a_positive_label_is_the_users(table):
+    """A threshold is one of the label that the user names."""
+    X, y, environments = (part[:600] for part in table)
+    X, y = X / X.std(axis=0), np.array(["ill", "well"])[y]
+    estimator = FixedThresholdClassifier(LogisticRegression(max_iter=300), threshold=0.9, pos_label="ill")
+    inside = ERMClassifier(estimator).fit(X, y, environments=environments)
+    np.testing.assert_array_equal(inside.predict(X), clone(estimator).fit(X, y).predict(X))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(class_weight={"ill": 2.0, "sick": 10.0}, max_iter=300),
+        FixedThresholdClassifier(LogisticRegression(max_iter=300), threshold=0.9, pos_label="sick"),
+    ],
+    ids=["class_weight", "pos_label"],
+)
+def test_a_class_weight_of_no_label_is_refused(table, estimator):
+    """The label that is not there is named, with those that are."""
+    X, y, _ = (part[:600] for part in table)
+    with pytest.raises(ParameterError, match=r"names 'sick', but the labels are 'ill', 'well'"):
+        ERMClassifier(estimator).fit(X, np.array(["ill", "well"])[y])

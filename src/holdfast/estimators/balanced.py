@@ -64,7 +64,7 @@ class BalancedClassifier(MethodClassifier):
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
         held_out = self._read_validation(validation)
         fitted = minimize_mixture_risk(
-            self._base_estimator(training.X),
+            self._coded_estimator(training),
             training,
             self.groups_,
             np.full(len(self.groups_), 1.0 / len(self.groups_)),

@@ -24,6 +24,7 @@ from holdfast.learners import (
     code_probabilities,
     fit_rows,
     last_step,
+    over_codes,
     predicted_codes,
     refuse_regressor,
     seeded_clone,
@@ -190,7 +191,7 @@ class MethodEstimator(BaseEstimator):
         return X
 
     def _base_estimator(self, X: Any) -> Any:
-        """Return the estimator to clone for the fits: the user's, or the default for tabular rows."""
+        """Return the estimator: the user's, or the default for tabular rows."""
         if self.estimator is None:
             return self._default_estimator(X)
         if not hasattr(self.estimator, "fit"):
@@ -201,6 +202,11 @@ class MethodEstimator(BaseEstimator):
         if is_classifier(self):
             refuse_regressor(self.estimator, asked_by=type(self).__name__)
         return self.estimator
+
+    def _coded_estimator(self, training: TrainingRows) -> Any:
+        """Return the estimator to clone for the fits, with what it says about labels said about their codes."""
+        estimator = self._base_estimator(training.X)
+        return over_codes(estimator, self.classes_) if is_classifier(self) else estimator
 
     def _score_validation(self, validation: tuple[Any, NDArray[Any], Any] | None) -> None:
         """Set `validation_score_` where validation rows were given, whether or not they selected anything."""

@@ -63,7 +63,7 @@ class ERMClassifier(MethodClassifier):
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         held_out = self._read_validation(validation)
         fitted = fit_erm(
-            self._base_estimator(training.X),
+            self._coded_estimator(training),
             training,
             Seeding(self.random_state),
             weighting=self.weighting,

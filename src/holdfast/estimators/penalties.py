@@ -64,7 +64,7 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
         from holdfast.interpolation.gradient import NetworkFit, solve_gradient
 
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
-        estimator = self._base_estimator(training.X)
+        estimator = self._coded_estimator(training)
         if not hasattr(last_step(estimator), "fit_groups"):
             raise ParameterError(
                 f"The 'estimator' parameter of {type(self).__name__} must be a NeuralClassifier, since its penalty is "

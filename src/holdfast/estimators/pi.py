@@ -202,7 +202,7 @@ class PredictThenInterpolate(MethodEstimator):
             return self._fit_alone(training, seeding, held_out)
         if self.halves == "soft":
             training.check_folds()
-        estimator = self._base_estimator(training.X)
+        estimator = self._coded_estimator(training)
         self.solver_ = choose_solver(estimator, self.solver)  # refuses an estimator before any work
         for name, value in (("objective", "chance"), ("recipe", "robust")):
             if getattr(self, name) == value and self.solver_ != "gradient":
@@ -286,7 +286,7 @@ class PredictThenInterpolate(MethodEstimator):
 
     def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
         """Fit plain ERM: with one environment there is nothing to compare."""
-        estimator = self._base_estimator(training.X)
+        estimator = self._coded_estimator(training)
         fitted = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
         self.environment_classifiers_ = {training.environments[0].label: fitted}
         self.partitions_, self.groups_ = (), ()

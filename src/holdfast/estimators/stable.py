@@ -133,7 +133,7 @@ class StableClassifier(MethodClassifier):
             )
         training = self._read_training(X, y, environments, sample_weight=sample_weight, folds=folds)
         seeding = Seeding(self.random_state)
-        estimator = self._base_estimator(training.X)
+        estimator = self._coded_estimator(training)
         alone = warn_single_environment(training.environments, type(self).__name__)
         if not alone:  # what cannot be used is refused before any work
             columns = _read_table(training.X, getattr(self, "feature_names_in_", None))
