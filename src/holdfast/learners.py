@@ -27,7 +27,7 @@ FEW_ROWS = 500
 MOST_BINNED = 200_000  # rows; of more, LightGBM draws a sample by its seed to place bins
 NEWTON_GAIN = 1e-7  # of the log-likelihood, which the step after the last one would gain
 # Ensembles whose parts are fitted to numbers of classes: class weights inside of them are by number already.
-RECODERS = "VotingClassifier StackingClassifier BaggingClassifier OneVsRestClassifier OneVsOneClassifier".split()
+RECODERS = ["VotingClassifier", "StackingClassifier", "BaggingClassifier", "OneVsRestClassifier", "OneVsOneClassifier"]
 
 
 def seeded_clone(estimator: Any, seeding: Seeding, *names: object) -> Any:
@@ -104,6 +104,11 @@ def last_step(estimator: Any) -> Any:
     return estimator
 
 
+def has_threshold(estimator: Any) -> bool:
+    """Return whether an estimator, or the end of a pipeline, predicts by a threshold of the probability."""
+    return type(last_step(estimator)).__name__ in ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
+
+
 def sample_weight_name(estimator: Any) -> str | None:
     """Return the keyword under which `estimator.fit` takes row weights, None when it takes none.
 
@@ -121,7 +126,7 @@ def sample_weight_name(estimator: Any) -> str | None:
     parameters = inspect.signature(estimator.fit).parameters
     if "sample_weight" in parameters:
         return "sample_weight"
-    routes = type(estimator).__name__ in ("FixedThresholdClassifier", "TunedThresholdClassifierCV")  # and nothing else
+    routes = has_threshold(estimator)  # and nothing else
     passes_on = not routes and any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     inside = getattr(estimator, "estimator", None)
     return sample_weight_name(inside) if passes_on and hasattr(inside, "fit") else None

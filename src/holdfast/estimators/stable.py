@@ -18,14 +18,14 @@ from holdfast.audit.effects import Search, find_unstable
 from holdfast.audit.run import AuditSettings, finding_of, read_columns
 from holdfast.environments import Environment, listed, take_rows
 from holdfast.estimators.base import MethodClassifier, check_choice, fit_erm, warn_single_environment
-from holdfast.exceptions import FeaturesError, ParameterError
+from holdfast.exceptions import FeaturesError, HoldfastWarning, ParameterError, warn
 from holdfast.interpolation.removal import MixedClassifier, Removal, join_removals, mix_scores, plan_removal
 from holdfast.interpolation.stress import Part, StressTest, stress_test
 from holdfast.interpolation.verdict import RARE, Accuracy, Verdict, fitted_as, is_given_up, kept_share, removal_levels
 from holdfast.judging.calibration import Calibration, calibrate, class_scores, log_softmax
 from holdfast.judging.judgements import Judgements, accuracy_matrix, ask_for_scores, judge_environments
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
-from holdfast.learners import fit_rows, seeded_clone, stopped_like
+from holdfast.learners import fit_rows, has_threshold, last_step, seeded_clone, stopped_like
 from holdfast.metrics import Interval
 from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows, is_mapped
@@ -210,6 +210,13 @@ class StableClassifier(MethodClassifier):
             strength *= _strength_as_seen(estimator, training, removals, full, seeding, self.n_jobs)
         weights = _at_strength(full, strength)
         if weights[0] < 1.0:
+            if has_threshold(estimator):
+                name = type(last_step(estimator)).__name__
+                warn(
+                    f"The threshold of {name} is not used, because classifiers with and without some columns are mixed "
+                    f"by their probabilities. Put it around StableClassifier: {name}(StableClassifier(...)).",
+                    HoldfastWarning,
+                )
             tasks = [(number, estimator, seeding) for number in range(len(reduced))]
             models = [self.ordinary_, *run_each(_fit_reduced, tuple(reduced), tasks, self.n_jobs)]
             mixed = mix_scores(test.known, weights)

@@ -7,19 +7,21 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from holdfast import ERMClassifier, GroupDROClassifier, StableClassifier
+from holdfast import ERMClassifier, GroupDROClassifier, LeaveOneEnvironmentOut, StableClassifier
 from holdfast.environments import Environment
 from holdfast.estimators import stable as module
-from holdfast.exceptions import FeaturesError, ParameterError
+from holdfast.exceptions import FeaturesError, HoldfastWarning, ParameterError
 from holdfast.judging.judgements import Judgements
 from holdfast.judging.judges import Judge
 from holdfast.rows import TrainingRows
@@ -40,6 +42,39 @@ def hospitals(agreements=(0.95, 0.8), n_rows=1000, *, seed=0, skill=0.75):
 def logistic():
     """Return a scaled logistic regression."""
     return make_pipeline(StandardScaler(), LogisticRegression())
+
+
+@pytest.mark.parametrize("with_pipeline", [False, True])
+def test_a_threshold_inside_that_is_not_used_is_said(with_pipeline):
+    """Where columns are given up, the most probable label is predicted; where none are, the threshold counts."""
+    inside = FixedThresholdClassifier(LogisticRegression(), threshold=0.02)
+    estimator = make_pipeline(StandardScaler(), inside) if with_pipeline else inside
+    X, y, sites = hospitals()
+    with pytest.warns(HoldfastWarning, match=r"threshold of FixedThresholdClassifier is not used.*around StableClass"):
+        model = StableClassifier(estimator).fit(X, y, environments=sites)
+    np.testing.assert_array_equal(model.predict(X), model.predict_proba(X).argmax(axis=1))
+    X, y, sites = hospitals((0.9, 0.9))
+    model = StableClassifier(estimator).fit(X, y, environments=sites)  # no warning
+    np.testing.assert_array_equal(model.predict(X), model.predict_proba(X)[:, 1] >= 0.02)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda model: FixedThresholdClassifier(model, threshold=0.2),
+        lambda model: TunedThresholdClassifierCV(model, scoring="recall", cv=LeaveOneEnvironmentOut()),
+    ],
+    ids=["fixed", "tuned"],
+)
+def test_a_threshold_around_it_is_used(around):
+    """The environments are routed to it, and to the folds."""
+    X, y, sites = hospitals((0.95, 0.8, 0.6))
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = around(StableClassifier(logistic())).fit(X, y, environments=sites)
+    assert model.estimator_.verdict_.fitted == "stable"
+    threshold = getattr(model, "best_threshold_", 0.2)
+    assert threshold < 0.3
+    np.testing.assert_array_equal(model.predict(X), model.predict_proba(X)[:, 1] >= threshold)
 
 
 # -- what is fitted --------------------------------------------------------------------------------------------------
