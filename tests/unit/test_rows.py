@@ -261,11 +261,12 @@ def test_sparse_rows_are_told_from_others():
 
 
 def test_what_the_stable_classifier_cannot_use_is_refused_before_any_fit(tmp_path, monkeypatch):
-    """A memory map, whose columns cannot be changed, and pictures, which have none."""
+    """A large memory map, whose columns cannot be changed, and pictures, which have none."""
     X, y, site = made(40)
+    monkeypatch.setattr("holdfast.estimators.stable.MOST_COPIED", 0)
     monkeypatch.setattr(LogisticRegression, "fit", lambda *_, **__: pytest.fail("fitted"))
     np.save(tmp_path / "rows.npy", X)
-    with pytest.raises(FeaturesError, match="which a memory map does not allow. Pass an array in memory, or use PI"):
+    with pytest.raises(FeaturesError, match="which a memory map of 0.0 GiB does not allow. Pass an array in memory, or use PI"):
         StableClassifier(LogisticRegression()).fit(np.load(tmp_path / "rows.npy", mmap_mode="r"), y, environments=site)
     network = NeuralClassifier("linear", max_epochs=1)
     monkeypatch.setattr(NeuralClassifier, "fit_groups", lambda *_, **__: pytest.fail("fitted"))

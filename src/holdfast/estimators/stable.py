@@ -38,6 +38,7 @@ STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of `path_`
 FINE = np.linspace(0.0, 1.0, 11)  # strengths that are tried for "as_seen"
 MOST_LEFT_OUT = 5  # rounds of leaving environments out
 ROWS_FOR_ONE_DRAW = 4000  # with fewer rows, the stress test is made several times
+MOST_COPIED = 2**30  # bytes of a memory map that are copied into memory; joblib maps every array above a megabyte
 LEAST_CERTAIN = 0.8  # the least factor by which log-odds that fit known environments are lowered
 
 
@@ -135,6 +136,8 @@ class StableClassifier(MethodClassifier):
         seeding = Seeding(self.random_state)
         estimator = self._coded_estimator(training)
         alone = warn_single_environment(training.environments, type(self).__name__)
+        if is_mapped(training.X) and training.X.nbytes <= MOST_COPIED:
+            training = replace(training, X=np.array(training.X))
         if not alone:  # what cannot be used is refused before any work
             columns = _read_table(training.X, getattr(self, "feature_names_in_", None))
             training.check_folds()
@@ -325,8 +328,8 @@ def _read_table(X: Any, names: Any) -> Columns:
         )
     if is_mapped(X):
         raise FeaturesError(
-            "StableClassifier has to change columns, which a memory map does not allow. Pass an array in memory, or "
-            "use PIClassifier."
+            f"StableClassifier has to change columns, which a memory map of {X.nbytes / 2**30:.1f} GiB does not allow. "
+            "Pass an array in memory, or use PIClassifier."
         )
     return read_columns(X, None, AuditSettings(min_count=1, n_words=(1, 1)), names=names)
 

@@ -484,12 +484,17 @@ def test_expect_is_one_of_two_words():
         StableClassifier(expect="nothing").fit(X, y, environments=sites)
 
 
-def test_a_memory_map_is_refused_with_what_to_use(tmp_path):
-    """Columns have to be changed."""
-    X, y, sites = hospitals(n_rows=20)
+def test_a_small_memory_map_is_the_array_and_a_large_one_is_refused(tmp_path, monkeypatch):
+    """Columns have to be changed, so rows are copied into memory: joblib maps every array above a megabyte."""
+    X, y, sites = hospitals(n_rows=200)
     np.save(tmp_path / "rows.npy", X)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    model, same = (StableClassifier().fit(rows, y, environments=sites) for rows in (mapped, X))
+    assert model.verdict_.fitted == "stable"
+    np.testing.assert_array_equal(model.predict_proba(mapped), same.predict_proba(X))
+    monkeypatch.setattr(module, "MOST_COPIED", X.nbytes - 1)
     with pytest.raises(FeaturesError, match="PIClassifier"):
-        StableClassifier().fit(np.load(tmp_path / "rows.npy", mmap_mode="r"), y, environments=sites)
+        StableClassifier().fit(mapped, y, environments=sites)
 
 
 def test_a_second_copy_of_the_column_does_not_stand_in_for_it():
