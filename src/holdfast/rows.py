@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,6 +36,8 @@ from holdfast.environments import (
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastError, InputTypeError, LabelsError
 from holdfast.learners import BOOSTERS, fit_error, last_step, library_of, weighted_steps
 
+# Settings in which scikit-learn, XGBoost and CatBoost take names of columns.
+NAMING = "categorical_features", "monotonic_cst", "monotone_constraints", "interaction_constraints", "ignored_features"
 BLOCK_NUMBERS = 1 << 21  # numbers that are read at once: 16 MiB of float64
 
 
@@ -303,16 +305,23 @@ def needs_frame(estimator: Any, X: Any) -> bool:
         return True
     if hasattr(estimator, "fit_groups"):  # a network reads arrays
         return False
-    by_name = getattr(estimator, "categorical_features", None), getattr(estimator, "monotonic_cst", None)
-    lists = [value for value in by_name if value is not None and not isinstance(value, str)]
-    named = any(isinstance(entry, str) for value in lists for entry in value)
-    given = estimator.get_params(deep=False) if library_of(estimator) in BOOSTERS else {}
-    if any(given.get(name) for name in ("cat_features", "categorical_feature")):
+    given = estimator.get_params(deep=False)
+    if any(_names_columns(given.get(name)) for name in NAMING):
         return True
-    inner = getattr(estimator, "estimator", None)  # of a search, or of a calibration
-    if inner is not None and needs_frame(inner, X):
+    if library_of(estimator) in BOOSTERS and any(given.get(name) for name in ("cat_features", "categorical_feature")):
         return True
-    return named or any(str(kind) == "category" for kind in X.dtypes)
+    voters = [part for pair in given.get("estimators") or () for part in (pair if isinstance(pair, tuple) else [pair])]
+    inside = [part for part in [given.get("estimator"), *voters] if hasattr(part, "fit")]
+    if any(needs_frame(part, X) for part in inside):
+        return True
+    return any(str(kind).lower().startswith(("categor", "enum")) for kind in X.dtypes)
+
+
+def _names_columns(value: Any) -> bool:
+    """Return whether a setting holds names of columns: a word other than "from_dtype", at any depth."""
+    if isinstance(value, str):
+        return value != "from_dtype" and any(letter.isalpha() for letter in value)
+    return isinstance(value, Iterable) and any(map(_names_columns, value))
 
 
 def read_column(y: Any) -> NDArray[Any]:

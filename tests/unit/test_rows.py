@@ -5,7 +5,9 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, StackingClassifier, VotingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -93,6 +95,44 @@ def test_frames_reach_estimators_that_choose_columns_by_name_or_type():
     search = GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {"logisticregression__C": [0.1, 1.0]})
     model = ERMClassifier(search).fit(frame, y, environments=site)
     assert model.estimator_.best_estimator_.feature_names_in_.tolist() == ["stable", "unstable"]
+    by_column = make_pipeline(make_column_transformer((StandardScaler(), ["stable"])), LogisticRegression())
+    for ensemble in (VotingClassifier([("one", by_column)], voting="soft"), StackingClassifier([("one", by_column)])):
+        alone = clone(ensemble).fit(frame, y).predict_proba(frame)
+        model = ERMClassifier(ensemble).fit(frame, y, environments=site)
+        np.testing.assert_array_equal(model.predict_proba(frame), alone)
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["A", "B"])], ids=["categorical", "enum"])
+def test_categories_of_polars_are_categories(kind):
+    """They reach histogram boosting as what they are, and can be given up."""
+    X, y, site = made()
+    frame = pl.DataFrame({"stable": X[:, 0], "unstable": np.where(X[:, 1] > 0, "A", "B")})
+    frame = frame.with_columns(pl.col("unstable").cast(kind))
+    boosting = HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype")
+    model = ERMClassifier(boosting).fit(frame, y, environments=site)
+    assert model.estimator_.is_categorical_.tolist() == [False, True]
+    model = StableClassifier(boosting, random_state=0).fit(frame, y, environments=site)
+    assert list(model.verdict_.kept) == ["unstable"]
+    assert model.score(frame, y) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "settings"),
+    [
+        ("xgboost", "XGBClassifier", {"monotone_constraints": {"unstable": -1}}),
+        ("xgboost", "XGBClassifier", {"interaction_constraints": [["stable", "unstable"]]}),
+        ("catboost", "CatBoostClassifier", {"monotone_constraints": "unstable:-1", "verbose": 0}),
+        ("catboost", "CatBoostClassifier", {"ignored_features": ("unstable",), "verbose": 0}),
+    ],
+)
+def test_settings_of_boosters_may_name_columns(tmp_path, monkeypatch, package, name, settings):
+    """Constraints, and columns to ignore."""
+    monkeypatch.chdir(tmp_path)  # CatBoost writes files
+    booster = getattr(pytest.importorskip(package), name)(n_estimators=5, random_state=0, **settings)
+    X, y, site = made()
+    frame = pd.DataFrame(X, columns=["stable", "unstable"])
+    model = ERMClassifier(booster).fit(frame, y, environments=site)
+    np.testing.assert_array_equal(model.predict_proba(frame), clone(booster).fit(frame, y).predict_proba(frame))
 
 
 def test_rows_without_weight_change_nothing():
@@ -266,7 +306,7 @@ def test_what_the_stable_classifier_cannot_use_is_refused_before_any_fit(tmp_pat
     monkeypatch.setattr("holdfast.estimators.stable.MOST_COPIED", 0)
     monkeypatch.setattr(LogisticRegression, "fit", lambda *_, **__: pytest.fail("fitted"))
     np.save(tmp_path / "rows.npy", X)
-    with pytest.raises(FeaturesError, match="which a memory map of 0.0 GiB does not allow. Pass an array in memory, or use PI"):
+    with pytest.raises(FeaturesError, match="memory map of 0.0 GiB does not allow. Pass an array in memory, or use PI"):
         StableClassifier(LogisticRegression()).fit(np.load(tmp_path / "rows.npy", mmap_mode="r"), y, environments=site)
     network = NeuralClassifier("linear", max_epochs=1)
     monkeypatch.setattr(NeuralClassifier, "fit_groups", lambda *_, **__: pytest.fail("fitted"))
