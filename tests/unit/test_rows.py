@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -100,6 +101,20 @@ def test_frames_reach_estimators_that_choose_columns_by_name_or_type():
         alone = clone(ensemble).fit(frame, y).predict_proba(frame)
         model = ERMClassifier(ensemble).fit(frame, y, environments=site)
         np.testing.assert_array_equal(model.predict_proba(frame), alone)
+
+
+@pytest.mark.parametrize("method", [ERMClassifier, PIClassifier, StableClassifier])
+@pytest.mark.parametrize("estimator", [None, HistGradientBoostingClassifier(max_iter=5)], ids=["default", "boosting"])
+def test_a_table_of_arrow_is_a_frame(method, estimator):
+    """The columns have names, and the answers are those of the frame."""
+    X, y, site = made()
+    frame = pd.DataFrame(X, columns=["stable", "unstable"])
+    table = pa.Table.from_pandas(frame)
+    model = method(estimator, random_state=0).fit(table, pa.array(y), environments=pa.array(site.tolist()))
+    assert model.feature_names_in_.tolist() == ["stable", "unstable"]
+    same = method(estimator, random_state=0).fit(frame, y, environments=site)
+    for rows in (table, table.to_batches()[0]):
+        np.testing.assert_array_equal(model.predict_proba(rows), same.predict_proba(frame))
 
 
 @pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["A", "B"])], ids=["categorical", "enum"])

@@ -24,6 +24,7 @@ from holdfast.learners import (
     code_probabilities,
     fit_rows,
     last_step,
+    library_of,
     over_codes,
     predicted_codes,
     refuse_regressor,
@@ -139,6 +140,8 @@ class MethodEstimator(BaseEstimator):
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X checked: texts and the frames of pipelines as they are, all else as array or sparse matrix."""
+        if library_of(X) == "pyarrow" and hasattr(X, "to_pandas"):
+            X = X.to_pandas()
         inner = self._base_estimator(X)
         if holds_items(X):
             return self._read_items(X, (), ())[0]
