@@ -181,7 +181,7 @@ def fit_rows(
 
 def fit_error(estimator: Any, features: Any, problem: Exception) -> FeaturesError:
     """Return the error for rows that an estimator refuses: with the columns that are empty, or hold no numbers."""
-    empty, words = [str(column) for column in empty_columns(features)], _text_columns(features)
+    empty, words = empty_columns(features), _text_columns(features)
     said = f"{listed(empty, most=3)} has no value in any of them: " if empty else ""
     advice = (
         f". {listed(words, most=3)} {'does' if len(words) == 1 else 'do'} not hold numbers: encode such columns in "
@@ -419,8 +419,8 @@ def library_of(value: Any) -> str:
     return type(value).__module__.partition(".")[0].lstrip("_")
 
 
-def empty_columns(X: Any) -> list[Any]:
-    """Return the columns without any value: their numbers, or the names of a frame.
+def empty_columns(X: Any, names: NDArray[Any] | None = None) -> list[str]:
+    """Return the columns without any value: their names, those of a frame or given, or numbers.
 
     Examples
     --------
@@ -431,7 +431,8 @@ def empty_columns(X: Any) -> list[Any]:
         return [repr(name) for name in X.columns[X.isna().all()]]
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind != "f":
         return []
-    return [f"column {column}" for column in np.flatnonzero(np.isnan(X).all(axis=0))]
+    empty = np.flatnonzero(np.isnan(X).all(axis=0))
+    return [f"column {column}" if names is None else repr(names[column]) for column in empty]
 
 
 def _text_columns(X: Any) -> list[str]:

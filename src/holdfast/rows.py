@@ -147,6 +147,7 @@ class TrainingRows:
     sample_weight: Weights | None = None
     group_labels: tuple[NDArray[np.intp], tuple[str, ...]] | None = None  # codes (n_rows,) and their names
     folds: NDArray[np.intp] | None = None
+    names: NDArray[Any] | None = None  # of the columns, where X was a frame
 
     @property
     def n_rows(self) -> int:

@@ -158,8 +158,8 @@ def test_a_column_without_values_at_a_site_is_named_and_left_unused():
     with pytest.warns(EmptyColumnWarning, match="No value of 'lactate' in Lyon"):
         PIClassifier(HistGradientBoostingClassifier(max_iter=5)).fit(frame, y, environments=sites)
     boosting = HistGradientBoostingClassifier(max_iter=5)
-    for inside in (make_pipeline(FunctionTransformer(), boosting), CalibratedClassifierCV(boosting, cv=2)):
-        with pytest.warns(EmptyColumnWarning, match="No value of ('lactate'|column 2) in Lyon"):
+    for inside in (boosting, make_pipeline(FunctionTransformer(), boosting), CalibratedClassifierCV(boosting, cv=2)):
+        with pytest.warns(EmptyColumnWarning, match="No value of 'lactate' in Lyon"):
             model = StableClassifier(inside).fit(frame.astype(float), y, environments=sites)
         assert (model.predict(frame.astype(float)) == y).mean() > 0.8
 

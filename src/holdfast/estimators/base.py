@@ -111,6 +111,7 @@ class MethodEstimator(BaseEstimator):
             read_weights(sample_weight, n_rows),
             read_groups(group_labels, n_rows),
             read_folds(folds, n_rows),
+            getattr(self, "feature_names_in_", None),
         )
 
     def _read_items(self, X: Any, y: Any, environments: Any = None) -> tuple[Any, Any, Any]:

@@ -139,7 +139,7 @@ class StableClassifier(MethodClassifier):
         if is_mapped(training.X) and training.X.nbytes <= MOST_COPIED:
             training = replace(training, X=np.array(training.X))
         if not alone:  # what cannot be used is refused before any work
-            columns = _read_table(training.X, getattr(self, "feature_names_in_", None))
+            columns = _read_table(training.X, training.names)
             training.check_folds()
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         if alone:

@@ -228,7 +228,7 @@ def _warn_of_empty_columns(training: TrainingRows) -> None:
     """Say which columns have no value in which environments."""
     found: dict[str, list[str]] = {}
     for environment in () if is_mapped(training.X) else training.environments:
-        for column in empty_columns(take_rows(training.X, environment.rows)):
+        for column in empty_columns(take_rows(training.X, environment.rows), training.names):
             found.setdefault(column, []).append(environment.name)
     if found:
         said = listed([f"{column} in {listed(names, most=3)}" for column, names in found.items()], most=5)
