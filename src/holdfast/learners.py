@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_regressor
 from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 
 from holdfast.environments import Rows, Weights, listed, take_rows
 from holdfast.exceptions import FeaturesError, HoldfastError, ParameterError
@@ -194,10 +195,12 @@ def fit_error(estimator: Any, features: Any, problem: Exception) -> FeaturesErro
 
 
 def refuse_regressor(estimator: Any, *, asked_by: str) -> None:
-    """Refuse a regressor where classes are predicted: it would be fitted to their codes."""
-    if is_regressor(estimator):
+    """Refuse a regressor, and what else is no classifier, where classes are predicted: it would learn their codes."""
+    kind = (get_tags(estimator).estimator_type or "classifier").replace("_", " ")
+    if kind != "classifier" or not hasattr(estimator, "predict"):
+        what = "has no predict" if kind == "classifier" else f"is {'an' if kind[0] in 'aeiou' else 'a'} {kind}"
         raise ParameterError(
-            f"{asked_by} predicts classes, but its estimator is a regressor ({type(last_step(estimator)).__name__}). "
+            f"{asked_by} predicts classes, but its estimator {what} ({type(last_step(estimator)).__name__}). "
             "Pass a classifier, for example LogisticRegression() or HistGradientBoostingClassifier()."
         )
 

@@ -5,9 +5,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier, VotingClassifier
+from sklearn.cluster import KMeans
+from sklearn.ensemble import (
+    BaggingClassifier,
+    HistGradientBoostingClassifier,
+    IsolationForest,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -16,7 +24,7 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast import BalancedClassifier, ERMClassifier, GroupDROClassifier, PIClassifier, StableClassifier
 from holdfast.exceptions import ParameterError
 from holdfast.judging.calibration import class_scores
-from holdfast.learners import KeptBins, fit_logistic, fit_rows, logistic_start, stopped_like
+from holdfast.learners import KeptBins, fit_logistic, fit_rows, last_step, logistic_start, stopped_like
 
 
 @pytest.fixture(scope="module")
@@ -221,3 +229,25 @@ def test_a_class_weight_of_no_label_is_refused(table, estimator):
     X, y, _ = (part[:600] for part in table)
     with pytest.raises(ParameterError, match=r"names 'sick', but the labels are 'ill', 'well'"):
         ERMClassifier(estimator).fit(X, np.array(["ill", "well"])[y])
+
+
+@pytest.mark.parametrize(
+    ("other", "kind"),
+    [
+        (Ridge(), "is a regressor"),
+        (KMeans(2), "is a clusterer"),
+        (IsolationForest(), "is an outlier detector"),
+        (GaussianMixture(2), "is a density estimator"),
+        (StandardScaler(), "has no predict"),
+        (make_pipeline(StandardScaler(), StandardScaler()), "has no predict"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+@pytest.mark.parametrize("method", [ERMClassifier, StableClassifier])
+def test_what_is_no_classifier_is_refused(table, method, other, kind):
+    """It would be fitted to class codes, or not at all."""
+    X, y, environments = (part[:60] for part in table)
+    name = type(last_step(other)).__name__
+    match = rf"{method.__name__} predicts classes, but its estimator {kind} \({name}\). Pass a classifier"
+    with pytest.raises(ParameterError, match=match):
+        method(other).fit(X, y, environments=environments)
