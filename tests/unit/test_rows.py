@@ -201,6 +201,16 @@ def test_nothing_of_an_earlier_fit_stays():
     assert len(model.group_weights_) == len(model.groups_) == 0
 
 
+@pytest.mark.parametrize("method", [ERMClassifier, PIClassifier, StableClassifier])
+def test_tuples_in_a_column_are_labels_as_they_are(method):
+    """Not rows of a table of labels."""
+    X, y, site = made(40)
+    pairs = pd.Series([(name, 1) for name in site])
+    model = method(random_state=0).fit(X, y, environments=pairs)
+    assert model.environments_.tolist() == [("a", 1), ("b", 1)]
+    assert model.environments_.shape == (2,)
+
+
 def test_merged_environments_keep_the_labels_of_the_others():
     """Numbers stay numbers beside the name of the merged ones, as in `environment_classifiers_`."""
     X, y, _ = made()

@@ -344,8 +344,12 @@ class MethodRegressor(RegressorMixin, MethodEstimator):
 
 def _as_array(labels: list[Any]) -> NDArray[Any]:
     """Return labels as an array that keeps each as it is, even "(3 small environments)" next to numbers."""
-    alike = len({type(label) for label in labels}) == 1
-    return np.array(labels) if alike else np.array(labels, dtype=object)
+    if len({type(label) for label in labels}) == 1 and not isinstance(labels[0], tuple):
+        return np.array(labels)
+    array = np.empty(len(labels), dtype=object)
+    for place, label in enumerate(labels):
+        array[place] = label
+    return array
 
 
 def scaled(X: Any, last: tuple[str, Any]) -> Pipeline:
