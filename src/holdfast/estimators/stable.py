@@ -75,7 +75,8 @@ class StableClassifier(MethodClassifier):
     n_jobs : int or None
         Fits that run at the same time.
     random_state : int or None
-        Seeds the estimator where its own `random_state` is unset. The verdict does not depend on it.
+        Seeds the estimator where its own `random_state` is unset. The verdict does not depend on it, nor on
+        the order of rows, unless the estimator draws at random, as forests do: then it moves a little.
 
     Attributes
     ----------
