@@ -143,8 +143,11 @@ class TableFrame(TableSource):
             }
             self._frame = pd.DataFrame(parts)
         self._frame.columns = pd.Index(self.columns, dtype=object)
-        for name in self._frame.columns if missing else ():
-            self._frame[name] = _without_words(self._frame[name], missing)
+        for name, kind in zip(self.columns, self._frame.dtypes.tolist(), strict=True):
+            if missing:
+                self._frame[name] = _without_words(self._frame[name], missing)
+            if kind == object:
+                self._frame[name] = _without_objects(self._frame[name])
 
     def read(self, columns: Sequence[str] | None = None, types: Mapping[str, str] | None = None) -> pd.DataFrame:
         """Return whole columns; `types` are those of the frame."""
@@ -756,6 +759,16 @@ def plain_series(column: Any, where: str) -> pd.Series[Any]:
     else:
         column.validate(full=True)  # bytes that are not UTF-8
     return column.to_pandas()  # type: ignore[no-any-return]
+
+
+def _without_objects(series: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column of Python objects as numbers or dates, where all of them are; others as they are."""
+    import pandas as pd
+
+    kind = pd.api.types.infer_dtype(series)
+    if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
+        return pd.to_numeric(series)
+    return series.infer_objects() if kind == "datetime" else series
 
 
 def _without_words(series: pd.Series[Any], missing: Sequence[str]) -> pd.Series[Any]:

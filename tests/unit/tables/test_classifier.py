@@ -173,6 +173,18 @@ def test_rows_that_were_read_can_be_fitted(files):
     )
 
 
+def test_object_columns_of_numbers_are_numbers():
+    """Frames made of records, and single rows of a frame, have objects: the model is the same, and so are answers."""
+    table = patients(60)
+    table.loc[3, "marker"] = np.nan
+    objects = table.astype(object).assign(marker=[None if np.isnan(x) else float(x) for x in table["marker"]])
+    model = TableClassifier(**OPTIONS, method="erm").fit(objects.astype({"marker": object}))
+    assert [column.kind for column in model.roles_.schema.columns] == ["numeric", "categorical", "date"]
+    expected = TableClassifier(**OPTIONS, method="erm").fit(table).predict_proba(table)
+    np.testing.assert_allclose(model.predict_proba(objects), expected)
+    np.testing.assert_allclose(model.predict_proba(table.iloc[0].to_frame().T), expected[:1])
+
+
 def test_evaluation_is_a_sentence_numbers_and_a_frame(files):
     """What `holdfast evaluate` prints, as a value."""
     model = TableClassifier(**OPTIONS).fit(files / "t.csv")
