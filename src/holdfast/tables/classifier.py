@@ -31,7 +31,7 @@ from holdfast.tables.roles import (
     TableRows,
     TableSchema,
     read_environments,
-    read_labels,
+    read_known_labels,
     read_rows,
 )
 
@@ -289,7 +289,9 @@ class TableClassifier(BaseEstimator):
         check_is_fitted(self, "pipeline_")
         source = open_table(table, self.roles_.missing)
         source.require([self.roles_.label])
-        labels = read_labels(source.read([self.roles_.label])[self.roles_.label], self.roles_.label, self.classes_)
+        labels = read_known_labels(
+            source.read([self.roles_.label])[self.roles_.label], self.roles_.label, self.classes_
+        )
         places = {str(label): place for place, label in enumerate(self.classes_)}
         unknown = sorted({str(label) for label in labels} - set(places))
         if unknown:
@@ -382,7 +384,7 @@ class TableClassifier(BaseEstimator):
         return TableRows(
             roles,
             roles.schema.features(frame),
-            read_labels(frame[roles.label], roles.label, self.classes_),
+            read_known_labels(frame[roles.label], roles.label, self.classes_),
             read_environments(frame, names, roles.period, roles.environment_storages),
             None if others is None else TableSchema.infer(others).features(others),
         )

@@ -23,7 +23,7 @@ from holdfast.metrics import (
     score_groups,
 )
 from holdfast.tables.files import open_table
-from holdfast.tables.roles import read_environments, read_labels
+from holdfast.tables.roles import read_environments, read_known_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -276,7 +276,7 @@ def read_labeled(
         where = np.array([str(label) for label in labels], dtype=object)
     return LabeledRows(
         source,
-        read_labels(frame[roles.label], roles.label, fitted.classes_),
+        read_known_labels(frame[roles.label], roles.label, fitted.classes_),
         where,
         frozenset(roles.known or map(str, fitted.method_.environments_)),
         {name: _written(frame[name]) for name in attributes},

@@ -403,10 +403,9 @@ class TableRoles:
 
     def types(self, environments: Sequence[str]) -> dict[str, str]:
         """How to read the label and the named environment columns of a CSV file, as far as fitting has shown."""
-        kinds = {"number": "number", "boolean": "boolean"}
-        # A number stays open: the name of a new site may be text.
+        # Numbers stay open: the name of a new site may be text, and labels that are spelled otherwise are refused later.
         texts = {name: "string" for name in environments if self.environment_storages.get(name) == "string"}
-        return {**texts, self.label: kinds.get(self.label_storage, "string")}
+        return texts if self.label_storage in ("number", "boolean") else {**texts, self.label: "string"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -500,14 +499,28 @@ def _check_classes(series: pd.Series[Any], name: str) -> None:
 
 
 def read_labels(series: pd.Series[Any], name: str, classes: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Return the labels as an array; refuse missing ones. They become whole numbers where those of `classes` are."""
+    """Return the labels as an array; refuse missing ones. Numbers get the type of `classes` where they fit."""
     _refuse_missing(series, "Label", name)
     if storage_of(series, name) in ("string", "date"):
         return series.astype(str).to_numpy(dtype=object)
     labels = series.to_numpy()
-    if classes is not None and classes.dtype.kind in "iu" and labels.dtype.kind == "f" and (labels % 1 == 0).all():
-        return labels.astype(classes.dtype)
-    return labels
+    if classes is None or not {labels.dtype.kind, classes.dtype.kind} <= _PLAIN.keys() or not np.isfinite(labels).all():
+        return labels
+    alike = labels.astype(classes.dtype)
+    return alike if (alike == labels).all() else labels
+
+
+def read_known_labels(series: pd.Series[Any], name: str, classes: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels in the type of the classes of a classifier; refuse them if it knows none of them."""
+    labels = read_labels(series, name, classes)
+    names, found = {str(label): label for label in classes}, {str(label) for label in np.unique(labels)}
+    unknown, mixed = sorted(found - set(names)), (labels.dtype.kind in _PLAIN) != (classes.dtype.kind in _PLAIN)
+    if unknown and (mixed or len(unknown) == len(found)):
+        raise LabelsError(
+            f"Column {name!r} has the labels {listed(unknown)}, which the classifier does not know: it was fitted with "
+            f"{listed(list(names))}. Write the labels as in the table that it was fitted on."
+        )
+    return np.array([names[str(label)] for label in labels], dtype=classes.dtype) if mixed else labels
 
 
 def read_environments(

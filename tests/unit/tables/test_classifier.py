@@ -15,6 +15,7 @@ from sklearn.svm import LinearSVC
 
 from holdfast import TableClassifier, load_model
 from holdfast.exceptions import (
+    LabelsError,
     ParameterError,
     SavedModelError,
     SingleEnvironmentWarning,
@@ -202,6 +203,24 @@ def test_evaluation_is_a_sentence_numbers_and_a_frame(files):
     assert f"{few.overall.shares['no']:.1%} have the same label; its AUROC is {few.overall.auroc:.3f}" in str(few)
     with pytest.raises(ParameterError, match="predict different labels"):
         model.evaluate(test, baseline=TableClassifier(label="scanner", environment="site", method="erm").fit(test))
+
+
+@pytest.mark.parametrize("kind", [int, bool, str, float])
+def test_labels_are_those_of_the_classifier_however_they_are_stored(kind, tmp_path):
+    """0 and 1 may come as numbers or texts; labels that the classifier does not know are refused, not mistakes."""
+    table = patients(60).assign(ill=lambda rows: (rows["ill"] == "yes").astype(int))
+    model = TableClassifier(**OPTIONS, method="erm").fit(table.assign(ill=table["ill"].astype(kind)))
+    expected = (model.predict(table).astype(int if kind is not str else object).astype(int) == table["ill"]).mean()
+    others = [table, table.astype({"ill": float})] if kind is not str else [table]
+    others += [table.assign(ill=table["ill"].astype(str))] if kind in (int, str) else []
+    others += [table.astype({"ill": bool})] if kind is not str else []
+    for other in others:
+        assert model.evaluate(other).overall.accuracy.value == expected
+    renamed = table.assign(ill=table["ill"].map({0: "no", 1: "yes"}))
+    renamed.to_csv(tmp_path / "t.csv", index=False)
+    for other in (renamed, tmp_path / "t.csv"):
+        with pytest.raises(LabelsError, match="has the labels no, yes, which the classifier does not know: it was fit"):
+            model.evaluate(other)
 
 
 def test_mean_sensitivity_over_many_classes(files):
