@@ -34,7 +34,7 @@ from holdfast.tables.files import open_table
 from holdfast.tables.loss_split import Losses, LossSplit, split_loss
 from holdfast.tables.preprocessing import make_preprocessor, with_preprocessing
 from holdfast.tables.profile import Profile, profile_columns
-from holdfast.tables.roles import TableRoles, TableRows, TableSchema, odd_tokens
+from holdfast.tables.roles import TableRoles, TableRows, TableSchema, odd_tokens, table_notes
 from holdfast.tables.stages import split_rows
 
 Array = NDArray[np.float64]
@@ -342,7 +342,7 @@ def diagnose(
         raise LabelsError(f"y has {len(labels)} labels for {len(frame)} rows. Pass one label for each row.")
     schema = TableSchema.infer(frame)
     roles = TableRoles(str(getattr(y, "name", None) or "label"), "string", ("environments",), None, schema)
-    rows = TableRows(roles, schema.features(frame), labels, sites)
+    rows = TableRows(roles, schema.features(frame), labels, sites, notes=table_notes(frame, schema))
     return diagnose_rows(rows, estimator=estimator, n_jobs=n_jobs, random_state=random_state, progress=progress)
 
 

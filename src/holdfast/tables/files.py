@@ -146,7 +146,7 @@ class TableFrame(TableSource):
         for name, kind in zip(self.columns, self._frame.dtypes.tolist(), strict=True):
             if missing:
                 self._frame[name] = _without_words(self._frame[name], missing)
-            if kind == object:
+            if kind == "object":
                 self._frame[name] = _without_objects(self._frame[name])
 
     def read(self, columns: Sequence[str] | None = None, types: Mapping[str, str] | None = None) -> pd.DataFrame:

@@ -30,15 +30,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast.exceptions import TableError
 from holdfast.learners import BOOSTERS, last_step, library_of
-from holdfast.tables.roles import DATE_PARTS, TableSchema
+from holdfast.tables.roles import DATE_PARTS, MAX_LEVELS, MIN_FREQUENCY, TableSchema
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
 _INDICATOR = "missingindicator_"  # scikit-learn's name of a column that says where another one is missing
-MIN_FREQUENCY = 5
-MAX_LEVELS = 100
 MAX_WORDS = 20_000
 MAX_DENSE_WORDS = 300
 

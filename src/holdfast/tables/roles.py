@@ -42,7 +42,11 @@ DATE_FEATURES = ("days", *DATE_PARTS)
 MOST_TOKENS, MANY_NUMBERS = 3, 10  # different words among numbers, and different numbers that words are odd among
 GAPS = ("unknown", "missing", "none", "not available", "n.a.", "na", "nil", "unk", "not done", "not recorded")
 _OTHER_DATE = r"\d{1,2}([./-])\d{1,2}\1(\d{2}|\d{4})"  # 31.1.2026, 1/31/26: not ISO, and often ambiguous
+_WRITTEN = re.compile(r"[+-]?[$€£¥]?\s?(?!0\d)(\d{1,3}([.,' \u00a0]\d{3})+|\d+)([.,]\d+)?\s?([%‰$€£¥]|EUR|USD)?")
+_PLAIN_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?")
+MIN_FREQUENCY, MAX_LEVELS = 5, 100  # rows that a level needs to count by itself, and how many levels do
+MANY_LEVELS, FEW_COVERED = 20, 0.5  # levels from which on it is noted that those that count cover few rows
 LARGEST = 1e100  # the square of anything larger is close to overflow
 
 
@@ -210,6 +214,45 @@ def odd_tokens(series: pd.Series[Any]) -> tuple[str, ...]:
     is_gap = all(not re.search(r"\w", text) or text.strip().lower() in GAPS for text in odd)
     few = 0 < len(odd) <= MOST_TOKENS and not any(re.search(r"\d", text) for text in odd if text[:1] not in "<>≤≥")
     return tuple(odd) if few and n_numbers >= (2 if is_gap else MANY_NUMBERS) else ()
+
+
+def written_number(series: pd.Series[Any]) -> str | None:
+    """Return a number with a sign, a separator of thousands or a decimal comma, of a column of nothing else; or None.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> written_number(pd.Series(["980", "2,771.45"])), written_number(pd.Series(["980", "b"]))
+    ('2,771.45', None)
+    """
+    texts = [text.strip() for text in map(str, series.dropna().unique())]
+    if not all(_WRITTEN.fullmatch(text) or _PLAIN_NUMBER.fullmatch(text) for text in texts):
+        return None
+    return next((text for text in texts if not _PLAIN_NUMBER.fullmatch(text)), None)
+
+
+def _level_note(series: pd.Series[Any], name: str) -> str | None:
+    """Say where levels are too many, or too rare, to count by themselves."""
+    counts = series.value_counts()
+    kept = counts[counts >= MIN_FREQUENCY][:MAX_LEVELS]
+    rest = 1 - kept.sum() / max(counts.sum(), 1)
+    if len(counts) <= MANY_LEVELS or (rest < FEW_COVERED and len(kept) < MAX_LEVELS) or not rest:
+        return None
+    if not len(kept):
+        return f"column {name!r} has {len(counts):,} levels, none in {MIN_FREQUENCY} rows or more: all count as one"
+    return (
+        f"column {name!r} has {len(counts):,} levels: at most {len(kept)} count by themselves, the most frequent; the "
+        f"others ({rest:.0%} of rows) count together"
+    )
+
+
+def _spelling_note(series: pd.Series[Any], name: str) -> str | None:
+    """Say which labels or environments differ only in spaces or case."""
+    by_text: dict[str, list[str]] = {}
+    for text in sorted(map(str, series.unique())):
+        by_text.setdefault(" ".join(text.split()).casefold(), []).append(repr(text))
+    alike = listed([" and ".join(texts) for texts in by_text.values() if texts[1:]])
+    return f"{name!r} has {alike}, which differ only in spaces or case and count as different ones" if alike else None
 
 
 def _column(storage: Storage, name: str, *, text: Container[str], categorical: Container[str]) -> Column:
@@ -403,7 +446,7 @@ class TableRoles:
 
     def types(self, environments: Sequence[str]) -> dict[str, str]:
         """How to read the label and the named environment columns of a CSV file, as far as fitting has shown."""
-        # Numbers stay open: the name of a new site may be text, and labels that are spelled otherwise are refused later.
+        # Numbers stay open: the name of a new site may be text, and other labels are refused later.
         texts = {name: "string" for name in environments if self.environment_storages.get(name) == "string"}
         return texts if self.label_storage in ("number", "boolean") else {**texts, self.label: "string"}
 
@@ -463,7 +506,10 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
         tuple(options.missing),
     )
     found = TableSchema.infer(frame[list(attributes)]).features(frame) if attributes else None
-    return TableRows(roles, schema.features(frame), y, labels, found, (*notes, *_notes(frame, schema)), sampled)
+    spelled = [note for column in (label, *environment) if (note := _spelling_note(frame[column], column))]
+    return TableRows(
+        roles, schema.features(frame), y, labels, found, (*notes, *spelled, *table_notes(frame, schema)), sampled
+    )
 
 
 def _read_or_sample(
@@ -567,8 +613,8 @@ def _refuse_missing(series: pd.Series[Any], what: str, name: str) -> None:
         )
 
 
-def _notes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
-    """Say what was left out, and which columns look like free text."""
+def table_notes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
+    """Say what was left out, which columns look like free text, and which values are taken for categories or rare."""
     notes = [f"column {name!r} is left out: {reason}" for name, reason in schema.left_out.items()]
     prose = [
         c.name
@@ -579,14 +625,20 @@ def _notes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
         quoted = listed([repr(name) for name in prose])
         verb = "look" if prose[1:] else "looks"
         notes.append(f"{quoted} {verb} like free text; pass text={prose[0]!r} to use the words")
+    by_words: dict[tuple[str, ...], list[str]] = {}
     for name in schema.names("categorical"):
         texts = frame[name].dropna().astype(str).head(1000)
         if len(texts) and texts.str.fullmatch(_OTHER_DATE).all():
             notes.append(f"{name!r} has dates such as {texts.iloc[0]}, taken for categories; write them as 2026-01-31")
-    by_words: dict[tuple[str, ...], list[str]] = {}
-    for name in schema.names("categorical"):
-        if words := odd_tokens(frame[name]):
+        elif words := odd_tokens(frame[name]):
             by_words.setdefault(words, []).append(name)
+        elif number := written_number(frame[name]):
+            notes.append(
+                f"{name!r} has numbers such as {number!r}, taken for categories; write them without signs and "
+                "separators of thousands, with a decimal point, as 1234.5"
+            )
+        elif name not in prose and (note := _level_note(frame[name], name)):
+            notes.append(note)
     for words, names in by_words.items():
         said = listed([repr(word) for word in words])
         notes.append(

@@ -5,7 +5,15 @@ import pandas as pd
 import pytest
 
 from holdfast.exceptions import SavedModelError, TableError
-from holdfast.tables.roles import Column, TableOptions, TableSchema, looks_like_text, odd_tokens, read_rows
+from holdfast.tables.roles import (
+    Column,
+    TableOptions,
+    TableSchema,
+    looks_like_text,
+    odd_tokens,
+    read_rows,
+    written_number,
+)
 
 
 def small_frame():
@@ -203,3 +211,65 @@ def test_dates_that_are_not_iso_dates_are_noted():
     frame = pd.DataFrame({"day": ["31.1.2026", "1.2.2026"] * 3, "site": ["a", "b"] * 3, "ill": [0, 1] * 3})
     rows = read_rows(frame, TableOptions(label="ill", environment=["site"]))
     assert rows.notes == ("'day' has dates such as 31.1.2026, taken for categories; write them as 2026-01-31",)
+
+
+def notes_of(n_rows=200, **columns):
+    """Return the notes about a table of two sites with these columns."""
+    frame = pd.DataFrame({"x": range(n_rows), "site": ["a", "b"] * (n_rows // 2), "ill": [0, 1, 1, 0] * (n_rows // 4)})
+    return read_rows(frame.assign(**columns), TableOptions(label="ill", environment=["site"])).notes
+
+
+@pytest.mark.parametrize(
+    ("values", "example"),
+    [
+        (["12%", "63.1%"], "12%"),
+        (["980.5", "2,771.45", None], "2,771.45"),
+        (["$81.20", "-$5"], "$81.20"),
+        (["1.234,5 €", "7 €"], "1.234,5 €"),
+        (["1 234", "5"], "1 234"),
+        (["12,5", "13"], "12,5"),
+        (["1.5", "2e3", "-.5"], None),  # numbers as they should be, which a frame has as texts
+        (["0012", "0013"], None),
+        (["555-1234", "12 mg"], None),
+        (["12%", "high", "low"], None),  # levels
+        ([None], None),
+    ],
+)
+def test_numbers_with_signs_are_found(values, example):
+    """Percent signs, currencies, separators of thousands and decimal commas turn numbers into categories."""
+    assert written_number(pd.Series(values, dtype=object)) == example
+
+
+def test_numbers_with_signs_are_noted():
+    """The note names the column and a value, and says what to write."""
+    (note,) = notes_of(share=["12%", "63.1%"] * 100)
+    assert note == (
+        "'share' has numbers such as '12%', taken for categories; write them without signs and separators of "
+        "thousands, with a decimal point, as 1234.5"
+    )
+
+
+def test_columns_of_many_levels_are_noted():
+    """With more levels than are kept, or mostly rare ones, the note says how many there are and how many count."""
+    counts = notes_of(n_rows=1200, icd=[f"I{row % 150}" for row in range(1200)])
+    assert counts == (
+        "column 'icd' has 150 levels: at most 100 count by themselves, the most frequent; the others (33% of rows) "
+        "count together",
+    )
+    assert notes_of(name=[f"n{row}" for row in range(200)]) == (
+        "column 'name' has 200 levels, none in 5 rows or more: all count as one",
+    )
+    assert notes_of(code=[f"n{row}" if row % 4 else "often" for row in range(200)]) == (
+        "column 'code' has 151 levels: at most 1 count by themselves, the most frequent; the others (75% of rows) "
+        "count together",
+    )
+    assert notes_of(ward=[f"w{row % 30}" for row in range(200)]) == ()
+
+
+def test_labels_and_sites_that_differ_in_spaces_or_case_are_noted():
+    """They are probably the same, and count as different ones."""
+    notes = notes_of(ill=["yes", "yes ", "No", "no"] * 50, site=["A", "B", "A ", "C"] * 50)
+    assert notes == (
+        "'ill' has 'No' and 'no', 'yes' and 'yes ', which differ only in spaces or case and count as different ones",
+        "'site' has 'A' and 'A ', which differ only in spaces or case and count as different ones",
+    )
