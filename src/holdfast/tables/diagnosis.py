@@ -33,7 +33,7 @@ from holdfast.tables.classifier import LEAST_PROBABILITY, TableClassifier, fit_s
 from holdfast.tables.files import open_table
 from holdfast.tables.loss_split import Losses, LossSplit, split_loss
 from holdfast.tables.preprocessing import make_preprocessor, with_preprocessing
-from holdfast.tables.profile import Profile, profile_columns
+from holdfast.tables.profile import Profile, profile_columns, telling_columns
 from holdfast.tables.roles import TableRoles, TableRows, TableSchema, odd_tokens, table_notes
 from holdfast.tables.stages import split_rows
 
@@ -359,6 +359,8 @@ def diagnose_rows(
     categorical = rows.roles.schema.names("categorical")
     tokens = {name: words for name in categorical if (words := odd_tokens(rows.features[name]))}
     profile = profile_columns(_without_words(rows.features, tokens), _site_names(work.environments))
+    telling = telling_columns(rows.features, rows.y, rows.roles.label)
+    profile = None if profile is None else replace(profile, telling=telling)
     odd = _odd_columns(profile, rows.roles.schema, NETWORK_ODD if work.is_network else MOST_ODD)
     known, new, elsewhere, without = work.ask_all(odd, progress)
     verdict, findings, notes = work.verdict(progress)
@@ -389,7 +391,7 @@ def diagnose_rows(
         remedies,
         Recommendation("keep", "", "", ""),
         verdict,
-        (*rows.notes, *notes, *work.notes()),
+        (*(note for note in rows.notes if note not in telling), *notes, *work.notes()),
         rows.roles.label,
     )
     found = replace(found, state=_state(found, next(remedy for remedy in remedies if remedy.action == "collect")))

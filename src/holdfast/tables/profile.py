@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.environments import listed, split_environments
+from holdfast.seeding import Seeding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +24,9 @@ ZERO_HERE, ZERO_ELSEWHERE = 0.2, 0.01  # shares of zeros that suggest that 0 sta
 FEW_VALUES = 20  # numbers with at most so many different values are counted one by one
 MOST_CHECKS = 3  # remarks that are repeated at the top of a page
 BY_CHANCE = 0.001  # smaller probabilities are not taken for chance
+TELLS, COMMON = 0.999, 0.95  # share of rows whose label one column tells; of the most frequent label, at most
+LEAST_TOLD, LEVEL_ROWS = 50, 5  # rows that this needs, and a level
+MOST_VALUES, MOST_TELLING = 2_000_000, 2_000  # rows times columns, and columns, that are looked at for it
 INDICATOR = re.compile(r"(?P<column>.+?)(?: is |[ _=.])(?:missing|isna|isnull)", re.IGNORECASE)  # `ca is missing`
 
 
@@ -64,11 +68,12 @@ class Profile:
     cells: tuple[tuple[ColumnAtSite, ...], ...]  # (n_columns, n_sites)
     remarks: tuple[tuple[int, int, str], ...]  # (column, site, sentence): what does not fit, the worst first
     n_left_out: int = 0  # columns of a wide table that were not looked at
+    telling: tuple[str, ...] = ()  # what `telling_columns` says
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What does not fit, in sentences."""
-        return tuple(dict.fromkeys(text for _, _, text in self.remarks))
+        return tuple(dict.fromkeys((*self.telling, *(text for _, _, text in self.remarks))))
 
     @property
     def check(self) -> str:
@@ -115,6 +120,52 @@ def profile_columns(X: Any, environments: Any, names: Sequence[str] | None = Non
     remarks.sort(key=lambda remark: -remark[2])
     said = tuple((row, site, text) for row, site, _, text in remarks)
     return Profile(columns, site_names, cells, said, len(frame.columns) - len(shown))
+
+
+def telling_columns(features: pd.DataFrame, y: Any, label: str) -> tuple[str, ...]:
+    """Name the columns that tell the label of (almost) every row alone: by one limit, or by their values.
+
+    Values that fewer than 5 rows have tell nothing. Of many rows a sample is looked at, of many columns the first.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"age": [3, 4] * 50, "icd": ["I1", "I1", "I2", "I2"] * 25})
+    >>> telling_columns(frame, [0, 0, 1, 1] * 25, "ill")
+    ('`icd` alone tells `ill` for 100% of rows: is it known when you predict?',)
+    """
+    import pandas as pd
+
+    codes, classes = pd.factorize(np.asarray(y))
+    if len(codes) < LEAST_TOLD or len(classes) > FEW_VALUES or np.bincount(codes).max() >= COMMON * len(codes):
+        return ()
+    features = features.iloc[:, :MOST_TELLING]
+    n_rows = max(MOST_VALUES // max(features.shape[1], 1), 10 * LEAST_TOLD)
+    if n_rows < len(codes):
+        rows = np.sort(Seeding(0).generator("telling columns").choice(len(codes), n_rows, replace=False))
+        features, codes = features.iloc[rows], codes[rows]
+    shares = {str(name): _share_told(features[name], codes, len(classes)) for name in features.columns}
+    return tuple(
+        f"`{name}` alone tells `{label}` for {100 * share:.4g}% of rows: is it known when you predict?"
+        for name, share in shares.items()
+        if share >= TELLS
+    )
+
+
+def _share_told(values: pd.Series[Any], codes: Any, n_classes: int) -> float:
+    """Return the share of rows whose class is the most frequent one of their value, or of their side of a limit."""
+    import pandas as pd
+
+    is_number = pd.api.types.is_numeric_dtype(values)
+    places, levels = pd.factorize(values, sort=is_number)  # -1, the last, for missing values
+    counts = np.bincount((places % (len(levels) + 1)) * n_classes + codes, minlength=(len(levels) + 1) * n_classes)
+    table = counts.reshape(-1, n_classes)  # (n_levels + 1, n_classes)
+    told = int(table.max(axis=1)[table.sum(axis=1) >= LEVEL_ROWS].sum())
+    if is_number and len(levels):
+        below = table[:-1].cumsum(axis=0)
+        by_limit = (below.max(axis=1) + (below[-1] - below).max(axis=1)).max()
+        told = max(told, int(by_limit + table[-1].max()))
+    return told / len(codes)
 
 
 def _with_gaps(

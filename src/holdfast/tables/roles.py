@@ -27,6 +27,7 @@ from holdfast.environments import listed
 from holdfast.exceptions import LabelsError, ParameterError, SavedModelError, TableError, suggest
 from holdfast.seeding import Seeding
 from holdfast.tables.files import TableSource, open_table
+from holdfast.tables.profile import telling_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -507,9 +508,9 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
     )
     found = TableSchema.infer(frame[list(attributes)]).features(frame) if attributes else None
     spelled = [note for column in (label, *environment) if (note := _spelling_note(frame[column], column))]
-    return TableRows(
-        roles, schema.features(frame), y, labels, found, (*notes, *spelled, *table_notes(frame, schema)), sampled
-    )
+    features = schema.features(frame)
+    notes = (*notes, *spelled, *table_notes(frame, schema), *telling_columns(features, y, label))
+    return TableRows(roles, features, y, labels, found, notes, sampled)
 
 
 def _read_or_sample(

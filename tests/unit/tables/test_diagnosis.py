@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast import diagnose
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.metrics import Interval
-from holdfast.tables.diagnosis import MOST_ROUNDS, _price
+from holdfast.tables.diagnosis import MOST_ROUNDS, _price, diagnose_rows
 from holdfast.tables.roles import TableOptions, read_rows
 
 SITES = ("Boston", "Chicago", "Denver", "Lyon")
@@ -102,6 +102,17 @@ def test_words_among_numbers_come_first(tmp_path):
     again = read_rows(file, TableOptions(label="y", environment="site", missing="?"))
     assert again.notes == ()
     assert again.roles.schema.names("numeric") == ["marker", "pressure", "age"]
+
+
+def test_a_copy_of_the_label_is_named():
+    """A column that tells the label alone is the first thing to check, and a note of the table that was read."""
+    X, y, sites = table(n_rows=40)
+    X, said = X.assign(copy=y), "`copy` alone tells `ill` for 100% of rows: is it known when you predict?"
+    assert diagnose(X, pd.Series(y, name="ill"), sites).profile.check == f"Check the data first: {said}"
+    rows = read_rows(X.assign(ill=y, site=sites), TableOptions(label="ill", environment="site"))
+    assert rows.notes == (said,)
+    found = diagnose_rows(rows)
+    assert (found.profile.sentences, found.notes) == ((said,), ())
 
 
 def test_an_unstable_column_calls_for_the_stable_classifier():

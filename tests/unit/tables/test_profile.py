@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holdfast.tables.profile import profile_columns
+from holdfast.tables.profile import profile_columns, telling_columns
 
 
 def two_sites(a, b):
@@ -112,3 +112,44 @@ def test_the_worst_comes_first():
     )
     first, second = profile_columns(frame, ["a"] * 40 + ["b"] * 40).sentences
     assert (first[:8], second[:6]) == ("`broken`", "`gaps`")
+
+
+def labeled(n_rows=400, seed=0):
+    """Return two ordinary good columns, an identifier, a constant, and labels."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(3, size=n_rows)
+    columns = {"marker": y + generator.normal(0, 0.3, n_rows), "ward": [f"w{code}" for code in (y + (y > 3)) % 2]}
+    return pd.DataFrame({**columns, "id": [f"i{row}" for row in range(n_rows)], "same": 1.0}), y
+
+
+@pytest.mark.parametrize("labels", [lambda y: y, lambda y: np.array(["no", "maybe", "yes"], dtype=object)[y]])
+def test_columns_that_tell_the_label_alone_are_named(labels):
+    """A copy of the label, as number, text or with gaps for one class, or an amount beyond a limit; nothing else."""
+    X, y = labeled()
+    assert telling_columns(X, labels(y), "ill") == ()
+    X = X.assign(copy=y * 10.0, text=[f"code {code}" for code in y], gaps=np.where(y == 1, np.nan, y))
+    assert telling_columns(X, labels(y), "ill") == tuple(
+        f"`{name}` alone tells `ill` for 100% of rows: is it known when you predict?"
+        for name in ("copy", "text", "gaps")
+    )
+    amount = X[["marker"]].assign(dose=np.where(y > 0, 5, 1) + np.random.default_rng(1).random(len(y)))
+    (found,) = telling_columns(amount, labels(y) == labels(np.array([0]))[0], "ill")
+    assert found.startswith("`dose` alone tells")
+
+
+def test_few_rows_and_rare_labels_tell_nothing():
+    """With fewer than 50 rows, or 95 % of one label, a column may tell the label by chance."""
+    y = np.arange(400) % 2
+    assert telling_columns(pd.DataFrame({"copy": y[:40]}), y[:40], "ill") == ()
+    rare = (np.arange(400) % 40 == 0).astype(int)
+    assert telling_columns(pd.DataFrame({"copy": rare}), rare, "ill") == ()
+
+
+def test_large_tables_are_sampled():
+    """So many rows are not sorted; an almost perfect copy is found all the same, a worse one is not."""
+    y = np.arange(300_000) % 2
+    wrong = np.arange(len(y)) % 5000 == 0
+    X = pd.DataFrame({f"x{place}": np.arange(len(y)) * 7919 % 999 for place in range(18)})
+    X = X.assign(copy=np.where(wrong, 1 - y, y), worse=np.where(np.arange(len(y)) % 300 < 3, 1 - y, y))
+    (found,) = telling_columns(X, y, "ill")
+    assert found.startswith("`copy` alone tells `ill` for 99.98% of rows")
