@@ -250,7 +250,7 @@ def is_lazy(X: Any) -> bool:
 
 
 def merge_small_environments(environments: tuple[Environment, ...], min_size: int) -> tuple[Environment, ...]:
-    """Merge every environment with fewer than `min_size` rows into one, with a warning.
+    """Merge every environment with fewer than `min_size` rows into one, with a warning; a single one keeps its name.
 
     Examples
     --------
@@ -259,19 +259,21 @@ def merge_small_environments(environments: tuple[Environment, ...], min_size: in
     ...     warnings.simplefilter("ignore")
     ...     merged = merge_small_environments(split_environments(list("aaabc"), 5), 2)
     >>> [(e.name, e.rows.tolist()) for e in merged]
-    [('a', [0, 1, 2]), ('(2 small environments)', [3, 4])]
+    [('a', [0, 1, 2]), ('b, c (2 small environments)', [3, 4])]
     """
     if len(environments) > 1:
         small = [environment for environment in environments if len(environment) < min_size]
         if small:
+            names = [environment.name for environment in small]
+            what = "have fewer than {} rows and are merged into one" if small[1:] else "has fewer than {} rows"
             warn(
-                f"{len(small)} of {len(environments)} environments have fewer than {min_size} rows and are merged into "
-                f"one: {listed([environment.name for environment in small])}.",
+                f"{len(small)} of {len(environments)} environments {what.format(min_size)}: {listed(names)}.",
                 SmallGroupWarning,
             )
             rows = np.sort(np.concatenate([environment.rows for environment in small]))
             kept = tuple(environment for environment in environments if len(environment) >= min_size)
-            environments = (*kept, Environment(f"({len(small)} small environments)", rows))
+            merged = Environment(f"{listed(names, most=3)} ({len(small)} small environments)", rows)
+            environments = (*kept, merged if small[1:] else small[0])
     return environments
 
 

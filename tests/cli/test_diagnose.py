@@ -46,6 +46,17 @@ def test_answer_tables_and_a_next_command_that_runs(holdfast, patients, tmp_path
     assert holdfast(*words[1:-1], tmp_path / "model").code == 0
 
 
+def test_notes_end_with_one_period_and_small_sites_have_names(holdfast, patients, tmp_path):
+    """Several sites are left out at a time, which a note says; of few rows, the smallest site is named."""
+    rows = patients.assign(site=[f"S{row % 11}" for row in range(450)])[:130]
+    rows.loc[rows.index[:3], "site"] = "tiny"
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    outcome = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS)
+    assert outcome.code == 0, outcome.err
+    assert "several at a time.\n" in outcome.out
+    assert "first in tiny." in outcome.out.replace("\n", " ")
+
+
 def test_json_has_all_of_it(holdfast, patients, tmp_path):
     """--json has the same answer, scores, parts, columns and the recommendation."""
     patients.to_csv(tmp_path / "rows.csv", index=False)

@@ -112,7 +112,9 @@ def test_small_environments_are_merged_and_named():
     split = split_environments(list("aaaabbc"), 7)
     with pytest.warns(SmallGroupWarning, match=r"2 of 3 environments have fewer than 4 rows .* into one: b, c\."):
         merged = merge_small_environments(split, 4)
-    assert rows_by_name(merged) == {"a": [0, 1, 2, 3], "(2 small environments)": [4, 5, 6]}
+    assert rows_by_name(merged) == {"a": [0, 1, 2, 3], "b, c (2 small environments)": [4, 5, 6]}
+    with pytest.warns(SmallGroupWarning, match=r"1 of 3 environments has fewer than 2 rows: c\."):
+        assert merge_small_environments(split, 2) == split
 
 
 def test_very_many_environments_of_one_row_become_one():

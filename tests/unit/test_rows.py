@@ -216,7 +216,7 @@ def test_merged_environments_keep_the_labels_of_the_others():
     X, y, _ = made()
     sites = np.append(np.arange(397) % 2, [2, 3, 4])
     model = PIClassifier(random_state=0).fit(X, y, environments=sites)
-    assert list(model.environments_) == [0, 1, "(3 small environments)"]
+    assert list(model.environments_) == [0, 1, "2, 3, 4 (3 small environments)"]
     assert set(model.environment_classifiers_) == set(model.environments_)
 
 

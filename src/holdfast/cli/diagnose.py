@@ -129,7 +129,7 @@ def _print(found: Diagnosis, out: Path | None) -> None:
     title = f"5. What should I do? Gain of {found.loss_name} at the sites left out"
     print_table(title, ["change", "gain", "sites better"], [[name.replace("`", ""), *rest] for name, *rest in remedies])
     for remark in found.notes:
-        print_text(in_options(f"Note: {remark}."))
+        print_text(in_options(f"Note: {remark.rstrip('.')}."))
     if out is not None:
         say("")
         say(f"Wrote {out}.")

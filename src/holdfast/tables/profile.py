@@ -53,7 +53,7 @@ class ColumnAtSite:
         if self.quartiles is not None and set(self.levels) == {"0", "1"}:
             return f"{self.levels['1']:.0%} are 1{gap}"
         if self.quartiles is not None:
-            low, middle, high = (f"{value:.3g}" for value in self.quartiles)
+            low, middle, high = map(_written, self.quartiles)
             return f"{middle} ({low} to {high}){gap}"
         first, share = next(iter(self.levels.items()))
         return f"{first} {share:.0%}, {self.n_values} levels{gap}"
@@ -216,13 +216,24 @@ def _describe(values: pd.Series[Any]) -> ColumnAtSite:
         numbers = known.to_numpy(dtype=np.float64)
         n_values = len(np.unique(numbers))
         quartiles = tuple(float(q) for q in np.quantile(numbers, (0.25, 0.5, 0.75))) if n_values > 1 else None
-        constant = f"{numbers[0]:.3g}" if n_values == 1 else None
+        constant = _written(numbers[0]) if n_values == 1 else None
         zeros = float((numbers == 0).mean()) if len(numbers) else 0.0
-        levels = _shares([f"{number:.3g}" for number in numbers]) if n_values <= FEW_VALUES else {}
+        levels = _shares([_written(number) for number in numbers]) if n_values <= FEW_VALUES else {}
         return ColumnAtSite(len(values), missing, n_values, constant, quartiles, zeros, levels)  # type: ignore[arg-type]
     levels = _shares(known.astype(str).tolist())
     constant = next(iter(levels)) if len(levels) == 1 else None
     return ColumnAtSite(len(values), missing, len(levels), constant, None, 0.0, levels)
+
+
+def _written(number: float) -> str:
+    """Return a number with three digits, or as a whole number where that is not long.
+
+    Examples
+    --------
+    >>> _written(0.01234), _written(1200.0), _written(3e12)
+    ('0.0123', '1200', '3e+12')
+    """
+    return f"{number:.0f}" if 1000 <= abs(number) < 1e9 else f"{number:.3g}"
 
 
 def _shares(values: Sequence[str]) -> dict[str, float]:
@@ -262,17 +273,19 @@ def _unusual(name: str, found: Sequence[ColumnAtSite], sites: Sequence[str]) -> 
         if cell.quartiles is not None:
             ranges = [other.quartiles for other in others if other.quartiles is not None]
             if ranges and not cell.levels and _is_another_size(cell.quartiles, ranges):
-                middles = [f"{middle:.3g}" for middle in sorted(middle for _, middle, _ in ranges)]
+                middles = [_written(middle) for middle in sorted(middle for _, middle, _ in ranges)]
                 text = (
-                    f"`{name}` is of another size in {sites[i]} (median {cell.quartiles[1]:.3g}) than elsewhere "
+                    f"`{name}` is of another size in {sites[i]} (median {_written(cell.quartiles[1])}) than elsewhere "
                     f"({' to '.join(dict.fromkeys((middles[0], middles[-1])))}): check its unit."
                 )
                 remarks.append((i, 1.0, text))
         elif cell.levels:
             seen = {level for other in others for level in other.levels}
-            n_others = sum(other.n_rows * (1 - other.missing) for other in others)
+            n_here, n_others = (sum(c.n_rows * (1 - c.missing) for c in part) for part in ([cell], others))
             alone = {level: share for level, share in cell.levels.items() if level not in seen}
-            own = [level for level, share in alone.items() if (1 - share) ** n_others < BY_CHANCE]
+            by_chance = BY_CHANCE / (len(judged) * len(seen | alone.keys()))  # any level, at any of the sites
+            here = n_here / (n_here + n_others)
+            own = [level for level, share in alone.items() if here ** (share * n_here) < by_chance]
             if own and seen:
                 what = listed([f"'{level}'" for level in own], most=3)
                 remarks.append((i, sum(alone[level] for level in own), f"`{name}` is {what} in {sites[i]} only."))

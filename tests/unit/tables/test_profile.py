@@ -72,6 +72,24 @@ def test_chance_is_no_finding(a, b):
     assert sentences(a, b) == ()
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_rare_codes_are_in_one_site_by_chance(seed):
+    """Of hundreds of random codes many are at one site only: none is remarked, a code of that site alone is."""
+    generator = np.random.default_rng(seed)
+    sites = generator.choice(["a", "b", "c"], p=[0.6, 0.3, 0.1], size=2000)
+    codes = np.array([f"I{code}" for code in generator.zipf(1.3, size=2000) % 800], dtype=object)
+    assert profile_columns(pd.DataFrame({"icd": codes}), sites).sentences == ()
+    codes[np.flatnonzero(sites == "b")[:15]] = "local"
+    assert profile_columns(pd.DataFrame({"icd": codes}), sites).sentences == ("`icd` is 'local' in b only.",)
+
+
+def test_large_numbers_are_written_out():
+    """1200 beds are not 1.2e+03."""
+    profile = profile_columns(pd.DataFrame({"beds": [1200.0] * 20 + [400.0, 2500.0] * 10}), ["a"] * 20 + ["b"] * 20)
+    assert [cell.text for cell in profile.cells[0]] == ["always 1200", "1450 (400 to 2500)"]
+    assert profile.sentences == ("`beds` is always 1200 in a, but varies elsewhere.",)
+
+
 def test_columns_of_a_wide_table_that_were_not_looked_at_are_counted():
     """A profile has the first columns of a wide table, and knows how many more there are."""
     profile = profile_columns(pd.DataFrame(np.zeros((20, 230))).add_prefix("gene "), ["a"] * 10 + ["b"] * 10)
