@@ -43,6 +43,7 @@ DATE_FEATURES = ("days", *DATE_PARTS)
 MOST_TOKENS, MANY_NUMBERS = 3, 10  # different words among numbers, and different numbers that words are odd among
 GAPS = ("unknown", "missing", "none", "not available", "n.a.", "na", "nil", "unk", "not done", "not recorded")
 _OTHER_DATE = r"\d{1,2}([./-])\d{1,2}\1(\d{2}|\d{4})"  # 31.1.2026, 1/31/26: not ISO, and often ambiguous
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d|$)")
 _WRITTEN = re.compile(r"[+-]?[$€£¥]?\s?(?!0\d)(\d{1,3}([.,' \u00a0]\d{3})+|\d+)([.,]\d+)?\s?([%‰$€£¥]|EUR|USD)?")
 _PLAIN_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?")
@@ -89,6 +90,8 @@ class TableSchema:
                 left_out[name] = "has no name (a saved row index?)"
             else:
                 storage = _PLAIN.get(getattr(kind, "kind", "")) or storage_of(frame[name], name)
+                if storage == "string" and name not in texts | levels and _are_dates(frame[name]):
+                    storage = "date"
                 columns.append(_column(storage, name, text=texts, categorical=levels))
         if not columns:
             raise TableError("No feature column is left. Keep at least one column besides label and environment.")
@@ -314,6 +317,16 @@ def _features(series: pd.Series[Any], column: Column) -> dict[str, Any]:
     days: Any = pd.Series((series.to_numpy() - np.datetime64(0, "s")) / np.timedelta64(1, "D"), index=series.index)
     parts = {part: _levels(getattr(series.dt, name_in_pandas)) for part, name_in_pandas in DATE_PARTS.items()}
     return {f"{name} (days)": days.astype("float64")} | {f"{name} ({part})": levels for part, levels in parts.items()}
+
+
+def _are_dates(series: pd.Series[Any]) -> bool:
+    """Return whether all texts of a column are ISO dates, which a file would have as dates."""
+    import pandas as pd
+
+    texts = pd.Series(series.dropna().unique(), dtype=object)
+    if not all(_ISO_DATE.match(text) for text in texts):
+        return False
+    return bool(pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").notna().all())
 
 
 def _as_dates(series: pd.Series[Any], column: Column) -> pd.Series[Any]:

@@ -186,6 +186,26 @@ def test_object_columns_of_numbers_are_numbers():
     np.testing.assert_allclose(model.predict_proba(table.iloc[0].to_frame().T), expected[:1])
 
 
+@pytest.mark.parametrize("kind", [object, "str", "category"])
+def test_iso_dates_as_texts_are_dates_in_frames_as_in_files(kind, tmp_path):
+    """The same table is the same model, from a file and from a frame; texts that are no dates stay categories."""
+    table = patients(60).astype({"visit": "str"})
+    table.loc[3, "visit"] = None
+    table.to_csv(tmp_path / "t.csv", index=False)
+    frame = table.astype({"visit": kind})
+    models = [TableClassifier(**OPTIONS, method="erm").fit(rows) for rows in (tmp_path / "t.csv", frame)]
+    assert models[0].roles_.schema == models[1].roles_.schema
+    assert models[1].roles_.schema.names("date") == ["visit"]
+    np.testing.assert_allclose(models[0].predict_proba(tmp_path / "t.csv"), models[1].predict_proba(frame))
+    for other in ("2026-13-01", "spring", "2026"):
+        schema = (
+            TableClassifier(**OPTIONS, method="erm").fit(table.assign(visit=[other, *table["visit"][1:]])).roles_.schema
+        )
+        assert schema.names("date") == []
+    named = TableClassifier(**OPTIONS, method="erm", categorical="visit").fit(table)
+    assert named.roles_.schema.names("categorical") == ["scanner", "visit"]
+
+
 def test_evaluation_is_a_sentence_numbers_and_a_frame(files):
     """What `holdfast evaluate` prints, as a value."""
     model = TableClassifier(**OPTIONS).fit(files / "t.csv")
