@@ -133,6 +133,7 @@ def test_one_environment_cannot_be_audited(holdfast, slides, tmp_path):
     outcome = holdfast("audit", tmp_path / "t.csv", *OPTIONS)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
+        "note: column 'slide' has 400 levels, none in 5 rows or more: all count as one\n"
         "error: Column 'site' has one environment only, so there is no other one in which something could change. "
         "Pass rows of at least two.\n"
     )
