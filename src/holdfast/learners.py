@@ -194,11 +194,11 @@ def fit_error(estimator: Any, features: Any, problem: Exception) -> FeaturesErro
     )
 
 
-def refuse_regressor(estimator: Any, *, asked_by: str) -> None:
+def require_classifier(estimator: Any, *, asked_by: str) -> None:
     """Refuse a regressor, and what else is no classifier, where classes are predicted: it would learn their codes."""
-    kind = (get_tags(estimator).estimator_type or "classifier").replace("_", " ")
-    if kind != "classifier" or not hasattr(estimator, "predict"):
-        what = "has no predict" if kind == "classifier" else f"is {'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    kind = (get_tags(estimator).estimator_type or "").replace("_", " ")
+    if kind != "classifier" and (kind or not hasattr(estimator, "predict")):
+        what = f"is {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else "has no predict"
         raise ParameterError(
             f"{asked_by} predicts classes, but its estimator {what} ({type(last_step(estimator)).__name__}). "
             "Pass a classifier, for example LogisticRegression() or HistGradientBoostingClassifier()."

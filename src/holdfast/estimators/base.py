@@ -27,7 +27,7 @@ from holdfast.learners import (
     library_of,
     over_codes,
     predicted_codes,
-    refuse_regressor,
+    require_classifier,
     seeded_clone,
 )
 from holdfast.rows import (
@@ -204,7 +204,7 @@ class MethodEstimator(BaseEstimator):
                 f"NeuralClassifier or None. Got {self.estimator!r} instead."
             )
         if is_classifier(self):
-            refuse_regressor(self.estimator, asked_by=type(self).__name__)
+            require_classifier(self.estimator, asked_by=type(self).__name__)
         return self.estimator
 
     def _coded_estimator(self, training: TrainingRows) -> Any:

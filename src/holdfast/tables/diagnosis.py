@@ -23,7 +23,14 @@ from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
 from holdfast.interpolation.verdict import RARE
 from holdfast.judging.calibration import calibrate
 from holdfast.judging.judges import deal_folds
-from holdfast.learners import code_probabilities, fit_rows, has_probabilities, refuse_regressor, seeded_clone
+from holdfast.learners import (
+    code_probabilities,
+    fit_rows,
+    has_probabilities,
+    over_codes,
+    require_classifier,
+    seeded_clone,
+)
 from holdfast.metrics import Interval, auroc_interval, exact_interval
 from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows, is_sparse
@@ -406,9 +413,10 @@ class _Work:
         self.rows, self.estimator, self.n_jobs, self.random_state = rows, estimator, n_jobs, random_state
         self.seeding = Seeding(random_state)
         self.inner = find_estimator(estimator).make() if isinstance(estimator, str) else clone(estimator)
-        refuse_regressor(self.inner, asked_by="diagnose")
+        require_classifier(self.inner, asked_by="diagnose")
         self.probable, self.is_network = has_probabilities(self.inner), hasattr(self.inner, "fit_groups")
         self.classes, self.y = unique_labels(rows.y, what="labels", error=LabelsError)
+        self.inner = over_codes(self.inner, self.classes)
         self.environments = split_rows(rows, because="so nothing can be tried at a site that the model has not seen")
         encoded = make_preprocessor(rows.roles.schema).fit_transform(rows.features)
         if encoded.shape[1] > MOST_ENCODED:

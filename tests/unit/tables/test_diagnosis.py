@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import diagnose
@@ -290,3 +290,13 @@ def test_rare_events_that_rank_alike_are_kept():
     unclear = diagnose(few[["age", "billing"]], few["died"], few["site"])
     assert unclear.state == "unclear"
     assert unclear.recommendation.reason.startswith("The AUROC at a new site is 0.")
+
+
+def test_class_weights_are_those_of_the_labels():
+    """The labels 1 and 2 are not their codes: what weighs the first one weighs it here, too."""
+    X, y, sites = table()
+    words, numbers = (
+        diagnose(X, labels, sites, estimator=LogisticRegression(class_weight={most: 3.0})).mean("new")
+        for labels, most in ((np.where(y, "yes", "no"), "yes"), (y + 1, 2))
+    )
+    assert numbers == words < diagnose(X, y, sites).mean("new")
