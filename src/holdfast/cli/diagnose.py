@@ -109,6 +109,8 @@ def _print(found: Diagnosis, out: Path | None) -> None:
         rows[:MOST_ROWS],
     )
     print_rest(rows)
+    if found.later is not None:
+        print_text(f"In the order of time: {found.later.sentence}.", indent="  ")
     if (forecast := found.forecast) is not None:
         low_high = f"{forecast.low:.2f} to {forecast.high:.2f}"
         print_text(f"Expect an accuracy of {low_high} at the next site{found.forecast_of}.", indent="  ")

@@ -152,6 +152,8 @@ def _breaks_section(found: Any) -> Section:
         "Next to it is a model that was fitted on rows of all sites, asked about rows that it has not seen. "
         f"Accuracy lost: {in_points(found.lost)}."
     )
+    if found.later is not None:
+        intro += f" In the order of time: {found.later.sentence}."
     blocks: list[Block] = [figure, areas, losses]
     return Section(
         "1. Does the model break at a new site?", intro, (*blocks, *([Sentences(tuple(lines))] if lines else []))

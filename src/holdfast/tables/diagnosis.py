@@ -7,6 +7,7 @@ sites it was fitted on, out of fold. Remedies are tried in the same way, and one
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -64,6 +65,8 @@ REASONS = {  # parts of the loss in words
 }
 ADD_ROWS = "First add labeled rows of the new site to the table."
 INSTEAD = ("keep", "recalibrate", "collect")  # advice that the stable classifier is an alternative to
+LEAST_TIMES = 4  # sites that are times, from which on a model of earlier ones is asked about later ones
+TIME = re.compile(r"(19|20)\d\d(-?Q[1-4]|-\d\d(-\d\d)?)?")  # 2024, 2024-05, 2024Q2, 2024-05-31
 SAME_RATES = 0.25  # log-odds of a class that differ by less between sites: it is as frequent everywhere
 RATES_DIFFER = 0.1  # difference of a class's frequency between sites that is mentioned
 SAVES = 0.02  # accuracy that the stable classifier must save before it is mentioned
@@ -131,6 +134,31 @@ class Recommendation:
     otherwise: str = ""  # when the stable classifier is the better choice, where it is not advised
 
 
+@dataclass(frozen=True)
+class Later:
+    """Where sites are times: a model of the earlier ones, asked about the last quarter of them."""
+
+    first: str  # of the later times
+    new: Quality  # of the model of earlier times
+    known: Quality  # of a model that has seen rows of the later times, too
+    lost: Interval  # accuracy
+    stable: Interval | None  # accuracy that the stable classifier gains there; None where it is the ordinary one
+
+    @property
+    def breaks(self) -> bool:
+        """Whether accuracy is lost for sure."""
+        return self.lost.low > BREAKS
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in words."""
+        new, known = self.new.accuracy.value, self.known.accuracy.value
+        return (
+            f"fitted on the time before {self.first}, it is right for {new:.0%} of the later rows, and for {known:.0%} "
+            "when it has seen such rows"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
     """What `diagnose` found; `str()` is the answer in one sentence.
@@ -155,6 +183,8 @@ class Diagnosis:
     recommendation : Recommendation
     verdict : Verdict or None
         What `StableClassifier` says about all rows; None where it does not take the estimator.
+    later : Later or None
+        Whether a model of the past holds in the future, where the sites are years, months or days.
     """
 
     estimator: str
@@ -171,6 +201,7 @@ class Diagnosis:
     verdict: Any = None
     notes: tuple[str, ...] = ()
     label: str = "label"  # the name of what is predicted
+    later: Later | None = None
 
     def __str__(self) -> str:
         return f"{self.finding} {self.recommendation.sentence}"
@@ -248,6 +279,8 @@ class Diagnosis:
             return f"An ordinary model holds at a site it has not seen: {numbers}."
         if self.state == "unclear":
             return f"There are too few rows to say whether an ordinary model breaks at a new site: {numbers}."
+        if self.later is not None and self.later.breaks:
+            return f"An ordinary model breaks as time goes on: {self.later.sentence}."
         why = f", mostly because {REASONS[self.cause]}" if self.cause else ""
         if self.state == "miscalibrated":
             return (
@@ -280,6 +313,7 @@ class Diagnosis:
             "accuracy": {which: self.mean(which) for which in ("elsewhere", "new", "known")},
             "lost": self.lost.to_dict(),
             "forecast": None if self.forecast is None else self.forecast.to_dict(),
+            "later": None if self.later is None else asdict(self.later),
             "cause": self.cause,
             "parts": {name: part.to_dict() for name, part in self.parts.items()},
             "sites": [asdict(site) for site in self.sites],
@@ -400,6 +434,7 @@ def diagnose_rows(
         verdict,
         (*(note for note in rows.notes if note not in telling), *notes, *work.notes()),
         rows.roles.label,
+        work.later(known, with_stable=verdict is not None and verdict.fitted != "ordinary"),
     )
     found = replace(found, state=_state(found, next(remedy for remedy in remedies if remedy.action == "collect")))
     advice = _recommend(found)
@@ -571,6 +606,23 @@ class _Work:
         """Return 1 for each row that is right and 0 for others."""
         return np.asarray(answers.argmax(axis=1) == self.y[rows], dtype=np.float64)
 
+    def later(self, known: Array, *, with_stable: bool) -> Later | None:
+        """Fit on earlier times and ask about the last quarter of them; None where sites are no times, or too few."""
+        times = sorted(self.environments, key=lambda environment: environment.name)
+        names = [environment.name for environment in times]
+        if len(names) < LEAST_TIMES or len(set(map(len, names))) > 1 or not all(map(TIME.fullmatch, names)):
+            return None
+        late = times[-(len(times) // 4) :]
+        out = np.sort(np.concatenate([environment.rows for environment in late]))
+        rest = np.setdiff1d(np.arange(len(self.y)), out)
+        if len(np.unique(self.y[rest])) < len(self.classes):
+            return None
+        new, right = self.ask(rest, out), self.correct(known[out], out)
+        right_now = self.correct(new, out)
+        stable = _interval(self.correct(self.ask_stable(rest, out), out) - right_now) if with_stable else None
+        lost = _interval(right - right_now)
+        return Later(late[0].name, self.quality(new, out), self.quality(known[out], out), lost, stable)
+
     def quality(self, answers: Array, rows: Rows) -> Quality:
         """Return how good the answers about some rows are."""
         right = self.correct(answers, rows)
@@ -657,7 +709,7 @@ def _state(found: Diagnosis, collect: Remedy) -> Literal["breaks", "miscalibrate
     lost, at_one = found.lost, max(s.lost.value - wider * (s.lost.value - s.lost.low) for s in found.sites)
     areas = [(site.known.auroc, site.new.auroc) for site in _ranked(found.sites) if found.by_rank]
     lost_rank = any(known.low > new.high and known.value - new.value > MATTERS for known, new in areas)
-    if lost.low > BREAKS or at_one > BREAKS_ONE or lost_rank:
+    if lost.low > BREAKS or at_one > BREAKS_ONE or lost_rank or (found.later is not None and found.later.breaks):
         return "breaks"
     if collect.is_sure:
         return "miscalibrated"
@@ -693,6 +745,19 @@ def _recommend(found: Diagnosis) -> Recommendation:
             "Sure: this is how the table was read. Everything below may change when it is read again.",
             columns,
             missing=words,
+        )
+    later = found.later
+    if later is not None and later.breaks:
+        if later.stable is not None and later.stable.low > 0:
+            trust = f"Fairly sure: of the later rows it is right for {in_points(later.stable)} more."
+            return _advise_stable(found, trust)
+        return Recommendation(
+            "collect",
+            "Fit it again with recent rows before you use it, and check it regularly.",
+            f"What was learned before {later.first} costs {in_points(later.lost)} of accuracy afterwards.",
+            "Fairly sure, if the change goes on as it did.",
+            site=later.first,
+            how="First add recent rows to the table.",
         )
     smallest = min(found.sites, key=lambda site: site.n_rows)
     if found.state == "unclear":

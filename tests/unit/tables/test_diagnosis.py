@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast import diagnose
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.metrics import Interval
-from holdfast.tables.diagnosis import MOST_ROUNDS, _price, diagnose_rows
+from holdfast.tables.diagnosis import MOST_ROUNDS, _price, _recommend, diagnose_rows
 from holdfast.tables.roles import TableOptions, read_rows
 
 SITES = ("Boston", "Chicago", "Denver", "Lyon")
@@ -300,3 +300,42 @@ def test_class_weights_are_those_of_the_labels():
         for labels, most in ((np.where(y, "yes", "no"), "yes"), (y + 1, 2))
     )
     assert numbers == words < diagnose(X, y, sites).mean("new")
+
+
+def months(slope, n_months=16, n_rows=150):
+    """Return rows of months in which the effect of `lab` falls by `slope` a month, and that of `age` stays."""
+    generator = np.random.default_rng(0)
+    month = np.repeat(np.arange(n_months), n_rows)
+    age, lab = generator.normal(size=(2, len(month)))
+    y = generator.random(len(month)) < 1 / (1 + np.exp(-(age + (2.5 - slope * month) * lab)))
+    names = np.array([f"{2021 + m // 12}-{m % 12 + 1:02d}" for m in range(n_months)])[month]
+    return pd.DataFrame({"age": age, "lab": lab}), y.astype(int), names
+
+
+def test_a_model_of_the_past_is_asked_about_the_future():
+    """Months left out between others hide a steady change; the last quarter of them shows it."""
+    drifting = diagnose(*months(0.25))
+    assert drifting.lost.high < 0.05
+    assert (drifting.state, drifting.recommendation.action) == ("breaks", "stable")
+    assert drifting.later.first == "2022-01"
+    new, known = drifting.later.new.accuracy.value, drifting.later.known.accuracy.value
+    assert drifting.later.lost.value == pytest.approx(known - new)
+    assert drifting.finding.startswith(
+        "An ordinary model breaks as time goes on: fitted on the time before 2022-01, it"
+    )
+    assert drifting.recommendation.sure.startswith("Fairly sure: of the later rows it is right for")
+    assert drifting.to_dict()["later"]["first"] == "2022-01"
+    again = replace(drifting, later=replace(drifting.later, stable=None))
+    assert _recommend(again).sentence.startswith("Fit it again with recent rows before you use it")
+    steady = diagnose(*months(0.0))
+    assert (steady.state, steady.later.breaks, steady.later.stable) == ("holds", False, None)
+
+
+def test_only_times_have_an_order():
+    """Names of sites, numbers that are no years and few times are not put in order."""
+    X, y, times = months(0.25, n_months=4, n_rows=100)
+    assert diagnose(X, y, times).later.first == "2021-04"
+    assert diagnose(X, y, np.char.add("site ", times)).later is None
+    assert diagnose(X, y, np.unique(times, return_inverse=True)[1]).later is None
+    few = times != "2021-01"
+    assert diagnose(X[few], y[few], times[few]).later is None
