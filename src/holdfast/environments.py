@@ -270,10 +270,10 @@ def merge_small_environments(environments: tuple[Environment, ...], min_size: in
                 f"{len(small)} of {len(environments)} environments {what.format(min_size)}: {listed(names)}.",
                 SmallGroupWarning,
             )
+        if len(small) > 1:
             rows = np.sort(np.concatenate([environment.rows for environment in small]))
             kept = tuple(environment for environment in environments if len(environment) >= min_size)
-            merged = Environment(f"{listed(names, most=3)} ({len(small)} small environments)", rows)
-            environments = (*kept, merged if small[1:] else small[0])
+            environments = (*kept, Environment(f"{listed(names, most=3)} ({len(small)} small environments)", rows))
     return environments
 
 

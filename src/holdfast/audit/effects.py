@@ -591,7 +591,7 @@ class Searching:
 
     @property
     def left_out(self) -> tuple[int, ...]:
-        """The columns that could have a part of a named effect: those of a named category, or its test of a value's."""
+        """The columns that would take a part of a named effect: of a category its values, of a value what all say."""
         out: list[int] = []
         for column in self.own:
             first, *members = self.family(column) or [column]

@@ -27,7 +27,7 @@ MOST_CONTRASTS = 100  # environments up to which score tests compare them throug
 BLOCK_NUMBERS = 131_072  # of a design that are worked on together: 1 MiB stays in the cache
 NARROW = 50_000  # rows up to which the curvature, which only directs the steps, is computed with half the digits
 INTERCEPT, OWN, DEVIATION = 1e-4, 1e-2, 1.0  # penalties; deviations have a prior standard deviation of one
-OUT = 1e9  # of effects that are not to be
+OUT = 1e9  # the penalty of an effect that is to be zero
 
 
 @dataclass(frozen=True, eq=False)

@@ -81,6 +81,17 @@ def _cancels(finding: Finding) -> bool:
     return bool(effects) and min(effects) < 0 < max(effects) and abs(finding.mean) < 0.25 * max(map(abs, effects))
 
 
+def says_little(share: float) -> str:
+    """Say that accuracy tells little, where such a share of the rows has the same label.
+
+    Examples
+    --------
+    >>> says_little(0.984), says_little(0.9996)[:6]
+    ('98.4% of the rows have the same label, so accuracy says little', '99.9% ')
+    """
+    return f"{min(100 * share, 99.9):.3g}% of the rows have the same label, so accuracy says little"
+
+
 def removal_levels(kept: Sequence[float]) -> list[tuple[float, tuple[int, ...]]]:
     """Return nested sets of columns to do without, each with its weight in the mixture; the first has none.
 
@@ -202,7 +213,8 @@ class Verdict:
         if self.fitted == "ordinary":
             reason = "the change is too small to act on, or labels that are noisier somewhere explain it as well"
             if all(_cancels(finding) for finding in columns):
-                reason = "taken over all environments it says next to nothing, so there is nothing to give up"
+                says = "it says" if len(columns) == 1 else "they say"
+                reason = f"taken over all environments {says} next to nothing, so there is nothing to give up"
             if self.strength == 0:
                 reason = "strength is 0"
                 if self.expect == "as_seen":
@@ -248,10 +260,8 @@ class Verdict:
         """How well rows are ranked, where accuracy says little because nearly all have the same label."""
         if not self.auroc:
             return []
-        known, gone, turned = (self.auroc[question] for question in ("known", "vanished", "reversed"))
-        text = (
-            f"{self.chance:.0%} of the rows have the same label, so accuracy says little. AUROC at known environments: "
-        )
+        known, gone, turned = self.auroc.values()
+        text = f"{says_little(self.chance)}. AUROC at known environments: "
         if self.fitted == "ordinary":
             return [f"{text}{known.fitted:.3f}."]
         return [

@@ -33,7 +33,7 @@ from holdfast.exceptions import (
     SolverWarning,
     suggest,
 )
-from holdfast.interpolation.verdict import RARE, Verdict
+from holdfast.interpolation.verdict import RARE, Verdict, says_little
 from holdfast.learners import BOOSTERS, last_step
 from holdfast.metrics import auroc
 from holdfast.parallel import run_each
@@ -265,8 +265,7 @@ def rank_methods(
     protocol, caveat = (LEFT_OUT, SCOPE) if leave_out else (HELD_OUT, CAVEAT)
     most = np.bincount(codes).max() / len(codes)
     if most >= RARE and ranked_by in ("accuracy", "worst"):
-        share = f"{min(100 * most, 99.9):.3g}%"
-        caveat = f"{share} of the rows have the same label, so accuracy says little: rank with metric='auroc'. {caveat}"
+        caveat = f"{says_little(most)}: rank with metric='auroc'. {caveat}"
     verdict = _verdict_on_all(candidates.get("stable"), training)
     if verdict is not None and verdict.fitted != "ordinary" and recommended != "stable":
         unstable = listed([f"`{finding.feature}`" for finding in verdict.acted_on], most=3)

@@ -749,7 +749,7 @@ def _recommend(found: Diagnosis) -> Recommendation:
     later = found.later
     if later is not None and later.breaks:
         if later.stable is not None and later.stable.low > 0:
-            trust = f"Fairly sure: of the later rows it is right for {in_points(later.stable)} more."
+            trust = f"Fairly sure: on the later rows its accuracy is higher by {in_points(later.stable)}."
             return _advise_stable(found, trust)
         return Recommendation(
             "collect",
@@ -898,14 +898,14 @@ def _price_and_gain(verdict: Any) -> tuple[float, float, float]:
     """
     if not verdict.auroc:
         return verdict.price.value, *verdict.gain
-    known, gone, turned = (verdict.auroc[question] for question in ("known", "vanished", "reversed"))
+    known, gone, turned = verdict.auroc.values()
     return known.ordinary - known.fitted, gone.fitted - gone.ordinary, turned.fitted - turned.ordinary
 
 
 def _price(verdict: Any) -> str:
     """Say what the stable classifier costs and saves, as a predicate."""
     if verdict.auroc:
-        known, gone, turned = (verdict.auroc[question] for question in ("known", "vanished", "reversed"))
+        known, gone, turned = verdict.auroc.values()
         return (
             f"has an AUROC of {known.fitted:.2f} instead of {known.ordinary:.2f} at sites like these, of "
             f"{gone.fitted:.2f} instead of {gone.ordinary:.2f} where the relation vanishes, and of {turned.fitted:.2f} "

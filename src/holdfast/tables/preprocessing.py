@@ -220,7 +220,6 @@ def fit_pipeline(pipeline: Pipeline, X: Any, y: NDArray[Any], environments: Any 
             rows = pipeline[:-1].fit_transform(X, y)
             method._words = _matrix_words(pipeline[-2])
             method.fit(rows, y, environments=environments)
-            del method._words
             return pipeline
     except ValueError as problem:
         if "vocabulary" in str(problem) or "no terms remain" in str(problem):
@@ -229,3 +228,5 @@ def fit_pipeline(pipeline: Pipeline, X: Any, y: NDArray[Any], environments: Any 
                 "do not name it in text=."
             ) from problem
         raise
+    finally:
+        vars(method).pop("_words", None)

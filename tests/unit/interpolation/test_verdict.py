@@ -417,6 +417,7 @@ def test_where_nearly_all_labels_are_the_same_the_ranking_is_said():
     assert ordinary.remarks[0].endswith("accuracy says little. AUROC at known environments: 0.800.")
     assert rare.to_dict()["auroc"]["reversed"] == {"ordinary": 0.3, "fitted": 0.78}
     assert make().to_dict()["auroc"] == {}
+    assert make(chance=0.9972, auroc=RANKS).remarks[2].startswith("99.7% of the rows have the same label")
 
 
 def test_effects_that_cancel_leave_nothing_to_give_up():
@@ -424,6 +425,10 @@ def test_effects_that_cancel_leave_nothing_to_give_up():
     turns = Finding("lab", 0.001, named=True, effects={"2021": 1.0, "2022": 0.0, "2023": -0.9}, mean=0.03)
     answer = make("ordinary", columns=(turns,), kept={"lab": 1.0}).answer
     assert answer.endswith("but taken over all environments it says next to nothing, so there is nothing to give up.")
+    other = replace(turns, feature="dose")
+    several = make("ordinary", columns=(turns, other), kept={"lab": 1.0, "dose": 1.0}).answer
+    assert "`lab`, `dose` do not mean the same" in several
+    assert "but taken over all environments they say next to nothing" in several
     both = replace(turns, effects={"2021": 1.0, "2022": 0.9, "2023": -0.9}, mean=0.33)
     assert "too small to act on" in make("ordinary", columns=(both,), kept={"lab": 1.0}).answer
 

@@ -323,7 +323,7 @@ def test_a_model_of_the_past_is_asked_about_the_future():
     assert drifting.finding.startswith(
         "An ordinary model breaks as time goes on: fitted on the time before 2022-01, it"
     )
-    assert drifting.recommendation.sure.startswith("Fairly sure: of the later rows it is right for")
+    assert drifting.recommendation.sure.startswith("Fairly sure: on the later rows its accuracy is higher by")
     assert drifting.to_dict()["later"]["first"] == "2022-01"
     again = replace(drifting, later=replace(drifting.later, stable=None))
     assert _recommend(again).sentence.startswith("Fit it again with recent rows before you use it")
