@@ -67,7 +67,7 @@ def over_codes(estimator: Any, classes: NDArray[Any]) -> Any:
         if unknown:
             raise ParameterError(
                 f"{name} of {type(estimator).__name__} names {listed(unknown)}, but the labels are "
-                f"{listed([repr(label) for label in codes])}."
+                f"{listed([repr(label) for label in codes])}. Name these."
             )
         changed[name] = {codes[label]: weight for label, weight in value.items()} if is_weights else codes[value]
     return copy_unfitted(estimator).set_params(**changed) if changed else estimator
