@@ -228,8 +228,9 @@ def read_experiment(path: str | Path) -> Experiment:
         A TOML file with `name`, `seeds`, a table `[run]` that all runs share, and a table `[[methods]]` for each
         method. A list in place of a number, a word, a seed or a table of options is a grid. `budget = "paper"` runs
         every point of every grid, as the paper does, which gives IRM and RGM a search 21 times larger; `budget =
-        "equal"` gives each method as many points as the smallest grid has, drawn at random. `resources = {cpus = 2,
-        gpus = 1}`, at the top or of a method, is what a run needs of a machine on a Ray cluster.
+        "equal"` gives each method as many points as the smallest grid has, drawn at random, evenly over the settings
+        that all methods vary. `resources = {cpus = 2, gpus = 1}`, at the top or of a method, is what a run needs of a
+        machine on a Ray cluster.
     """
     missing = f"The experiment file {path} does not exist. Check the path."
     return parse_experiment(read_toml(Path(path), missing, ConfigError), where=str(path))
@@ -332,10 +333,28 @@ def _points(values: Mapping[str, Any], where: str) -> tuple[str, list[RunConfig]
 
 
 def _equal(grids: Sequence[tuple[str, list[RunConfig]]]) -> list[tuple[str, list[RunConfig]]]:
-    """Give each method as many points as the smallest grid has, drawn without replacement."""
+    """Give each method as many points as the smallest grid has, drawn evenly over the settings that all methods vary.
+
+    A method's further settings are drawn evenly too: no combination twice before all have been drawn.
+    """
     size = min(len(points) for _, points in grids)
+    tables = [[point.model_dump(mode="json") for point in points] for _, points in grids]
+    varied = [
+        [key for key in RunConfig.model_fields if any(row[key] != rows[0][key] for row in rows)] for rows in tables
+    ]
+    shared = [key for key in RunConfig.model_fields if all(key in keys for keys in varied)]
     result = []
-    for number, (name, points) in enumerate(grids):
-        drawn = Seeding(0).generator("budget", number, name).permutation(len(points))[:size]
-        result.append((name, [points[i] for i in sorted(drawn)]))
+    for number, ((name, points), rows, keys) in enumerate(zip(grids, tables, varied, strict=True)):
+        common = [canonical_json([row[key] for key in shared]) for row in rows]
+        further = [canonical_json([row[key] for key in keys if key not in shared]) for row in rows]
+        cells: dict[bytes, list[int]] = {}
+        for place in Seeding(0).generator("budget", number, name).permutation(len(points)).tolist():
+            cells.setdefault(common[place], []).append(place)
+        drawn: list[int] = []
+        while len(drawn) < size:
+            for cell in [cell for cell in cells.values() if cell][: size - len(drawn)]:
+                times = Counter(further[place] for place in drawn)
+                drawn.append(min(cell, key=lambda place: times[further[place]]))
+                cell.remove(drawn[-1])
+        result.append((name, [points[place] for place in sorted(drawn)]))
     return result

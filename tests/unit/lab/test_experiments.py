@@ -74,6 +74,17 @@ def test_the_papers_budget_gives_penalties_a_search_21_times_larger():
     assert {run.config.identity for run in equal.runs} < everything
 
 
+def test_an_equal_budget_is_drawn_evenly():
+    """Each combination of the settings that all methods vary comes once, and no combination of the others twice."""
+    equal = parse_experiment({"run": RUN, "methods": [ERM, IRM], "budget": "equal"})
+    shared, further = (
+        [tuple(getattr(run.config, key) for key in keys) for run in equal.runs if run.name == "IRM"]
+        for keys in (("learning_rate", "weight_decay"), ("penalty_weight", "warm_up"))
+    )
+    assert sorted(shared) == sorted((run.config.learning_rate, run.config.weight_decay) for run in equal.runs[:12])
+    assert len(set(shared)) == len(set(further)) == 12
+
+
 def test_equal_runs_are_one():
     """Two methods with the same settings are the same run, under the first name."""
     experiment = parse_experiment({"run": RUN, "methods": [{"method": "erm"}, {"name": "again", "method": "erm"}]})
