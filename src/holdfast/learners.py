@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,7 +166,9 @@ def fit_rows(
     if not is_regressor(estimator):
         if (targets == targets[0]).all():
             return DummyClassifier(strategy="most_frequent").fit(np.zeros((len(rows), 1)), targets)
-        if any(library_of(part) == "xgboost" for part in (estimator, *estimator.get_params(deep=True).values())):
+        if "xgboost" in sys.modules and any(
+            library_of(part) == "xgboost" for part in (estimator, *estimator.get_params(deep=True).values())
+        ):
             codes, targets = np.unique(targets, return_inverse=True)
     if weights is not None:
         require_sample_weight(estimator, asked_by="weighting rows")
@@ -322,11 +326,18 @@ def is_ridge(model: Any) -> bool:
 
 
 def fit_logistic(
-    start: LogisticFit, estimator: Any, X: NDArray[np.float64], y: NDArray[Any], rows: Rows
+    start: LogisticFit,
+    estimator: Any,
+    X: NDArray[np.float64],
+    y: NDArray[Any],
+    rows: Rows,
+    *,
+    is_near: bool = False,
 ) -> LogisticFit | None:
     """Fit what `estimator` would to some rows, from the coefficients of others; None where Newton's steps fail.
 
-    The minimum of the estimator's own loss is found to more digits than its solver asks for.
+    The minimum of the estimator's own loss is found to more digits than its solver asks for. `is_near` says that the
+    start leaves little to gain.
     """
     target, n_columns = y[rows], X.shape[1]
     if target.min() == target.max():
@@ -341,17 +352,43 @@ def fit_logistic(
         constant = variance <= bound * variance + (bound * mean) ** 2
         scale = np.where(constant, 1.0, np.sqrt(variance))
         share = target.mean()
-        intercept = np.log(share / (1 - share)) if constant.any() else start.intercept + start.coef @ mean
+        intercept = start.intercept + start.coef @ mean
+        if constant.any() and not is_near:
+            intercept = np.log(share / (1 - share))
         found = np.append(np.where(constant, 0.0, start.coef * scale), intercept)
     design = np.ones((len(rows), n_columns + 1))
     np.divide(features, scale, out=design[:, :-1])
     penalties = np.append(np.full(n_columns, 1 / last_step(estimator).C), 0.0)
-    if len(rows) > 4 * FEW_ROWS:  # most of the way is made with a fourth of the rows
+    if len(rows) > 4 * FEW_ROWS and not is_near:  # most of the way is made with a fourth of the rows
         _newton(design[::4], target[::4], penalties / 4, found, least=len(found))
     if not _newton(design, target, penalties, found):
         return None
     coef = found[:-1] / scale
     return LogisticFit(coef, float(found[-1] - coef @ mean))
+
+
+def refit_logistic(fitted: Any, parts: Sequence[Any], estimator: Any, X: Any, y: NDArray[Any]) -> Any | None:
+    """Return what `estimator` would learn from all rows of X; None where it is not a logistic regression.
+
+    `fitted` has learned from the same rows, but for columns that are constant now; `parts` are fits of parts of the
+    rows of X, by `fit_logistic`: their mean is where it begins.
+    """
+    if not all(isinstance(part, LogisticFit) for part in parts):
+        return None
+    start = LogisticFit(
+        np.mean([part.coef for part in parts], axis=0), float(np.mean([part.intercept for part in parts]))
+    )
+    found = fit_logistic(start, estimator, X, y, np.arange(len(y)), is_near=True)
+    if found is None:
+        return None
+    result, coef, intercept = copy.deepcopy(fitted), found.coef, found.intercept
+    if isinstance(result, Pipeline):
+        scaler, constant = result.steps[0][1], (X[0] == X).all(axis=0)
+        scaler.mean_[constant], scaler.var_[constant], scaler.scale_[constant] = X[0, constant], 0.0, 1.0
+        coef, intercept = coef * scaler.scale_, intercept + float(coef @ scaler.mean_)
+    last = last_step(result)
+    last.coef_, last.intercept_ = coef[None, :], np.array([intercept])
+    return result
 
 
 def _newton(

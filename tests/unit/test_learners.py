@@ -24,7 +24,15 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast import BalancedClassifier, ERMClassifier, GroupDROClassifier, PIClassifier, StableClassifier
 from holdfast.exceptions import ParameterError
 from holdfast.judging.calibration import class_scores
-from holdfast.learners import KeptBins, fit_logistic, fit_rows, last_step, logistic_start, stopped_like
+from holdfast.learners import (
+    KeptBins,
+    fit_logistic,
+    fit_rows,
+    last_step,
+    logistic_start,
+    refit_logistic,
+    stopped_like,
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +68,28 @@ def test_newtons_steps_end_where_the_estimator_does(table, estimator, n_rows):
     np.testing.assert_allclose(quick.predict_proba(X), own.predict_proba(X), atol=1e-4)
     np.testing.assert_array_equal(quick.predict(X)[rows], own.predict(X)[rows])
     assert fit_logistic(start, estimator, X, y, np.flatnonzero(y == 1)) is None  # one class
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [LogisticRegression(C=0.3, tol=1e-9, max_iter=5000), make_pipeline(StandardScaler(), LogisticRegression(tol=1e-9))],
+    ids=["alone", "scaled"],
+)
+def test_a_logistic_regression_without_a_column_begins_with_its_parts(table, estimator):
+    """The result is what the estimator would fit: its own type and steps, and the same log-odds."""
+    X, y, _ = table
+    X = (X - X.mean(axis=0)) / X.std(axis=0) + 2
+    ordinary = clone(estimator).fit(X, y)
+    X[:, 1] = 0.7
+    start = logistic_start(ordinary, X)
+    parts = [fit_logistic(start, estimator, X, y, np.arange(first, len(y), 2)) for first in (0, 1)]
+    found, own = refit_logistic(ordinary, parts, estimator, X, y), clone(estimator).fit(X, y)
+    assert type(found) is type(own)
+    np.testing.assert_allclose(found.decision_function(X), own.decision_function(X), atol=2e-4)
+    for step, same in zip(getattr(found, "steps", [])[:-1], getattr(own, "steps", []), strict=False):
+        np.testing.assert_allclose(step[1].transform(X), same[1].transform(X), atol=1e-9)
+    assert last_step(ordinary).coef_[0, 1] != 0  # the ordinary one is left as it was
+    assert refit_logistic(ordinary, [ordinary], estimator, X, y) is None  # other estimators fit themselves
 
 
 @pytest.mark.parametrize(

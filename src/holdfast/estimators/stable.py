@@ -25,7 +25,7 @@ from holdfast.interpolation.verdict import RARE, Accuracy, Verdict, fitted_as, i
 from holdfast.judging.calibration import Calibration, calibrate, class_scores, log_softmax
 from holdfast.judging.judgements import Judgements, accuracy_matrix, ask_for_scores, judge_environments
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
-from holdfast.learners import fit_rows, has_threshold, last_step, seeded_clone, stopped_like
+from holdfast.learners import fit_rows, has_threshold, last_step, refit_logistic, seeded_clone, stopped_like
 from holdfast.metrics import Interval
 from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows, is_mapped
@@ -221,7 +221,9 @@ class StableClassifier(MethodClassifier):
                     f"by their probabilities. Put it around StableClassifier: {name}(StableClassifier(...)).",
                     HoldfastWarning,
                 )
-            tasks = [(number, estimator, seeding) for number in range(len(reduced))]
+            tasks = [
+                (number, estimator, seeding, self.ordinary_, part.estimators) for number, part in enumerate(parts[1:])
+            ]
             models = [self.ordinary_, *run_each(_fit_reduced, tuple(reduced), tasks, self.n_jobs)]
             mixed = mix_scores(test.known, weights)
             offsets = not hasattr(self.ordinary_, "predict_proba")
@@ -387,8 +389,13 @@ def _point(test: StressTest, strength: float, weights: list[float]) -> PathPoint
     )
 
 
-def _fit_reduced(tables: tuple[TrainingRows, ...], number: int, estimator: Any, seeding: Seeding) -> Any:
-    return fit_erm(estimator, tables[number], seeding)
+def _fit_reduced(
+    tables: tuple[TrainingRows, ...], number: int, estimator: Any, seeding: Seeding, ordinary: Any, folds: Sequence[Any]
+) -> Any:
+    """Fit without the unstable columns; a logistic regression begins with the fits of its folds."""
+    training = tables[number]
+    quick = refit_logistic(ordinary, folds, estimator, training.X, training.y)
+    return fit_erm(estimator, training, seeding) if quick is None else quick
 
 
 def _ask_left_out(training: TrainingRows, estimator: Any, removal: Removal, out: NDArray[np.intp]) -> Array:

@@ -17,7 +17,7 @@ from scipy import special
 from scipy.optimize import minimize
 
 from holdfast.environments import Weights
-from holdfast.learners import code_probabilities, expit, has_probabilities
+from holdfast.learners import LogisticFit, code_probabilities, expit, has_probabilities
 
 # A forest answers 0 and 1; beyond one in a thousand its counts of trees say nothing.
 PROBABILITY_FLOOR = 1e-3
@@ -51,6 +51,9 @@ def log_softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def class_scores(estimator: Any, X: Any, n_classes: int) -> NDArray[np.float64]:
     """Return (n_rows, n_classes) log-probabilities, else decision scores, else log votes, of a fitted classifier."""
+    if isinstance(estimator, LogisticFit):
+        lead = estimator.decision_function(X)
+        return log_softmax(np.stack([np.zeros(len(lead)), lead], axis=1))
     has_scores = hasattr(estimator, "decision_function")
     if has_probabilities(estimator) or not has_scores:
         floor = 1e-12 if has_scores else PROBABILITY_FLOOR

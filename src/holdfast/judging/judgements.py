@@ -116,7 +116,8 @@ def ask_for_predictions(judges: tuple[Judge, ...], training: TrainingRows) -> ND
 
 def _most_probable(scores: Array) -> NDArray[np.intp]:
     """Return the most probable code of each row for each judge, -1 where it says nothing."""
-    return np.where(np.isnan(scores[..., 0]), -1, np.nan_to_num(scores, nan=-np.inf).argmax(axis=-1))
+    most = scores[..., 1] > scores[..., 0] if scores.shape[-1] == 2 else scores.argmax(axis=-1)
+    return np.where(np.isnan(scores[..., 0]), -1, most)
 
 
 def ask_for_scores(judges: tuple[Judge, ...], training: TrainingRows, n_classes: int) -> Array:

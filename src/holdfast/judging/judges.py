@@ -84,6 +84,13 @@ def fold_parts(rows: Rows, folds: NDArray[np.intp] | None) -> tuple[Rows, ...]:
     return parts if len(parts) > 1 else ()
 
 
+def _without(rows: Rows, some: Rows, n_rows: int) -> Rows:
+    """Return rows but for some of them."""
+    is_left = np.ones(n_rows, dtype=bool)
+    is_left[some] = False
+    return rows[is_left[rows]]
+
+
 def fit_judges(
     estimator: Any,
     training: TrainingRows,
@@ -118,7 +125,7 @@ def fit_judges(
         if not (settings.alike and held_out):
             tasks.append((environment.rows, (environment.name,)))
         tasks.extend(
-            (np.setdiff1d(environment.rows, rows, assume_unique=True), (environment.name, "fold", number))
+            (_without(environment.rows, rows, training.n_rows), (environment.name, "fold", number))
             for number, rows in enumerate(held_out)
         )
     fitted = iter(
@@ -157,7 +164,7 @@ def fit_folds(
     The tables have the same rows, with other columns: there is a tuple of fits for each of them.
     """
     parts = fold_parts(np.arange(len(folds)), folds)
-    rest = [np.setdiff1d(np.arange(len(folds)), part, assume_unique=True) for part in parts]
+    rest = [_without(np.arange(len(folds)), part, len(folds)) for part in parts]
     tasks = [
         (table, estimator, number, rows, settings, seeding)
         for table in range(len(tables))
