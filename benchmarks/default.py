@@ -13,8 +13,7 @@ import warnings
 from statistics import median
 from typing import Any
 
-import numpy as np
-from measuring import parser, rounded, write_record
+from measuring import parser, rounded, set_threads, write_record
 
 TARGETS = {("logistic", 4): 15.0, ("boosting", 4): 15.0, ("logistic", 23): 25.0, ("logistic", 40): 25.0}
 
@@ -22,6 +21,7 @@ TARGETS = {("logistic", 4): 15.0, ("boosting", 4): 15.0, ("logistic", 23): 25.0,
 def main() -> None:
     """Time both sides by turns."""
     options = parser(__doc__, repetitions=5).parse_args()
+    set_threads(options.threads)
     repetitions = 1 if options.quick else options.repetitions
     rows = [measure(name, n, repetitions, 2_000 if options.quick else 12_000) for name, n in TARGETS]
     write_record(options, rows, audit=measure_audit(repetitions, 2_000 if options.quick else 100_000))
@@ -83,6 +83,8 @@ def make(name: str) -> Any:
 
 def draw(n_rows: int, n_environments: int) -> tuple[Any, Any, Any]:
     """Return rows in which the first column agrees with the label in 95 to 80 % of the rows of an environment."""
+    import numpy as np  # after the number of threads is set
+
     generator = np.random.default_rng(0)
     environments = np.arange(n_rows) % n_environments
     y = generator.integers(2, size=n_rows)
