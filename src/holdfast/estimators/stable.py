@@ -39,7 +39,7 @@ FINE = np.linspace(0.0, 1.0, 11)  # strengths that are tried for "as_seen"
 MOST_LEFT_OUT = 5  # rounds of leaving environments out
 ROWS_FOR_ONE_DRAW = 4000  # with fewer rows, the stress test is made several times
 MOST_COPIED = 2**30  # bytes of a memory map that are copied into memory; joblib maps every array above a megabyte
-LEAST_CERTAIN = 0.8  # the least factor by which log-odds that fit known environments are lowered
+LEAST_CERTAIN = 0.7  # the least factor by which log-odds that fit known environments are lowered
 
 
 @dataclass(frozen=True)
