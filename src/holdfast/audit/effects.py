@@ -21,9 +21,11 @@ Three things must not be taken for a change of a column's effect:
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -32,6 +34,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy import special
+from sklearn.exceptions import ConvergenceWarning
 
 from holdfast.audit.columns import Block
 from holdfast.audit.model import OWN, Fit, Sites, fit_model, local_design, score_tests
@@ -333,19 +336,21 @@ def random_effects(effects: Array, errors: Array) -> tuple[float, float, float]:
     return mean, math.sqrt(between), math.sqrt(1 / shares.sum())
 
 
-def size_of_change(effects: Array, errors: Array) -> float:
+def size_of_change(effects: Array, errors: Array, n_classes: int = 2) -> float:
     """Return |mean effect| × spread between environments, of effects that level off.
 
     An effect of 5 and one of 7 decide alike: the label is all but certain. So an effect counts as 2 tanh(effect/2),
-    which is the effect itself while it is small.
+    which is the effect itself while it is small. Between the first and the last of K classes there are K - 1 steps to
+    decide, so effects level off K - 1 times as late.
 
     Examples
     --------
     >>> [round(size_of_change(np.array(pair), np.array([0.1, 0.1])), 2) for pair in ([0.5, 1.0], [5.0, 7.0])]
     [0.21, 0.03]
     """
-    bounded = 2 * np.tanh(effects / 2)
-    mean, spread, _ = random_effects(bounded, np.maximum((1 - bounded**2 / 4) * errors, 1e-4))
+    most = 2 * (n_classes - 1)
+    bounded = most * np.tanh(effects / most)
+    mean, spread, _ = random_effects(bounded, np.maximum((1 - (bounded / most) ** 2) * errors, 1e-4))
     return abs(mean) * spread
 
 
@@ -601,7 +606,7 @@ class Searching:
                 effects, errors = (fit.common[column] + fit.deviations[:, i]) / scale, fit.errors[:, i] / scale
                 mean, spread, _ = random_effects(effects, errors)
                 pair = self.pairs[number][column]
-                size = size_of_change(effects, errors)
+                size = size_of_change(effects, errors, self.n_classes)
                 choices.append(Effect(column, statistic, p_value, rival, pair, effects, errors, mean, spread, size))
         return min(choices, key=lambda effect: effect.size)
 
@@ -685,6 +690,14 @@ def relative_effects(fit: Fit) -> Array:
     return np.asarray(slopes / slopes.mean())
 
 
+@contextlib.contextmanager
+def _nearly_converged() -> Iterator[None]:
+    """Let a fit end after its last step without a word: it says which columns to look at, and nobody can act on it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
 def _coefficients(
     columns: Block, y: NDArray[np.intp], codes: NDArray[np.intp], weights: Array, n_columns: int
 ) -> tuple[Array, Array]:
@@ -692,7 +705,9 @@ def _coefficients(
     from sklearn.linear_model import LogisticRegression
 
     design = sp.hstack([sp.csr_array(columns), sp.csr_array(_indicators(codes, n_columns))], format="csr")
-    model = LogisticRegression(C=2 / n_columns, max_iter=300, tol=1e-6).fit(design, y, sample_weight=weights)
+    model = LogisticRegression(C=2 / n_columns, max_iter=300, tol=1e-6)
+    with _nearly_converged():
+        model.fit(design, y, sample_weight=weights)
     found = model.coef_ if len(model.coef_) == 1 else model.coef_[1:] - model.coef_[:1]
     return np.asarray(found[:, : columns.shape[1]]), np.asarray(model.predict_proba(design)[:, 1:])
 
@@ -721,7 +736,9 @@ def _coefficients_by_fold(
             continue
         if not np.array_equal(classes, known):
             model, known = unfitted(), classes
-        coef = model.fit(design[rows], y[rows], sample_weight=weights[rows]).coef_[:, : columns.shape[1]]
+        with _nearly_converged():
+            model.fit(design[rows], y[rows], sample_weight=weights[rows])
+        coef = model.coef_[:, : columns.shape[1]]
         level[classes] = coef if len(classes) > 2 else np.vstack([-coef / 2, coef / 2])
     return np.asarray(levels[:, 1:] - levels[:, :1])
 
@@ -892,12 +909,17 @@ def _normal_scores(columns: Array, sites: Sites, quantities: NDArray[np.intp]) -
 
 
 def _standardized_within(columns: Array, sites: Sites, quantities: NDArray[np.intp], recipe: Recipe) -> Array:
-    """Return the columns with quantities in standard deviations of each environment, where they vary in it at all."""
-    result = columns.copy()
-    for start, size in zip(sites.starts, sites.sizes, strict=True):
-        part = columns[start : start + size, quantities]
-        mean, deviation = recipe(lambda part=part: (part.mean(axis=0), part.std(axis=0)))  # type: ignore[misc]
-        result[start : start + size, quantities] = (part - mean) / np.where(deviation > 0.1, deviation, 1.0)
+    """Return the columns with quantities in standard deviations of each environment, where they vary in it at all.
+
+    A column such as the year, where environments are decades, varies little in each of them, but it does.
+    """
+    result, bounds = columns.copy(), list(zip(sites.starts, sites.starts + sites.sizes, strict=True))
+    parts = [result[start:end, quantities] for start, end in bounds]
+    known = [recipe(lambda part=part: (part.mean(axis=0), part.std(axis=0))) for part in parts]  # type: ignore[misc]
+    usual = np.sqrt(np.mean([deviation**2 for _, deviation in known], axis=0))
+    for (start, end), part, (mean, deviation) in zip(bounds, parts, known, strict=True):
+        varies = deviation > np.maximum(0.1 * usual, 1e-9)
+        result[start:end, quantities] = (part - mean) / np.where(varies, deviation, 1.0)
     return result
 
 

@@ -237,7 +237,9 @@ class _PassSearching(Searching):
         sizes, place = [], self.own.index(column)
         for k, coding in enumerate(self.codings):
             fit = self._as_fit(self.known[k, tuple(self.own), bool(coding.scales)], errors=True)
-            sizes.append(size_of_change(fit.common[column] + fit.deviations[:, place], fit.errors[:, place]))
+            sizes.append(
+                size_of_change(fit.common[column] + fit.deviations[:, place], fit.errors[:, place], self.n_classes)
+            )
         return min(sizes) < LITTLE
 
     def score_tests(self, coding: Coding, own: Sequence[int], fit: Fit, further: list[Array]) -> Array:

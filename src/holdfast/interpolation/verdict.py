@@ -17,7 +17,7 @@ from holdfast.metrics import Interval
 # How much of a named effect is given up rises smoothly with three things, each between 0 and 1:
 LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to count, and at which it counts in full
 LARGE = 0.1, 0.2  # a lead that is such a share of the other statistic needs not rise with the number of environments
-HALF_SIZE, STEEPNESS, NEGLIGIBLE = 0.14, 6, 0.05  # size of the change at which half is given up; how fast it rises
+HALF_SIZE, STEEPNESS = 0.14, 6  # size of the change that counts half; how fast it rises
 MOST_LEVELS = 3  # classifiers that do without some columns
 UNCERTAIN = 0.2  # accuracy that the next environment may lack, from which on the answer is no good news
 APART = 0.1  # kept shares that differ by less belong to one level
@@ -28,13 +28,14 @@ USED_UP, WHOLE = 0.1, 0.9  # used shares up to which a column is given up; from 
 def kept_share(effect: Effect) -> float:
     """Return how much of a named column's effect is used, between 0 and 1.
 
-    One minus evidence × not merely noisier labels × size of the change, each rising smoothly from 0 to 1.
+    What is given up is evidence × not merely noisier labels × size of the change, each rising smoothly from 0 to 1.
+    Less than a tenth is not given up at all.
     """
     evidence = float(np.clip(np.log(LEVEL / max(effect.p_value, 1e-300)) / np.log(LEVEL / SURE), 0.0, 1.0))
     own = _blamed(effect.statistic - effect.rival, effect.rival, len(effect.by_environment))
     power = effect.size**STEEPNESS
-    size = max(0.0, (power / (power + HALF_SIZE**STEEPNESS) - NEGLIGIBLE) / (1 - NEGLIGIBLE))
-    return 1.0 - evidence * own * size
+    size = power / (power + HALF_SIZE**STEEPNESS)
+    return 1.0 - max(0.0, (evidence * own * size - (1 - WHOLE)) / WHOLE)
 
 
 def is_given_up(effect: Effect) -> bool:
@@ -189,8 +190,9 @@ class Verdict:
 
     @property
     def acted_on(self) -> tuple[Finding, ...]:
-        """The columns that are the reason of the verdict: those of which less is used, or all that change."""
-        return tuple(self.columns[place] for place in _reasons([self.kept[found.feature] for found in self.columns]))
+        """The columns that are the reason of the verdict, least used first: those of which less is used, or all."""
+        used = [self.kept[found.feature] for found in self.columns]
+        return tuple(self.columns[place] for place in sorted(_reasons(used), key=used.__getitem__))
 
     def __str__(self) -> str:
         return " ".join([self.answer, *self.remarks])
@@ -209,7 +211,9 @@ class Verdict:
         columns = self.acted_on
         names = listed([f"`{finding.feature}`" for finding in columns], most=3)
         verb, they = ("does", "it is") if len(columns) == 1 else ("do", "they are")
-        why = f"{names} {verb} not mean the same in every environment (p {format_p(columns[0].p_value)})"
+        largest = format_p(max(finding.p_value for finding in columns))
+        p = largest if len(columns) == 1 else largest.replace("=", "≤")
+        why = f"{names} {verb} not mean the same in every environment (p {p})"
         if self.fitted == "ordinary":
             reason = "the change is too small to act on, or labels that are noisier somewhere explain it as well"
             if all(_cancels(finding) for finding in columns):
