@@ -21,7 +21,17 @@ from holdfast.estimators.base import MethodClassifier, check_choice, fit_erm, wa
 from holdfast.exceptions import FeaturesError, HoldfastWarning, ParameterError, warn
 from holdfast.interpolation.removal import MixedClassifier, Removal, join_removals, mix_scores, plan_removal
 from holdfast.interpolation.stress import Part, StressTest, stress_test
-from holdfast.interpolation.verdict import RARE, Accuracy, Verdict, fitted_as, is_given_up, kept_share, removal_levels
+from holdfast.interpolation.verdict import (
+    RARE,
+    WHOLE,
+    Accuracy,
+    Verdict,
+    doubt_about,
+    fitted_as,
+    is_given_up,
+    kept_share,
+    removal_levels,
+)
 from holdfast.judging.calibration import Calibration, calibrate, class_scores, log_softmax
 from holdfast.judging.judgements import Judgements, accuracy_matrix, ask_for_scores, judge_environments
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
@@ -239,7 +249,10 @@ class StableClassifier(MethodClassifier):
         used = {name: 1.0 - strength * (1.0 - share) for name, share in kept.items()}
         forecast = test.forecast(weights, _transfer_loss(judgements, training))
         verdict = self._verdict(training, test, weights, findings, used, search, strength, forecast)
-        self.verdict_ = replace(verdict, n_tests=columns.n_columns)
+        doubts = {
+            name: doubt_about(effect) for name, effect in _strongest(columns, search).items() if kept[name] >= WHOLE
+        }
+        self.verdict_ = replace(verdict, n_tests=columns.n_columns, doubts=doubts)
 
     def _html_repr(self) -> str:
         """Return what notebooks show: the verdict above scikit-learn's diagram."""

@@ -22,6 +22,11 @@ MOST_LEVELS = 3  # classifiers that do without some columns
 UNCERTAIN = 0.2  # accuracy that the next environment may lack, from which on the answer is no good news
 APART = 0.1  # kept shares that differ by less belong to one level
 RARE = 0.9  # share of the most frequent label from which on accuracy says little, and AUROC is said too
+DOUBTS = {
+    "evidence": "the evidence is too weak to act on",
+    "own": "labels that are noisier somewhere would explain it as well",
+    "size": "the change is too small to act on",
+}
 USED_UP, WHOLE = 0.1, 0.9  # used shares up to which a column is given up; from which on it is no reason for anything
 
 
@@ -31,11 +36,21 @@ def kept_share(effect: Effect) -> float:
     What is given up is evidence × not merely noisier labels × size of the change, each rising smoothly from 0 to 1.
     Less than a tenth is not given up at all.
     """
+    return 1.0 - max(0.0, (math.prod(_grounds(effect).values()) - (1 - WHOLE)) / WHOLE)
+
+
+def doubt_about(effect: Effect) -> str:
+    """Return which ground for giving a column up is weakest: a key of `DOUBTS`."""
+    grounds = _grounds(effect)
+    return min(grounds, key=grounds.__getitem__)
+
+
+def _grounds(effect: Effect) -> dict[str, float]:
+    """Return three grounds for giving a column up, each between 0 and 1."""
     evidence = float(np.clip(np.log(LEVEL / max(effect.p_value, 1e-300)) / np.log(LEVEL / SURE), 0.0, 1.0))
     own = _blamed(effect.statistic - effect.rival, effect.rival, len(effect.by_environment))
     power = effect.size**STEEPNESS
-    size = power / (power + HALF_SIZE**STEEPNESS)
-    return 1.0 - max(0.0, (evidence * own * size - (1 - WHOLE)) / WHOLE)
+    return {"evidence": evidence, "own": own, "size": power / (power + HALF_SIZE**STEEPNESS)}
 
 
 def is_given_up(effect: Effect) -> bool:
@@ -160,6 +175,9 @@ class Verdict:
     auroc : mapping of str to Accuracy
         AUROC in place of accuracy, for "known", "vanished" and "reversed", where nine rows in ten or more have the same
         label, so that accuracy says little; else empty.
+    doubts : mapping of str to str
+        Why a column is used although it changes: "evidence" (weak), "own" (noisier labels would explain it as well) or
+        "size" (of the change).
     noisier : bool
         Whether all relations are weaker in some environments, as noisier labels would make them.
     expect, strength
@@ -182,6 +200,7 @@ class Verdict:
     noisier: bool = False
     expect: str = "may_turn"
     strength: float = 1.0
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def gain(self) -> tuple[float, float]:
@@ -215,7 +234,7 @@ class Verdict:
         p = largest if len(columns) == 1 else largest.replace("=", "≤")
         why = f"{names} {verb} not mean the same in every environment (p {p})"
         if self.fitted == "ordinary":
-            reason = "the change is too small to act on, or labels that are noisier somewhere explain it as well"
+            reason = self._doubts(columns)
             if all(_cancels(finding) for finding in columns):
                 says = "it says" if len(columns) == 1 else "they say"
                 reason = f"taken over all environments {says} next to nothing, so there is nothing to give up"
@@ -253,11 +272,17 @@ class Verdict:
             )
         elif skill > 0 and left < 0.5 * skill:
             lines.append("More than half of the skill at known environments came from these columns.")
-        small = [f"`{finding.feature}`" for finding in self.columns if finding not in self.acted_on]
+        small = [finding for finding in self.columns if finding not in self.acted_on]
         if small:
-            lines.append(f"The change of {listed(small, most=3)} is too small to act on, or noisier labels explain it.")
+            names = listed([f"`{finding.feature}`" for finding in small], most=3)
+            lines.append(f"{names} {'changes' if len(small) == 1 else 'change'} too, but {self._doubts(small)}.")
         lines.append(self._forecast)
         return tuple(lines)
+
+    def _doubts(self, columns: Sequence[Finding]) -> str:
+        """Say why columns that change are used."""
+        doubts = {self.doubts.get(finding.feature, "size") for finding in columns}
+        return ", or ".join(text for doubt, text in DOUBTS.items() if doubt in doubts)
 
     @property
     def _ranking(self) -> list[str]:
@@ -285,7 +310,9 @@ class Verdict:
     def renamed(self, names: Mapping[str, str]) -> Verdict:
         """Return the verdict with other names for its columns."""
         columns = tuple(replace(found, feature=names.get(found.feature, found.feature)) for found in self.columns)
-        return replace(self, columns=columns, kept={names.get(name, name): share for name, share in self.kept.items()})
+        kept = {names.get(name, name): share for name, share in self.kept.items()}
+        doubts = {names.get(name, name): doubt for name, doubt in self.doubts.items()}
+        return replace(self, columns=columns, kept=kept, doubts=doubts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain values."""
@@ -304,6 +331,7 @@ class Verdict:
             "n_tests": self.n_tests,
             "auroc": {question: vars(areas) for question, areas in self.auroc.items()},
             "noisier": self.noisier,
+            "doubts": dict(self.doubts),
             "expect": self.expect,
             "strength": self.strength,
         }

@@ -663,6 +663,32 @@ def test_differences_within_their_errors_are_no_spread():
     assert mean == pytest.approx((1.0 / 0.01 + 1.2 / 0.16) / (1 / 0.01 + 1 / 0.16))
 
 
+def test_effects_between_more_classes_level_off_later():
+    """Of four classes, effects of 9 and 4 between the first and the last leave three steps undecided; of two, none."""
+    effects, errors = np.array([9.1, 8.4, 3.8, 4.5]), np.full(4, 0.3)
+    assert size_of_change(effects, errors, 2) < 0.1
+    assert size_of_change(effects, errors, 4) > 1
+    small = np.array([0.2, 0.3])
+    assert size_of_change(small, errors[:2] / 100, 4) == pytest.approx(
+        size_of_change(small, errors[:2] / 100), rel=0.05
+    )
+
+
+def test_a_column_that_hardly_varies_in_each_environment_is_measured_in_its_units():
+    """The year, where environments are decades, has a unit in each; what is constant in one of them has none."""
+    rng, codes = np.random.default_rng(0), np.repeat(np.arange(12), 400)
+    year = 10 * codes + rng.uniform(0, 10, 4800)
+    dose = np.where(codes == 3, 1.0, rng.normal(size=4800))
+    columns = np.column_stack([year, dose])
+    columns = (columns - columns.mean(axis=0)) / columns.std(axis=0)
+    sites = Sites(np.zeros((4800, 1)), np.ones(4800), np.bincount(codes))
+    recipe = module.Recipe(np.arange(2), [], 2, for_others=False)
+    within = module._standardized_within(columns, sites, np.arange(2), recipe)
+    spread = np.array([within[codes == code].std(axis=0) for code in range(12)])
+    np.testing.assert_allclose(spread[:, 0], 1.0)
+    np.testing.assert_allclose(spread[:, 1], np.arange(12) != 3, atol=1e-12)
+
+
 def test_prediction_intervals_cover_the_next_environment():
     """About 80 % of the next effects lie in intervals from six known ones."""
     generator = np.random.default_rng(0)

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from holdfast.audit.effects import Effect
 from holdfast.audit.results import Finding
 from holdfast.interpolation import verdict as module
-from holdfast.interpolation.verdict import Accuracy, Verdict, fitted_as, is_given_up, kept_share, removal_levels
+from holdfast.interpolation.verdict import (
+    Accuracy,
+    Verdict,
+    doubt_about,
+    fitted_as,
+    is_given_up,
+    kept_share,
+    removal_levels,
+)
 from holdfast.metrics import Interval
 
 SURE_P, LARGE, CLEARLY = module.SURE / 10, 5 * module.HALF_SIZE, 2 * module.CLEAR
@@ -317,7 +325,7 @@ def test_a_column_that_is_kept_whole_is_no_reason():
     """With many rows tiny changes are certain: what is not acted on is not in the answer, but it is said."""
     verdict = make(columns=(FOUND, Finding("ward", 0.03, named=True)), kept={"scanner": 0.0, "ward": 1.0})
     assert verdict.answer == make().answer
-    assert "The change of `ward` is too small to act on" in str(verdict)
+    assert "`ward` changes too, but the change is too small to act on." in str(verdict)
     assert fitted_as([0.0, 1.0]) == "stable"
     assert fitted_as([0.0, 0.95]) == "stable"
     assert fitted_as([0.0, 0.5]) == "partly" == fitted_as([0.95])
@@ -332,7 +340,11 @@ def test_a_column_that_is_kept_whole_is_no_reason():
         ({"columns": (), "p_value": 0.31}, r"no evidence that any of 5 columns .* \(smallest adjusted p = 0.310\)"),
         ({"columns": (), "n_tests": 1}, r"no evidence that its one column means something else"),
         ({"kept": {"scanner": 1.0}}, "but the change is too small to act on"),
-        ({"kept": {"scanner": 1.0}}, "labels that are noisier somewhere explain it as well"),
+        (
+            {"kept": {"scanner": 1.0}, "doubts": {"scanner": "own"}},
+            r"but labels that are noisier .* explain it as well",
+        ),
+        ({"kept": {"scanner": 1.0}, "doubts": {"scanner": "evidence"}}, "but the evidence is too weak to act on"),
         ({"kept": {"scanner": 1.0}, "strength": 0.0}, "but strength is 0"),
         ({"kept": {"scanner": 1.0}, "strength": 0.0, "expect": "as_seen"}, "but with environments left out in turn"),
     ],
@@ -343,6 +355,22 @@ def test_the_ordinary_classifier_says_why(changes, reason):
     assert made.answer.startswith("Ordinary classifier: ")
     assert re.search(reason, made.answer)
     assert made.remarks == ("Expect an accuracy of 0.71 to 0.86 at a new environment.",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "doubt"),
+    [({"p_value": 0.04}, "evidence"), ({"statistic": 50.0, "rival": 48.0}, "own"), ({"size": 0.05}, "size")],
+)
+def test_the_weakest_ground_is_the_doubt(changes, doubt):
+    """A column that is used although it changes is used for one of three reasons."""
+    assert doubt_about(effect(**changes)) == doubt
+
+
+def test_several_columns_are_named_least_used_first():
+    """With the largest of their p values: it holds for each."""
+    columns = (Finding("ward", 0.001, named=True), Finding("scanner", 0.036, named=True))
+    answer = make("partly", columns=columns, kept={"ward": 0.7, "scanner": 0.1}).answer
+    assert "`scanner`, `ward` do not mean the same in every environment (p ≤ 0.036)" in answer
 
 
 def test_price_and_gain_stand_in_the_remarks():
