@@ -209,9 +209,12 @@ class Verdict:
 
     @property
     def acted_on(self) -> tuple[Finding, ...]:
-        """The columns that are the reason of the verdict, least used first: those of which less is used, or all."""
+        """The columns that are the reason of the verdict: those of which less is used, or all that change.
+
+        The least used come first; of those that are used alike (to a tenth) the ones with the strongest evidence.
+        """
         used = [self.kept[found.feature] for found in self.columns]
-        return tuple(self.columns[place] for place in sorted(_reasons(used), key=used.__getitem__))
+        return tuple(self.columns[place] for place in sorted(_reasons(used), key=lambda place: round(used[place], 1)))
 
     def __str__(self) -> str:
         return " ".join([self.answer, *self.remarks])
