@@ -98,6 +98,7 @@ class Recipe:
     n_classes: int
     for_others: bool  # whether other rows follow: then a row's fold depends on nothing but the row
     learned: list[Any] = field(default_factory=list)
+    too_rare: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # columns of the design
     place: int = -1  # of what is looked up next; -1: nothing was learned yet
 
     def __call__(self, learn: Callable[[], T]) -> T:
@@ -268,6 +269,7 @@ def code_rows(
     unit = (np.zeros(n_classes - 1), 1.0) if known is None else unit_of(known)
     shared = [] if known is None else [in_units(known, unit)]
     quantities = recipe(lambda: np.array([j for j, c in enumerate(tested.T) if _is_quantity(c)], dtype=np.intp))
+    recipe.too_rare = recipe(lambda: _too_rare(tested, quantities, len(sites)))
     for j, known, scores in recipe(lambda: _normal_scores(tested, sites, quantities)):
         tested[:, j] = np.interp(tested[:, j], known, scores)
 
@@ -593,6 +595,7 @@ class Searching:
         share = 0.5 * even + 0.5 * importance[free] / max(float(importance[free].sum()), 1e-12)
         p = np.ones(len(statistic))
         p[free] = np.minimum(1.0, special.chdtrc(self.degrees, statistic[free]) / share)
+        p[self.recipe.too_rare] = 1.0
         return p
 
     def measure(
@@ -926,6 +929,15 @@ def _standardized_within(columns: Array, sites: Sites, quantities: NDArray[np.in
 def _is_quantity(column: Array) -> bool:
     """Return whether a column has many values; most show it in their first rows."""
     return len(np.unique(column[:100])) >= QUANTITY or len(np.unique(column)) >= QUANTITY
+
+
+def _too_rare(columns: Array, quantities: NDArray[np.intp], n_sites: int) -> NDArray[np.intp]:
+    """Return the standardized codes that differ from their usual value in fewer rows than there are environments.
+
+    A single row with an unlikely label would be all that is known of such a code in its environment.
+    """
+    n_different = len(columns) / (1 + np.square(columns).max(axis=0, initial=0.0))  # of a code with two values
+    return np.setdiff1d(np.flatnonzero(n_different < n_sites - 0.5), quantities)
 
 
 def _squares(columns: Array, quantities: NDArray[np.intp], recipe: Recipe) -> Array:

@@ -164,6 +164,7 @@ def test_a_group_costs_the_level_of_one_column():
 def test_half_of_the_level_goes_by_weight():
     """p values are divided by a share: of four columns, one with three quarters of the squared effects has a half."""
     searching = SimpleNamespace(shares=np.full(4, 0.25), degrees=2, free=lambda own: np.setdiff1d(np.arange(4), own))
+    searching.recipe = module.Recipe(np.arange(4), [], 2, for_others=False)
     statistic, importance = np.full(4, 12.0), np.array([3.0, 1.0, 0.0, 0.0])
     p = module.Searching.adjusted(searching, statistic, importance, [])
     np.testing.assert_allclose(p, chi2.sf(12.0, 2) / [0.5, 0.25, 0.125, 0.125])
@@ -687,6 +688,19 @@ def test_a_column_that_hardly_varies_in_each_environment_is_measured_in_its_unit
     spread = np.array([within[codes == code].std(axis=0) for code in range(12)])
     np.testing.assert_allclose(spread[:, 0], 1.0)
     np.testing.assert_allclose(spread[:, 1], np.arange(12) != 3, atol=1e-12)
+
+
+def test_a_single_row_does_not_name_a_rare_code():
+    """Of 20 environments 12 have one row with a code; in one of them its label is all but impossible."""
+    rng, codes = np.random.default_rng(0), np.repeat(np.arange(20), 150)
+    X = rng.normal(size=(3000, 2))
+    y = (rng.random(3000) < 1 / (1 + np.exp(-6 * X[:, 0]))).astype(np.intp)
+    X[:, 1] = 0.0
+    X[150 * np.arange(12), 1] = 1.0
+    X[0, 0], y[0] = 3.0, 0
+    found = find_unstable(X, y, codes, n_classes=2)
+    assert found.effects == ()
+    assert found.p_values[1] == 1.0
 
 
 def test_prediction_intervals_cover_the_next_environment():
