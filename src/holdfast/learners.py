@@ -373,7 +373,7 @@ def refit_logistic(fitted: Any, parts: Sequence[Any], estimator: Any, X: Any, y:
     `fitted` has learned from the same rows, but for columns that are constant now; `parts` are fits of parts of the
     rows of X, by `fit_logistic`: their mean is where it begins.
     """
-    if not all(isinstance(part, LogisticFit) for part in parts):
+    if not parts or not all(isinstance(part, LogisticFit) for part in parts):
         return None
     start = LogisticFit(
         np.mean([part.coef for part in parts], axis=0), float(np.mean([part.intercept for part in parts]))
