@@ -104,6 +104,9 @@ CELLS: Mapping[str, dict[str, Any]] = {
 }
 
 
+SUITES = tuple("natural planted recut kinds rtables rtables_planted cells draws rows rare alarms".split())
+
+
 class Records:
     """A file of JSON lines in which every fit has its line, by its settings."""
 
@@ -730,7 +733,7 @@ def main() -> None:
     """Run a suite, or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["run", "tables", "show"])
-    parser.add_argument("suite", nargs="?")
+    parser.add_argument("suite", nargs="?", choices=SUITES)
     parser.add_argument("--estimators", default="")
     parser.add_argument("--tables", default="")
     parser.add_argument("--seeds", type=int, default=3)
@@ -744,6 +747,8 @@ def main() -> None:
         for name, lines in tables(options.records):
             print(f"\n{name}\n" + "\n".join(lines))
         return
+    if options.suite is None:
+        parser.error(f"say which suite to run: {', '.join(SUITES)}")
     records = Records(options.suite, options.records)
     if options.suite in ("natural", "planted", "recut"):
         folder = Path(os.environ["HOLDFAST_TEST_DATA"])
