@@ -104,7 +104,8 @@ CELLS: Mapping[str, dict[str, Any]] = {
 }
 
 
-SUITES = tuple("natural planted recut kinds rtables rtables_planted cells draws rows rare alarms".split())
+REAL = ("natural", "planted", "recut", "kinds", "rtables", "rtables_planted")
+SUITES = (*REAL, "cells", "draws", "rows", "rare", "alarms")
 
 
 class Records:
