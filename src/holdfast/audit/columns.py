@@ -235,6 +235,36 @@ def split_words(text: str) -> list[str]:
     return [word.lower() for word in WORD.findall(text)]
 
 
+def split_categories(columns: Columns) -> list[tuple[str, str]]:
+    """Return the first and the last column of each category of three or more values that came as columns of 0 and 1.
+
+    They stand side by side, and one of them is 1 in every row.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"age": [30, 40, 50], "red": [1, 0, 0], "green": [0, 1, 0], "blue": [0, 0, 1]})
+    >>> split_categories(encode_table(frame))
+    [('red', 'blue')]
+    """
+    if is_sparse(columns.values) or not columns.n_rows:
+        return []
+    grouped = {column for members in columns.groups.values() for column in members}
+    found, n_columns, start = [], len(columns), 0
+    while start < n_columns:
+        total, end = np.zeros(columns.n_rows), start
+        while end < n_columns and end not in grouped and total.min() == 0:
+            values = columns.values[:, end]
+            if not ((values == 0) | (values == 1)).all() or (total + values).max() > 1:
+                break
+            total, end = total + values, end + 1
+        is_split = end - start > 2 and total.min() == 1
+        if is_split:
+            found.append((columns.names[start], columns.names[end - 1]))
+        start = end if is_split else start + 1
+    return found
+
+
 def _all_inputs(names: Sequence[str], values: Block) -> Columns:
     return Columns(tuple(names), values, np.ones(len(names), dtype=bool))
 

@@ -38,18 +38,18 @@ from sklearn.exceptions import ConvergenceWarning
 
 from holdfast.audit.columns import Block
 from holdfast.audit.model import OWN, Fit, Sites, fit_model, local_design, score_tests
+from holdfast.audit.within import Cells, explained_by_others, go_together, tail_limits
 from holdfast.environments import take_rows
 from holdfast.rows import deal_evenly, is_sparse, row_keys
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
 FAINT, CLEAR = 5.0, 7.0  # lead over "labels are noisier there", as a statistic, from which a column is blamed; in full
-LOOSE = 4.0  # a scale for each environment is a looser story than noisier labels: it must win by this much
+LOOSE = 4.0  # a scale for each environment is a looser story than noisier labels: it must win by so much, or by twice
 ALONE = 1.0, 3.0  # standard errors by which others say more of a column than chance: tested alone below, not above
 MATTERS = 0.25, 0.5  # effect, in log-odds for one standard deviation, from which on a column is tested alone; in full
 MOST_NAMED = 12  # columns that get an effect for each environment
 MOST_ROUNDS = 3  # of searching without the columns that were named, for others that stand in for them
-STAND_IN = 0.5  # correlation, among rows of one label and environment, from which on a column can stand in for another
 MOST_EXACT = 150  # columns that are tested exactly; wider tables are screened first
 SCREENED = 60  # columns of a wide table that are kept for their evidence, and as many for their weight
 N_FOLDS = 5  # for what columns say about more than two classes
@@ -58,7 +58,6 @@ SURE = 0.005  # with more than two classes, columns that are less clear than tha
 SKEWED = 2.0  # skewness from which on a quantity may be tested by its normal scores
 SAYS_MORE = 0.1, 4.0  # by how much normal scores must say more about the label: of what values say; log-likelihood
 N_SCORES = 200  # values between which normal scores are interpolated
-TAILS = 0.005  # share of the smallest and of the largest values that is pulled in
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +77,8 @@ class Effect:
     mean: float
     spread: float  # standard deviation between environments, noise taken out
     size: float  # how much the column's part in the log-odds varies
+    supported: float = 0.0  # share of its mean effect that is to be expected in the next environment at least
+    shared: float = 0.0  # share of its variance that others explain among the rows of one label and environment
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,12 +166,14 @@ def find_unstable(
     left = np.arange(n_columns)
     recipe = Recipe(left, groups, n_classes, make_search is not None)
     search = _search(values, y, codes, weights, agreed, level, recipe, make_search or Searching)
+    cells = Cells(y, codes)
+    search = replace(search, effects=_shared(search.effects, (), values, groups, cells))
     last = search.effects
     for _ in range(MOST_ROUNDS):  # another column may stand in for what is done without
         named = {effect.column for effect in last if given_up(effect)}
         gone = sorted(named | {column for group in groups if named & set(group) for column in group})
         left = np.setdiff1d(left, gone)
-        near = left[_alike(values, left, gone, y, codes)] if gone and len(left) else left[:0]
+        near = left[go_together(values, left, gone, cells)] if gone and len(left) else left[:0]
         if not len(near):
             break
         inside = [np.flatnonzero(np.isin(left, group)).tolist() for group in groups]
@@ -179,32 +182,27 @@ def find_unstable(
         moved = [replace(effect, column=int(left[effect.column])) for effect in again.effects]
         known = {effect.column for effect in search.effects}
         last = tuple(effect for effect in moved if effect.column in near and effect.column not in known)
+        last = _shared(last, search.effects, values, groups, cells)
         for effect in last:
             search.p_values[effect.column] = effect.p_value
         search = replace(search, effects=(*search.effects, *last))
     return search
 
 
-def _alike(
-    values: Block, columns: NDArray[np.intp], gone: list[int], y: NDArray[np.intp], codes: NDArray[np.intp]
-) -> NDArray[np.bool_]:
-    """Return which columns go together with any of those that are gone, among rows of one label and environment."""
-    cell = y * (int(codes.max()) + 1) + codes
-    cells = sp.csr_array((np.ones(len(y)), cell, np.arange(len(y) + 1)))
-    sizes = np.maximum(np.bincount(cell), 1)[:, None]
-
-    def spread(part: Block) -> Array:
-        sums = cells.T @ part
-        sums = sums.toarray() if is_sparse(sums) else sums
-        squares = part.multiply(part).sum(axis=0) if is_sparse(part) else np.einsum("nj,nj->j", part, part)
-        within = np.asarray(squares).ravel() - (sums**2 / sizes).sum(axis=0)
-        return np.asarray(np.maximum(within, 1e-12))
-
-    those = values[:, gone]
-    those = those.toarray() if is_sparse(those) else those
-    centered = those - cells @ ((cells.T @ those) / sizes)
-    together = np.abs(np.asarray(values.T @ centered)) / np.sqrt(np.outer(spread(values), spread(those)))
-    return np.asarray(together[columns].max(axis=1) >= STAND_IN)
+def _shared(
+    effects: Sequence[Effect], known: Sequence[Effect], values: Block, groups: Sequence[Sequence[int]], cells: Cells
+) -> tuple[Effect, ...]:
+    """Return the effects with how far other columns explain theirs, where what is expected of them could be kept."""
+    asked = [effect for effect in effects if effect.supported > 0]
+    if not asked:
+        return tuple(effects)
+    families = [next((group for group in groups if effect.column in group), [effect.column]) for effect in asked]
+    named = [effect.column for effect in (*known, *effects)]
+    named += [column for group in groups if set(group) & set(named) for column in group]
+    shares = {
+        e.column: share for e, share in zip(asked, explained_by_others(values, families, named, cells), strict=True)
+    }
+    return tuple(replace(effect, shared=shares.get(effect.column, 0.0)) for effect in effects)
 
 
 def _search(
@@ -338,8 +336,8 @@ def random_effects(effects: Array, errors: Array) -> tuple[float, float, float]:
     return mean, math.sqrt(between), math.sqrt(1 / shares.sum())
 
 
-def size_of_change(effects: Array, errors: Array, n_classes: int = 2) -> float:
-    """Return |mean effect| × spread between environments, of effects that level off.
+def level_off(effects: Array, errors: Array, n_classes: int = 2) -> tuple[float, float]:
+    """Return mean and spread between environments of effects that level off.
 
     An effect of 5 and one of 7 decide alike: the label is all but certain. So an effect counts as 2 tanh(effect/2),
     which is the effect itself while it is small. Between the first and the last of K classes there are K - 1 steps to
@@ -347,13 +345,44 @@ def size_of_change(effects: Array, errors: Array, n_classes: int = 2) -> float:
 
     Examples
     --------
-    >>> [round(size_of_change(np.array(pair), np.array([0.1, 0.1])), 2) for pair in ([0.5, 1.0], [5.0, 7.0])]
-    [0.21, 0.03]
+    >>> found = [level_off(np.array(pair), np.array([0.1, 0.1])) for pair in ([0.5, 1.0], [5.0, 7.0])]
+    >>> [(round(mean, 2), round(spread, 2)) for mean, spread in found]
+    [(0.71, 0.29), (1.98, 0.02)]
     """
     most = 2 * (n_classes - 1)
     bounded = most * np.tanh(effects / most)
-    mean, spread, _ = random_effects(bounded, np.maximum((1 - (bounded / most) ** 2) * errors, 1e-4))
+    return random_effects(bounded, np.maximum((1 - (bounded / most) ** 2) * errors, 1e-4))[:2]
+
+
+def size_of_change(effects: Array, errors: Array, n_classes: int = 2) -> float:
+    """Return |mean effect| × spread between environments, of effects that level off.
+
+    Examples
+    --------
+    >>> [round(size_of_change(np.array(pair), np.array([0.1, 0.1])), 2) for pair in ([0.5, 1.0], [5.0, 7.0])]
+    [0.21, 0.03]
+    """
+    mean, spread = level_off(effects, errors, n_classes)
     return abs(mean) * spread
+
+
+def supported_share(effects: Array, errors: Array, n_classes: int = 2) -> float:
+    """Return the share of the mean effect at the end of the prediction interval that is nearer to zero.
+
+    Effects level off. An interval that includes zero supports nothing.
+
+    Examples
+    --------
+    Of effects in nine environments that never turned most is to be expected; two environments say next to nothing:
+
+    >>> round(supported_share(np.array([1.1, 1.6, 1.2, 1.5, 1.0, 1.7, 1.3, 1.4, 1.2]), np.full(9, 0.1)), 2)
+    0.82
+    >>> supported_share(np.array([0.5, 1.0]), np.array([0.1, 0.1]))
+    0.0
+    """
+    mean, spread = level_off(effects, errors, n_classes)
+    low, _ = prediction_interval(abs(mean), spread, len(effects))
+    return max(0.0, low / max(abs(mean), 1e-12))
 
 
 def prediction_interval(mean: float, spread: float, n_environments: int, level: float = 0.8) -> tuple[float, float]:
@@ -412,7 +441,7 @@ class Searching:
             if chance >= self.level:
                 break
             least = int(np.argmin([test.statistics[strongest] for test in both]))
-            rival = 0.0 if noisier else both[least].rival
+            rival = 0.0 if noisier else both[least].rival_of(self.against_noise(strongest))
             reached = self.reached_together(strongest, float(statistic[strongest]), rival)
             if rival > reached:
                 noisier, unresolved = True, 0.0  # all effects change together: each environment gets a scale of its own
@@ -502,10 +531,9 @@ class Searching:
         values = self.score_tests(coding, own, fit, scales)
         if not coding.scales:
             values[:n_tested] += self.apart * (self.test_alone(coding) - values[:n_tested])
-        rival = float(max(values[-2] - LOOSE, values[-1]))
         importance = fit.common[:n_tested] ** 2
         importance[list(own)] = 0.0
-        return Tests(values[:n_tested], rival, importance, scales, fit)
+        return Tests(values[:n_tested], float(values[-2]), float(values[-1]), importance, scales, fit)
 
     def fit(self, coding: Coding, own: Sequence[int]) -> Fit:
         """Fit the model in which the columns `own` have effects for each environment."""
@@ -528,7 +556,7 @@ class Searching:
         That is asked among the rows of one label and environment. Columns that a label depends on go together there,
         and so do columns whose labels are noisy, but not one that only depends on the label.
         """
-        common, pairs = self.common_effects(), np.array(self.pairs[0]).T
+        common, pairs = self.common, np.array(self.pairs[0]).T
         effects = np.abs(common[: self.n_tested])
         for j, group in enumerate(self.members):
             if len(group):
@@ -545,10 +573,52 @@ class Searching:
         matters[some] *= 1 - _rising(excess / np.sqrt(2 * varies.sum(axis=0) + 1e-12), *ALONE)
         return matters
 
+    @cached_property
+    def common(self) -> Array:
+        """The effects of a model without effects of environments."""
+        return self.common_effects()
+
     def common_effects(self) -> Array:
         """Return the effects of a model without effects of environments, and without what the judges agree on."""
         first = self.codings[0]
         return fit_model(self.sites, self.without_agreed(first), self.ridge, start=first.start).common
+
+    def against_noise(self, column: int) -> float:
+        """Return by how much flipped labels explain a column worse than a change of its own does, as a statistic.
+
+        Flipped labels mix rows of both classes, and the other columns tell which: among rows of one label, a column
+        would go with them where labels are flipped more often, as much as it lost in strength there. One that only
+        depends on the label as it is written does not. This is asked of two classes only.
+        """
+        if self.n_classes > 2 or not self.apart[column]:
+            return 0.0
+        design, pairs = self.without_agreed(self.codings[0]), np.array(self.pairs[0]).T[:, [column]]
+        both = column_and_others(design, self.common, np.array([column]), pairs, [self.members[column]])
+        value, others = (part[:, 0] for part in both)
+        cells = 2 * np.repeat(np.arange(len(self.sites)), self.sites.sizes) + self.sites.target[:, 0].astype(np.intp)
+
+        def sums(values: Array) -> Array:
+            return np.asarray(np.bincount(cells, self.sites.weights * values, minlength=2 * len(self.sites)), float)
+
+        counts = np.maximum(sums(np.ones(len(cells))), 1e-9)
+        mean, said = sums(value) / counts, (sums(others) / counts).reshape(-1, 2)
+        value = value - mean[cells]
+        squares = sums(value**2)
+        variance = np.maximum(
+            (squares + squares.sum() / counts.sum()) / (counts + 1), 1e-9
+        )  # of few rows less is known
+        gaps, errors = np.diff(mean.reshape(-1, 2))[:, 0], np.sqrt((variance / counts).reshape(-1, 2).sum(axis=1))
+        sign = 1.0 if gaps.sum() >= 0 else -1.0
+        strongest = float((sign * gaps - errors).max())
+        if strongest <= 0:
+            return 0.0
+        flipped = np.clip((1 - (sign * gaps + errors) / strongest) / 2, 1e-6, 0.5)  # share of the labels, at least
+        log_odds = special.logit(1 - flipped)[:, None] * np.array([-1.0, 1.0]) - said.mean(axis=1, keepdims=True)
+        right = special.expit(others + log_odds.ravel()[cells])
+        expected = sign * strongest * (right - (sums(right) / counts)[cells])
+        information = float((sums(expected**2) / variance).sum())
+        together = float((sums(expected * value) / variance).sum())  # less than zero: the others were fitted beside it
+        return float(self.apart[column]) * max(0.0, information - 2 * max(together, 0.0))
 
     def within_cells(self, common: Array, some: NDArray[np.intp], pairs: NDArray[np.intp]) -> tuple[Array, ...]:
         """Return for each environment and label its rows, and sums of squares and products about means there.
@@ -610,7 +680,10 @@ class Searching:
                 mean, spread, _ = random_effects(effects, errors)
                 pair = self.pairs[number][column]
                 size = size_of_change(effects, errors, self.n_classes)
-                choices.append(Effect(column, statistic, p_value, rival, pair, effects, errors, mean, spread, size))
+                supported = supported_share(effects, errors, self.n_classes)
+                choices.append(
+                    Effect(column, statistic, p_value, rival, pair, effects, errors, mean, spread, size, supported)
+                )
         return min(choices, key=lambda effect: effect.size)
 
     def fit_named(self, coding: Coding, start: Fit | None) -> Fit:
@@ -641,10 +714,18 @@ class Tests:
     """Score tests of every column, and of what noisier labels would do to all of them."""
 
     statistics: Array  # (n_columns,)
-    rival: float
+    scale: float  # the statistic of a scale of the whole score for each environment
+    noise: float  # that of flipped labels
     importance: Array  # (n_columns,) squared common effect
     scales: list[Array]  # (n_rows, n_classes - 1)
     fit: Fit
+
+    def rival_of(self, against_noise: float) -> float:
+        """Return the statistic of what would explain a column's change too, less what speaks against flipped labels.
+
+        If labels were not flipped, that everything is weaker somewhere, and by as much, is a looser story still.
+        """
+        return max(self.scale - LOOSE - min(against_noise, LOOSE), self.noise - against_noise, 0.0)
 
 
 def rivals(
@@ -845,7 +926,7 @@ def _standardized(columns: Array, weights: Array, recipe: Recipe) -> tuple[Array
 
     The columns are changed in place: a table that is large is not copied once more.
     """
-    low, high = recipe(lambda: _limits(columns))
+    low, high = recipe(lambda: tail_limits(columns))
     np.clip(columns, low, high, out=columns)
     share = weights / weights.sum()
     columns -= recipe(lambda: share @ columns)
@@ -855,28 +936,6 @@ def _standardized(columns: Array, weights: Array, recipe: Recipe) -> tuple[Array
         columns, deviation = columns[:, varies], deviation[varies]
     columns /= deviation
     return columns, varies
-
-
-def _limits(columns: Array) -> tuple[Array, Array]:
-    """Return to where the tails of columns are pulled in."""
-    rows = np.ascontiguousarray(columns.T)
-    some = np.sort(rows[:, ::8], axis=1)  # says about where the tails begin, so that only these need to be sorted
-    far = min(int(3 * TAILS * some.shape[1]) + 2, some.shape[1] - 1)
-    low = np.array([_low_quantile(values, near) for values, near in zip(rows, some[:, far], strict=True)])
-    high = np.array([-_low_quantile(-values, near) for values, near in zip(rows, -some[:, -1 - far], strict=True)])
-    flat = low >= high
-    low[flat], high[flat] = columns[:, flat].min(axis=0), columns[:, flat].max(axis=0)
-    return low, high
-
-
-def _low_quantile(values: Array, near: float) -> float:
-    """Return the quantile at TAILS, which is looked for below `near` first."""
-    place, share = divmod(TAILS * (len(values) - 1), 1.0)
-    tail, after = values[values <= near], min(int(place) + 1, len(values) - 1)
-    if len(tail) <= after:
-        tail = values.copy()
-    tail.partition((int(place), after))
-    return float(tail[int(place)] + share * (tail[after] - tail[int(place)]))
 
 
 def _normal_scores(columns: Array, sites: Sites, quantities: NDArray[np.intp]) -> list[tuple[int, Array, Array]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import special
 from sklearn.utils import estimator_html_repr
 
-from holdfast.audit.columns import Columns
+from holdfast.audit.columns import Columns, split_categories
 from holdfast.audit.effects import Search, find_unstable
 from holdfast.audit.run import AuditSettings, finding_of, read_columns
 from holdfast.environments import Environment, listed, take_rows
@@ -152,6 +152,13 @@ class StableClassifier(MethodClassifier):
         if not alone:  # what cannot be used is refused before any work
             columns = _read_table(training.X, training.names)
             training.check_folds()
+            for first, last in split_categories(columns):
+                warn(
+                    f"The columns {first!r} to {last!r} are one category in columns of 0 and 1. Tested one by one, "
+                    "they show much less of a change. Put the category into one column of words (pandas.from_dummies): "
+                    "holdfast fit and TableClassifier take it as it is; StableClassifier needs an encoder inside.",
+                    HoldfastWarning,
+                )
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         if alone:
             unknown, nothing = Accuracy(np.nan, np.nan), Interval(0.0, 0.0, 0.0)

@@ -14,10 +14,11 @@ from holdfast.audit.results import Finding, format_p
 from holdfast.environments import listed
 from holdfast.metrics import Interval
 
-# How much of a named effect is given up rises smoothly with three things, each between 0 and 1:
+# How much of a named effect is given up rises smoothly with four things, each between 0 and 1:
 LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to count, and at which it counts in full
 LARGE = 0.1, 0.2  # a lead that is such a share of the other statistic needs not rise with the number of environments
 HALF_SIZE, STEEPNESS = 0.14, 6  # size of the change that counts half; how fast it rises
+SHARED = 0.0, 0.05  # variance of a column that others explain, from which on its prediction interval counts; in full
 MOST_LEVELS = 3  # classifiers that do without some columns
 UNCERTAIN = 0.2  # accuracy that the next environment may lack, from which on the answer is no good news
 APART = 0.1  # kept shares that differ by less belong to one level
@@ -26,6 +27,7 @@ DOUBTS = {
     "evidence": "the evidence is too weak to act on",
     "own": "labels that are noisier somewhere would explain it as well",
     "size": "the change is too small to act on",
+    "turns": "most of the effect is to be expected at a new environment too",
 }
 USED_UP, WHOLE = 0.1, 0.9  # used shares up to which a column is given up; from which on it is no reason for anything
 
@@ -33,8 +35,8 @@ USED_UP, WHOLE = 0.1, 0.9  # used shares up to which a column is given up; from 
 def kept_share(effect: Effect) -> float:
     """Return how much of a named column's effect is used, between 0 and 1.
 
-    What is given up is evidence × not merely noisier labels × size of the change, each rising smoothly from 0 to 1.
-    Less than a tenth is not given up at all.
+    What is given up is evidence × not merely noisier labels × size of the change × what may turn, each rising smoothly
+    from 0 to 1. Less than a tenth is not given up at all.
     """
     return 1.0 - max(0.0, (math.prod(_grounds(effect).values()) - (1 - WHOLE)) / WHOLE)
 
@@ -46,11 +48,16 @@ def doubt_about(effect: Effect) -> str:
 
 
 def _grounds(effect: Effect) -> dict[str, float]:
-    """Return three grounds for giving a column up, each between 0 and 1."""
+    """Return four grounds for giving a column up, each between 0 and 1.
+
+    A column that only depends on the label may turn altogether. One that others predict is a part of what they tell:
+    what its prediction interval supports is kept.
+    """
     evidence = float(np.clip(np.log(LEVEL / max(effect.p_value, 1e-300)) / np.log(LEVEL / SURE), 0.0, 1.0))
     own = _blamed(effect.statistic - effect.rival, effect.rival, len(effect.by_environment))
     power = effect.size**STEEPNESS
-    return {"evidence": evidence, "own": own, "size": power / (power + HALF_SIZE**STEEPNESS)}
+    turns = 1.0 - _rises(effect.shared, *SHARED) * effect.supported
+    return {"evidence": evidence, "own": own, "size": power / (power + HALF_SIZE**STEEPNESS), "turns": turns}
 
 
 def is_given_up(effect: Effect) -> bool:
@@ -83,12 +90,12 @@ def _blamed(lead: float, rival: float, n_environments: int) -> float:
 
     The more environments, the more both statistics vary: as the root of their degrees of freedom.
     """
+    for_many = _rises(lead - FAINT * (math.sqrt(n_environments - 1) - 1), FAINT, CLEAR)
+    return min(_rises(lead, FAINT, CLEAR), max(for_many, _rises(lead / max(rival, 1e-9), *LARGE)))
 
-    def rises(value: float, start: float, end: float) -> float:
-        return float(np.clip((value - start) / (end - start), 0.0, 1.0))
 
-    for_many = rises(lead - FAINT * (math.sqrt(n_environments - 1) - 1), FAINT, CLEAR)
-    return min(rises(lead, FAINT, CLEAR), max(for_many, rises(lead / max(rival, 1e-9), *LARGE)))
+def _rises(value: float, start: float, end: float) -> float:
+    return float(np.clip((value - start) / (end - start), 0.0, 1.0))
 
 
 def _cancels(finding: Finding) -> bool:
@@ -176,8 +183,8 @@ class Verdict:
         AUROC in place of accuracy, for "known", "vanished" and "reversed", where nine rows in ten or more have the same
         label, so that accuracy says little; else empty.
     doubts : mapping of str to str
-        Why a column is used although it changes: "evidence" (weak), "own" (noisier labels would explain it as well) or
-        "size" (of the change).
+        Why a column is used although it changes: "evidence" (weak), "own" (noisier labels would explain it as well),
+        "size" (of the change) or "turns" (other columns predict it, and most of its effect is expected to hold).
     noisier : bool
         Whether all relations are weaker in some environments, as noisier labels would make them.
     expect, strength

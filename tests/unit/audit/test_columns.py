@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from holdfast.audit.columns import Columns, encode_table, encode_texts
+from holdfast.audit.columns import Columns, encode_table, encode_texts, split_categories
 from holdfast.exceptions import FeaturesError
 
 TABLE = {
@@ -143,3 +143,20 @@ def test_other_rows_are_encoded_alike():
     np.testing.assert_array_equal(columns.encode(first), columns.values)
     other = pd.DataFrame({"age": [None, 70.0], "ward": ["new", "b"], "day": [5.0, None]})
     np.testing.assert_array_equal(columns.encode(other), [[30, 1, 0, 0, 1, 5], [70, 0, 1, 0, 0, 2.5]])
+
+
+def test_split_categories_are_told_from_other_codes():
+    """Of every row one is 1, side by side; not so where one row has none, where two are 1, and of known groups."""
+    rng = np.random.default_rng(0)
+    first, second = ((rng.integers(n, size=200)[:, None] == np.arange(n)).astype(float) for n in (3, 5))
+    age = rng.normal(size=(200, 1))
+    table = np.hstack([first, second, age])
+    assert split_categories(encode_table(table)) == [("x0", "x2"), ("x3", "x7")]
+    assert split_categories(encode_table(table[:, 1:])) == [("x2", "x6")]
+    assert split_categories(encode_table(sp.csr_array(table))) == []
+    table[0, :3] = 0.0
+    assert split_categories(encode_table(table)) == [("x3", "x7")]
+    table[0, 3:5] = 1.0
+    assert split_categories(encode_table(table)) == []
+    words = pd.DataFrame({"color": rng.choice(["red", "green", "blue"], size=200)})
+    assert split_categories(encode_table(words)) == []

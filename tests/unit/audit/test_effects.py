@@ -10,7 +10,13 @@ from scipy.stats import chi2
 
 from holdfast.audit import effects as module
 from holdfast.audit.columns import encode_table
-from holdfast.audit.effects import find_unstable, prediction_interval, random_effects, size_of_change
+from holdfast.audit.effects import (
+    find_unstable,
+    prediction_interval,
+    random_effects,
+    size_of_change,
+    supported_share,
+)
 from holdfast.audit.model import Sites
 
 
@@ -361,6 +367,106 @@ def test_the_planted_column_is_named_beside_noisier_labels():
     assert sum(3 in columns for columns in found) >= 9
 
 
+# -- noisier labels, or a change of its own? ---------------------------------------------------------------------------
+
+
+def code_beside_others(seed, *, agreements=(0.9, 0.9, 0.9), flipped=(0.0, 0.0, 0.0), n_rows=1000, shift=0.4):
+    """Return four columns of which each says a little, and a code; labels are flipped after all were made."""
+    rng, parts = np.random.default_rng(seed), []
+    for site, (agreement, wrong) in enumerate(zip(agreements, flipped, strict=True)):
+        y = rng.integers(2, size=n_rows)
+        X = rng.normal(size=(n_rows, 4)) + shift * (2 * y[:, None] - 1)
+        code = np.where(rng.random(n_rows) < agreement, y, 1 - y)
+        y = np.where(rng.random(n_rows) < wrong, 1 - y, y)
+        parts.append((np.column_stack([X, code]), y, np.full(n_rows, site)))
+    return (np.concatenate(part) for part in zip(*parts, strict=True))
+
+
+def against_noise(monkeypatch, column=4, **options):
+    """Return what speaks against flipped labels as the reason of a column's change, of several draws."""
+    found = []
+
+    class Asked(module.Searching):
+        def run(self):
+            self.test_columns([])
+            found.append(self.against_noise(column))
+            return super().run()
+
+    for seed in range(5):
+        X, y, codes = code_beside_others(seed, **options)
+        find_unstable(X, y, codes, n_classes=int(y.max()) + 1, make_search=Asked)
+    return np.array(found)
+
+
+def test_a_code_that_agrees_less_at_one_site_is_told_from_flipped_labels(monkeypatch):
+    """Labels of which as many are flipped would make the code go with the other columns among rows of one label."""
+    own = against_noise(monkeypatch, agreements=(0.9, 0.9, 0.75))
+    assert own.min() > 15
+    assert against_noise(monkeypatch, flipped=(0.0, 0.0, 0.2)).max() < 1.0
+    assert against_noise(monkeypatch, agreements=(0.9, 0.9, 0.75), n_rows=4000).mean() > 3 * own.mean()
+
+
+def test_where_others_say_nothing_flipped_labels_cannot_be_told(monkeypatch):
+    """No column tells which rows would be of the other class; and where nothing changed nothing is expected."""
+    assert against_noise(monkeypatch, agreements=(0.9, 0.9, 0.75), shift=0.0).max() < 2.0
+    assert against_noise(monkeypatch).max() < 6.0
+
+
+def test_columns_that_others_predict_are_not_told_from_flipped_labels(monkeypatch):
+    """The label depends on them together: they go with the others for another reason than flipped labels."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2], 2000)
+    X = rng.normal(size=(6000, 4))
+    X[:, 0] += X[:, 1:].sum(axis=1)
+    log_odds = X[:, 0] * np.array([1.5, 1.5, 0.6])[codes] + X[:, 1]
+    y = (rng.random(6000) < 1 / (1 + np.exp(-log_odds))).astype(int)
+    monkeypatch.setattr(f"{__name__}.code_beside_others", lambda seed: (X, y, codes))
+    assert against_noise(monkeypatch, column=0).max() == 0.0
+
+
+def test_of_more_than_two_classes_flipped_labels_are_not_asked_about(monkeypatch):
+    """What flips into what is not known."""
+    X, y, codes = code_beside_others(0, agreements=(0.9, 0.9, 0.7))
+    y = y + (np.arange(len(y)) % 7 == 0) * (y == 1)
+    monkeypatch.setattr(f"{__name__}.code_beside_others", lambda seed: (X, y, codes))
+    assert against_noise(monkeypatch).max() == 0.0
+
+
+def test_a_site_with_few_rows_of_a_class_says_little_about_flipped_labels(monkeypatch):
+    """Five rows of a class that all agree with the code are no evidence, and a class that a site lacks is none."""
+    X, y, codes = code_beside_others(0, n_rows=600)
+    for n_left in (0, 5):
+        gone = np.flatnonzero((codes == 2) & (y == 1))[n_left:]
+        rows = np.setdiff1d(np.arange(len(y)), gone)
+        some = X[rows], y[rows], codes[rows]
+        few = (some[2] == 2) & (some[1] == 1)
+        some[0][few, 4] = 1.0
+        monkeypatch.setattr(f"{__name__}.code_beside_others", lambda seed, some=some: some)
+        assert against_noise(monkeypatch).max() < 6.0
+
+
+@pytest.mark.parametrize(
+    ("scale", "noise", "against", "rival"),
+    [(20.0, 10.0, 0.0, 16.0), (10.0, 20.0, 0.0, 20.0), (10.0, 20.0, 15.0, 5.0), (20.0, 10.0, 3.0, 13.0)]
+    + [(20.0, 10.0, 100.0, 12.0), (2.0, 3.0, 100.0, 0.0)],
+)
+def test_what_speaks_against_flipped_labels_weakens_the_rival(scale, noise, against, rival):
+    """All of it counts against flipped labels; a scale is handicapped by 4, and by as much again."""
+    assert module.Tests(np.zeros(1), scale, noise, np.zeros(1), [], None).rival_of(against) == rival
+
+
+def test_a_strong_code_beside_weak_columns_is_given_up_for_its_own_change():
+    """Noisier labels would explain it nearly as well, were it not independent of the others given the label."""
+    for seed in range(5):
+        X, y, codes = code_beside_others(seed, agreements=(0.95, 0.9, 0.85), shift=0.2)
+        (found,) = find_unstable(X, y, codes, n_classes=2).effects
+        assert found.column == 4
+        assert found.statistic - found.rival > 7.0
+
+
+# -- columns of their own --------------------------------------------------------------------------------------------
+
+
 def sensors(seed, agreements, *, strength=1.8, n_rows=300):
     """Return three columns that go with the label, and a code that agrees with it; given the label, all independent."""
     generator = np.random.default_rng(seed)
@@ -703,6 +809,34 @@ def test_a_single_row_does_not_name_a_rare_code():
     assert found.p_values[1] == 1.0
 
 
+def test_supported_is_the_end_of_the_interval_that_is_nearer_to_zero():
+    """In units of the mean, of effects that level off; the sign makes no difference."""
+    effects, errors = np.array([0.2, 0.24, 0.3, 0.26, 0.22]), np.full(5, 1e-3)
+    mean, spread, _ = random_effects(effects, errors)
+    low, _ = prediction_interval(mean, spread, 5)
+    assert supported_share(effects, errors) == pytest.approx(low / mean, abs=0.01)
+    assert supported_share(-effects, errors) == pytest.approx(supported_share(effects, errors))
+    assert supported_share(np.array([5.0, 7.0, 6.0]), np.full(3, 0.1)) > 0.9  # the label is all but certain anyway
+    assert supported_share(np.array([1.0, -0.5, 0.2]), np.full(3, 0.1)) == 0.0
+
+
+def test_what_others_explain_is_said_of_named_columns():
+    """A column that others predict, beside one that only depends on the label."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(6), 800)
+    X = rng.normal(size=(4800, 4))
+    X[:, 3] = 0.45 * X[:, 0] + 0.9 * X[:, 3]
+    log_odds = X[:, 1] + X[:, 3] * np.array([1.4, 2.4, 1.2, 2.2, 1.5, 2.6])[codes]
+    y = (rng.random(4800) < 1 / (1 + np.exp(-log_odds))).astype(int)
+    agreements = np.array([0.95, 0.75, 0.9, 0.8, 0.95, 0.75])[codes]
+    X = np.column_stack([X, np.where(rng.random(4800) < agreements, y, 1 - y)])
+    found = {effect.column: effect for effect in find_unstable(X, y, codes, n_classes=2).effects}
+    assert found[3].shared > 0.1
+    assert found[3].supported > 0.6
+    assert found[4].shared < 0.01
+    assert found[4].supported > 0.3
+
+
 def test_prediction_intervals_cover_the_next_environment():
     """About 80 % of the next effects lie in intervals from six known ones."""
     generator = np.random.default_rng(0)
@@ -899,18 +1033,6 @@ def test_a_wide_table_keeps_what_score_tests_and_weights_rank_first(monkeypatch,
     np.testing.assert_allclose(dense, X[:, chosen])
     rest = np.setdiff1d(np.arange(n_columns), chosen)
     np.testing.assert_allclose(offset, module._unit(scaled[:, rest] @ weight[:, rest].T), atol=1e-9)
-
-
-@pytest.mark.parametrize("n_rows", [1, 2, 3, 50, 401, 5_000])
-def test_tails_are_pulled_in_to_their_quantiles(n_rows):
-    """Wherever the tails are found first: drawn values, ascending ones, few different ones, one, and all but one."""
-    drawn = np.random.default_rng(0).normal(size=n_rows)
-    columns = np.stack([drawn, np.sort(drawn), np.round(drawn), np.zeros(n_rows), np.arange(n_rows) == 0.0], axis=1)
-    low, high = module._limits(columns)
-    quantiles = np.quantile(columns, [module.TAILS, 1 - module.TAILS], axis=0)
-    flat = quantiles[0] >= quantiles[1]
-    np.testing.assert_allclose(low, np.where(flat, columns.min(axis=0), quantiles[0]), atol=1e-12)
-    np.testing.assert_allclose(high, np.where(flat, columns.max(axis=0), quantiles[1]), atol=1e-12)
 
 
 def category(n_levels, seed=0, n_rows=3000):

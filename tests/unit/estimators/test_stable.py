@@ -526,3 +526,52 @@ def test_notebooks_show_the_verdict_above_the_diagram():
     assert "Expect an accuracy of" in verdict
     assert "StableClassifier" in diagram
     assert "<scanner>" not in shown
+
+
+def counties(goes_with_others, seed=0, n_sites=9, n_rows=400):
+    """Return a table whose first column has effects of 0.8 to 2.4 at nine sites, the same sign at each."""
+    rng, sites = np.random.default_rng(seed), np.repeat(np.arange(n_sites), n_rows)
+    X = rng.normal(size=(len(sites), 5))
+    if goes_with_others:
+        X[:, 0] = 0.8 * X[:, 0] + 0.35 * X[:, 3] + 0.35 * X[:, 4]
+    slopes = np.linspace(0.8, 2.4, n_sites)[np.argsort(np.random.default_rng(1).random(n_sites))]
+    y = (rng.random(len(sites)) < 1 / (1 + np.exp(-X[:, 0] * slopes[sites] - 0.8 * X[:, 1]))).astype(int)
+    return X, y, sites
+
+
+def test_what_never_turned_and_goes_with_others_is_used_as_far_as_it_may_be_expected():
+    """Nine sites at which the effect varies, and never turns: its prediction interval supports about half of it."""
+    X, y, sites = counties(goes_with_others=True)
+    natural = StableClassifier(logistic()).fit(X, y, environments=sites).verdict_
+    finding = next(column for column in natural.columns if column.feature == "x0")
+    assert finding.low > 0
+    assert natural.fitted == "partly"
+    assert 0.4 < natural.kept["x0"] < 0.9
+
+
+def test_a_code_that_only_depends_on_the_label_is_given_up_however_many_sites_there_are():
+    """It never turned at nine sites either, and may turn at the next."""
+    rng, parts = np.random.default_rng(0), []
+    for site, agreement in enumerate(np.linspace(0.95, 0.8, 9)):
+        y = rng.integers(2, size=500)
+        code = np.where(rng.random(500) < agreement, y, 1 - y)
+        parts.append((np.column_stack([rng.normal(size=(500, 4)) + 0.5 * y[:, None], code]), y, np.full(500, site)))
+    X, y, sites = (np.concatenate(part) for part in zip(*parts, strict=True))
+    verdict = StableClassifier(logistic()).fit(X, y, environments=sites).verdict_
+    assert verdict.columns[0].low > 0
+    assert verdict.fitted == "stable"
+    assert verdict.kept["x4"] < 0.05
+
+
+@pytest.mark.parametrize("n_levels", [2, 3, 6])
+def test_a_category_in_columns_of_zeros_and_ones_is_said(n_levels):
+    """Three or more values that stand side by side; two are one column and its opposite, which one test finds."""
+    X, y, sites = counties(goes_with_others=False, n_sites=2)
+    levels = (np.arange(len(y))[:, None] % n_levels == np.arange(n_levels)).astype(float)
+    columns = np.column_stack([X, levels])
+    if n_levels == 2:
+        StableClassifier(logistic()).fit(columns, y, environments=sites)
+        return
+    message = f"The columns 'x5' to 'x{4 + n_levels}' are one category in columns of 0 and 1"
+    with pytest.warns(HoldfastWarning, match=message):
+        StableClassifier(logistic()).fit(columns, y, environments=sites)

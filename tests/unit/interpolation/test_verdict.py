@@ -27,10 +27,10 @@ from holdfast.metrics import Interval
 SURE_P, LARGE, CLEARLY = module.SURE / 10, 5 * module.HALF_SIZE, 2 * module.CLEAR
 
 
-def effect(p_value=SURE_P, size=LARGE, statistic=50.0, rival=50.0 - CLEARLY, n_environments=2):
+def effect(p_value=SURE_P, size=LARGE, statistic=50.0, rival=50.0 - CLEARLY, n_environments=2, **others):
     """Return the effect of a column for two classes: certain, large and its own where nothing else is said."""
     effects, errors = np.linspace(0.5, 1.0, n_environments), np.full(n_environments, 0.1)
-    return Effect(0, statistic, p_value, rival, (0, 1), effects, errors, 0.75, 0.3, size)
+    return Effect(0, statistic, p_value, rival, (0, 1), effects, errors, 0.75, 0.3, size, **others)
 
 
 # -- how much is kept ------------------------------------------------------------------------------------------------
@@ -54,11 +54,12 @@ def test_most_of_a_column_has_to_go_for_others_to_be_asked_again(size, given_up)
         {"statistic": 50.0, "rival": 50.0 - module.FAINT},
         {"statistic": 40.0, "rival": 50.0},
         {"size": 0.0},
+        {"supported": 1.0, "shared": module.SHARED[1]},
     ],
-    ids=["no evidence", "noisier labels explain almost as much", "noisier labels explain more", "no change"],
+    ids=["no evidence", "noisier labels explain almost as much", "noisier labels explain more", "no change", "holds"],
 )
-def test_each_of_three_doubts_keeps_a_column_whole(doubtful):
-    """A p value at the level, a rival that explains as much, a change of no size: the column is used as it is."""
+def test_each_of_four_doubts_keeps_a_column_whole(doubtful):
+    """A p value at the level, a rival that explains as much, no size, all of it expected: it is used as it is."""
     assert kept_share(effect(**doubtful)) == 1.0
 
 
@@ -97,6 +98,13 @@ def test_in_the_middle_of_each_scale_about_half_is_kept(half):
         ({"statistic": 66.0, "rival": 60.0, "n_environments": 40}, 1.0),
         ({"statistic": 69.0, "rival": 60.0, "n_environments": 40}, 0.556),
         ({"statistic": 72.0, "rival": 60.0, "n_environments": 40}, 0.0),
+        ({"supported": 0.64, "shared": 0.0}, 0.0),
+        ({"supported": 0.64, "shared": 0.025}, 0.356),
+        ({"supported": 0.64, "shared": 0.05}, 0.711),
+        ({"supported": 0.64, "shared": 1.0}, 0.711),
+        ({"supported": 0.0, "shared": 1.0}, 0.0),
+        ({"supported": 0.91, "shared": 1.0}, 1.0),
+        ({"supported": 0.64, "shared": 1.0, "size": 0.14}, 0.911),
     ],
 )
 def test_known_shares(changes, kept):
@@ -123,6 +131,14 @@ def test_among_many_environments_a_small_lead_over_noisier_labels_says_less():
     assert kept_share(effect(statistic=60 * (1 + low), rival=60.0, **some)) == 1.0
     assert kept_share(effect(statistic=60 * (1 + (low + high) / 2), rival=60.0, **some)) == pytest.approx(0.5, abs=0.06)
     assert kept_share(effect(statistic=60 * (1 + high), rival=60.0, **some)) < 0.05
+
+
+def test_what_the_interval_supports_is_kept_of_a_column_that_others_predict():
+    """One that only depends on the label may turn altogether, however narrow its interval."""
+    assert kept_share(effect(supported=0.7, shared=0.3)) == pytest.approx(1 - (0.3 - 0.1) / 0.9, abs=1e-3)
+    assert kept_share(effect(supported=0.7, shared=0.0)) == kept_share(effect())
+    assert doubt_about(effect(supported=0.95, shared=0.3)) == "turns"
+    assert not is_given_up(effect(supported=0.6, shared=0.3))
 
 
 def test_full_evidence_is_reached():
@@ -189,6 +205,23 @@ def test_a_little_noise_changes_little(p_value, size, statistic, rival):
         effect(p_value, size, statistic, 1.01 * rival),
     ):
         assert abs(kept_share(changed) - before) < 0.05
+
+
+units = st.floats(0.0, 1.0)
+
+
+@given(units, units, units, units, chances, sizes)
+def test_more_that_others_explain_or_the_interval_supports_never_gives_up_more(
+    first, second, share, supported, p, size
+):
+    """Both count in one direction, and a little of each changes little."""
+    low, high = sorted([first, second])
+    kept = [kept_share(effect(p, size, supported=value, shared=share)) for value in (low, high)]
+    assert kept[0] <= kept[1] + 1e-12
+    kept = [kept_share(effect(p, size, supported=supported, shared=value)) for value in (low, high)]
+    assert kept[0] <= kept[1] + 1e-12
+    nearly = kept_share(effect(p, size, supported=supported, shared=share + 0.001))
+    assert abs(nearly - kept_share(effect(p, size, supported=supported, shared=share))) < 0.03
 
 
 # -- levels ----------------------------------------------------------------------------------------------------------
@@ -345,6 +378,10 @@ def test_a_column_that_is_kept_whole_is_no_reason():
             r"but labels that are noisier .* explain it as well",
         ),
         ({"kept": {"scanner": 1.0}, "doubts": {"scanner": "evidence"}}, "but the evidence is too weak to act on"),
+        (
+            {"kept": {"scanner": 1.0}, "doubts": {"scanner": "turns"}},
+            "but most of the effect is to be expected at a new environment too",
+        ),
         ({"kept": {"scanner": 1.0}, "strength": 0.0}, "but strength is 0"),
         ({"kept": {"scanner": 1.0}, "strength": 0.0, "expect": "as_seen"}, "but with environments left out in turn"),
     ],
