@@ -18,7 +18,7 @@ from holdfast.metrics import Interval
 LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to count, and at which it counts in full
 LARGE = 0.1, 0.2  # a lead that is such a share of the other statistic needs not rise with the number of environments
 HALF_SIZE, STEEPNESS = 0.14, 6  # size of the change that counts half; how fast it rises
-SHARED = 0.0, 0.05  # variance of a column that others explain, from which on its prediction interval counts; in full
+SHARED = 0.0, 0.02  # variance of a column that others explain, from which on its prediction interval counts; in full
 MOST_LEVELS = 3  # classifiers that do without some columns
 UNCERTAIN = 0.2  # accuracy that the next environment may lack, from which on the answer is no good news
 APART = 0.1  # kept shares that differ by less belong to one level
