@@ -45,7 +45,7 @@ from holdfast.rows import deal_evenly, is_sparse, row_keys
 Array = NDArray[np.float64]
 T = TypeVar("T")
 FAINT, CLEAR = 5.0, 7.0  # lead over "labels are noisier there", as a statistic, from which a column is blamed; in full
-LOOSE = 4.0  # a scale for each environment is a looser story than noisier labels: it must win by so much, or by twice
+LOOSE = 4.0  # handicap of a scale for each environment against noisier labels; twice where labels were not flipped
 ALONE = 1.0, 3.0  # standard errors by which others say more of a column than chance: tested alone below, not above
 MATTERS = 0.25, 0.5  # effect, in log-odds for one standard deviation, from which on a column is tested alone; in full
 MOST_NAMED = 12  # columns that get an effect for each environment
@@ -454,7 +454,7 @@ class Searching:
             for column in (strongest, *([] if partner is None else [partner])):
                 self.own.append(column)
                 found.append((column, reached, chance, rival))
-            unresolved = rival * (1 - float(_rising(reached - rival, FAINT, CLEAR)))
+            unresolved = rival * (1 - float(rising(reached - rival, FAINT, CLEAR)))
             if self.changes_little(strongest):  # what else passes would change less: it is named without further tests
                 left = self.free(self.own)
                 rest = [j for j in np.argsort(p, kind="stable").tolist() if p[j] < self.level and j in left]
@@ -556,13 +556,13 @@ class Searching:
         That is asked among the rows of one label and environment. Columns that a label depends on go together there,
         and so do columns whose labels are noisy, but not one that only depends on the label.
         """
-        common, pairs = self.common, np.array(self.pairs[0]).T
+        common, pairs = self.common_effects, np.array(self.pairs[0]).T
         effects = np.abs(common[: self.n_tested])
         for j, group in enumerate(self.members):
             if len(group):
                 said = _between(_said_by(self.codings[0].design, common, [*group, j]), *pairs[:, [j]])
                 effects[j] = said.std()
-        matters = _rising(effects, *MATTERS)
+        matters = rising(effects, *MATTERS)
         some = np.flatnonzero(matters)
         if not len(some):
             return matters
@@ -570,16 +570,12 @@ class Searching:
         squared = together**2 / np.maximum(spread * of_others, 1e-12)
         varies = spread > 1e-9
         excess = (varies * ((counts - 1) * squared - 1)).sum(axis=0)
-        matters[some] *= 1 - _rising(excess / np.sqrt(2 * varies.sum(axis=0) + 1e-12), *ALONE)
+        matters[some] *= 1 - rising(excess / np.sqrt(2 * varies.sum(axis=0) + 1e-12), *ALONE)
         return matters
 
     @cached_property
-    def common(self) -> Array:
-        """The effects of a model without effects of environments."""
-        return self.common_effects()
-
     def common_effects(self) -> Array:
-        """Return the effects of a model without effects of environments, and without what the judges agree on."""
+        """The effects of a model without effects of environments, and without what the judges agree on."""
         first = self.codings[0]
         return fit_model(self.sites, self.without_agreed(first), self.ridge, start=first.start).common
 
@@ -593,7 +589,7 @@ class Searching:
         if self.n_classes > 2 or not self.apart[column]:
             return 0.0
         design, pairs = self.without_agreed(self.codings[0]), np.array(self.pairs[0]).T[:, [column]]
-        both = column_and_others(design, self.common, np.array([column]), pairs, [self.members[column]])
+        both = column_and_others(design, self.common_effects, np.array([column]), pairs, [self.members[column]])
         value, others = (part[:, 0] for part in both)
         cells = 2 * np.repeat(np.arange(len(self.sites)), self.sites.sizes) + self.sites.target[:, 0].astype(np.intp)
 
@@ -1022,6 +1018,6 @@ def _between(values: Array, first: NDArray[np.intp], second: NDArray[np.intp]) -
     return np.asarray(levels[:, second, columns] - levels[:, first, columns])
 
 
-def _rising(values: Array | float, start: float, end: float) -> Array:
+def rising(values: Array | float, start: float, end: float) -> Array:
     """Return values as shares of the way from start to end, between 0 and 1."""
     return np.asarray(np.clip((values - start) / (end - start), 0.0, 1.0))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -256,8 +256,9 @@ class _PassSearching(Searching):
         asked = replace(here, tests_rivals=False, pairs=pairs, at=first)
         return _newton(asked, tuple(self.add_up(self.recipe, [asked])[0]), self.n_classes - 1).statistics()
 
+    @cached_property
     def common_effects(self) -> Array:
-        """Return the effects of a model without effects of environments."""
+        """The effects of a model without effects of environments."""
         return self.known[0, (), False].model.common
 
     def within_cells(self, common: Array, some: NDArray[np.intp], pairs: NDArray[np.intp]) -> tuple[Array, ...]:

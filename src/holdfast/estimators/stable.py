@@ -152,10 +152,12 @@ class StableClassifier(MethodClassifier):
         if not alone:  # what cannot be used is refused before any work
             columns = _read_table(training.X, training.names)
             training.check_folds()
-            for first, last in split_categories(columns):
+            if split := split_categories(columns):
+                which = listed([f"{first!r} to {last!r}" for first, last in split], most=3)
+                each = "" if len(split) == 1 else " each,"
                 warn(
-                    f"The columns {first!r} to {last!r} are one category in columns of 0 and 1. Tested one by one, "
-                    "they show much less of a change. Put the category into one column of words (pandas.from_dummies): "
+                    f"The columns {which} are one category{each} in columns of 0 and 1. Tested one by one, they show "
+                    "much less of a change. Put the category into one column of words (pandas.from_dummies): "
                     "holdfast fit and TableClassifier take it as it is; StableClassifier needs an encoder inside.",
                     HoldfastWarning,
                 )

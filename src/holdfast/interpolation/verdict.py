@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.audit.effects import CLEAR, FAINT, Effect
+from holdfast.audit.effects import CLEAR, FAINT, Effect, rising
 from holdfast.audit.results import Finding, format_p
 from holdfast.environments import listed
 from holdfast.metrics import Interval
@@ -56,7 +56,7 @@ def _grounds(effect: Effect) -> dict[str, float]:
     evidence = float(np.clip(np.log(LEVEL / max(effect.p_value, 1e-300)) / np.log(LEVEL / SURE), 0.0, 1.0))
     own = _blamed(effect.statistic - effect.rival, effect.rival, len(effect.by_environment))
     power = effect.size**STEEPNESS
-    turns = 1.0 - _rises(effect.shared, *SHARED) * effect.supported
+    turns = 1.0 - float(rising(effect.shared, *SHARED)) * effect.supported
     return {"evidence": evidence, "own": own, "size": power / (power + HALF_SIZE**STEEPNESS), "turns": turns}
 
 
@@ -90,12 +90,8 @@ def _blamed(lead: float, rival: float, n_environments: int) -> float:
 
     The more environments, the more both statistics vary: as the root of their degrees of freedom.
     """
-    for_many = _rises(lead - FAINT * (math.sqrt(n_environments - 1) - 1), FAINT, CLEAR)
-    return min(_rises(lead, FAINT, CLEAR), max(for_many, _rises(lead / max(rival, 1e-9), *LARGE)))
-
-
-def _rises(value: float, start: float, end: float) -> float:
-    return float(np.clip((value - start) / (end - start), 0.0, 1.0))
+    for_many = rising(lead - FAINT * (math.sqrt(n_environments - 1) - 1), FAINT, CLEAR)
+    return float(min(rising(lead, FAINT, CLEAR), max(for_many, rising(lead / max(rival, 1e-9), *LARGE))))
 
 
 def _cancels(finding: Finding) -> bool:
