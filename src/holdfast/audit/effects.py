@@ -17,6 +17,9 @@ Three things must not be taken for a change of a column's effect:
 - A measurement in other units, or more spread in one environment: every number column is tested twice, in its units and
   in standard deviations of each environment, and must pass both times.
 - A bent relation together with other values of the column: the model has squares of the number columns.
+
+And a classifier that tells from other columns where an effect is weaker knows the change: the search is then made again
+beside what it says, to find what is left.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ from holdfast.rows import deal_evenly, is_sparse, row_keys
 Array = NDArray[np.float64]
 T = TypeVar("T")
 FAINT, CLEAR = 5.0, 7.0  # lead over "labels are noisier there", as a statistic, from which a column is blamed; in full
-LOOSE = 4.0  # handicap of a scale for each environment against noisier labels; twice where labels were not flipped
+LOOSE = 4.0  # handicap of a scale for each environment against noisier labels; more where labels were not flipped
+EVEN = 0.2  # share of the level that all columns have alike; the rest goes by what they are worth to a classifier
 ALONE = 1.0, 3.0  # standard errors by which others say more of a column than chance: tested alone below, not above
 MATTERS = 0.25, 0.5  # effect, in log-odds for one standard deviation, from which on a column is tested alone; in full
 MOST_NAMED = 12  # columns that get an effect for each environment
@@ -79,6 +83,7 @@ class Effect:
     size: float  # how much the column's part in the log-odds varies
     supported: float = 0.0  # share of its mean effect that is to be expected in the next environment at least
     shared: float = 0.0  # share of its variance that others explain among the rows of one label and environment
+    beside: Effect | None = None  # what is left beside what the ordinary classifier says, where that was asked
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +103,9 @@ class Recipe:
     groups: Sequence[Sequence[int]]  # of these columns
     n_classes: int
     for_others: bool  # whether other rows follow: then a row's fold depends on nothing but the row
+    beside: bool = (
+        False  # whether a change is what is left beside what the judges say: none is tested or measured alone
+    )
     learned: list[Any] = field(default_factory=list)
     too_rare: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # columns of the design
     place: int = -1  # of what is looked up next; -1: nothing was learned yet
@@ -132,6 +140,7 @@ def find_unstable(
     level: float = 0.05,
     sample_weight: Array | None = None,
     agreed: Array | None = None,
+    ordinary: Callable[[], Array] | None = None,
     groups: Sequence[Sequence[int]] = (),
     given_up: Callable[[Effect], bool] = lambda effect: True,
     make_search: Callable[..., Searching] | None = None,
@@ -151,6 +160,9 @@ def find_unstable(
     sample_weight : array of shape (n_rows,), optional
     agreed : array of shape (n_rows, n_classes), optional
         Log-odds that hold in every environment, as far as is known: bends and interactions that the model would miss.
+    ordinary : callable, optional
+        Returns log-odds like `agreed`, of the ordinary classifier about rows that it was not fitted on. A change that
+        it tells from other columns is none for it: of columns that others predict, what is left is measured too.
     groups : sequence of sequences of int
         Columns that belong together. They are tested as one too, which is found under the number of the first.
     given_up : callable
@@ -163,12 +175,29 @@ def find_unstable(
     weights = np.ones(n_rows)
     if sample_weight is not None:  # unequal weights say less than as many equal ones (Kish)
         weights = sample_weight * (sample_weight.sum() / (sample_weight @ sample_weight))
+    cells, make_search, for_others = Cells(y, codes), make_search or Searching, make_search is not None
+
+    def search_among(left: NDArray[np.intp], known: Array | None, beside: bool = False) -> Search:
+        inside = [np.flatnonzero(np.isin(left, group)).tolist() for group in groups]
+        recipe = Recipe(left, inside, n_classes, for_others, beside)
+        some = values if len(left) == n_columns else values[:, left]
+        found = _search(some, y, codes, weights, known, level, recipe, make_search)
+        p_values = np.ones(n_columns)
+        p_values[left] = found.p_values
+        moved = tuple(replace(effect, column=int(left[effect.column])) for effect in found.effects)
+        return Search(moved, p_values, found.noisier)
+
+    def look_closer(effects: Sequence[Effect], known: Sequence[Effect]) -> tuple[Effect, ...]:
+        gone = [effect.column for effect in (*known, *effects) if given_up(effect)]
+        found = _shared(effects, gone, values, groups, cells)
+        if ordinary is None or not any(effect.shared for effect in found):
+            return found
+        return _beside(found, search_among(left, ordinary(), beside=True), groups, n_classes)
+
     left = np.arange(n_columns)
-    recipe = Recipe(left, groups, n_classes, make_search is not None)
-    search = _search(values, y, codes, weights, agreed, level, recipe, make_search or Searching)
-    cells = Cells(y, codes)
-    search = replace(search, effects=_shared(search.effects, (), values, groups, cells))
-    last = search.effects
+    search = search_among(left, agreed)
+    last = look_closer(search.effects, ())
+    search = replace(search, effects=last)
     for _ in range(MOST_ROUNDS):  # another column may stand in for what is done without
         named = {effect.column for effect in last if given_up(effect)}
         gone = sorted(named | {column for group in groups if named & set(group) for column in group})
@@ -176,13 +205,10 @@ def find_unstable(
         near = left[go_together(values, left, gone, cells)] if gone and len(left) else left[:0]
         if not len(near):
             break
-        inside = [np.flatnonzero(np.isin(left, group)).tolist() for group in groups]
-        recipe = replace(recipe, columns=left, groups=inside, learned=[])
-        again = _search(values[:, left], y, codes, weights, agreed, level, recipe, make_search or Searching)
-        moved = [replace(effect, column=int(left[effect.column])) for effect in again.effects]
         known = {effect.column for effect in search.effects}
-        last = tuple(effect for effect in moved if effect.column in near and effect.column not in known)
-        last = _shared(last, search.effects, values, groups, cells)
+        again = search_among(left, agreed).effects
+        last = tuple(effect for effect in again if effect.column in near and effect.column not in known)
+        last = look_closer(last, search.effects)
         for effect in last:
             search.p_values[effect.column] = effect.p_value
         search = replace(search, effects=(*search.effects, *last))
@@ -190,19 +216,42 @@ def find_unstable(
 
 
 def _shared(
-    effects: Sequence[Effect], known: Sequence[Effect], values: Block, groups: Sequence[Sequence[int]], cells: Cells
+    effects: Sequence[Effect], gone: Sequence[int], values: Block, groups: Sequence[Sequence[int]], cells: Cells
 ) -> tuple[Effect, ...]:
-    """Return the effects with how far other columns explain theirs, where what is expected of them could be kept."""
-    asked = [effect for effect in effects if effect.supported > 0]
-    if not asked:
-        return tuple(effects)
-    families = [next((group for group in groups if effect.column in group), [effect.column]) for effect in asked]
-    named = [effect.column for effect in (*known, *effects)]
-    named += [column for group in groups if set(group) & set(named) for column in group]
-    shares = {
-        e.column: share for e, share in zip(asked, explained_by_others(values, families, named, cells), strict=True)
-    }
-    return tuple(replace(effect, shared=shares.get(effect.column, 0.0)) for effect in effects)
+    """Return the effects with how far other columns explain the column; those that may be given up say nothing."""
+    if not effects:
+        return ()
+    families = [_family(effect.column, groups) for effect in effects]
+    unused = [column for place in gone for column in _family(place, groups)]
+    shares = explained_by_others(values, families, unused, cells)
+    return tuple(replace(effect, shared=share) for effect, share in zip(effects, shares, strict=True))
+
+
+def _beside(
+    effects: Sequence[Effect], search: Search, groups: Sequence[Sequence[int]], n_classes: int
+) -> tuple[Effect, ...]:
+    """Return the effects with what is left of their change in a search beside what the ordinary classifier says."""
+    left: dict[tuple[int, ...], Effect] = {}
+    for effect in search.effects:
+        left.setdefault(tuple(_family(effect.column, groups)), effect)
+    found = []
+    for effect in effects:
+        same = left.get(tuple(_family(effect.column, groups)))
+        if same is None:  # not named there
+            same = replace(effect, p_value=float(search.p_values[effect.column]))
+        else:  # what the classifier says has the mean effect in it
+            by_environment = effect.mean + (same.by_environment - same.mean)
+            size, supported = (
+                measure(by_environment, same.errors, n_classes) for measure in (size_of_change, supported_share)
+            )
+            same = replace(same, by_environment=by_environment, mean=effect.mean, size=size, supported=supported)
+        found.append(replace(effect, beside=replace(same, shared=effect.shared)))
+    return tuple(found)
+
+
+def _family(column: int, groups: Sequence[Sequence[int]]) -> Sequence[int]:
+    """Return the columns of the group that a column belongs to; else itself."""
+    return next((group for group in groups if column in group), [column])
 
 
 def _search(
@@ -558,6 +607,8 @@ class Searching:
         """
         common, pairs = self.common_effects, np.array(self.pairs[0]).T
         effects = np.abs(common[: self.n_tested])
+        if self.recipe.beside:
+            return np.zeros_like(effects)
         for j, group in enumerate(self.members):
             if len(group):
                 said = _between(_said_by(self.codings[0].design, common, [*group, j]), *pairs[:, [j]])
@@ -655,10 +706,10 @@ class Searching:
         return score_tests(self.sites, coding.design, local, fit, self.ridge, further)
 
     def adjusted(self, statistic: Array, importance: Array, own: Sequence[int]) -> Array:
-        """Return p values adjusted for the number of columns; half of the level goes by what columns are worth."""
+        """Return p values adjusted for the number of columns; most of the level goes by what columns are worth."""
         free = self.free(own)
         even = self.shares[free] / max(float(self.shares[free].sum()), 1e-12)
-        share = 0.5 * even + 0.5 * importance[free] / max(float(importance[free].sum()), 1e-12)
+        share = EVEN * even + (1 - EVEN) * importance[free] / max(float(importance[free].sum()), 1e-12)
         p = np.ones(len(statistic))
         p[free] = np.minimum(1.0, special.chdtrc(self.degrees, statistic[free]) / share)
         p[self.recipe.too_rare] = 1.0
@@ -680,11 +731,11 @@ class Searching:
                 choices.append(
                     Effect(column, statistic, p_value, rival, pair, effects, errors, mean, spread, size, supported)
                 )
-        return min(choices, key=lambda effect: effect.size)
+        return min(choices, key=lambda effect: effect.spread if self.recipe.beside else effect.size)
 
     def fit_named(self, coding: Coding, start: Fit | None) -> Fit:
-        """Return the fit in which the named columns are measured: without what the judges agree on."""
-        design, out = self.without_agreed(coding), self.left_out
+        """Return the fit in which the named columns are measured: without what the judges agree on, or beside it."""
+        design, out = coding.design if self.recipe.beside else self.without_agreed(coding), self.left_out
         return fit_model(self.sites, design, self.ridge, self.own, start=start, errors=True, out=out)
 
     @property
@@ -719,9 +770,11 @@ class Tests:
     def rival_of(self, against_noise: float) -> float:
         """Return the statistic of what would explain a column's change too, less what speaks against flipped labels.
 
-        If labels were not flipped, that everything is weaker somewhere, and by as much, is a looser story still.
+        If labels were not flipped, that everything is weaker somewhere, and by as much, is a looser story still, the
+        more so the more environments have a scale of their own: as the root of their degrees of freedom.
         """
-        return max(self.scale - LOOSE - min(against_noise, LOOSE), self.noise - against_noise, 0.0)
+        looser = min(against_noise, LOOSE * math.sqrt(len(self.fit.intercepts) - 1))
+        return max(self.scale - LOOSE - looser, self.noise - against_noise, 0.0)
 
 
 def rivals(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -38,7 +39,7 @@ from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
 from holdfast.learners import fit_rows, has_threshold, last_step, refit_logistic, seeded_clone, stopped_like
 from holdfast.metrics import Interval
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows, is_mapped
+from holdfast.rows import TrainingRows, answers, is_mapped
 from holdfast.seeding import RandomState, Seeding
 
 Array = NDArray[np.float64]
@@ -186,6 +187,7 @@ class StableClassifier(MethodClassifier):
         # Stage 2: beyond what the judges agree on, which columns mean something else in some environments?
         labels = [environment.label for environment in training.environments]
         make_search = None if self._all_rows is None else self._all_rows(columns, self.classes_, labels)
+        is_linear = make_search is not None or hasattr(last_step(self.ordinary_), "coef_")
         search = find_unstable(
             columns.values,
             training.y,
@@ -193,6 +195,7 @@ class StableClassifier(MethodClassifier):
             n_classes=len(self.classes_),
             sample_weight=training.sample_weight,
             agreed=_agreement(judgements) if make_search is None else None,  # linear judges say what the columns say
+            ordinary=None if is_linear else partial(_ordinary_scores, judgements, training),
             groups=tuple(columns.groups.values()),
             given_up=is_given_up,
             make_search=make_search,
@@ -365,6 +368,17 @@ def _agreement(judgements: Judgements) -> Array:
     assert scores is not None
     mean = np.nan_to_num(np.nanmean(scores, axis=0))
     return np.asarray(mean - mean.mean(axis=1, keepdims=True))
+
+
+def _ordinary_scores(judgements: Judgements, training: TrainingRows) -> Array:
+    """Return what the ordinary classifier says of rows that it was not fitted on, as `_agreement` does."""
+    assert judgements.scores is not None
+    _, n_rows, n_classes = judgements.scores.shape
+    scores = np.zeros((n_rows, n_classes))
+    ask = partial(class_scores, n_classes=n_classes)
+    for model, rows in zip(judgements.pooled_estimators, judgements.pooled_rows, strict=True):
+        scores[rows] = answers(partial(ask, model), training.X, rows)
+    return np.asarray(scores - scores.mean(axis=1, keepdims=True))
 
 
 def _strongest(columns: Columns, search: Search) -> dict[str, Any]:

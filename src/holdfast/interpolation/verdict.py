@@ -28,6 +28,7 @@ DOUBTS = {
     "own": "labels that are noisier somewhere would explain it as well",
     "size": "the change is too small to act on",
     "turns": "most of the effect is to be expected at a new environment too",
+    "known": "other columns tell the classifier where it changes",
 }
 USED_UP, WHOLE = 0.1, 0.9  # used shares up to which a column is given up; from which on it is no reason for anything
 
@@ -36,13 +37,24 @@ def kept_share(effect: Effect) -> float:
     """Return how much of a named column's effect is used, between 0 and 1.
 
     What is given up is evidence × not merely noisier labels × size of the change × what may turn, each rising smoothly
-    from 0 to 1. Less than a tenth is not given up at all.
+    from 0 to 1. Less than a tenth is not given up at all. Of a column that others predict, no more is given up than
+    what the ordinary classifier does not know: the change that is left beside what it says.
     """
+    kept = _kept_by_itself(effect)
+    if effect.beside is None:
+        return kept
+    return kept + float(rising(effect.shared, *SHARED)) * max(0.0, _kept_by_itself(effect.beside) - kept)
+
+
+def _kept_by_itself(effect: Effect) -> float:
+    """Return how much of an effect is used, whatever the ordinary classifier knows."""
     return 1.0 - max(0.0, (math.prod(_grounds(effect).values()) - (1 - WHOLE)) / WHOLE)
 
 
 def doubt_about(effect: Effect) -> str:
     """Return which ground for giving a column up is weakest: a key of `DOUBTS`."""
+    if _kept_by_itself(effect) < WHOLE:
+        return "known"
     grounds = _grounds(effect)
     return min(grounds, key=grounds.__getitem__)
 

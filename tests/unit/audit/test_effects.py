@@ -167,15 +167,15 @@ def test_a_group_costs_the_level_of_one_column():
     assert module._level_shares(4, 4, []).tolist() == [0.25] * 4
 
 
-def test_half_of_the_level_goes_by_weight():
-    """p values are divided by a share: of four columns, one with three quarters of the squared effects has a half."""
+def test_most_of_the_level_goes_by_weight():
+    """p values are divided by a share: of four columns, one with three quarters of the squared effects has 0.65."""
     searching = SimpleNamespace(shares=np.full(4, 0.25), degrees=2, free=lambda own: np.setdiff1d(np.arange(4), own))
     searching.recipe = module.Recipe(np.arange(4), [], 2, for_others=False)
     statistic, importance = np.full(4, 12.0), np.array([3.0, 1.0, 0.0, 0.0])
     p = module.Searching.adjusted(searching, statistic, importance, [])
-    np.testing.assert_allclose(p, chi2.sf(12.0, 2) / [0.5, 0.25, 0.125, 0.125])
+    np.testing.assert_allclose(p, chi2.sf(12.0, 2) / [0.65, 0.25, 0.05, 0.05])
     later = module.Searching.adjusted(searching, statistic, importance, [0])
-    np.testing.assert_allclose(later[1:], chi2.sf(12.0, 2) / [1 / 6 + 1 / 2, 1 / 6, 1 / 6])
+    np.testing.assert_allclose(later[1:], chi2.sf(12.0, 2) / [1 / 15 + 0.8, 1 / 15, 1 / 15])
 
 
 def test_columns_of_one_code_are_compared_with_noisier_labels_together():
@@ -446,13 +446,19 @@ def test_a_site_with_few_rows_of_a_class_says_little_about_flipped_labels(monkey
 
 
 @pytest.mark.parametrize(
-    ("scale", "noise", "against", "rival"),
-    [(20.0, 10.0, 0.0, 16.0), (10.0, 20.0, 0.0, 20.0), (10.0, 20.0, 15.0, 5.0), (20.0, 10.0, 3.0, 13.0)]
-    + [(20.0, 10.0, 100.0, 12.0), (2.0, 3.0, 100.0, 0.0)],
+    ("scale", "noise", "against", "n_sites", "rival"),
+    [(20.0, 10.0, 0.0, 2, 16.0), (10.0, 20.0, 0.0, 2, 20.0), (10.0, 20.0, 15.0, 2, 5.0), (20.0, 10.0, 3.0, 2, 13.0)]
+    + [
+        (20.0, 10.0, 100.0, 2, 12.0),
+        (2.0, 3.0, 100.0, 2, 0.0),
+        (40.0, 10.0, 100.0, 10, 24.0),
+        (40.0, 10.0, 0.0, 10, 36.0),
+    ],
 )
-def test_what_speaks_against_flipped_labels_weakens_the_rival(scale, noise, against, rival):
-    """All of it counts against flipped labels; a scale is handicapped by 4, and by as much again."""
-    assert module.Tests(np.zeros(1), scale, noise, np.zeros(1), [], None).rival_of(against) == rival
+def test_what_speaks_against_flipped_labels_weakens_the_rival(scale, noise, against, n_sites, rival):
+    """All of it counts against flipped labels; a scale is handicapped by 4, and by as much times the root of E - 1."""
+    fit = SimpleNamespace(intercepts=np.zeros((n_sites, 1)))
+    assert module.Tests(np.zeros(1), scale, noise, np.zeros(1), [], fit).rival_of(against) == rival
 
 
 def test_a_strong_code_beside_weak_columns_is_given_up_for_its_own_change():
@@ -677,6 +683,75 @@ def test_what_the_judges_agree_on_is_taken_out():
     assert alarms[True] <= 3
 
 
+def draw_interaction(seed):
+    """Return a column whose effect depends on another one, which lies elsewhere at each site; a code; log-odds.
+
+    The column goes with two others; the code agrees with the label in 95 % of the rows of one site, 75 % of the other.
+    """
+    rng = np.random.default_rng(seed)
+    codes = np.repeat([0, 1], 1500)
+    X = rng.normal(size=(3000, 4))
+    X[:, 0] += 0.4 * X[:, 2] + 0.4 * X[:, 3]
+    X[:, 1] = 0.7 * X[:, 1] + np.array([-0.5, 1.5])[codes]
+    log_odds = X[:, 0] * (0.5 + X[:, 1])
+    y = (rng.random(3000) < 1 / (1 + np.exp(-log_odds))).astype(int)
+    right = rng.random(3000) < np.array([0.95, 0.75])[codes]
+    return np.column_stack([X, np.where(right, y, 1 - y)]), y, codes, np.stack([-log_odds / 2, log_odds / 2], axis=1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_left_beside_the_ordinary_classifier(seed):
+    """A change that it tells from other columns is gone beside what it says; one of the label's code is not."""
+    X, y, codes, known = draw_interaction(seed)
+    found = find_unstable(X, y, codes, n_classes=2, ordinary=lambda: known)
+    effects = {effect.column: effect for effect in found.effects}
+    assert effects[0].p_value < 1e-4
+    assert effects[0].shared > 0.05
+    assert effects[0].beside.p_value > 0.05
+    assert effects[4].p_value < 1e-4
+    assert effects[4].shared < 0.02
+    assert effects[4].beside.p_value < 1e-4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_a_change_that_the_classifier_knows_in_part_the_rest_is_left(seed):
+    """The mean effect is the same; it varies less beside a classifier that knows the interaction with errors."""
+    X, y, codes, known = draw_interaction(seed)
+    part = known + np.random.default_rng(seed).normal(size=known.shape)
+    (found,) = (e for e in find_unstable(X, y, codes, n_classes=2, ordinary=lambda: part).effects if e.column == 0)
+    assert found.beside.p_value < 0.05
+    assert found.beside.mean == found.mean
+    assert found.beside.shared == found.shared
+    assert found.beside.size < 0.95 * found.size
+    assert np.mean(found.beside.by_environment) == pytest.approx(found.mean, abs=0.1)
+
+
+@pytest.mark.parametrize(("beside", "spread"), [(False, 1.0), (True, 0.1)])
+def test_beside_the_classifier_the_coding_counts_in_which_effects_vary_less(beside, spread):
+    """What it says has the mean effect in it, so a small mean says nothing there."""
+    fits = [
+        SimpleNamespace(
+            common=np.array([mean]), deviations=apart * np.array([[-1.0], [1.0]]), errors=np.full((2, 1), 1e-3)
+        )
+        for mean, apart in ((0.001, 1 / np.sqrt(2)), (1.0, 0.1 / np.sqrt(2)))
+    ]
+    searching = SimpleNamespace(codings=[None, None], sites=range(2), n_classes=2, pairs=[[(0, 1)], [(0, 1)]])
+    searching.recipe = module.Recipe(np.arange(1), [], 2, for_others=False, beside=beside)
+    found = module.Searching.measure(searching, fits, 0, 0, 20.0, 0.001, 1.0, noisier=False)
+    assert found.spread == pytest.approx(spread, abs=0.01)
+
+
+def test_the_ordinary_classifier_is_asked_only_about_columns_that_others_predict():
+    """Nothing is asked of it where nothing is named, or where others say nothing of what is."""
+
+    def refuse():
+        raise AssertionError
+
+    assert not find_unstable(*draw(seed=1), n_classes=2, ordinary=refuse).effects
+    (found,) = find_unstable(*draw(unstable=(2.0, 0.0)), n_classes=2, ordinary=refuse).effects
+    assert found.beside is None
+
+
 # -- tables of other shapes ------------------------------------------------------------------------------------------
 
 
@@ -835,6 +910,20 @@ def test_what_others_explain_is_said_of_named_columns():
     assert found[3].supported > 0.6
     assert found[4].shared < 0.01
     assert found[4].supported > 0.3
+
+
+def test_columns_that_are_named_but_used_still_explain_others():
+    """With many rows small changes are named; those that stay in use say as much of a column as before."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(3), 4000)
+    X = rng.normal(size=(12_000, 3))
+    X[:, 2] += 0.5 * X[:, 0]
+    log_odds = X[:, 0] * np.array([0.8, 1.0, 1.2])[codes] + X[:, 2] * np.array([0.5, 1.2, 2.0])[codes]
+    y = (rng.random(12_000) < 1 / (1 + np.exp(-log_odds))).astype(int)
+    for given_up, explained in ((lambda effect: effect.size > 0.3, True), (lambda effect: True, False)):
+        effects = {e.column: e for e in find_unstable(X, y, codes, n_classes=2, given_up=given_up).effects}
+        assert {0, 2} <= set(effects)
+        assert (effects[2].shared > 0.05) == explained
 
 
 def test_prediction_intervals_cover_the_next_environment():

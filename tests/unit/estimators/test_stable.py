@@ -549,6 +549,53 @@ def test_what_never_turned_and_goes_with_others_is_used_as_far_as_it_may_be_expe
     assert 0.4 < natural.kept["x0"] < 0.9
 
 
+class KnowsModes(ClassifierMixin, BaseEstimator):
+    """A logistic regression with an effect of the first column for each value of the second, as trees would learn."""
+
+    def fit(self, X, y):
+        """Fit."""
+        self.model_ = LogisticRegression().fit(self.with_product(X), y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict_proba(self, X):
+        """Return probabilities."""
+        return self.model_.predict_proba(self.with_product(X))
+
+    def predict(self, X):
+        """Return labels."""
+        return self.model_.predict(self.with_product(X))
+
+    @staticmethod
+    def with_product(X):
+        """Return the columns and one more: the first where the second is 1."""
+        return np.column_stack([X, X[:, 0] * X[:, 1]])
+
+
+def modes(seed, *, with_code=False):
+    """Return a table whose first column counts more in one mode of the second, in which two of four sites work."""
+    rng, sites = np.random.default_rng(seed), np.repeat(np.arange(4), 1000)
+    X = rng.normal(size=(4000, 5))
+    X[:, 0] += 0.4 * X[:, 2] + 0.4 * X[:, 3]
+    X[:, 1] = sites % 2
+    y = (rng.random(4000) < 1 / (1 + np.exp(-X[:, 0] * (0.3 + 1.2 * X[:, 1]) - X[:, 4]))).astype(int)
+    right = rng.random(4000) < np.array([0.95, 0.9, 0.8, 0.75])[sites]
+    return (np.column_stack([X, np.where(right, y, 1 - y)]) if with_code else X), y, sites
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_the_classifier_tells_from_other_columns_is_no_change_for_it(seed):
+    """A linear model cannot tell, and does without the column; a code of the label is given up as ever."""
+    X, y, sites = modes(seed)
+    assert StableClassifier(logistic()).fit(X, y, environments=sites).verdict_.kept["x0"] < 0.1
+    knows = StableClassifier(KnowsModes()).fit(X, y, environments=sites).verdict_
+    assert knows.fitted == "ordinary"
+    assert knows.doubts["x0"] == "known"
+    assert "other columns tell the classifier where it changes" in knows.answer
+    X, y, sites = modes(seed, with_code=True)
+    assert StableClassifier(KnowsModes()).fit(X, y, environments=sites).verdict_.kept["x5"] < 0.1
+
+
 def test_a_code_that_only_depends_on_the_label_is_given_up_however_many_sites_there_are():
     """It never turned at nine sites either, and may turn at the next."""
     rng, parts = np.random.default_rng(0), []

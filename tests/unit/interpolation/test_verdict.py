@@ -141,6 +141,15 @@ def test_what_the_interval_supports_is_kept_of_a_column_that_others_predict():
     assert not is_given_up(effect(supported=0.6, shared=0.3))
 
 
+@pytest.mark.parametrize(("shared", "kept"), [(0.0, 0.0), (0.01, 0.5), (0.02, 1.0), (0.4, 1.0)])
+def test_a_change_that_the_classifier_knows_is_none_for_a_column_that_others_predict(shared, kept):
+    """What is left beside what it says decides, as far as others predict the column; it can only keep more."""
+    nothing_left = effect(p_value=0.4, shared=shared)
+    assert kept_share(effect(shared=shared, beside=nothing_left)) == pytest.approx(kept, abs=1e-3)
+    assert kept_share(effect(p_value=0.4, shared=shared, beside=effect(shared=shared))) == 1.0
+    assert kept_share(effect(shared=shared, beside=effect(shared=shared))) == pytest.approx(0.0, abs=1e-3)
+
+
 def test_full_evidence_is_reached():
     """Beyond the sure p value, and beyond a clear lead over noisier labels, more makes no difference."""
     sure = kept_share(effect(p_value=module.SURE))
@@ -382,6 +391,10 @@ def test_a_column_that_is_kept_whole_is_no_reason():
             {"kept": {"scanner": 1.0}, "doubts": {"scanner": "turns"}},
             "but most of the effect is to be expected at a new environment too",
         ),
+        (
+            {"kept": {"scanner": 1.0}, "doubts": {"scanner": "known"}},
+            "but other columns tell the classifier where it changes",
+        ),
         ({"kept": {"scanner": 1.0}, "strength": 0.0}, "but strength is 0"),
         ({"kept": {"scanner": 1.0}, "strength": 0.0, "expect": "as_seen"}, "but with environments left out in turn"),
     ],
@@ -396,10 +409,15 @@ def test_the_ordinary_classifier_says_why(changes, reason):
 
 @pytest.mark.parametrize(
     ("changes", "doubt"),
-    [({"p_value": 0.04}, "evidence"), ({"statistic": 50.0, "rival": 48.0}, "own"), ({"size": 0.05}, "size")],
+    [
+        ({"p_value": 0.04}, "evidence"),
+        ({"statistic": 50.0, "rival": 48.0}, "own"),
+        ({"size": 0.05}, "size"),
+        ({"shared": 0.3, "beside": effect(p_value=0.3)}, "known"),
+    ],
 )
 def test_the_weakest_ground_is_the_doubt(changes, doubt):
-    """A column that is used although it changes is used for one of three reasons."""
+    """A column that is used although it changes is used for one of these reasons."""
     assert doubt_about(effect(**changes)) == doubt
 
 
