@@ -19,7 +19,7 @@ Three things must not be taken for a change of a column's effect:
 - A bent relation together with other values of the column: the model has squares of the number columns.
 
 And a classifier that tells from other columns where an effect is weaker knows the change: the search is then made again
-beside what it says, to find what is left.
+with its answers in the model, to find what is left.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Effect:
     size: float  # how much the column's part in the log-odds varies
     supported: float = 0.0  # share of its mean effect that is to be expected in the next environment at least
     shared: float = 0.0  # share of its variance that others explain among the rows of one label and environment
-    beside: Effect | None = None  # what is left beside what the ordinary classifier says, where that was asked
+    unexplained: Effect | None = None  # what is left of it where the ordinary classifier's answers are in the model
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +103,7 @@ class Recipe:
     groups: Sequence[Sequence[int]]  # of these columns
     n_classes: int
     for_others: bool  # whether other rows follow: then a row's fold depends on nothing but the row
-    beside: bool = (
-        False  # whether a change is what is left beside what the judges say: none is tested or measured alone
-    )
+    with_ordinary: bool = False  # whether the ordinary classifier's answers are in the model, and no test is alone
     learned: list[Any] = field(default_factory=list)
     too_rare: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # columns of the design
     place: int = -1  # of what is looked up next; -1: nothing was learned yet
@@ -124,7 +122,7 @@ class Coding:
     """The columns in one coding, and what has an effect for each environment already."""
 
     design: Array  # (n_rows, n_classes - 1, …): what is tested, then squares and offsets
-    n_agreed: int  # columns at the end that hold what the judges agree on, and so a part of every effect
+    n_agreed: int  # columns at the end that hold what is agreed, and so a part of every effect
     scales: list[Array]  # the whole score, or label noise: (n_rows, n_classes - 1)
     agreed_unit: float = 1.0  # log-odds that one of what the judges agree on stands for
     start: Fit | None = None  # the last fit, where the next one begins
@@ -175,28 +173,28 @@ def find_unstable(
     weights = np.ones(n_rows)
     if sample_weight is not None:  # unequal weights say less than as many equal ones (Kish)
         weights = sample_weight * (sample_weight.sum() / (sample_weight @ sample_weight))
-    cells, make_search, for_others = Cells(y, codes), make_search or Searching, make_search is not None
+    cells, for_others = Cells(y, codes), make_search is not None
+    make_searching = make_search or Searching
 
-    def search_among(left: NDArray[np.intp], known: Array | None, beside: bool = False) -> Search:
+    def search_among(left: NDArray[np.intp], said: Array | None, with_ordinary: bool = False) -> Search:
         inside = [np.flatnonzero(np.isin(left, group)).tolist() for group in groups]
-        recipe = Recipe(left, inside, n_classes, for_others, beside)
+        recipe = Recipe(left, inside, n_classes, for_others, with_ordinary)
         some = values if len(left) == n_columns else values[:, left]
-        found = _search(some, y, codes, weights, known, level, recipe, make_search)
+        found = _search(some, y, codes, weights, said, level, recipe, make_searching)
         p_values = np.ones(n_columns)
         p_values[left] = found.p_values
         moved = tuple(replace(effect, column=int(left[effect.column])) for effect in found.effects)
         return Search(moved, p_values, found.noisier)
 
-    def look_closer(effects: Sequence[Effect], known: Sequence[Effect]) -> tuple[Effect, ...]:
-        gone = [effect.column for effect in (*known, *effects) if given_up(effect)]
-        found = _shared(effects, gone, values, groups, cells)
-        if ordinary is None or not any(effect.shared for effect in found):
-            return found
-        return _beside(found, search_among(left, ordinary(), beside=True), groups, n_classes)
+    def with_shared(effects: Sequence[Effect], before: Sequence[Effect] = ()) -> tuple[Effect, ...]:
+        gone = [effect.column for effect in (*before, *effects) if given_up(effect)]
+        return _shared(effects, gone, values, groups, cells)
 
     left = np.arange(n_columns)
     search = search_among(left, agreed)
-    last = look_closer(search.effects, ())
+    last = with_shared(search.effects)
+    if ordinary is not None and any(effect.shared for effect in last):
+        last = _add_unexplained(last, search_among(left, ordinary(), with_ordinary=True), groups, n_classes)
     search = replace(search, effects=last)
     for _ in range(MOST_ROUNDS):  # another column may stand in for what is done without
         named = {effect.column for effect in last if given_up(effect)}
@@ -205,10 +203,11 @@ def find_unstable(
         near = left[go_together(values, left, gone, cells)] if gone and len(left) else left[:0]
         if not len(near):
             break
-        known = {effect.column for effect in search.effects}
+        # The ordinary classifier knows what these columns do through those that are gone: it is not asked.
+        found = {effect.column for effect in search.effects}
         again = search_among(left, agreed).effects
-        last = tuple(effect for effect in again if effect.column in near and effect.column not in known)
-        last = look_closer(last, search.effects)
+        last = tuple(effect for effect in again if effect.column in near and effect.column not in found)
+        last = with_shared(last, search.effects)
         for effect in last:
             search.p_values[effect.column] = effect.p_value
         search = replace(search, effects=(*search.effects, *last))
@@ -227,10 +226,10 @@ def _shared(
     return tuple(replace(effect, shared=share) for effect, share in zip(effects, shares, strict=True))
 
 
-def _beside(
+def _add_unexplained(
     effects: Sequence[Effect], search: Search, groups: Sequence[Sequence[int]], n_classes: int
 ) -> tuple[Effect, ...]:
-    """Return the effects with what is left of their change in a search beside what the ordinary classifier says."""
+    """Return the effects with what is left of each in a search that knows the ordinary classifier's answers."""
     left: dict[tuple[int, ...], Effect] = {}
     for effect in search.effects:
         left.setdefault(tuple(_family(effect.column, groups)), effect)
@@ -239,13 +238,15 @@ def _beside(
         same = left.get(tuple(_family(effect.column, groups)))
         if same is None:  # not named there
             same = replace(effect, p_value=float(search.p_values[effect.column]))
+        elif same.column != effect.column:  # another value of the category
+            same = replace(effect, p_value=same.p_value, statistic=same.statistic, rival=same.rival)
         else:  # what the classifier says has the mean effect in it
             by_environment = effect.mean + (same.by_environment - same.mean)
             size, supported = (
                 measure(by_environment, same.errors, n_classes) for measure in (size_of_change, supported_share)
             )
             same = replace(same, by_environment=by_environment, mean=effect.mean, size=size, supported=supported)
-        found.append(replace(effect, beside=replace(same, shared=effect.shared)))
+        found.append(replace(effect, unexplained=replace(same, shared=effect.shared)))
     return tuple(found)
 
 
@@ -607,7 +608,7 @@ class Searching:
         """
         common, pairs = self.common_effects, np.array(self.pairs[0]).T
         effects = np.abs(common[: self.n_tested])
-        if self.recipe.beside:
+        if self.recipe.with_ordinary:
             return np.zeros_like(effects)
         for j, group in enumerate(self.members):
             if len(group):
@@ -731,11 +732,17 @@ class Searching:
                 choices.append(
                     Effect(column, statistic, p_value, rival, pair, effects, errors, mean, spread, size, supported)
                 )
-        return min(choices, key=lambda effect: effect.spread if self.recipe.beside else effect.size)
+        return min(choices, key=lambda effect: effect.spread if self.recipe.with_ordinary else effect.size)
 
     def fit_named(self, coding: Coding, start: Fit | None) -> Fit:
-        """Return the fit in which the named columns are measured: without what the judges agree on, or beside it."""
-        design, out = coding.design if self.recipe.beside else self.without_agreed(coding), self.left_out
+        """Return the fit in which the named columns are measured: without what the judges agree on.
+
+        With the ordinary classifier's answers, these stand for all columns that are not named.
+        """
+        design, out = self.without_agreed(coding), self.left_out
+        if self.recipe.with_ordinary:
+            design = coding.design
+            out = tuple(np.setdiff1d(np.arange(design.shape[2] - coding.n_agreed), self.own).tolist())
         return fit_model(self.sites, design, self.ridge, self.own, start=start, errors=True, out=out)
 
     @property

@@ -59,11 +59,11 @@ def go_together(values: Block, columns: NDArray[np.intp], those: Sequence[int], 
 
 
 def explained_by_others(
-    values: Block, families: Sequence[Sequence[int]], named: Sequence[int], cells: Cells
+    values: Block, families: Sequence[Sequence[int]], unused: Sequence[int], cells: Cells
 ) -> list[float]:
     """Return for each family of columns the share of its variance that others explain at least, within cells.
 
-    A family is one column, or all values of one category. The others are neither in it, nor named, nor can they stand
+    A family is one column, or all values of one category. The others are neither in it, nor unused, nor can they stand
     in for it, nor are they values of the same category: codes of 0 and 1 that are never 1 together. What they explain
     is adjusted for their number, less three standard errors: of a column that only depends on the label, nothing.
 
@@ -96,7 +96,7 @@ def explained_by_others(
     found = []
     for family in families:
         mine = np.flatnonzero(np.isin(columns, family) & varies)
-        others = varies & ~np.isin(columns, [*family, *named])
+        others = varies & ~np.isin(columns, [*family, *unused])
         others &= (np.abs(together[mine]).max(axis=0, initial=0.0) < STAND_IN) & ~apart[mine].any(axis=0)
         found.append(_explained(together, mine, np.flatnonzero(others), len(dense) - len(cells)))
     return found

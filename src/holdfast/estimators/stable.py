@@ -195,7 +195,7 @@ class StableClassifier(MethodClassifier):
             n_classes=len(self.classes_),
             sample_weight=training.sample_weight,
             agreed=_agreement(judgements) if make_search is None else None,  # linear judges say what the columns say
-            ordinary=None if is_linear else partial(_ordinary_scores, judgements, training),
+            ordinary=None if is_linear else partial(_ordinary_scores, judgements, training, len(self.classes_)),
             groups=tuple(columns.groups.values()),
             given_up=is_given_up,
             make_search=make_search,
@@ -370,14 +370,13 @@ def _agreement(judgements: Judgements) -> Array:
     return np.asarray(mean - mean.mean(axis=1, keepdims=True))
 
 
-def _ordinary_scores(judgements: Judgements, training: TrainingRows) -> Array:
+def _ordinary_scores(judgements: Judgements, training: TrainingRows, n_classes: int) -> Array:
     """Return what the ordinary classifier says of rows that it was not fitted on, as `_agreement` does."""
-    assert judgements.scores is not None
-    _, n_rows, n_classes = judgements.scores.shape
-    scores = np.zeros((n_rows, n_classes))
+    scores = np.zeros((training.n_rows, n_classes))
     ask = partial(class_scores, n_classes=n_classes)
     for model, rows in zip(judgements.pooled_estimators, judgements.pooled_rows, strict=True):
-        scores[rows] = answers(partial(ask, model), training.X, rows)
+        scores[rows] = np.nan_to_num(answers(partial(ask, model), training.X, rows))
+    scores = calibrate(scores, training.y, training.sample_weight).log_probabilities(scores)
     return np.asarray(scores - scores.mean(axis=1, keepdims=True))
 
 

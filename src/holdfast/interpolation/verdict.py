@@ -18,7 +18,8 @@ from holdfast.metrics import Interval
 LEVEL, SURE = 0.05, 0.005  # the adjusted p value at which evidence begins to count, and at which it counts in full
 LARGE = 0.1, 0.2  # a lead that is such a share of the other statistic needs not rise with the number of environments
 HALF_SIZE, STEEPNESS = 0.14, 6  # size of the change that counts half; how fast it rises
-SHARED = 0.0, 0.02  # variance of a column that others explain, from which on its prediction interval counts; in full
+# Variance of a column that others explain, from which on its interval and what the classifier knows count; in full:
+SHARED = 0.0, 0.02
 MOST_LEVELS = 3  # classifiers that do without some columns
 UNCERTAIN = 0.2  # accuracy that the next environment may lack, from which on the answer is no good news
 APART = 0.1  # kept shares that differ by less belong to one level
@@ -28,7 +29,7 @@ DOUBTS = {
     "own": "labels that are noisier somewhere would explain it as well",
     "size": "the change is too small to act on",
     "turns": "most of the effect is to be expected at a new environment too",
-    "known": "other columns tell the classifier where it changes",
+    "known": "the classifier can predict that from other columns",
 }
 USED_UP, WHOLE = 0.1, 0.9  # used shares up to which a column is given up; from which on it is no reason for anything
 
@@ -38,12 +39,12 @@ def kept_share(effect: Effect) -> float:
 
     What is given up is evidence × not merely noisier labels × size of the change × what may turn, each rising smoothly
     from 0 to 1. Less than a tenth is not given up at all. Of a column that others predict, no more is given up than
-    what the ordinary classifier does not know: the change that is left beside what it says.
+    what the ordinary classifier cannot tell from them.
     """
     kept = _kept_by_itself(effect)
-    if effect.beside is None:
+    if effect.unexplained is None:
         return kept
-    return kept + float(rising(effect.shared, *SHARED)) * max(0.0, _kept_by_itself(effect.beside) - kept)
+    return kept + float(rising(effect.shared, *SHARED)) * max(0.0, _kept_by_itself(effect.unexplained) - kept)
 
 
 def _kept_by_itself(effect: Effect) -> float:
@@ -53,10 +54,13 @@ def _kept_by_itself(effect: Effect) -> float:
 
 def doubt_about(effect: Effect) -> str:
     """Return which ground for giving a column up is weakest: a key of `DOUBTS`."""
-    if _kept_by_itself(effect) < WHOLE:
-        return "known"
     grounds = _grounds(effect)
-    return min(grounds, key=grounds.__getitem__)
+    weakest = min(grounds, key=grounds.__getitem__)
+    if effect.unexplained is None or _kept_by_itself(effect) >= WHOLE:
+        return weakest
+    rest = _grounds(effect.unexplained)
+    weakest = min(rest, key=rest.__getitem__)
+    return "known" if weakest in ("evidence", "size") else weakest
 
 
 def _grounds(effect: Effect) -> dict[str, float]:
@@ -192,7 +196,8 @@ class Verdict:
         label, so that accuracy says little; else empty.
     doubts : mapping of str to str
         Why a column is used although it changes: "evidence" (weak), "own" (noisier labels would explain it as well),
-        "size" (of the change) or "turns" (other columns predict it, and most of its effect is expected to hold).
+        "size" (of the change), "turns" (other columns predict it, and most of its effect is expected to hold) or
+        "known" (the classifier can predict the change from other columns).
     noisier : bool
         Whether all relations are weaker in some environments, as noisier labels would make them.
     expect, strength

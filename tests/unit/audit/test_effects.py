@@ -1,5 +1,6 @@
 """Which columns mean something else elsewhere: known effects, error rates where nothing changes, and power."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -707,10 +708,10 @@ def test_what_is_left_beside_the_ordinary_classifier(seed):
     effects = {effect.column: effect for effect in found.effects}
     assert effects[0].p_value < 1e-4
     assert effects[0].shared > 0.05
-    assert effects[0].beside.p_value > 0.05
+    assert effects[0].unexplained.p_value > 0.05
     assert effects[4].p_value < 1e-4
     assert effects[4].shared < 0.02
-    assert effects[4].beside.p_value < 1e-4
+    assert effects[4].unexplained.p_value < 1e-4
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -719,15 +720,15 @@ def test_of_a_change_that_the_classifier_knows_in_part_the_rest_is_left(seed):
     X, y, codes, known = draw_interaction(seed)
     part = known + np.random.default_rng(seed).normal(size=known.shape)
     (found,) = (e for e in find_unstable(X, y, codes, n_classes=2, ordinary=lambda: part).effects if e.column == 0)
-    assert found.beside.p_value < 0.05
-    assert found.beside.mean == found.mean
-    assert found.beside.shared == found.shared
-    assert found.beside.size < 0.95 * found.size
-    assert np.mean(found.beside.by_environment) == pytest.approx(found.mean, abs=0.1)
+    assert found.unexplained.p_value < 0.05
+    assert found.unexplained.mean == found.mean
+    assert found.unexplained.shared == found.shared
+    assert found.unexplained.size < 0.95 * found.size
+    assert np.mean(found.unexplained.by_environment) == pytest.approx(found.mean, abs=0.1)
 
 
-@pytest.mark.parametrize(("beside", "spread"), [(False, 1.0), (True, 0.1)])
-def test_beside_the_classifier_the_coding_counts_in_which_effects_vary_less(beside, spread):
+@pytest.mark.parametrize(("with_ordinary", "spread"), [(False, 1.0), (True, 0.1)])
+def test_beside_the_classifier_the_coding_counts_in_which_effects_vary_less(with_ordinary, spread):
     """What it says has the mean effect in it, so a small mean says nothing there."""
     fits = [
         SimpleNamespace(
@@ -736,9 +737,19 @@ def test_beside_the_classifier_the_coding_counts_in_which_effects_vary_less(besi
         for mean, apart in ((0.001, 1 / np.sqrt(2)), (1.0, 0.1 / np.sqrt(2)))
     ]
     searching = SimpleNamespace(codings=[None, None], sites=range(2), n_classes=2, pairs=[[(0, 1)], [(0, 1)]])
-    searching.recipe = module.Recipe(np.arange(1), [], 2, for_others=False, beside=beside)
+    searching.recipe = module.Recipe(np.arange(1), [], 2, for_others=False, with_ordinary=with_ordinary)
     found = module.Searching.measure(searching, fits, 0, 0, 20.0, 0.001, 1.0, noisier=False)
     assert found.spread == pytest.approx(spread, abs=0.01)
+
+
+def test_of_another_value_of_a_category_only_the_evidence_is_taken():
+    """Effects of two values are in other units, and may have other signs."""
+    (found,) = find_unstable(*draw(unstable=(2.0, 0.0)), n_classes=2).effects
+    other = dataclasses.replace(found, column=0, p_value=0.03, statistic=9.0, mean=-found.mean, size=0.01)
+    search = module.Search((other,), np.ones(5), noisier=False)
+    (merged,) = module._add_unexplained([found], search, [(0, 4)], 2)
+    assert (merged.unexplained.p_value, merged.unexplained.statistic) == (0.03, 9.0)
+    assert (merged.unexplained.mean, merged.unexplained.size) == (found.mean, found.size)
 
 
 def test_the_ordinary_classifier_is_asked_only_about_columns_that_others_predict():
@@ -749,7 +760,7 @@ def test_the_ordinary_classifier_is_asked_only_about_columns_that_others_predict
 
     assert not find_unstable(*draw(seed=1), n_classes=2, ordinary=refuse).effects
     (found,) = find_unstable(*draw(unstable=(2.0, 0.0)), n_classes=2, ordinary=refuse).effects
-    assert found.beside is None
+    assert found.unexplained is None
 
 
 # -- tables of other shapes ------------------------------------------------------------------------------------------

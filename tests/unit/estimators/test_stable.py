@@ -591,9 +591,51 @@ def test_what_the_classifier_tells_from_other_columns_is_no_change_for_it(seed):
     knows = StableClassifier(KnowsModes()).fit(X, y, environments=sites).verdict_
     assert knows.fitted == "ordinary"
     assert knows.doubts["x0"] == "known"
-    assert "other columns tell the classifier where it changes" in knows.answer
+    assert "the classifier can predict that from other columns" in knows.answer
     X, y, sites = modes(seed, with_code=True)
     assert StableClassifier(KnowsModes()).fit(X, y, environments=sites).verdict_.kept["x5"] < 0.1
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_stands_in_for_a_column_that_is_given_up_is_not_spared(seed):
+    """The classifier knows what the copy does at each site through the column that it copies, which is gone."""
+    rng, sites = np.random.default_rng(seed), np.repeat(np.arange(4), 1000)
+    stable = rng.normal(size=(4000, 2))
+    y = (rng.random(4000) < 1 / (1 + np.exp(-stable.sum(axis=1)))).astype(int)
+    spurious = np.array([0.3, 1.2, 0.3, 1.2])[sites] * (2 * y - 1) + rng.normal(size=4000)
+    copy = 0.8 * spurious + 0.3 * stable[:, 0] + 0.5 * rng.normal(size=4000)
+    X = np.column_stack([spurious, sites % 2, stable, copy])
+    booster = HistGradientBoostingClassifier(max_iter=40, max_leaf_nodes=8, early_stopping=False)
+    kept = StableClassifier(booster).fit(X, y, environments=sites).verdict_.kept
+    assert kept["x0"] < 0.1
+    assert kept["x4"] < 0.1
+
+
+def test_of_what_trees_know_in_part_a_part_is_used():
+    """Trees learn the modes from half of the rows, and not quite."""
+    X, y, sites = modes(0)
+    booster = HistGradientBoostingClassifier(max_iter=100, max_depth=3, early_stopping=False)
+    assert 0.3 < StableClassifier(booster).fit(X, y, environments=sites).verdict_.kept["x0"] < 0.8
+
+
+class SaysNothingAtTimes(KnowsModes):
+    """A linear classifier whose probabilities are not numbers where the last column is large."""
+
+    @staticmethod
+    def with_product(X):
+        """Return the columns as they are."""
+        return X
+
+    def predict_proba(self, X):
+        """Return probabilities, some of them NaN."""
+        return np.where(np.abs(X[:, [4]]) > 3, np.nan, super().predict_proba(X))
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty slice")
+def test_answers_that_are_no_numbers_are_no_knowledge():
+    """A column is not spared because the classifier says nothing of some rows."""
+    X, y, sites = modes(0)
+    assert StableClassifier(SaysNothingAtTimes()).fit(X, y, environments=sites).verdict_.kept["x0"] < 0.1
 
 
 def test_a_code_that_only_depends_on_the_label_is_given_up_however_many_sites_there_are():

@@ -145,9 +145,9 @@ def test_what_the_interval_supports_is_kept_of_a_column_that_others_predict():
 def test_a_change_that_the_classifier_knows_is_none_for_a_column_that_others_predict(shared, kept):
     """What is left beside what it says decides, as far as others predict the column; it can only keep more."""
     nothing_left = effect(p_value=0.4, shared=shared)
-    assert kept_share(effect(shared=shared, beside=nothing_left)) == pytest.approx(kept, abs=1e-3)
-    assert kept_share(effect(p_value=0.4, shared=shared, beside=effect(shared=shared))) == 1.0
-    assert kept_share(effect(shared=shared, beside=effect(shared=shared))) == pytest.approx(0.0, abs=1e-3)
+    assert kept_share(effect(shared=shared, unexplained=nothing_left)) == pytest.approx(kept, abs=1e-3)
+    assert kept_share(effect(p_value=0.4, shared=shared, unexplained=effect(shared=shared))) == 1.0
+    assert kept_share(effect(shared=shared, unexplained=effect(shared=shared))) == pytest.approx(0.0, abs=1e-3)
 
 
 def test_full_evidence_is_reached():
@@ -393,7 +393,7 @@ def test_a_column_that_is_kept_whole_is_no_reason():
         ),
         (
             {"kept": {"scanner": 1.0}, "doubts": {"scanner": "known"}},
-            "but other columns tell the classifier where it changes",
+            "but the classifier can predict that from other columns",
         ),
         ({"kept": {"scanner": 1.0}, "strength": 0.0}, "but strength is 0"),
         ({"kept": {"scanner": 1.0}, "strength": 0.0, "expect": "as_seen"}, "but with environments left out in turn"),
@@ -413,7 +413,10 @@ def test_the_ordinary_classifier_says_why(changes, reason):
         ({"p_value": 0.04}, "evidence"),
         ({"statistic": 50.0, "rival": 48.0}, "own"),
         ({"size": 0.05}, "size"),
-        ({"shared": 0.3, "beside": effect(p_value=0.3)}, "known"),
+        ({"shared": 0.3, "unexplained": effect(p_value=0.3)}, "known"),
+        ({"shared": 0.3, "unexplained": effect(size=0.01)}, "known"),
+        ({"shared": 0.3, "unexplained": effect(statistic=50.0, rival=48.0)}, "own"),
+        ({"size": 0.05, "shared": 0.3, "unexplained": effect(p_value=0.3)}, "size"),
     ],
 )
 def test_the_weakest_ground_is_the_doubt(changes, doubt):
