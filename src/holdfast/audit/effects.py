@@ -83,7 +83,7 @@ class Effect:
     size: float  # how much the column's part in the log-odds varies
     supported: float = 0.0  # share of its mean effect that is to be expected in the next environment at least
     shared: float = 0.0  # share of its variance that others explain among the rows of one label and environment
-    unexplained: Effect | None = None  # what is left of it where the ordinary classifier's answers are in the model
+    unexplained: Effect | None = None  # the same, with the evidence that is left next to the classifier's answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +194,7 @@ def find_unstable(
     search = search_among(left, agreed)
     last = with_shared(search.effects)
     if ordinary is not None and any(effect.shared for effect in last):
-        last = _add_unexplained(last, search_among(left, ordinary(), with_ordinary=True), groups, n_classes)
+        last = _add_unexplained(last, search_among(left, ordinary(), with_ordinary=True), groups)
     search = replace(search, effects=last)
     for _ in range(MOST_ROUNDS):  # another column may stand in for what is done without
         named = {effect.column for effect in last if given_up(effect)}
@@ -226,10 +226,8 @@ def _shared(
     return tuple(replace(effect, shared=share) for effect, share in zip(effects, shares, strict=True))
 
 
-def _add_unexplained(
-    effects: Sequence[Effect], search: Search, groups: Sequence[Sequence[int]], n_classes: int
-) -> tuple[Effect, ...]:
-    """Return the effects with what is left of each in a search that knows the ordinary classifier's answers."""
+def _add_unexplained(effects: Sequence[Effect], search: Search, groups: Sequence[Sequence[int]]) -> tuple[Effect, ...]:
+    """Return the effects with the evidence for each in a search that knows the ordinary classifier's answers."""
     left: dict[tuple[int, ...], Effect] = {}
     for effect in search.effects:
         left.setdefault(tuple(_family(effect.column, groups)), effect)
@@ -237,16 +235,10 @@ def _add_unexplained(
     for effect in effects:
         same = left.get(tuple(_family(effect.column, groups)))
         if same is None:  # not named there
-            same = replace(effect, p_value=float(search.p_values[effect.column]))
-        elif same.column != effect.column:  # another value of the category
-            same = replace(effect, p_value=same.p_value, statistic=same.statistic, rival=same.rival)
-        else:  # what the classifier says has the mean effect in it
-            by_environment = effect.mean + (same.by_environment - same.mean)
-            size, supported = (
-                measure(by_environment, same.errors, n_classes) for measure in (size_of_change, supported_share)
-            )
-            same = replace(same, by_environment=by_environment, mean=effect.mean, size=size, supported=supported)
-        found.append(replace(effect, unexplained=replace(same, shared=effect.shared)))
+            rest = replace(effect, p_value=float(search.p_values[effect.column]))
+        else:
+            rest = replace(effect, p_value=same.p_value, statistic=same.statistic, rival=same.rival)
+        found.append(replace(effect, unexplained=rest))
     return tuple(found)
 
 
@@ -732,17 +724,11 @@ class Searching:
                 choices.append(
                     Effect(column, statistic, p_value, rival, pair, effects, errors, mean, spread, size, supported)
                 )
-        return min(choices, key=lambda effect: effect.spread if self.recipe.with_ordinary else effect.size)
+        return min(choices, key=lambda effect: effect.size)
 
     def fit_named(self, coding: Coding, start: Fit | None) -> Fit:
-        """Return the fit in which the named columns are measured: without what the judges agree on.
-
-        With the ordinary classifier's answers, these stand for all columns that are not named.
-        """
+        """Return the fit in which the named columns are measured: without what the judges agree on."""
         design, out = self.without_agreed(coding), self.left_out
-        if self.recipe.with_ordinary:
-            design = coding.design
-            out = tuple(np.setdiff1d(np.arange(design.shape[2] - coding.n_agreed), self.own).tolist())
         return fit_model(self.sites, design, self.ridge, self.own, start=start, errors=True, out=out)
 
     @property

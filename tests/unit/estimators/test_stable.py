@@ -611,13 +611,6 @@ def test_what_stands_in_for_a_column_that_is_given_up_is_not_spared(seed):
     assert kept["x4"] < 0.1
 
 
-def test_of_what_trees_know_in_part_a_part_is_used():
-    """Trees learn the modes from half of the rows, and not quite."""
-    X, y, sites = modes(0)
-    booster = HistGradientBoostingClassifier(max_iter=100, max_depth=3, early_stopping=False)
-    assert 0.3 < StableClassifier(booster).fit(X, y, environments=sites).verdict_.kept["x0"] < 0.8
-
-
 class SaysNothingAtTimes(KnowsModes):
     """A linear classifier whose probabilities are not numbers where the last column is large."""
 
