@@ -326,7 +326,7 @@ def _leave_out(
         column = planted_column(y, environments, left_out)[:, None]
         X = sp.csr_array(sp.hstack([X, column])) if sp.issparse(X) else np.hstack([X, column])
     training = X[train], y[train]
-    found: dict[str, Any] = {"n_rows": int(train.sum())}
+    found: dict[str, Any] = {"n_rows": int(train.sum()), "n_environments": len(np.unique(environments[train]))}
     erm = ERMClassifier(make(), random_state=0).fit(*training, environments=environments[train])
     found["erm"] = scores(erm, X[test], y[test])
     if suite == "planted":
@@ -515,6 +515,7 @@ def tables(folder: Path) -> Iterator[tuple[str, list[str]]]:
     planted = list(Records("rtables_planted", folder).found.values())
     if planted:
         yield "rtables-planted", _mean_table("planted", planted, GROUPS_OF_RTABLES)
+        yield "rtables-rows", _rows_each_table(planted)
     kinds = list(Records("kinds", folder).found.values())
     if kinds:
         yield "kinds", _kinds_table(kinds)
@@ -629,6 +630,18 @@ def _mean_table(suite: str, records: list[dict[str, Any]], groups: Mapping[str, 
                     f"{min(means['accuracy']):+.1f} | {_mean(means['auroc']):+.2f} | "
                     f"{_mean(means['log_loss']):+.2f} | {held:.0%} |"
                 )
+    return lines
+
+
+def _rows_each_table(records: list[dict[str, Any]]) -> list[str]:
+    """Return what is saved with few and with many rows for each training environment."""
+    lines = ["| rows for each environment | estimator | fits | share of the gap | moved |", "|---|---|---:|---:|---:|"]
+    for (low, high), kind in itertools.product(((0, 250), (250, 500), (500, 1001)), ("logistic", "boosting")):
+        mine = [r for r in records if r["key"]["estimator"] == kind and low <= r["n_rows"] / r["n_environments"] < high]
+        if mine:
+            moved = np.mean([r["may_turn"]["fitted"] != "ordinary" for r in mine])
+            share, rows = np.mean(list(_shares(mine).values())), f"{low} to {high - 1}"
+            lines.append(f"| {rows} | {kind} | {len(mine)} | {share:.2f} | {moved:.0%} |")
     return lines
 
 

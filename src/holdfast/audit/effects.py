@@ -187,8 +187,11 @@ def find_unstable(
         return Search(moved, p_values, found.noisier)
 
     def with_shared(effects: Sequence[Effect], before: Sequence[Effect] = ()) -> tuple[Effect, ...]:
+        # Without the ordinary classifier's answers nothing else depends on it.
+        asked = [effect for effect in effects if effect.supported > 0 or ordinary is not None]
         gone = [effect.column for effect in (*before, *effects) if given_up(effect)]
-        return _shared(effects, gone, values, groups, cells)
+        shares = _shared(asked, gone, values, groups, cells)
+        return tuple(replace(effect, shared=shares.get(effect.column, 0.0)) for effect in effects)
 
     left = np.arange(n_columns)
     search = search_among(left, agreed)
@@ -216,14 +219,14 @@ def find_unstable(
 
 def _shared(
     effects: Sequence[Effect], gone: Sequence[int], values: Block, groups: Sequence[Sequence[int]], cells: Cells
-) -> tuple[Effect, ...]:
-    """Return the effects with how far other columns explain the column; those that may be given up say nothing."""
+) -> dict[int, float]:
+    """Return how far other columns explain each named one; those that may be given up say nothing."""
     if not effects:
-        return ()
+        return {}
     families = [_family(effect.column, groups) for effect in effects]
     unused = [column for place in gone for column in _family(place, groups)]
     shares = explained_by_others(values, families, unused, cells)
-    return tuple(replace(effect, shared=share) for effect, share in zip(effects, shares, strict=True))
+    return {effect.column: share for effect, share in zip(effects, shares, strict=True)}
 
 
 def _add_unexplained(effects: Sequence[Effect], search: Search, groups: Sequence[Sequence[int]]) -> tuple[Effect, ...]:
