@@ -23,7 +23,7 @@ with without_denormals():
 with without_denormals(all_threads=True):
     shares.append(share())
 shares.append(share())
-print(shares)
+print(shares, flush=True)
 if os.fork() == 0:
     signal.alarm(20)
     with without_denormals(all_threads=True):
