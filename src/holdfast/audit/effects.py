@@ -18,8 +18,8 @@ Three things must not be taken for a change of a column's effect:
   in standard deviations of each environment, and must pass both times.
 - A bent relation together with other values of the column: the model has squares of the number columns.
 
-And a classifier that tells from other columns where an effect is weaker knows the change: the search is then made again
-with its answers in the model, to find what is left.
+If the classifier can predict from other columns where an effect is weaker, it knows the change. So the search is made
+again with its answers in the model, to find the evidence that is left.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ def find_unstable(
     agreed : array of shape (n_rows, n_classes), optional
         Log-odds that hold in every environment, as far as is known: bends and interactions that the model would miss.
     ordinary : callable, optional
-        Returns log-odds like `agreed`, of the ordinary classifier about rows that it was not fitted on. A change that
-        it tells from other columns is none for it: of columns that others predict, what is left is measured too.
+        Returns log-odds like `agreed`, of the ordinary classifier about rows that it was not fitted on. If some named
+        column is predicted by others, the search is made again with them: `Effect.unexplained`.
     groups : sequence of sequences of int
         Columns that belong together. They are tested as one too, which is found under the number of the first.
     given_up : callable

@@ -21,7 +21,7 @@ from holdfast.environments import Environment, listed, take_rows
 from holdfast.estimators.base import MethodClassifier, check_choice, fit_erm, warn_single_environment
 from holdfast.exceptions import FeaturesError, HoldfastWarning, ParameterError, warn
 from holdfast.interpolation.removal import MixedClassifier, Removal, join_removals, mix_scores, plan_removal
-from holdfast.interpolation.stress import Part, StressTest, stress_test
+from holdfast.interpolation.stress import Part, StressTest, ask_out_of_fold, stress_test
 from holdfast.interpolation.verdict import (
     RARE,
     WHOLE,
@@ -39,7 +39,7 @@ from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
 from holdfast.learners import fit_rows, has_threshold, last_step, refit_logistic, seeded_clone, stopped_like
 from holdfast.metrics import Interval
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows, answers, is_mapped
+from holdfast.rows import TrainingRows, is_mapped
 from holdfast.seeding import RandomState, Seeding
 
 Array = NDArray[np.float64]
@@ -371,13 +371,10 @@ def _agreement(judgements: Judgements) -> Array:
 
 
 def _ordinary_scores(judgements: Judgements, training: TrainingRows, n_classes: int) -> Array:
-    """Return what the ordinary classifier says of rows that it was not fitted on, as `_agreement` does."""
-    scores = np.zeros((training.n_rows, n_classes))
-    ask = partial(class_scores, n_classes=n_classes)
-    for model, rows in zip(judgements.pooled_estimators, judgements.pooled_rows, strict=True):
-        scores[rows] = np.nan_to_num(answers(partial(ask, model), training.X, rows))
-    scores = calibrate(scores, training.y, training.sample_weight).log_probabilities(scores)
-    return np.asarray(scores - scores.mean(axis=1, keepdims=True))
+    """Return what the ordinary classifier says of rows that it was not fitted on, calibrated, as log-probabilities."""
+    ordinary = Part(Removal(), judgements.pooled_estimators, judgements.pooled_rows)
+    scores = np.nan_to_num(ask_out_of_fold(ordinary, training, n_classes))
+    return calibrate(scores, training.y, training.sample_weight).log_probabilities(scores)
 
 
 def _strongest(columns: Columns, search: Search) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def next_reach(accuracies: Array, counts: Array) -> float:
 def stress_test(parts: Sequence[Part], training: TrainingRows, n_classes: int, *, n_draws: int) -> StressTest:
     """Ask every part about every row out of fold: as it is, with the removed columns shuffled, and exchanged."""
     everything = join_removals([part.removal for part in parts[-1:]])  # levels are nested: the last removes all
-    known = np.stack([_ask(part, Removal(), None, training, n_classes) for part in parts])
+    known = np.stack([ask_out_of_fold(part, training, n_classes) for part in parts])
     scores = {}
     for question, other_label in (("vanished", False), ("reversed", True)):
         draws = []
@@ -155,7 +155,7 @@ def stress_test(parts: Sequence[Part], training: TrainingRows, n_classes: int, *
                     [
                         same
                         if part.removal.covers(everything)
-                        else _ask(part, everything, partners, training, n_classes)
+                        else ask_out_of_fold(part, training, n_classes, changed=everything, partners=partners)
                         for part, same in zip(parts, known, strict=True)
                     ]
                 )
@@ -164,11 +164,13 @@ def stress_test(parts: Sequence[Part], training: TrainingRows, n_classes: int, *
     return StressTest(known, scores["vanished"], scores["reversed"], training)
 
 
-def _ask(part: Part, changed: Removal, partners: Rows | None, training: TrainingRows, n_classes: int) -> Array:
-    """Return the scores of one part, its columns exchanged with those of other rows where asked for."""
+def ask_out_of_fold(
+    part: Part, training: TrainingRows, n_classes: int, *, changed: Removal | None = None, partners: Rows | None = None
+) -> Array:
+    """Return the centered scores of one part, some columns exchanged with those of other rows where asked for."""
     scores = np.empty((training.n_rows, n_classes))
     for estimator, rows in zip(part.estimators, part.fold_rows, strict=True):
-        if partners is None:
+        if changed is None or partners is None:
 
             def ask(X: Any, estimator: Any = estimator) -> Array:
                 return class_scores(estimator, part.removal.apply(X), n_classes)

@@ -53,14 +53,12 @@ def _kept_by_itself(effect: Effect) -> float:
 
 
 def doubt_about(effect: Effect) -> str:
-    """Return which ground for giving a column up is weakest: a key of `DOUBTS`."""
+    """Return why a column is used although it changes: the weakest ground for giving it up, a key of `DOUBTS`."""
+    if effect.unexplained is not None and _kept_by_itself(effect) < WHOLE:  # what the classifier knows is the reason
+        rest = _grounds(effect.unexplained)
+        return "own" if rest["own"] < rest["evidence"] else "known"
     grounds = _grounds(effect)
-    weakest = min(grounds, key=grounds.__getitem__)
-    if effect.unexplained is None or _kept_by_itself(effect) >= WHOLE:
-        return weakest
-    rest = _grounds(effect.unexplained)
-    weakest = min(rest, key=rest.__getitem__)
-    return "known" if weakest in ("evidence", "size") else weakest
+    return min(grounds, key=grounds.__getitem__)
 
 
 def _grounds(effect: Effect) -> dict[str, float]:
