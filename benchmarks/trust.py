@@ -111,8 +111,8 @@ SUITES = (*REAL, "cells", "draws", "rows", "rare", "alarms")
 class Records:
     """A file of JSON lines in which every fit has its line, by its settings."""
 
-    def __init__(self, suite: str, folder: Path) -> None:
-        self.path = folder / f"trust-{suite}.jsonl"
+    def __init__(self, suite: str, folder: Path, *, prefix: str = "trust-") -> None:
+        self.path = folder / f"{prefix}{suite}.jsonl"
         lines = self.path.read_text().splitlines() if self.path.exists() else []
         self.found = {json.dumps(r["key"], sort_keys=True): r for r in map(json.loads, lines)}
 
@@ -146,7 +146,7 @@ def read_real(name: str, folder: Path) -> tuple[Any, Any, Any]:
     return X[rows], np.unique(y[rows], return_inverse=True)[1], environments[rows]
 
 
-def _left_out(environments: Any) -> Any:
+def left_out_in_turn(environments: Any) -> Any:
     """Return the environments that are left out in turn."""
     sites = np.unique(environments)
     return sites[np.unique(np.linspace(0, len(sites) - 1, min(len(sites), MOST_LEFT_OUT)).astype(int))]
@@ -178,7 +178,7 @@ def run_real(suite: str, records: Records, folder: Path, tables: list[str], esti
     """Leave one environment out in turn."""
     for name in tables:
         X, y, environments = read_real(name, folder)
-        chosen = _left_out(environments)
+        chosen = left_out_in_turn(environments)
         for estimator in estimators:
             if sp.issparse(X) and estimator == "boosting" and X.shape[1] > 300:
                 continue  # it takes no sparse rows
@@ -234,7 +234,7 @@ def run_rtables(suite: str, records: Records, tables: list[str], estimators: lis
     planted = suite == "rtables_planted"
     for name in tables:
         frame, y, environments = rtables.read_table(name)
-        rows, chosen = (frame.to_numpy(np.float64), y, environments), _left_out(environments)
+        rows, chosen = (frame.to_numpy(np.float64), y, environments), left_out_in_turn(environments)
         for estimator in estimators:
             for left_out in (chosen[[0, -1]] if planted else chosen).tolist():
                 train, test = environments != left_out, environments == left_out
@@ -249,10 +249,9 @@ def run_rtables(suite: str, records: Records, tables: list[str], estimators: lis
 def _with_names(names: list[str], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return what is measured, with the names of columns instead of x0, x1 and so on."""
     found, name_of = measure(), {f"x{i}": name for i, name in enumerate(names)}
-    for expect in [e for e in ("may_turn", "as_seen") if e in found]:
-        model = found[expect]
-        model["named"] = [name_of[column] for column in model["named"]]
-        model["kept"] = {name_of[column]: share for column, share in model["kept"].items()}
+    model = found["stable"]
+    model["named"] = [name_of[column] for column in model["named"]]
+    model["kept"] = {name_of[column]: share for column, share in model["kept"].items()}
     return found
 
 
@@ -292,7 +291,7 @@ def run_kinds(records: Records, folder: Path, tables: list[str], estimators: lis
     """Leave environments out of data frames, with columns of several kinds planted in them."""
     for name in tables:
         X, y, environments = read_frame(name, folder)
-        chosen = _left_out(environments)
+        chosen = left_out_in_turn(environments)
         for kind, estimator in itertools.product(KINDS, [e for e in estimators if e in ("logistic", "boosting")]):
             for left_out in (chosen if kind == KINDS[0] else chosen[[0, -1]]).tolist():
                 if len(np.unique(y[environments != left_out])) > y.max():
@@ -307,14 +306,14 @@ def _leave_out_of_frame(kind: str, X: Any, y: Any, environments: Any, left_out: 
         frame["planted"] = coded(kind, code, int(y.max()) + 1)
     train, test = frame[environments != left_out], frame[environments == left_out]
     make = partial(TableClassifier, label="the label", environment="the site", estimator=estimator, random_state=0)
-    models = {"erm": make(method="erm").fit(train), "may_turn": make().fit(train)}
+    models = {"erm": make(method="erm").fit(train), "stable": make().fit(train)}
     if kind != KINDS[0]:
         models["without"] = make(method="erm", drop=["planted"]).fit(train)
     found: dict[str, Any] = {n: scores(m, test, y[environments == left_out]) for n, m in models.items()}
-    verdict = models["may_turn"].verdict_
-    named = [f.feature for f in verdict.columns]
-    found["may_turn"] |= {"fitted": verdict.fitted, "named": named, "kept": verdict.kept}
-    found["may_turn"]["forecast"] = [verdict.forecast.low, verdict.forecast.high]
+    verdict = models["stable"].verdict_
+    named = [f.feature for f in verdict.acted_on]
+    found["stable"] |= {"fitted": verdict.fitted, "named": named, "kept": verdict.kept}
+    found["stable"]["forecast"] = [verdict.forecast.low, verdict.forecast.high]
     return found | {"named_planted": any(column.startswith("planted") for column in named)}
 
 
@@ -346,21 +345,18 @@ def _leave_out(
     if suite == "planted":
         without = ERMClassifier(make(), random_state=0).fit(plain[train], y[train])
         found["without"] = scores(without, plain[test], y[test])
-    for expect in ("may_turn",) if suite == "planted" else ("may_turn", "as_seen"):
-        model = StableClassifier(make(), expect=expect, random_state=0)
-        model.fit(*training, environments=environments[train])
-        verdict = model.verdict_
-        found[expect] = scores(model, X[test], y[test]) | {
-            "fitted": verdict.fitted,
-            "named": [f.feature for f in verdict.columns],
-            "kept": {k: round(v, 3) for k, v in verdict.kept.items()},
-            "strength": verdict.strength,
-            "price": verdict.price.value,
-            "forecast": [verdict.forecast.low, verdict.forecast.high],
-        }
+    model = StableClassifier(make(), random_state=0).fit(*training, environments=environments[train])
+    verdict = model.verdict_
+    found["stable"] = scores(model, X[test], y[test]) | {
+        "fitted": verdict.fitted,
+        "named": [f.feature for f in verdict.acted_on],
+        "kept": {k: round(v, 3) for k, v in verdict.kept.items()},
+        "price": verdict.price.value,
+        "forecast": [verdict.forecast.low, verdict.forecast.high],
+    }
     if suite == "planted":
         found["p_if_known"] = p_if_known(column[train, 0], y[train], environments[train])
-        found["named_planted"] = f"x{X.shape[1] - 1}" in found["may_turn"]["named"]
+        found["named_planted"] = f"x{X.shape[1] - 1}" in found["stable"]["named"]
     return found
 
 
@@ -561,12 +557,12 @@ def _mean(values: list[float]) -> float:
     return float(np.mean(known)) if known else float("nan")
 
 
-def _differences(records: list[dict[str, Any]], expect: str, metric: str) -> dict[str, list[float]]:
+def _differences(records: list[dict[str, Any]], metric: str) -> dict[str, list[float]]:
     """Return for each table the differences to ERM, in points, over left-out environments; losses have turned signs."""
     sign = -100.0 if metric == "log_loss" else 100.0
     found: dict[str, list[float]] = {}
     for r in records:
-        found.setdefault(r["key"]["table"], []).append(sign * (r[expect][metric] - r["erm"][metric]))
+        found.setdefault(r["key"]["table"], []).append(sign * (r["stable"][metric] - r["erm"][metric]))
     return found
 
 
@@ -575,7 +571,7 @@ def _shares(records: list[dict[str, Any]]) -> dict[str, float]:
     found: dict[str, list[tuple[float, float]]] = {}
     for r in records:
         gap = r["without"]["accuracy"] - r["erm"]["accuracy"]
-        found.setdefault(r["key"]["table"], []).append((r["may_turn"]["accuracy"] - r["erm"]["accuracy"], gap))
+        found.setdefault(r["key"]["table"], []).append((r["stable"]["accuracy"] - r["erm"]["accuracy"], gap))
     return {t: sum(a for a, _ in p) / sum(g for _, g in p) for t, p in found.items() if sum(g for _, g in p) > 0.01}
 
 
@@ -590,8 +586,7 @@ def _real_table(suite: str, records: list[dict[str, Any]], order: list[str]) -> 
             if not mine:
                 cells.append("–")
             elif suite != "planted":
-                turn, seen = (_differences(mine, e, "accuracy")[name] for e in ("may_turn", "as_seen"))
-                cells.append(f"{np.mean(turn):+.1f} / {np.mean(seen):+.1f}")
+                cells.append(f"{np.mean(_differences(mine, 'accuracy')[name]):+.1f}")
             else:
                 share = _shares(mine).get(name, float("nan"))
                 cells.append(f"{share:.2f} ({sum(r['named_planted'] for r in mine)} of {len(mine)})")
@@ -602,19 +597,15 @@ def _real_table(suite: str, records: list[dict[str, Any]], order: list[str]) -> 
 
 def _rtables_table(records: list[dict[str, Any]]) -> list[str]:
     n_tables = len({r["key"]["table"] for r in records})
-    moved = {
-        r["key"]["table"]
-        for r in records
-        if {r[expect]["fitted"] for expect in ("may_turn", "as_seen")} != {"ordinary"}
-    }
+    moved = {r["key"]["table"] for r in records if r["stable"]["fitted"] != "ordinary"}
     lines = _real_table("natural", records, [name for name in rtables.SOURCES if name in moved])
     return [*lines, "", f"In the other {n_tables - len(moved)} of {n_tables} tables every fit is left as ERM."]
 
 
 def _mean_table(suite: str, records: list[dict[str, Any]], groups: Mapping[str, Collection[str]]) -> list[str]:
     if suite != "planted":
-        lines = ["| tables | estimator | expect | accuracy | worst table | AUROC | log loss | forecasts that held |"]
-        lines.append("|---|---|---|---:|---:|---:|---:|---:|")
+        lines = ["| tables | estimator | accuracy | worst table | AUROC | log loss | forecasts that held |"]
+        lines.append("|---|---|---:|---:|---:|---:|---:|")
     else:
         lines = [
             "| tables | estimator | share of the gap | least | column named | moved |",
@@ -628,23 +619,19 @@ def _mean_table(suite: str, records: list[dict[str, Any]], groups: Mapping[str, 
             if suite == "planted":
                 shares = list(_shares(mine).values())
                 named = np.mean([r["named_planted"] for r in mine])
-                moved = np.mean([r["may_turn"]["fitted"] != "ordinary" for r in mine])
+                moved = np.mean([r["stable"]["fitted"] != "ordinary" for r in mine])
                 lines.append(
                     f"| {group} | {kind} | {np.mean(shares):.2f} | {min(shares):.2f} | {named:.0%} | {moved:.0%} |"
                 )
                 continue
-            for expect in ("may_turn", "as_seen"):
-                means = {
-                    m: [_mean(v) for v in _differences(mine, expect, m).values()]
-                    for m in ("accuracy", "auroc", "log_loss")
-                }
-                low, high = zip(*(r[expect]["forecast"] for r in mine), strict=True)
-                held = np.mean([a <= r[expect]["accuracy"] <= b for r, a, b in zip(mine, low, high, strict=True)])
-                lines.append(
-                    f"| {group} | {kind} | {expect} | {_mean(means['accuracy']):+.2f} | "
-                    f"{min(means['accuracy']):+.1f} | {_mean(means['auroc']):+.2f} | "
-                    f"{_mean(means['log_loss']):+.2f} | {held:.0%} |"
-                )
+            metrics = ("accuracy", "auroc", "log_loss")
+            means = {m: [_mean(v) for v in _differences(mine, m).values()] for m in metrics}
+            low, high = zip(*(r["stable"]["forecast"] for r in mine), strict=True)
+            held = np.mean([a <= r["stable"]["accuracy"] <= b for r, a, b in zip(mine, low, high, strict=True)])
+            lines.append(
+                f"| {group} | {kind} | {_mean(means['accuracy']):+.2f} | {min(means['accuracy']):+.1f} | "
+                f"{_mean(means['auroc']):+.2f} | {_mean(means['log_loss']):+.2f} | {held:.0%} |"
+            )
     return lines
 
 
@@ -657,7 +644,7 @@ def _rows_each_table(records: list[dict[str, Any]]) -> list[str]:
     for (low, high), kind in itertools.product(((0, 250), (250, 500), (500, 1001)), ("logistic", "boosting")):
         mine = [r for r in records if r["key"]["estimator"] == kind and low <= r["n_rows"] / r["n_environments"] < high]
         if mine:
-            moved = np.mean([r["may_turn"]["fitted"] != "ordinary" for r in mine])
+            moved = np.mean([r["stable"]["fitted"] != "ordinary" for r in mine])
             share, rows = np.mean(list(_shares(mine).values())), f"{low} to {high - 1}"
             known = np.mean([r["p_if_known"] < 0.05 for r in mine])
             lines.append(f"| {rows} | {kind} | {len(mine)} | {share:.2f} | {moved:.0%} | {known:.0%} |")
@@ -672,7 +659,7 @@ def _kinds_table(records: list[dict[str, Any]]) -> list[str]:
         if not mine:
             continue
         if kind == KINDS[0]:
-            values = [_mean(v) for v in _differences(mine, "may_turn", "accuracy").values()]
+            values = [_mean(v) for v in _differences(mine, "stable", "accuracy").values()]
             lines.append(f"| none | {estimator} | {group} | {np.mean(values):+.2f} | {min(values):+.1f} | |")
         else:
             shares, named = list(_shares(mine).values()), sum(r["named_planted"] for r in mine)

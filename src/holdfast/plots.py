@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["AuditDisplay", "PartitionDisplay", "ReliabilityDisplay", "SiteAccuracyDisplay", "StrengthPathDisplay"]
+__all__ = ["AuditDisplay", "CautionPathDisplay", "PartitionDisplay", "ReliabilityDisplay", "SiteAccuracyDisplay"]
 
 # Okabe and Ito's colors, in the order of the report's; color-blind readers can tell them apart, and so can shapes.
 COLORS = ("#0072b2", "#c65400", "#007d5b", "#a8487f", "#7a6000", "#1f7f92", "#555f69", "#6a4c93")
@@ -314,8 +314,8 @@ class ReliabilityDisplay(_Display):
         _legend(ax)
 
 
-class StrengthPathDisplay(_Display):
-    """What each `strength` of a `StableClassifier` costs at known environments, and saves where columns mislead.
+class CautionPathDisplay(_Display):
+    """What each `caution` of a `StableClassifier` costs at known environments, and saves where columns mislead.
 
     Examples
     --------
@@ -323,7 +323,7 @@ class StrengthPathDisplay(_Display):
     >>> from holdfast.datasets import load_dataset
     >>> toy = load_dataset("toy", exact=True, etas=(0.05, 0.2))
     >>> model = StableClassifier().fit(toy.train.X, toy.train.y, environments=toy.train.environments)
-    >>> [line.name for line in StrengthPathDisplay.from_estimator(model).curves.lines]
+    >>> [line.name for line in CautionPathDisplay.from_estimator(model).curves.lines]
     ['at known environments', 'if the named correlations vanish', 'if they reverse']
     """
 
@@ -340,11 +340,11 @@ class StrengthPathDisplay(_Display):
         estimator : fitted StableClassifier
         ax : matplotlib axes, optional
         """
-        fitted = _fitted(estimator, "path_", "StrengthPathDisplay")
+        fitted = _fitted(estimator, "path_", "CautionPathDisplay")
         figure = path_figure(fitted.path_)
         if figure is None:
             raise InputError("The classifier was fitted on one environment, so there is no path to draw.")
-        return cls(figure, float(fitted.verdict_.strength)).plot(ax)
+        return cls(figure, float(fitted.verdict_.caution)).plot(ax)
 
     def _draw(self, ax: Axes) -> None:
         for order, line in enumerate(self.curves.lines):

@@ -7,7 +7,6 @@ classifiers use.
 
 from __future__ import annotations
 
-from holdfast.audit.columns import Columns, encode_table, encode_texts
 from holdfast.audit.importance import (
     AveragePicture,
     Reliance,
@@ -16,8 +15,10 @@ from holdfast.audit.importance import (
     relied_on,
     word_importance,
 )
-from holdfast.audit.results import Audit, Finding
+from holdfast.audit.results import Audit
 from holdfast.audit.run import AuditSettings, audit_columns, audit_data
+from holdfast.stable.columns import Columns, encode_table, encode_texts
+from holdfast.stable.findings import Finding
 
 __all__ = [
     "Audit",

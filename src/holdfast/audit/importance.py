@@ -12,11 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from holdfast.audit.columns import WORD, encode_texts, split_words
 from holdfast.environments import Group, Partition
 from holdfast.exceptions import FeaturesError, ParameterError
 from holdfast.rows import is_sparse, is_text
 from holdfast.seeding import RandomState, Seeding
+from holdfast.stable.columns import WORD, encode_texts, split_words
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,21 +1,23 @@
-"""An audit from beginning to end: columns, the search for those that change, findings."""
+"""An audit from beginning to end: columns, the model of the decision, findings."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.audit.columns import Columns, encode_table, encode_texts
-from holdfast.audit.effects import Effect, Search, Searching, find_unstable, prediction_interval
-from holdfast.audit.results import Audit, Finding
+from holdfast.audit.results import Audit
 from holdfast.environments import Environment, label_array, split_environments, unique_labels
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.rows import is_text
+from holdfast.stable.columns import Columns, encode_table, encode_texts
+from holdfast.stable.design import make_design
+from holdfast.stable.findings import find
+from holdfast.stable.hypotheses import posteriors
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +26,7 @@ log = logging.getLogger(__name__)
 class AuditSettings:
     """How an audit is made."""
 
-    level: float = 0.05  # chance that anything is named where nothing changes
+    level: float = 0.05  # family-wise error rate of the tests
     min_count: int = 10  # rows that a category or word must have
     n_words: tuple[int, int] = (1, 2)  # shortest and longest phrase of texts
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)  # columns that are one feature, by their names
@@ -89,68 +91,19 @@ def audit_columns(
     classes: NDArray[Any],
     environments: Sequence[Environment],
     settings: AuditSettings,
-    given_up: Callable[[Effect], bool] = lambda effect: True,
-    make_search: Callable[..., Searching] | None = None,
+    *,
+    weights: NDArray[np.float64] | None = None,
+    subjects: NDArray[np.intp] | None = None,
 ) -> Audit:
-    """Audit encoded columns; `y` are class codes, `classes` their labels, the rest is that of `find_unstable`."""
+    """Audit encoded columns; `y` are class codes, `classes` their labels, the rest is that of `make_design`."""
     sites = np.empty(len(y), dtype=np.intp)
     for number, environment in enumerate(environments):
         sites[environment.rows] = number
-    search = find_unstable(
-        columns.values,
-        y,
-        sites,
-        n_classes=len(classes),
-        level=settings.level,
-        groups=tuple(columns.groups.values()),
-        given_up=given_up,
-        make_search=make_search,
-    )
+    design = make_design(columns, y, sites, n_classes=len(classes), weights=weights, subjects=subjects)
     names = tuple(environment.name for environment in environments)
-    findings = _findings(columns, search, classes, names)
-    log.info("audit: %d columns, %d named", columns.n_columns, sum(finding.named for finding in findings))
-    return Audit(findings, names, settings.level, columns.n_columns, search.noisier)
-
-
-def finding_of(effect: Effect, columns: Columns, classes: NDArray[Any], environments: Sequence[str]) -> Finding:
-    """Return a named column's effects as a finding."""
-    feature = columns.features()[effect.column]
-    is_one_of_two = len(columns.groups.get(feature, ())) == 1
-    first, second = (classes[code] for code in effect.pair)
-    low, high = prediction_interval(effect.mean, effect.spread, len(environments))
-    return Finding(
-        feature,
-        effect.p_value,
-        named=True,
-        label=str(second) if len(classes) == 2 else f"{second} rather than {first}",
-        effects=dict(zip(environments, effect.by_environment.tolist(), strict=True)),
-        errors=dict(zip(environments, effect.errors.tolist(), strict=True)),
-        mean=effect.mean,
-        spread=effect.spread,
-        low=low,
-        high=high,
-        level=columns.names[effect.column].removeprefix(f"{feature}=") if is_one_of_two else "",
-    )
-
-
-def _findings(
-    columns: Columns, search: Search, classes: NDArray[Any], environments: Sequence[str]
-) -> tuple[Finding, ...]:
-    """Return a finding for each feature, the named ones first; a group's is that of its strongest column."""
-    features = columns.features()
-    named: dict[str, Finding] = {}
-    for effect in search.effects:
-        name = features[effect.column]
-        if name not in named:
-            named[name] = finding_of(effect, columns, classes, environments)
-    smallest: dict[str, float] = {}
-    inputs: dict[str, bool] = {}
-    for column, name in enumerate(features):
-        smallest[name] = min(smallest.get(name, 1.0), float(search.p_values[column]))
-        inputs[name] = bool(columns.inputs[column])
-    others = sorted((name for name in smallest if name not in named), key=lambda name: (smallest[name], name))
-    found = [replace(finding, is_input=inputs[name]) for name, finding in named.items()]
-    return (*found, *(Finding(name, smallest[name], named=False, is_input=inputs[name]) for name in others))
+    found = tuple(find(columns, design, posteriors(design), classes, names, sites).values())
+    log.info("audit: %d columns, %d named", columns.n_columns, sum(finding.named for finding in found))
+    return Audit(found, names, settings.level, columns.n_columns)
 
 
 def _read_labels(y: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.intp]]:

@@ -27,7 +27,7 @@ from holdfast.cli.terminal import MOST_ROWS, command_line, print_table, print_te
 
 if TYPE_CHECKING:
     from holdfast.audit import Audit, Reliance
-    from holdfast.interpolation.verdict import Verdict
+    from holdfast.stable.verdict import Verdict
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.roles import TableRows
 
@@ -74,16 +74,16 @@ def audit(
     ] = [],  # noqa: B006 - typer copies defaults
     model: ModelOptions,
     level: Annotated[
-        float, option("--level", "Accepted chance of naming anything wrongly.", "Q", min=0.0001, max=0.5)
+        float, option("--level", "Family-wise error rate of the tests of equal effects.", "Q", min=0.0001, max=0.5)
     ] = 0.05,
     files: FileOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Name the columns and words whose meaning changes between environments.
+    """Name the columns and words whose effect on the label differs between environments.
 
-    Every column is tested for an effect on the label that differs between environments. For the named ones the effect
-    in each environment is shown, and what to expect at the next one. Where nothing changes, anything is named in at
-    most --level of all audits.
+    Each column gets the probability that its relation with the label changes, the same that 'holdfast fit' acts on. For
+    the named ones the effect in each environment is shown, and what to expect at the next one. A plain test of equal
+    effects stands beside it; --level is its family-wise error rate.
 
     For a table pass --label and --environment. For a saved model pass the model and a table: its columns are audited,
     and what it relies on is shown; best with rows that it was not fitted on.
@@ -222,16 +222,16 @@ def _print(result: dict[str, Any], more: list[str], found: Audit) -> None:
 
 
 def _print_findings(found: Audit) -> None:
-    """Print the effects of the named features in each environment, and the p values of the others."""
+    """Print the effects of the named features in each environment, and the probabilities of the others."""
     for finding in (finding for finding in found.findings[:MOST_ROWS] if finding.named):
         rows = [[_shorten(name, 40), effect, finding.errors[name]] for name, effect in finding.effects.items()]
         rows.append(["next environment (80 %)", f"{finding.low:+.2f} to {finding.high:+.2f}", ""])
         title = f"{finding.feature}: log-odds of {finding.label} for one standard deviation"
         print_table(title, ["environment", "effect", "standard error"], rows[: MOST_ROWS + 1])
     others = found.unchanged
-    rows = [[_shorten(name, 40), p_value] for name, p_value in list(others.items())[:MOST_ROWS]]
+    rows = [[_shorten(name, 40), chance, found.best(name).p_value] for name, chance in list(others.items())[:MOST_ROWS]]
     if rows:
-        print_table("No evidence of a change", ["column", "adjusted p"], rows)
+        print_table("Not likely to change", ["column", "probability", "adjusted p"], rows)
     if len(others) > MOST_ROWS:
         say(f"  … and {len(others) - MOST_ROWS:,} more; --json and --out have them all")
 

@@ -49,15 +49,15 @@ class MethodOptions:
     method: Annotated[str, option("--method", "stable, pi, erm, balanced, group_dro, irm, vrex or rgm.", "NAME")] = (
         DEFAULT_METHOD
     )
-    strength: Annotated[
-        float | None, option("--strength", "For stable: from 0 (the ordinary classifier) to 1.", "X")
+    caution: Annotated[
+        float | None,
+        option("--caution", "For stable: relations that change stay (0), vanish (0.5) or reverse (1).", "X"),
     ] = None
-    expect: Annotated[str | None, option("--expect", "For stable: relations may_turn or stay as_seen.", "WHAT")] = None
     halves: Annotated[str | None, option("--halves", "For pi: hard or soft.", "KIND")] = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return them as parameters of `TableClassifier`."""
-        own = {"strength": self.strength, "expect": self.expect, "halves": self.halves}
+        own = {"caution": self.caution, "halves": self.halves}
         given = {name: value for name, value in own.items() if value is not None}
         return {"estimator": self.estimator, "method": self.method, "method_options": given}
 

@@ -1,63 +1,51 @@
-"""A classifier that uses less of the columns whose meaning changes between environments, and says so."""
+r"""A classifier that relies less on relations that change between environments, and says so."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
-from scipy import special
 from sklearn.utils import estimator_html_repr
 
-from holdfast.audit.columns import Columns, split_categories
-from holdfast.audit.effects import Search, find_unstable
-from holdfast.audit.run import AuditSettings, finding_of, read_columns
-from holdfast.environments import Environment, listed, take_rows
-from holdfast.estimators.base import MethodClassifier, check_choice, fit_erm, warn_single_environment
-from holdfast.exceptions import FeaturesError, HoldfastWarning, ParameterError, warn
-from holdfast.interpolation.removal import MixedClassifier, Removal, join_removals, mix_scores, plan_removal
-from holdfast.interpolation.stress import Part, StressTest, ask_out_of_fold, stress_test
-from holdfast.interpolation.verdict import (
-    RARE,
-    WHOLE,
-    Accuracy,
-    Verdict,
-    doubt_about,
-    fitted_as,
-    is_given_up,
-    kept_share,
-    removal_levels,
-)
-from holdfast.judging.calibration import Calibration, calibrate, class_scores, log_softmax
-from holdfast.judging.judgements import Judgements, accuracy_matrix, ask_for_scores, judge_environments
+from holdfast.audit.run import AuditSettings, read_columns
+from holdfast.environments import label_array, listed, unique_labels
+from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
+from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
+from holdfast.judging.calibration import calibrate
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
-from holdfast.learners import fit_rows, has_threshold, last_step, refit_logistic, seeded_clone, stopped_like
+from holdfast.learners import has_threshold, last_step, refit_logistic, stopped_like
 from holdfast.metrics import Interval
 from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows, is_mapped
 from holdfast.seeding import RandomState, Seeding
+from holdfast.stable.columns import Columns, split_categories
+from holdfast.stable.decision import CAUTION, kept_share, removal_levels
+from holdfast.stable.design import Design, make_design
+from holdfast.stable.findings import find
+from holdfast.stable.hypotheses import Posterior, posteriors
+from holdfast.stable.removal import MixedClassifier, join_removals, mix_scores, plan_removal
+from holdfast.stable.scenarios import Part, Scenarios, ask_out_of_fold, try_scenarios
+from holdfast.stable.verdict import RARE, SUSPECTED, Accuracy, Verdict, fitted_as
 
 Array = NDArray[np.float64]
-N_FOLDS = 2  # for the judges, and for price and gain
-MOST_JUDGES = 8
-STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of `path_`
-FINE = np.linspace(0.0, 1.0, 11)  # strengths that are tried for "as_seen"
+N_FOLDS = 2  # for price and gain
+CAUTIONS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of `path_`
 MOST_LEFT_OUT = 5  # rounds of leaving environments out
-ROWS_FOR_ONE_DRAW = 4000  # with fewer rows, the stress test is made several times
+ROWS_FOR_ONE_DRAW = 4000  # with fewer rows, columns are shuffled several times
 MOST_COPIED = 2**30  # bytes of a memory map that are copied into memory; joblib maps every array above a megabyte
-LEAST_CERTAIN = 0.7  # the least factor by which log-odds that fit known environments are lowered
+COPIED, DISTINCT = 0.1, 0.9  # share of rows that are copies; of the rows without copies that one column tells apart
 
 
 @dataclass(frozen=True)
 class PathPoint:
-    """What one strength costs and saves."""
+    """What one caution costs and saves."""
 
-    strength: float
+    caution: float
     price: Interval
     known: Accuracy
     vanished: Accuracy
@@ -66,35 +54,41 @@ class PathPoint:
 
 @dataclass(eq=False, repr=False)
 class StableClassifier(MethodClassifier):
-    """Train a classifier that does not rely on columns whose meaning changes between environments.
+    r"""Train a classifier that does not rely on relations that change between environments.
 
-    One classifier is fitted on each environment and asked about all rows; what they agree on is common ground. Beyond
-    it, every column is tested for an effect that differs between environments. Where one does, a second classifier is
-    fitted without it, and the two are mixed: the stronger the evidence and the larger the change, the less of the
-    column is used. Where nothing differs, the result is the ordinary classifier, to the last bit. `verdict_` says what
-    was fitted, why, what it costs at known environments and what it saves if the relation vanishes or reverses.
+    For each column :math:`x` the model compares three hypotheses, with :math:`o` the log-odds of the label given the
+    other columns: *mechanism* (the others predict :math:`x` within label and environment), *label alone, stable* and
+    *label alone, changing*. For the latter two
+
+    .. math:: p(y, x \mid o, e) = \sum_{y^*} P(y^* \mid a_e + s_e o)\, P(y \mid y^*; v_e)\, p(x \mid y^*, e; b_e),
+
+    with flipped labels :math:`v_e` and effects :math:`b_e`, the same everywhere or drawn from
+    :math:`N(b, (\rho b)^2)`. With the probability :math:`P` of a change and :math:`p = \sigma(|b|)`, the column is
+    expected to agree with the label at a new environment in the share
+    :math:`q = 1/2 + (p - 1/2) \max(0, 1 - 2 \cdot \mathrm{caution} \cdot P)` of the rows, and
+    :math:`\mathrm{logit}\, q / \mathrm{logit}\, p` of its effect is kept. A classifier fitted without the column
+    is mixed with the ordinary one accordingly. Where nothing changes, the result is the ordinary classifier, to the
+    last bit. `verdict_` says what was fitted, why, what it costs and what it saves.
 
     Parameters
     ----------
     estimator : scikit-learn classifier or None
         Any classifier or Pipeline. None: columns scaled to unit variance, then a logistic regression.
-    expect : "may_turn" or "as_seen"
-        What may happen at the next environment. "may_turn": the relations that change may vanish or reverse. "as_seen":
-        it is like the known ones; how much is given up is decided by leaving environments out.
-    strength : float between 0 and 1
-        0 is the ordinary classifier, 1 gives up all that the evidence says. `path_` has price and gain of others.
+    caution : float between 0 and 1
+        What to expect of a relation that changes. 0: the next environment is like these, so nothing is given up. 0.5:
+        the relation may vanish there. 1: it may reverse. `path_` has price and gain of others.
     n_jobs : int or None
         Fits that run at the same time.
     random_state : int or None
         Seeds the estimator where its own `random_state` is unset. The verdict does not depend on it, nor on
-        the order of rows, unless the estimator draws at random, as forests do: then it moves a little.
+        the order of rows, unless the estimator draws at random, as forests do: then prices move a little.
 
     Attributes
     ----------
     verdict_ : Verdict
         What was fitted and why; `str(verdict_)` is the answer in words.
     path_ : tuple of PathPoint
-        Price and accuracies for several strengths.
+        Price and accuracies for several values of caution.
     estimator_ : fitted classifier over class codes
     ordinary_ : fitted classifier over class codes
         The ordinary classifier, for comparison.
@@ -113,21 +107,24 @@ class StableClassifier(MethodClassifier):
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this
     reads_columns: ClassVar[bool] = True  # which ones are unstable: a table's columns are worth more than a matrix
-    # What only `TableClassifier` knows, and sets for one fit:
-    _all_rows: ClassVar[Any] = None  # of columns, classes and environments, returns `make_search` of `find_unstable`
-    _words: ClassVar[Any] = None  # the words of each column of a matrix; none where it is no word or phrase
 
     estimator: Any = None
     _: KW_ONLY
-    expect: Literal["may_turn", "as_seen"] = "may_turn"
-    strength: float = 1.0
+    caution: float = CAUTION
     n_jobs: int | None = None
     random_state: RandomState = None
 
     def fit(
-        self, X: Any, y: Any, *, environments: Any = None, sample_weight: Any = None, folds: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        environments: Any = None,
+        sample_weight: Any = None,
+        subjects: Any = None,
+        words: Sequence[frozenset[str]] | None = None,
     ) -> StableClassifier:
-        """Fit in three stages.
+        """Fit the ordinary classifier, decide which columns to use less, and mix.
 
         Parameters
         ----------
@@ -136,32 +133,31 @@ class StableClassifier(MethodClassifier):
         environments : labels of shape (n_rows,)
             Which environment each row came from. None, or one label only: the ordinary classifier, with a warning.
         sample_weight : array of shape (n_rows,), optional
-        folds : labels of shape (n_rows,), optional
-            Fold of each row, so that rows of one patient stay together.
+            How many rows each row stands for.
+        subjects : labels of shape (n_rows,), optional
+            Rows that belong together, such as the visits of one patient. They share a fold, and as evidence they count
+            as one row.
+        words : sequence of sets of str, optional
+            For a matrix of words and phrases: the words of each column. A word that is ignored is ignored in every
+            phrase.
         """
-        check_choice(self, "expect", ("may_turn", "as_seen"))
-        if not isinstance(self.strength, int | float | np.number) or not 0 <= self.strength <= 1:
+        if not isinstance(self.caution, int | float | np.number) or not 0 <= self.caution <= 1:
             raise ParameterError(
-                f"The 'strength' parameter of StableClassifier must lie between 0 and 1. Got {self.strength!r} instead."
+                f"The 'caution' parameter of StableClassifier must lie between 0 and 1. Got {self.caution!r} instead."
             )
-        training = self._read_training(X, y, environments, sample_weight=sample_weight, folds=folds)
+        training = self._read_training(X, y, environments, sample_weight=sample_weight)
         seeding = Seeding(self.random_state)
         estimator = self._coded_estimator(training)
         alone = warn_single_environment(training.environments, type(self).__name__)
         if is_mapped(training.X) and training.X.nbytes <= MOST_COPIED:
             training = replace(training, X=np.array(training.X))
+        together = None
         if not alone:  # what cannot be used is refused before any work
             columns = _read_table(training.X, training.names)
-            training.check_folds()
-            if split := split_categories(columns):
-                which = listed([f"{first!r} to {last!r}" for first, last in split], most=3)
-                each = "" if len(split) == 1 else " each,"
-                warn(
-                    f"The columns {which} are one category{each} in columns of 0 and 1. Tested one by one, they show "
-                    "much less of a change. Put the category into one column of words (pandas.from_dummies): "
-                    "holdfast fit and TableClassifier take it as it is; StableClassifier needs an encoder inside.",
-                    HoldfastWarning,
-                )
+            _warn_of_split_categories(columns)
+            together = _read_subjects(subjects, training, columns)
+            if together is not None:
+                training = replace(training, folds=_folds_of(together, training))
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         if alone:
             unknown, nothing = Accuracy(np.nan, np.nan), Interval(0.0, 0.0, 0.0)
@@ -169,102 +165,80 @@ class StableClassifier(MethodClassifier):
             forecast = Interval(np.nan, np.nan, np.nan)
             self.verdict_ = Verdict("ordinary", (), {}, nothing, unknown, unknown, unknown, forecast)
             return self
-
         # What the ordinary classifier was fitted on need not be looked at again.
         with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
-            self._fit_stages(estimator, training, columns, seeding)
+            design = make_design(
+                columns,
+                training.y,
+                training.environment_codes,
+                n_classes=len(self.classes_),
+                weights=training.sample_weight,
+                subjects=together,
+            )
+            self._decide(estimator, training, columns, design, posteriors(design), words, seeding)
         return self
 
-    def _fit_stages(self, estimator: Any, training: TrainingRows, columns: Columns, seeding: Seeding) -> None:
-        """Judge, search, interpolate."""
-        # Stage 1: one judge for each environment (of many, several share one), asked about rows it was not fitted on.
-        settings = JudgeSettings(n_folds=N_FOLDS, alike=True, n_jobs=self.n_jobs, start=self.ordinary_)
-        part = stopped_like(estimator, self.ordinary_)
-        judgements = judge_environments(
-            part, _for_judges(training), settings, seeding, classes=self.classes_, probabilities=True, pooled=True
-        )
-
-        # Stage 2: beyond what the judges agree on, which columns mean something else in some environments?
-        labels = [environment.label for environment in training.environments]
-        make_search = None if self._all_rows is None else self._all_rows(columns, self.classes_, labels)
-        is_linear = make_search is not None or hasattr(last_step(self.ordinary_), "coef_")
-        search = find_unstable(
-            columns.values,
-            training.y,
-            training.environment_codes,
-            n_classes=len(self.classes_),
-            sample_weight=training.sample_weight,
-            agreed=_agreement(judgements) if make_search is None else None,  # linear judges say what the columns say
-            ordinary=None if is_linear else partial(_ordinary_scores, judgements, training, len(self.classes_)),
-            groups=tuple(columns.groups.values()),
-            given_up=is_given_up,
-            make_search=make_search,
-        )
-
-        # Stage 3: use as much of these columns as the evidence supports.
-        self._interpolate(estimator, training, judgements, columns, search, settings, seeding)
-
-    def _interpolate(
+    def _decide(
         self,
         estimator: Any,
         training: TrainingRows,
-        judgements: Judgements,
         columns: Columns,
-        search: Search,
-        settings: JudgeSettings,
+        design: Design,
+        found: Sequence[Posterior],
+        words: Sequence[frozenset[str]] | None,
         seeding: Seeding,
     ) -> None:
         """Mix the ordinary classifier with others that do without the unstable columns, and write the verdict."""
-        features, kept = _unstable_features(columns, search)
-        if self._words is not None:
-            features = {name: _with_phrases(sources, self._words) for name, sources in features.items()}
-        levels = removal_levels(list(kept.values()))
-        plans = [plan_removal(training.X, sources, [name]) for name, sources in features.items()]
-        removals = [join_removals([plans[i] for i in chosen]) for _, chosen in levels]
-        full = [weight for weight, _ in levels]  # at strength 1
-        parts = [Part(Removal(), judgements.pooled_estimators, judgements.pooled_rows)]
-        reduced = [replace(training, X=removal.apply(training.X)) for removal in removals[1:]]
-        if reduced:
-            assert judgements.folds is not None
-            part = stopped_like(estimator, self.ordinary_)
-            fits, fold_rows = fit_folds(part, reduced, judgements.folds, settings, seeding)
-            parts += [Part(removal, found, fold_rows) for removal, found in zip(removals[1:], fits, strict=True)]
-        n_draws = max(1, min(5, ROWS_FOR_ONE_DRAW // training.n_rows))
-        test = stress_test(parts, training, len(self.classes_), n_draws=n_draws)
-        strength = float(self.strength)
-        if self.expect == "as_seen" and len(parts) > 1:
-            strength *= _strength_as_seen(estimator, training, removals, full, seeding, self.n_jobs)
-        weights = _at_strength(full, strength)
+        names = [columns.features()[feature[0]] for feature in design.features]
+        by_name = dict(zip(names, found, strict=True))
+        sources = {
+            name: sorted({int(columns.sources[column]) if columns.sources else column for column in feature})
+            for name, feature in zip(names, design.features, strict=True)
+        }
+        if words is not None:
+            sources = {name: _with_phrases(places, words) for name, places in sources.items()}
+        kept = {name: kept_share(posterior, float(self.caution)) for name, posterior in by_name.items()}
+        mixture = _Mixture(self, estimator, training, seeding, sources, kept)
+        scenarios = mixture.scenarios
+        weights = mixture.weights(kept)
         if weights[0] < 1.0:
             if has_threshold(estimator):
-                name = type(last_step(estimator)).__name__
+                inner = type(last_step(estimator)).__name__
                 warn(
-                    f"The threshold of {name} is not used, because classifiers with and without some columns are mixed "
-                    f"by their probabilities. Put it around StableClassifier: {name}(StableClassifier(...)).",
+                    f"The threshold of {inner} is not used, because classifiers with and without some columns are "
+                    f"mixed by their probabilities. Put it around StableClassifier: {inner}(StableClassifier(...)).",
                     HoldfastWarning,
                 )
-            tasks = [
-                (number, estimator, seeding, self.ordinary_, part.estimators) for number, part in enumerate(parts[1:])
-            ]
-            models = [self.ordinary_, *run_each(_fit_reduced, tuple(reduced), tasks, self.n_jobs)]
-            mixed = mix_scores(test.known, weights)
-            offsets = not hasattr(self.ordinary_, "predict_proba")
-            calibration = calibrate(mixed, training.y, training.sample_weight, offsets=offsets)
-            certainty = _certainty(judgements, reduced[-1], len(self.classes_))
-            calibration = Calibration(certainty * calibration.scale, certainty * calibration.offsets)
-            self.estimator_ = MixedClassifier(models, removals, weights, calibration)
-        self.path_ = tuple(_point(test, s, _at_strength(full, s)) for s in STRENGTHS)
-        findings = tuple(
-            finding_of(effect, columns, self.classes_, [e.name for e in training.environments])
-            for effect in _strongest(columns, search).values()
+            self.estimator_ = mixture.fit(weights)
+        self.path_ = tuple(
+            _point(scenarios, caution, mixture.weights({name: kept_share(by_name[name], caution) for name in kept}))
+            for caution in CAUTIONS
         )
-        used = {name: 1.0 - strength * (1.0 - share) for name, share in kept.items()}
-        forecast = test.forecast(weights, _transfer_loss(judgements, training))
-        verdict = self._verdict(training, test, weights, findings, used, search, strength, forecast)
-        doubts = {
-            name: doubt_about(effect) for name, effect in _strongest(columns, search).items() if kept[name] >= WHOLE
-        }
-        self.verdict_ = replace(verdict, n_tests=columns.n_columns, doubts=doubts)
+        sites = [environment.name for environment in training.environments]
+        findings = find(columns, design, found, self.classes_, sites, training.environment_codes)
+        shown = tuple(
+            finding
+            for name, finding in findings.items()
+            if kept[name] < 1.0 or (finding.p_value < SUSPECTED and by_name[name].change > 0)
+        )
+        ordinary = scenarios.accuracies("known", [1.0] + [0.0] * (len(weights) - 1))
+        fitted = scenarios.accuracies("known", weights)
+        shares = np.bincount(training.y, training.weights) / training.weights.sum()
+        self.verdict_ = Verdict(
+            fitted_as(list(kept.values())),
+            shown,
+            {finding.feature: kept[finding.feature] for finding in shown},
+            scenarios.price(weights),
+            scenarios.compare("known", weights),
+            scenarios.compare("vanished", weights),
+            scenarios.compare("reversed", weights),
+            scenarios.forecast(weights, mixture.left_out(weights)),
+            {name: Accuracy(float(a), float(b)) for name, a, b in zip(sites, ordinary, fitted, strict=True)},
+            float(shares.max()),
+            columns.n_columns,
+            scenarios.ranks(weights) if shares.max() >= RARE else {},
+            float(self.caution),
+        )
 
     def _html_repr(self) -> str:
         """Return what notebooks show: the verdict above scikit-learn's diagram."""
@@ -275,77 +249,67 @@ class StableClassifier(MethodClassifier):
         style = "margin:0 0 .8em; padding:.5em .8em; border-left:.3em solid currentColor; max-width:48em"
         return f'<p style="{style}"><strong>{first.rstrip(".")}.</strong> {rest}</p>{diagram}'
 
-    def _verdict(
+
+class _Mixture:
+    """The ordinary classifier and those without some columns: their fits on folds, on all rows, on other sites."""
+
+    def __init__(
         self,
+        owner: StableClassifier,
+        estimator: Any,
         training: TrainingRows,
-        test: StressTest,
-        weights: list[float],
-        findings: tuple[Any, ...],
-        used: dict[str, float],
-        search: Search,
-        strength: float,
-        forecast: Interval,
-    ) -> Verdict:
-        """Return what was fitted, why, and what it costs and saves."""
-        names = [environment.name for environment in training.environments]
-        ordinary = test.accuracies("known", [1.0] + [0.0] * (len(weights) - 1))
-        fitted = test.accuracies("known", weights)
-        shares = np.bincount(training.y, training.weights) / training.weights.sum()
-        return Verdict(
-            fitted_as(list(used.values())),
-            findings,
-            used,
-            test.price(weights),
-            test.compare("known", weights),
-            test.compare("vanished", weights),
-            test.compare("reversed", weights),
-            forecast,
-            {name: Accuracy(float(a), float(b)) for name, a, b in zip(names, ordinary, fitted, strict=True)},
-            float(shares.max()),
-            float(min((e.p_value for e in search.effects), default=search.p_values.min(initial=1.0))),
-            auroc=test.ranks(weights) if shares.max() >= RARE else {},
-            noisier=search.noisier,
-            expect=self.expect,
-            strength=strength,
+        seeding: Seeding,
+        sources: dict[str, list[int]],
+        kept: dict[str, float],
+    ) -> None:
+        self.owner, self.estimator, self.training, self.seeding = owner, estimator, training, seeding
+        self.names = list(kept)
+        self.levels = removal_levels(list(kept.values()))
+        plans = {i: plan_removal(training.X, sources[self.names[i]], [self.names[i]]) for i in self.levels[-1][1]}
+        self.removals = [join_removals([plans[i] for i in chosen]) for _, chosen in self.levels]
+        self.tables = [training, *(replace(training, X=r.apply(training.X)) for r in self.removals[1:])]
+        self.part = stopped_like(estimator, owner.ordinary_)
+        self.settings = JudgeSettings(n_folds=N_FOLDS, n_jobs=owner.n_jobs, start=owner.ordinary_)
+        folds = deal_folds(training, N_FOLDS)
+        assert folds is not None
+        fits, fold_rows = fit_folds(self.part, self.tables, folds, self.settings, seeding)
+        self.parts = [Part(removal, found, fold_rows) for removal, found in zip(self.removals, fits, strict=True)]
+        n_draws = max(1, min(5, ROWS_FOR_ONE_DRAW // training.n_rows))
+        self.scenarios = try_scenarios(self.parts, training, len(owner.classes_), n_draws=n_draws)
+
+    def weights(self, kept: dict[str, float]) -> list[float]:
+        """Return the weight of each part, so that columns are seen by about as much of the mixture as is kept."""
+        shares = [
+            float(np.mean([kept[self.names[i]] for i in set(level) - set(before)]))
+            for (_, before), (_, level) in zip(self.levels, self.levels[1:], strict=False)
+        ]
+        edges = np.clip(np.maximum.accumulate([*shares, 1.0]), 0.0, 1.0)
+        return [float(edges[0]), *np.diff(edges).tolist()]
+
+    def fit(self, weights: list[float]) -> MixedClassifier:
+        """Return the classifiers on all rows, mixed and calibrated."""
+        training, ordinary = self.training, self.owner.ordinary_
+        tasks = [(i, self.estimator, self.seeding, ordinary, part.estimators) for i, part in enumerate(self.parts) if i]
+        models = [ordinary, *run_each(_fit_reduced, tuple(self.tables), tasks, self.owner.n_jobs)]
+        used = [i for i, weight in enumerate(weights) if weight > 0]
+        mixed = mix_scores([self.scenarios.known[i] for i in used], [weights[i] for i in used])
+        offsets = not hasattr(ordinary, "predict_proba")
+        calibration = calibrate(mixed, training.y, training.sample_weight, offsets=offsets)
+        return MixedClassifier(
+            [models[i] for i in used], [self.removals[i] for i in used], [weights[i] for i in used], calibration
         )
 
-
-def _for_judges(training: TrainingRows) -> TrainingRows:
-    """Return the rows with few environments: of many, several share a judge, so that the cost does not grow."""
-    environments = training.environments
-    if len(environments) <= MOST_JUDGES:
-        return training
-    shared = [environments[first::MOST_JUDGES] for first in range(MOST_JUDGES)]
-    merged = tuple(
-        Environment(listed([e.name for e in s]), np.sort(np.concatenate([e.rows for e in s]))) for s in shared
-    )
-    return replace(training, environments=merged, folds=deal_folds(training, N_FOLDS))
-
-
-def _transfer_loss(judgements: Judgements, training: TrainingRows) -> float:
-    """Return by how much a judge of another environment is worse than an environment's own, out of fold."""
-    accuracies = accuracy_matrix(judgements.predictions, training.y, judgements.environments, training.sample_weight)
-    own, n = np.diag(accuracies), len(accuracies)
-    others = (np.nansum(accuracies, axis=0) - np.nan_to_num(own)) / (n - 1)
-    lost = own - others
-    return float(np.nanmean(lost)) if np.isfinite(lost).any() else 0.0
-
-
-def _certainty(judgements: Judgements, stable: TrainingRows, n_classes: int) -> float:
-    """Return by which factor the log-odds are lowered, because a new environment is less certain than known ones.
-
-    A judge is calibrated on its own environment, here without the unstable columns. In other environments it is too
-    certain; the scale that would calibrate it there says how much. A classifier of n environments is assumed to need
-    the nth root of that scale. The factor goes half of the way, because it is used at known environments too.
-    """
-    logs = []
-    for judge, scores in zip(judgements.judges, ask_for_scores(judgements.judges, stable, n_classes), strict=True):
-        asked = ~np.isnan(scores[:, 0])
-        asked[judge.environment.rows] = False
-        weights = None if stable.sample_weight is None else stable.sample_weight[asked]
-        logs.append(np.log(calibrate(scores[asked], stable.y[asked], weights).scale) if asked.any() else 0.0)
-    elsewhere = sum(logs) / len(judgements.judges)
-    return float(np.clip(np.exp(elsewhere / (2 * len(stable.environments))), LEAST_CERTAIN, 1.0))
+    def left_out(self, weights: list[float]) -> Array:
+        """Return the accuracy in each environment of the mixture's largest part, fitted on other environments."""
+        training, n_classes = self.training, len(self.owner.classes_)
+        table = self.tables[int(np.argmax(weights))]
+        environments = training.environments
+        rounds = training.environment_codes % min(len(environments), MOST_LEFT_OUT)
+        [fits], rows = fit_folds(self.part, [table], rounds, self.settings, self.seeding)
+        removal = self.removals[int(np.argmax(weights))]
+        scores = ask_out_of_fold(Part(removal, fits, rows), training, n_classes)
+        right, shares = scores.argmax(axis=1) == training.y, training.weights + 1e-12
+        return np.array([np.average(right[e.rows], weights=shares[e.rows]) for e in environments])
 
 
 def _read_table(X: Any, names: Any) -> Columns:
@@ -362,41 +326,55 @@ def _read_table(X: Any, names: Any) -> Columns:
     return read_columns(X, None, AuditSettings(min_count=1, n_words=(1, 1)), names=names)
 
 
-def _agreement(judgements: Judgements) -> Array:
-    """Return what the judges agree on: for each row and class the mean log-odds over judges, (n_rows, n_classes)."""
-    scores = judgements.scores
-    assert scores is not None
-    mean = np.nan_to_num(np.nanmean(scores, axis=0))
-    return np.asarray(mean - mean.mean(axis=1, keepdims=True))
+def _warn_of_split_categories(columns: Columns) -> None:
+    """Say which categories came as columns of 0 and 1."""
+    if split := split_categories(columns):
+        which = listed([f"{first!r} to {last!r}" for first, last in split], most=3)
+        each = "" if len(split) == 1 else " each,"
+        warn(
+            f"The columns {which} are one category{each} in columns of 0 and 1. Looked at one by one, they show "
+            "much less of a change. Put the category into one column of words (pandas.from_dummies): "
+            "holdfast fit and TableClassifier take it as it is; StableClassifier needs an encoder inside.",
+            HoldfastWarning,
+        )
 
 
-def _ordinary_scores(judgements: Judgements, training: TrainingRows, n_classes: int) -> Array:
-    """Return what the ordinary classifier says of rows that it was not fitted on, calibrated, as log-probabilities."""
-    ordinary = Part(Removal(), judgements.pooled_estimators, judgements.pooled_rows)
-    scores = np.nan_to_num(ask_out_of_fold(ordinary, training, n_classes))
-    return calibrate(scores, training.y, training.sample_weight).log_probabilities(scores)
+def _read_subjects(subjects: Any, training: TrainingRows, columns: Columns) -> NDArray[np.intp] | None:
+    """Return the subject of each row; copies of rows are one subject where they cannot be chance."""
+    if subjects is not None:
+        labels = label_array(
+            subjects, training.n_rows, what="subjects", error=EnvironmentsError, example="frame['patient']"
+        )
+        return unique_labels(labels, what="subjects", error=EnvironmentsError)[1]
+    keys = np.stack([training.row_keys, training.y.astype(np.uint64), training.environment_codes.astype(np.uint64)])
+    codes = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
+    n_rows, n_distinct = training.n_rows, int(codes.max()) + 1
+    if n_rows - n_distinct < COPIED * n_rows or isinstance(columns.values, np.ndarray) is False:
+        return None
+    if max(len(np.unique(column)) for column in columns.values.T) < DISTINCT * n_distinct:
+        return None  # few values: equal rows are no wonder
+    warn(
+        f"{n_rows - n_distinct:,} of {n_rows:,} rows are exact copies of others. Copies count as one row here. Leave "
+        "them out, or pass subjects= with a label for the rows that belong together.",
+        HoldfastWarning,
+    )
+    return np.asarray(codes, dtype=np.intp)
 
 
-def _strongest(columns: Columns, search: Search) -> dict[str, Any]:
-    """Return the strongest effect of each named feature."""
-    features = columns.features()
-    found: dict[str, Any] = {}
-    for effect in search.effects:
-        found.setdefault(features[effect.column], effect)
+def _folds_of(subjects: NDArray[np.intp], training: TrainingRows) -> NDArray[np.intp]:
+    """Return a fold for each row, the same for all rows of a subject, dealt within each environment."""
+    order = training.content_order
+    firsts = order[np.sort(np.unique(subjects[order], return_index=True)[1])]
+    folds = np.zeros(int(subjects.max()) + 1, dtype=np.intp)
+    folds[subjects[firsts]] = np.arange(len(firsts)) % N_FOLDS
+    found = folds[subjects]
+    for environment in training.environments:
+        if len(np.unique(found[environment.rows])) < N_FOLDS:
+            raise EnvironmentsError(
+                f"Environment {environment.name!r} has too few subjects for two folds. It needs at least two; merge it "
+                "with another environment."
+            )
     return found
-
-
-def _unstable_features(columns: Columns, search: Search) -> tuple[dict[str, list[int]], dict[str, float]]:
-    """Return for each named feature the columns of X it stands in, and how much of its effect is used."""
-    features = columns.features()
-    sources: dict[str, list[int]] = {}
-    kept: dict[str, float] = {}
-    for effect in search.effects:
-        name = features[effect.column]
-        source = columns.sources[effect.column] if columns.sources else effect.column
-        sources[name] = sorted({*sources.get(name, []), int(source)})
-        kept[name] = min(kept.get(name, 1.0), kept_share(effect))
-    return sources, kept
 
 
 def _with_phrases(columns: list[int], words: Sequence[frozenset[str]]) -> list[int]:
@@ -406,18 +384,13 @@ def _with_phrases(columns: list[int], words: Sequence[frozenset[str]]) -> list[i
     return sorted({*columns, *phrases})
 
 
-def _at_strength(weights: list[float], strength: float) -> list[float]:
-    """Return the weights of the mixture at a strength: that much of the way from the ordinary classifier."""
-    return [1.0 - strength * (1.0 - weights[0]), *(strength * weight for weight in weights[1:])]
-
-
-def _point(test: StressTest, strength: float, weights: list[float]) -> PathPoint:
+def _point(scenarios: Scenarios, caution: float, weights: list[float]) -> PathPoint:
     return PathPoint(
-        strength,
-        test.price(weights),
-        test.compare("known", weights),
-        test.compare("vanished", weights),
-        test.compare("reversed", weights),
+        caution,
+        scenarios.price(weights),
+        scenarios.compare("known", weights),
+        scenarios.compare("vanished", weights),
+        scenarios.compare("reversed", weights),
     )
 
 
@@ -428,44 +401,3 @@ def _fit_reduced(
     training = tables[number]
     quick = refit_logistic(ordinary, folds, estimator, training.X, training.y)
     return fit_erm(estimator, training, seeding) if quick is None else quick
-
-
-def _ask_left_out(training: TrainingRows, estimator: Any, removal: Removal, out: NDArray[np.intp]) -> Array:
-    """Fit without some columns and some rows; return the scores of these rows."""
-    rest = np.setdiff1d(np.arange(training.n_rows), out)
-    X = removal.apply(training.X)
-    weights = None if training.sample_weight is None else training.sample_weight[rest]
-    model = fit_rows(estimator, X, training.y, rest, weights)
-    return class_scores(model, take_rows(X, out), int(training.y.max()) + 1)
-
-
-def _strength_as_seen(
-    estimator: Any,
-    training: TrainingRows,
-    removals: list[Removal],
-    weights: list[float],
-    seeding: Seeding,
-    n_jobs: int | None,
-) -> float:
-    """Return the strength with the least log loss in environments left out, shrunk by how uncertain its advantage is.
-
-    The standard error counts with Student's factor: two environments say little about how much a third gains. With many
-    environments several are left out at a time, so that no more than `MOST_LEFT_OUT` rounds are needed.
-    """
-    losses = np.empty((len(FINE), training.n_rows))
-    n_rounds = min(len(training.environments), MOST_LEFT_OUT)
-    left_out = [np.concatenate([e.rows for e in training.environments[n::MOST_LEFT_OUT]]) for n in range(n_rounds)]
-    tasks = [(seeded_clone(estimator, seeding, "erm"), removal, out) for out in left_out for removal in removals]
-    asked = run_each(_ask_left_out, training, tasks, n_jobs)
-    for held_out, out in enumerate(left_out):
-        scores = asked[held_out * len(removals) : (held_out + 1) * len(removals)]
-        for number, strength in enumerate(FINE):
-            logs = log_softmax(mix_scores(scores, _at_strength(weights, strength)))
-            losses[number, out] = -logs[np.arange(len(out)), training.y[out]]
-    saved = np.array([[(losses[0] - row)[e.rows].mean() for e in training.environments] for row in losses])
-    best = int(saved.mean(axis=1).argmax())
-    gain, n = float(saved[best].mean()), len(training.environments)
-    if best == 0 or gain <= 0:
-        return 0.0
-    error = float(saved[best].std(ddof=1)) / np.sqrt(n) * float(special.stdtrit(n - 1, special.ndtr(1)))
-    return float(FINE[best] * max(0.0, 1.0 - (error / gain) ** 2))

@@ -472,7 +472,7 @@ def effects_figure(findings: Sequence[Any]) -> Dots | None:
 
 
 def changes_section(verdict: Any, audit: Any) -> Section | None:
-    """Say which columns change their meaning, with the forest plot.
+    """Say which effects differ between environments, with the forest plot.
 
     A verdict has looked at every column that the classifier uses; an audit then only adds attributes.
     """
@@ -487,7 +487,7 @@ def changes_section(verdict: Any, audit: Any) -> Section | None:
         return None
     figure = effects_figure(named)
     sentences = Sentences(tuple(lines), "finding" if named else "plain")
-    intro = "Columns whose relation with the label is not the same in every environment." if named else ""
+    intro = "Effects that differ, or seem to differ, between sites." if named else ""
     blocks = (sentences,) if figure is None else (sentences, figure)
     return Section("What changes between environments", intro, blocks)
 
@@ -545,19 +545,19 @@ def profile_blocks(profile: Profile | None, place: str = "environment") -> list[
 
 
 def path_section(fitted: Any) -> Section | None:
-    """Show what each strength of a `StableClassifier` costs and saves."""
+    """Show what each caution of a `StableClassifier` costs and saves."""
     figure = path_figure(getattr(fitted, "path_", ()))
     if figure is None or fitted.verdict_.fitted == "ordinary":
         return None
-    intro = "What each setting of `strength` costs at known environments, and saves where the columns mislead."
+    intro = "What each setting of `caution` costs at known sites, and saves where the columns mislead."
     return Section("Price and gain", intro, (figure,), folded=True)
 
 
 def path_figure(points: Sequence[Any]) -> Curves | None:
-    """Return accuracy by strength: now, if the named correlations vanish, and if they reverse."""
+    """Return accuracy by caution: now, if the named correlations vanish, and if they reverse."""
     if len(points) < 2:
         return None
-    x = tuple(float(point.strength) for point in points)
+    x = tuple(float(point.caution) for point in points)
     lines = tuple(
         Line(name, x, tuple(float(getattr(point, field).fitted) for point in points))
         for name, field in (
@@ -566,7 +566,7 @@ def path_figure(points: Sequence[Any]) -> Curves | None:
             ("if they reverse", "reversed"),
         )
     )
-    return Curves("Accuracy by strength", "strength: 0 is the ordinary classifier", "accuracy", lines)
+    return Curves("Accuracy by caution", "caution: 0 is the ordinary classifier", "accuracy", lines)
 
 
 def features_section(audit: Any, reliance: Any) -> Section | None:
@@ -583,13 +583,14 @@ def audit_table(audit: Any) -> Table | None:
     for finding in audit.findings[:MOST_FINDINGS]:
         effects = [_cell(finding.effects.get(name)) for name in audit.environments]
         low_high = f"{finding.low:+.2f} to {finding.high:+.2f}" if finding.effects else None
-        rows.append((finding.feature, finding.named, float(finding.p_value), finding.label, *effects, low_high))
+        chances = (float(finding.probability), float(finding.p_value))
+        rows.append((finding.feature, finding.named, *chances, finding.label, *effects, low_high))
     if not rows:
         return None
     left_out = len(audit.findings) - len(rows)
-    note = "p: adjusted for the number of features. Effects are measured for features whose relation changes."
+    note = "probability: that the relation changes. p: of equal effects, adjusted for the number of features."
     note += f" {left_out:,} more features are left out." if left_out else ""
-    columns = ("feature", "changes", "p", "label", *(f"effect in {name}" for name in audit.environments))
+    columns = ("feature", "changes", "probability", "p", "label", *(f"effect in {name}" for name in audit.environments))
     marked = tuple((number, 0) for number, row in enumerate(rows) if row[1])
     return Table("Every feature", (*columns, "next environment (80%)"), tuple(rows), note, marked=marked)
 

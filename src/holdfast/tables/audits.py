@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from holdfast.audit import Audit, AuditSettings, Columns, Reliance, audit_columns, encode_table, encode_texts, relied_on
 from holdfast.environments import unique_labels
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, TableError
-from holdfast.interpolation.verdict import is_given_up
 from holdfast.seeding import Seeding
 from holdfast.tables.stages import split_rows
 
@@ -21,32 +20,26 @@ if TYPE_CHECKING:
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.roles import TableRows
 
-MIN_COUNT = 10  # rows that a level or word needs
+MIN_COUNT = 10  # rows that a word needs
 MOST_WORDS = 20  # of a text column that are taken out
 MOST_RELIED_ROWS = 20_000  # enough to see what a classifier relies on
 
 
 def audit_rows(rows: TableRows, *, level: float) -> Audit:
-    """Audit columns, words and attributes; others are tested as stand-ins only of columns that `fit` does without."""
+    """Audit columns, words and attributes."""
     classes, codes = unique_labels(rows.y, what="labels", error=LabelsError)
     split = split_rows(rows, because="so there is no other one in which something could change")
     inputs = _encode(rows.features, rows.roles.schema.names("text"))
     columns = inputs
     if rows.attributes is not None:
-        columns = inputs.beside(encode_table(rows.attributes, min_count=MIN_COUNT).as_attributes())
-    search = None
-    if rows.source is not None and rows.attributes is None:
-        from holdfast.tables.folders import FolderSearch
-
-        search = FolderSearch(rows.source, rows.roles)(columns, classes, [environment.label for environment in split])
-    settings = AuditSettings(level=level, min_count=MIN_COUNT)
-    return audit_columns(columns, codes, classes, split, settings, is_given_up, search)
+        columns = inputs.beside(encode_table(rows.attributes, min_count=1).as_attributes())
+    return audit_columns(columns, codes, classes, split, AuditSettings(level=level))
 
 
 def _encode(features: pd.DataFrame, texts: Sequence[str]) -> Columns:
     """Return plain columns as numbers, and a column `text: word` for each frequent word."""
     plain = [name for name in features.columns if name not in set(texts)]
-    parts = [encode_table(features[plain], min_count=MIN_COUNT)] if plain else []
+    parts = [encode_table(features[plain], min_count=1)] if plain else []
     if not texts:
         return parts[0]
     blocks = [sp.csr_array(part.values) for part in parts]

@@ -182,9 +182,8 @@ class TableClassifier(BaseEstimator):
         ----------
         table : path, data frame or TableRows
             A .csv, .tsv or .parquet file, a folder of Parquet files (also as a `TableFolder`), a frame, or rows that
-            `read_rows` returned. Of a folder beyond the memory a sample decides preprocessing and has the accuracies;
-            logistic regressions and boosters of XGBoost and LightGBM are fitted, and columns tested, on all rows, in
-            passes over the files.
+            `read_rows` returned. Of a folder beyond the memory a sample decides preprocessing and the verdict;
+            logistic regressions and boosters of XGBoost and LightGBM are fitted on all rows, in passes over the files.
         checkpoints : path, optional
             Networks with `n_jobs=None`: a folder to which each epoch is written. A fit with the same rows and settings
             continues from there. Delete the folder when you have saved the classifier.
@@ -192,25 +191,21 @@ class TableClassifier(BaseEstimator):
         method = self.make_method()
         rows = table if isinstance(table, TableRows) else read_rows(table, self.options)
         if rows.source is not None:
-            from holdfast.tables.folders import refit, refuse_what_cannot_stream, search_of
+            from holdfast.tables.folders import refit, refuse_what_cannot_stream
 
             refuse_what_cannot_stream(rows.source, rows.roles, self.names, method)
         pipeline = make_pipeline(rows.roles.schema, method)
-        if rows.source is not None and (search := search_of(pipeline, rows.source, rows.roles, self.n_jobs)):
-            pipeline[-1]._all_rows = search
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", HoldfastWarning)
             with self._continued(rows, checkpoints):
                 fit_pipeline(pipeline, rows.features, rows.y, rows.environments)
             notes = rows.notes
             if rows.source is not None:
-                tested = getattr(vars(pipeline[-1]).pop("_all_rows", None), "n_passes", 0)
                 n_passes = refit(pipeline, rows.source, rows.roles, self.n_jobs)
-                tests = f", and columns are tested on them in {tested} more" if tested else ""
-                also = "verdict" if hasattr(pipeline[-1], "verdict_") and not tested else "accuracies"
+                also = "verdict" if hasattr(pipeline[-1], "verdict_") else "accuracies"
                 notes += (
-                    f"The classifiers are fitted on all {rows.n_rows:,} rows, in {n_passes} passes over the files"
-                    f"{tests}; preprocessing and {also} come from the {len(rows.y):,} rows that were read.",
+                    f"The classifiers are fitted on all {rows.n_rows:,} rows, in {n_passes} passes over the files; "
+                    f"preprocessing and {also} come from the {len(rows.y):,} rows that were read.",
                 )
         self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, notes
         self._name_verdict()

@@ -33,12 +33,12 @@ from holdfast.exceptions import (
     SolverWarning,
     suggest,
 )
-from holdfast.interpolation.verdict import RARE, Verdict, says_little
 from holdfast.learners import BOOSTERS, last_step
 from holdfast.metrics import auroc
 from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows
 from holdfast.seeding import RandomState, Seeding
+from holdfast.stable.verdict import RARE, Verdict, says_little
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, make_preprocessor, matrix_names
 
 if TYPE_CHECKING:

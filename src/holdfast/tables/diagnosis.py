@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
-from holdfast.audit.results import Finding
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
-from holdfast.interpolation.verdict import RARE
 from holdfast.judging.calibration import calibrate
 from holdfast.judging.judges import deal_folds
 from holdfast.learners import (
@@ -36,6 +34,8 @@ from holdfast.metrics import Interval, auroc_interval, exact_interval
 from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows, is_sparse
 from holdfast.seeding import Seeding
+from holdfast.stable.findings import Finding
+from holdfast.stable.verdict import RARE
 from holdfast.tables.audits import audit_rows
 from holdfast.tables.classifier import LEAST_PROBABILITY, TableClassifier, fit_stable
 from holdfast.tables.files import open_table

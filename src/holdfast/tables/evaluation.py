@@ -10,7 +10,6 @@ import numpy as np
 
 from holdfast.environments import Group, listed, split_environments
 from holdfast.exceptions import LabelsError, PrevalenceWarning, TableError, suggest, warn
-from holdfast.interpolation.verdict import RARE
 from holdfast.metrics import (
     Score,
     auroc,
@@ -22,6 +21,7 @@ from holdfast.metrics import (
     prevalence,
     score_groups,
 )
+from holdfast.stable.verdict import RARE
 from holdfast.tables.files import open_table
 from holdfast.tables.roles import read_environments, read_known_labels
 

@@ -21,7 +21,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import Pipeline
 
 from holdfast.exceptions import ParameterError, SavedModelError
-from holdfast.interpolation.removal import MixedClassifier, Removal
 from holdfast.interpolation.reweight import WeightedEnsemble
 from holdfast.judging.calibration import PROBABILITY_FLOOR
 from holdfast.saving.onnx_files import (
@@ -34,6 +33,7 @@ from holdfast.saving.onnx_files import (
     keep_if_same,
     require_onnx,
 )
+from holdfast.stable.removal import MixedClassifier, Removal
 from holdfast.tables.classifier import TableClassifier
 from holdfast.tables.files import open_table
 from holdfast.tables.preprocessing import NativeColumns

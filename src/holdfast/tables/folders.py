@@ -1,9 +1,9 @@
 """Folders of Parquet files as one table, also one that is larger than the memory: linear models in passes over blocks.
 
-Of a folder beyond the memory a random sample of the rows is read, some thousand of each environment at least. It
-decides what the columns are and their preprocessing, and has the accuracies of a verdict. Columns are tested, and the
-classifiers fitted, on all rows: logistic regressions, also PI's judges, by Newton's method, and PI's worst case by
-quadratic programs. Every pass adds up gradients and curvatures block by block: memory does not grow with the rows.
+Of a folder beyond the memory a random sample of the rows is read, 20,000 of each environment where there are as many.
+It decides what the columns are, their preprocessing and the verdict. The classifiers are then fitted on all rows:
+logistic regressions, also PI's judges, by Newton's method, and PI's worst case by quadratic programs. Every pass adds
+up gradients and curvatures block by block: memory does not grow with the rows.
 Blocks are tasks of `holdfast.parallel`, and their sums are added in the same order wherever they ran. Boosters ask for
 the blocks themselves (`holdfast.tables.boosting`).
 """
@@ -14,9 +14,8 @@ import itertools
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from urllib.parse import unquote
@@ -27,17 +26,14 @@ from scipy import linalg, sparse, special
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
-from holdfast.audit.columns import Columns
-from holdfast.audit.effects import MOST_EXACT
-from holdfast.audit.passes import block_sums, search_in_passes
 from holdfast.environments import listed
 from holdfast.exceptions import ParameterError, SolverWarning, TableError, suggest, warn
 from holdfast.interpolation.convex.minimax import maximize_on_simplex
 from holdfast.interpolation.convex.solver import supports_convex
-from holdfast.interpolation.removal import MixedClassifier, Removal
 from holdfast.learners import last_step
 from holdfast.parallel import Runner, cluster_memory, run_each, sharing
 from holdfast.seeding import Seeding
+from holdfast.stable.removal import MixedClassifier, Removal
 from holdfast.tables.boosting import ROW_BYTES, boost, booster_of
 from holdfast.tables.files import (
     ADDRESS,
@@ -61,11 +57,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 SAMPLE_ROWS = 200_000  # of a folder beyond the memory
-LEAST_ROWS = 5_000  # of each environment in it, or as many as there are: a verdict says as much about rare ones
+LEAST_ROWS = 20_000  # of each environment in it, or as many as there are: they show every change that is acted on
 MOST_PLACES = 10_000  # environments up to which this is looked after
 BYTES_PER_NUMBER = 140  # that fitting a table in memory takes at its peak, measured (docs/scale.md)
 PART_ROWS = 1_000_000  # rows of a task; a row group is never cut
-TEST_ROWS = 16_384  # rows whose designs stay in the cache
 MOST_PARAMETERS = 2_000  # coefficients of a model that is fitted in passes: its curvature is a matrix of them
 MOST_PASSES = 30
 ENOUGH = 1e-6  # log-likelihood, summed over all rows, that another pass would gain
@@ -437,7 +432,6 @@ class Stream:
     sites: tuple[Any, ...] = ()  # environments, where models are of one
     last: Any = None  # PI's own classifier
     halves: Any = None  # (judges, environments, 2) the group of mistaken and of correct rows, or -1
-    columns: Columns | None = None  # that are tested, without their values
 
     def blocks(
         self, file: File, row_groups: list[int]
@@ -477,73 +471,6 @@ def _numbers(values: NDArray[Any], known: Sequence[Any]) -> NDArray[np.intp]:
     import pandas as pd
 
     return np.asarray(pd.Index(list(known)).get_indexer(pd.Index(values)), dtype=np.intp)
-
-
-@dataclass(eq=False)
-class FolderSearch:
-    """How `find_unstable` tests columns on all rows of a folder, in passes over its files."""
-
-    source: TableFolder
-    roles: TableRoles
-    n_jobs: int | None = None
-    n_passes: int = 0  # that were made
-
-    def __call__(
-        self, columns: Columns, classes: NDArray[Any], environments: Sequence[Any]
-    ) -> Callable[..., Any] | None:
-        """Return `make_search`; None where a sample has to do: for words, and for more columns than are tested exactly.
-
-        `columns` are those of the sample.
-        """
-        if not columns.coders or len(columns) > MOST_EXACT:
-            return None
-        plain, roles = replace(columns, values=columns.values[:0]), self.roles
-        stream = Stream(self.source, roles, classes, (), tuple(environments), columns=plain)
-        return search_in_passes(partial(self._add_up, stream))
-
-    def _add_up(self, stream: Stream, recipe: Any, questions: Sequence[Any]) -> list[list[Any]]:
-        """Make one pass."""
-        self.n_passes += 1
-        log.info("testing columns: pass %d over %d rows", self.n_passes, self.source.n_rows)
-        tasks, total = [(*part, recipe, questions) for part in self.source.parts()], list[Any]()
-        with sharing(stream, self.n_jobs) as run:
-            some = 4 * run.n_jobs  # with many environments the sums of all tasks would be large
-            for first in range(0, len(tasks), some):
-                for sums in run(_column_sums, tasks[first : first + some]):
-                    total = _added(total, sums)
-        return total
-
-
-def search_of(pipeline: Pipeline, source: TableFolder, roles: TableRoles, n_jobs: int | None) -> FolderSearch | None:
-    """Return how the method of a pipeline tests columns on all rows, or None.
-
-    None for other methods, for texts, and for boosters: what their judges agree on can only be asked about a sample.
-    """
-    method = pipeline[-1]
-    if not hasattr(method, "_all_rows") or len(pipeline) > 1 or booster_of(method.estimator):
-        return None
-    return FolderSearch(source, roles, n_jobs)
-
-
-def _column_sums(
-    stream: Stream, file: File, row_groups: list[int], recipe: Any, questions: Sequence[Any]
-) -> list[list[Any]]:
-    """Return the answers of some rows to questions about columns."""
-    assert stream.columns is not None
-    total: list[list[Any]] = []
-    for features, codes, sites in stream.blocks(file, row_groups):
-        values, most = stream.columns.encode(features), max(TEST_ROWS, 256 * len(stream.sites))
-        for first in range(0, len(codes), most):
-            rows = slice(first, first + most)
-            total = _added(total, block_sums(recipe, values[rows], codes[rows], sites[rows], questions))
-    return total
-
-
-def _added(total: list[Any], sums: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return sums of several kinds, each added to its total."""
-    if not total or not sums:  # a file without rows has no sums
-        return total or [list(some) for some in sums]
-    return [[a + b for a, b in zip(some, more, strict=True)] for some, more in zip(total, sums, strict=True)]
 
 
 def refit(pipeline: Pipeline, source: TableFolder, roles: TableRoles, n_jobs: int | None = None) -> int:

@@ -218,8 +218,7 @@ def fit_pipeline(pipeline: Pipeline, X: Any, y: NDArray[Any], environments: Any 
             if len(pipeline) == 1 or not getattr(method, "reads_columns", False):
                 return pipeline.fit(X, y, **{f"{pipeline.steps[-1][0]}__environments": environments})
             rows = pipeline[:-1].fit_transform(X, y)
-            method._words = _matrix_words(pipeline[-2])
-            method.fit(rows, y, environments=environments)
+            method.fit(rows, y, environments=environments, words=_matrix_words(pipeline[-2]))
             return pipeline
     except ValueError as problem:
         if "vocabulary" in str(problem) or "no terms remain" in str(problem):
@@ -228,5 +227,3 @@ def fit_pipeline(pipeline: Pipeline, X: Any, y: NDArray[Any], environments: Any 
                 "do not name it in text=."
             ) from problem
         raise
-    finally:
-        vars(method).pop("_words", None)

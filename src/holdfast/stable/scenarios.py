@@ -1,4 +1,4 @@
-"""A stress test: how accurate classifiers are now, if unstable columns stop to predict the label, and if they reverse.
+"""What if: how accurate classifiers are now, if unstable columns no longer predict the label, and if they reverse.
 
 Every answer is out of fold. For "vanishes" the columns are shuffled inside each environment; for "reverses" every row
 gets the columns of a row with another label of its environment.
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from scipy import special
 
 from holdfast.environments import Rows
-from holdfast.interpolation.removal import Removal, centered, join_removals, shuffled_partners
-from holdfast.interpolation.verdict import Accuracy
 from holdfast.judging.calibration import class_scores
 from holdfast.metrics import Interval, auroc
 from holdfast.rows import TrainingRows, answers
+from holdfast.stable.removal import Removal, centered, join_removals, shuffled_partners
+from holdfast.stable.verdict import Accuracy
 
 Array = NDArray[np.float64]
 USUAL_SPREAD = 0.05  # of accuracies between environments; counts like two environments
@@ -36,7 +36,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class StressTest:
+class Scenarios:
     """Centered scores of every row by every part, out of fold, (n_parts, n_rows, n_classes): as it is, and drawn."""
 
     known: Array
@@ -117,31 +117,45 @@ class StressTest:
         value, error = self._average(means), float(np.sqrt(np.sum(variances)))
         return Interval(value, value - 1.96 * error, value + 1.96 * error)
 
-    def forecast(self, weights: Sequence[float], transfer_loss: float = 0.0) -> Interval:
-        """Return the accuracy to expect at the next environment: from "vanishes" to "as known", and the usual spread.
+    def forecast(self, weights: Sequence[float], left_out: Array) -> Interval:
+        """Return the accuracy to expect at the next environment (95 %).
 
-        The spread between environments is that of the known ones, with as much uncertainty as their number leaves. A
-        classifier of one environment loses `transfer_loss` in the others; one of n environments is taken to lose the
-        nth part of it.
+        `left_out` are the accuracies in each environment of a classifier that was fitted on the others. The next one
+        is drawn like them; where a part of an unstable column is kept, its relation may vanish there.
         """
         known, vanished = (self._average(self.accuracies(question, weights)) for question in ("known", "vanished"))
-        half = next_reach(self.accuracies("known", weights), self._counts)
-        low = min(vanished, known) - half - max(transfer_loss, 0.0) / self._counts.sum()
-        return Interval(known, float(max(low, 0.0)), float(min(known + half, 1.0)))
+        elsewhere = self._average(left_out)
+        half = next_reach(left_out, self._counts, shift=_shift(self.training, self._counts))
+        low, high = min(elsewhere, vanished - max(known - elsewhere, 0.0)), max(elsewhere, known)
+        return Interval(elsewhere, float(max(low - half, 0.0)), float(min(high + half, 1.0)))
 
 
-def next_reach(accuracies: Array, counts: Array) -> float:
+def next_reach(accuracies: Array, counts: Array, *, shift: float = 0.0) -> float:
     """Return how far the next environment's accuracy may lie from the mean of the known ones' (95 %).
 
-    `counts` says how much each environment counts; 1 is in full.
+    The spread is that of the known environments; before any is seen it is `USUAL_SPREAD`, or as much as the label rates
+    differ, and that counts like two environments. `counts` says how much each environment counts; 1 is in full.
     """
     n = float(counts.sum())
     squares = float(counts @ (accuracies - counts @ accuracies / n) ** 2)
-    spread = np.sqrt((squares + 2 * USUAL_SPREAD**2) / (n + 1))
+    spread = np.sqrt((squares + 2 * (USUAL_SPREAD**2 + shift**2)) / (n + 1))
     return float(float(special.stdtrit(n + 1, 0.975)) * spread * np.sqrt(1 + 1 / n))
 
 
-def stress_test(parts: Sequence[Part], training: TrainingRows, n_classes: int, *, n_draws: int) -> StressTest:
+def _shift(training: TrainingRows, counts: Array) -> float:
+    """Return the standard deviation between environments of the share of the most frequent label."""
+    label = np.bincount(training.y, training.weights).argmax()
+    shares = np.array(
+        [
+            np.average(training.y[e.rows] == label, weights=training.weights[e.rows] + 1e-12)
+            for e in training.environments
+        ]
+    )
+    mean = counts @ shares / counts.sum()
+    return float(np.sqrt(counts @ (shares - mean) ** 2 / counts.sum()))
+
+
+def try_scenarios(parts: Sequence[Part], training: TrainingRows, n_classes: int, *, n_draws: int) -> Scenarios:
     """Ask every part about every row out of fold: as it is, with the removed columns shuffled, and exchanged."""
     everything = join_removals([part.removal for part in parts[-1:]])  # levels are nested: the last removes all
     known = np.stack([ask_out_of_fold(part, training, n_classes) for part in parts])
@@ -161,7 +175,7 @@ def stress_test(parts: Sequence[Part], training: TrainingRows, n_classes: int, *
                 )
             )
         scores[question] = tuple(draws) or (known,)
-    return StressTest(known, scores["vanished"], scores["reversed"], training)
+    return Scenarios(known, scores["vanished"], scores["reversed"], training)
 
 
 def ask_out_of_fold(

@@ -152,13 +152,13 @@ def _with_columns(X: Any, columns: list[Any]) -> Any:
 
 def _without_words(text: str, words: tuple[str, ...]) -> str:
     """Return the text without some of its words."""
-    from holdfast.audit.columns import WORD
+    from holdfast.stable.columns import WORD
 
     return WORD.sub(lambda match: "" if match.group(0).lower() in words else match.group(0), text)
 
 
 def _words_in(text: str, words: tuple[str, ...]) -> list[str]:
-    from holdfast.audit.columns import split_words
+    from holdfast.stable.columns import split_words
 
     return [word for word in split_words(text) if word in words]
 

@@ -1,0 +1,1 @@
+"""Fits that several rooms need, each written once."""

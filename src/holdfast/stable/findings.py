@@ -1,0 +1,163 @@
+"""What the model found about one feature, as a value and as a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from holdfast.stable.columns import Columns
+from holdfast.stable.decision import reason_for
+from holdfast.stable.design import Design
+from holdfast.stable.hypotheses import Posterior
+
+LIKELY = 0.5  # probability from which on a relation is said to change
+COVERED = 0.8  # of the prediction interval for the next environment
+REASONS: Mapping[str, str] = {
+    "weak_evidence": "the evidence is weak",
+    "label_noise": "noisier labels at some sites would explain it",
+    "small_change": "the change is too small to act on",
+    "part_of_mechanism": "other columns predict it, as they do when it is part of one mechanism",
+    "bend_or_product": "a curved effect or an interaction that is the same at every site would explain it",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One feature: whether its relation with the label changes between environments, and how.
+
+    Effects are log-odds of the label for one standard deviation of the feature.
+    """
+
+    feature: str
+    probability: float = 0.0  # that its relation with the label changes
+    p_value: float = 1.0  # of equal effects everywhere, adjusted for the number of features
+    reason: str = ""  # why a relation that seems to differ is not said to change, a key of `REASONS`
+    is_input: bool = True  # False for an attribute that classifiers do not see
+    label: str = ""  # the class that the effects are about
+    effects: Mapping[str, float] = field(default_factory=dict)  # by environment
+    errors: Mapping[str, float] = field(default_factory=dict)  # standard errors
+    mean: float = float("nan")
+    spread: float = float("nan")  # standard deviation between environments, noise taken out
+    low: float = float("nan")  # prediction interval for the next environment
+    high: float = float("nan")
+    level: str = ""  # of a category with two values the one that the effects are about
+
+    @property
+    def named(self) -> bool:
+        """Whether the relation is said to change."""
+        return self.probability >= LIKELY
+
+    @property
+    def sentence(self) -> str:
+        """The finding in words."""
+        if not self.effects:
+            return f"`{self.feature}`: other columns predict it, so its effects were not compared."
+        order = sorted(self.effects, key=lambda name: self.effects[name])
+        weakest, strongest = order[0], order[-1]
+        if self.mean < 0:
+            weakest, strongest = strongest, weakest
+        what = f"{self.level!r}" if self.level else "a higher value"
+        raises = "raises" if self.mean >= 0 else "lowers"
+        if self.effects[weakest] * self.effects[strongest] < 0:
+            how = f"{what} {raises} the odds of {self.label} in {strongest}, and does the opposite in {weakest}"
+        elif abs(self.effects[weakest]) < 0.25 * abs(self.effects[strongest]):
+            how = f"{what} {raises} the odds of {self.label} in {strongest}, and hardly in {weakest}"
+        else:
+            how = f"{what} {raises} the odds of {self.label}, more so in {strongest} than in {weakest}"
+        if self.named:
+            return f"The effect of `{self.feature}` differs between sites (probability {self.probability:.2f}): {how}."
+        why = REASONS.get(self.reason, "")
+        return f"`{self.feature}` is not said to change (probability {self.probability:.2f}): {why or how}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding as plain values."""
+        return {
+            "feature": self.feature,
+            "named": self.named,
+            "probability": self.probability,
+            "p_value": self.p_value,
+            "reason": self.reason,
+            "is_input": self.is_input,
+            "label": self.label,
+            "level": self.level,
+            "effects": dict(self.effects),
+            "errors": dict(self.errors),
+            "mean": self.mean,
+            "spread": self.spread,
+            "low": self.low,
+            "high": self.high,
+            "sentence": self.sentence,
+        }
+
+
+def find(
+    columns: Columns,
+    design: Design,
+    posteriors: Sequence[Posterior],
+    classes: NDArray[Any],
+    environments: Sequence[str],
+    sites: NDArray[np.intp],
+) -> dict[str, Finding]:
+    """Return the finding of each feature that was looked at, the most probable change first.
+
+    `sites` are the codes of the environments of all rows, before small ones were pooled.
+    """
+    names, n_features = columns.features(), len(design.features)
+    firsts = np.unique(sites, return_index=True)[1]
+    pooled = design.sites[firsts]  # for each environment its pool
+    label = str(classes[1]) if len(classes) == 2 else "its class"
+    found: dict[str, Finding] = {}
+    order = sorted(range(n_features), key=lambda place: -posteriors[place].probability)
+    for place in order:
+        feature, posterior = design.features[place], posteriors[place]
+        name = names[feature[0]]
+        is_one_of_two = len(columns.groups.get(name, ())) == 1
+        mean, spread, p_value = _summary(posterior)
+        half = float(special.stdtrit(max(design.n_sites - 1, 1), (1 + COVERED) / 2)) * np.hypot(
+            spread, spread / np.sqrt(design.n_sites)
+        )
+        found[name] = Finding(
+            name,
+            posterior.probability,
+            min(p_value * n_features, 1.0),
+            reason_for(posterior) if posterior.probability < LIKELY else "",
+            bool(columns.inputs[feature[0]]),
+            label,
+            dict(zip(environments, posterior.by_site[pooled].tolist(), strict=True)),
+            dict(zip(environments, posterior.errors[pooled].tolist(), strict=True)),
+            mean,
+            spread,
+            mean - half,
+            mean + half,
+            columns.names[feature[0]].removeprefix(f"{name}=") if is_one_of_two else "",
+        )
+    return found
+
+
+def _summary(posterior: Posterior) -> tuple[float, float, float]:
+    """Return mean effect, standard deviation between sites, and the p value of equal effects (Cochran's Q)."""
+    effects, variances = posterior.by_site, posterior.errors**2
+    weights = 1 / variances
+    mean, degrees = float(np.average(effects, weights=weights)), len(effects) - 1
+    statistic = float(weights @ (effects - mean) ** 2)
+    scale = float(weights.sum() - (weights @ weights) / weights.sum())
+    between = max(0.0, (statistic - degrees) / max(scale, 1e-12))  # DerSimonian and Laird
+    weights = 1 / (variances + between)
+    mean = float(np.average(effects, weights=weights))
+    return mean, float(np.sqrt(between)), float(special.chdtrc(max(degrees, 1), statistic))
+
+
+def format_p(value: float) -> str:
+    """Write a p value with its sign.
+
+    Examples
+    --------
+    >>> format_p(0.0004), format_p(0.0312)
+    ('< 0.001', '= 0.031')
+    """
+    return "unknown" if value != value else "< 0.001" if value < 0.001 else f"= {value:.3f}"

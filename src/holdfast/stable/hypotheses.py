@@ -1,0 +1,414 @@
+r"""The model of the decision: three hypotheses about each feature, and the probability that its relation changes.
+
+Let x be a feature, y the label, e the site, and o the log-odds of y given the other features (out of fold).
+
+- **Mechanism (N)**: x is one part of what makes the label. Then the other features predict x among rows of one label
+  and site, and how strongly x goes with y may vary with them.
+- **Label alone, stable (C)**: x depends on the label and on nothing else, with the same effect b at every site. Rivals
+  that look like a change and are none belong here: labels flipped in a share v_e of the rows of a site, and an effect
+  that depends on the row instead of the site (a bend of x, a product with another feature).
+- **Label alone, changing (S)**: the same, with effects b_e ~ N(b, (rho b)^2).
+
+For C and S the likelihood of a site is
+
+    p(y, x | o, e) = sum over y* of P(y* | a_e + s_e o) P(y | y*; v_e) p(x | y*, e; b_e),
+
+with x Bernoulli (codes) or normal (normal scores within the site) given the true label y*. a_e and s_e are maximized,
+v_e, b_e and b are integrated out. "The label alone" against N is a Bayes factor of the R² of x on the other features
+within label and site (g-priors). The probability of S follows from Bayes' rule.
+
+A feature depends on the label alone, or not, whatever its effect: that is what tells a spurious code from a natural
+measurement, and it is the assumption of Predict then Interpolate about unstable features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse, special
+from scipy.interpolate import CubicSpline
+
+from holdfast.fitting.newton import fit_logistic
+from holdfast.stable.design import Codes, Design
+
+Array = NDArray[np.float64]
+
+# The priors of the model.
+LABEL_ALONE = 0.5  # a feature depends on the label and the site alone; else it is part of a mechanism
+CHANGING = 0.1  # expected number of features whose relation changes, shared by what features are worth
+VARIES = 0.2  # the effect of a mechanism's feature varies as much as one that changes
+SPREADS = np.array([0.2, 0.4, 0.8])  # rho: standard deviation between sites of an effect that changes, over the effect
+FLIPPED = 0.5  # labels are flipped somewhere
+FLIPPED_SHARE = 0.1  # scale of the share of flipped labels at a site (half normal)
+BENT = 0.1  # a stable feature's effect depends on the row: a bend, or a product with one other feature
+COLLIDER = 0.2  # a mechanism's features go together through the label alone
+R_SQUARED = np.array([0.03, 0.1, 0.3, 0.6])  # of a mechanism's feature on the others, within label and site
+TWIN = (
+    0.5  # correlation within label and site from which on the closest feature is a copy and does not count as another
+)
+
+# Numerics.
+FLIP_KNOTS = np.array([0.0, 0.015, 0.04, 0.08, 0.14, 0.22, 0.34])  # shares of flipped labels that are computed
+FLIP_SHARES = np.linspace(0.0, 0.34, 60)
+EM_STEPS = 25
+NEGLIGIBLE = 0.03  # probability of a change without rivals up to which nothing would be given up: they are not computed
+O_BINS, X_BINS = 32, 16  # cells into which the rows of a large site are put
+BEND_KNOTS = (0.2, 0.4, 0.6, 0.8)  # quantiles at which a bend may turn
+MOST_PRODUCTS = 3  # products with other features that are fitted
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What the model says of one feature.
+
+    The three log Bayes factors are those of a change against the best single rival of its kind.
+    """
+
+    probability: float  # that the feature depends on the label alone and its relation changes
+    effect: float = 0.0  # b: log-odds for a code, standard deviations between the labels for a number
+    by_site: Array = field(default_factory=lambda: np.zeros(0))  # (n_sites,) effects
+    errors: Array = field(default_factory=lambda: np.zeros(0))  # (n_sites,) their standard errors
+    mechanism: float = np.inf  # log Bayes factor of "part of a mechanism" against "depends on the label alone"
+    change: float = -np.inf  # of "changes" against "the same effect everywhere"
+    noise: float = np.inf  # of "changes" against "labels are flipped", "all effects are scaled"
+    bend: float = np.inf  # of "changes" against "the effect depends on the row"
+
+
+def posteriors(design: Design) -> tuple[Posterior, ...]:
+    """Return what the model says of each feature."""
+    within = _within_cells(design)
+    others = _others(within)
+    mechanism = np.array([_log_dependence(within, j, some) for j, some in enumerate(others)])
+    plain = [_plain_sites(design, j) for j in range(len(others))]
+    effects = np.array([np.average(sites[:, 1], weights=1 / sites[:, 2]) for sites in plain])
+    worth = special.expit(-mechanism) * np.tanh(effects / 2) ** 2
+    priors = CHANGING * worth / max(worth.sum(), 1e-12)
+    return tuple(
+        _posterior(design, j, others[j], plain[j], float(effects[j]), float(mechanism[j]), float(priors[j]))
+        for j in range(len(others))
+    )
+
+
+def _posterior(
+    design: Design, j: int, others: NDArray[np.bool_], plain: Array, effect: float, mechanism: float, prior: float
+) -> Posterior:
+    """Return the probability that a feature's relation changes, with all rivals."""
+    sites = plain[:, None, :]  # (n_sites, 1, 3): no flipped labels
+    grid = _effect_grid(sites)
+    same, varies = _marginal(sites, grid, 0.0), _varying(sites, grid)
+    change, noise, bend = varies - same, np.inf, np.inf
+    probability = _probability(varies, same, mechanism, prior)
+    if probability > NEGLIGIBLE:  # the rivals can only lower it
+        sites = _flipped_sites(design, j, others)
+        grid = _effect_grid(sites)
+        same, varies = _marginal(sites[:, :1], grid, 0.0), _varying(sites[:, :1], grid)
+        flipped, both = _marginal(sites, grid, 0.0), _varying(sites, grid)
+        bent = same + _bend_evidence(design, j, others)
+        stable = [
+            np.log1p(-BENT) + np.log1p(-FLIPPED) + same,
+            np.log1p(-BENT) + np.log(FLIPPED) + flipped,
+            np.log(BENT) + bent,
+        ]
+        log_change = float(np.logaddexp(np.log1p(-FLIPPED) + varies, np.log(FLIPPED) + both))
+        probability = _probability(log_change, float(special.logsumexp(stable)), mechanism, prior)
+        change, noise, bend = varies - same, log_change - flipped, log_change - bent
+    return Posterior(probability, effect, plain[:, 1], np.sqrt(plain[:, 2]), mechanism, change, noise, bend)
+
+
+def _probability(log_change: float, log_stable: float, mechanism: float, prior: float) -> float:
+    """Return P(S): Bayes' rule with the likelihoods of a change and of none."""
+    either = np.logaddexp(np.log1p(-VARIES) + log_stable, np.log(VARIES) + log_change)
+    hypotheses = [
+        np.log(LABEL_ALONE) + np.log(max(prior, 1e-300)) + log_change,
+        np.log(LABEL_ALONE) + np.log1p(-prior) + log_stable,
+        np.log1p(-LABEL_ALONE) + min(mechanism, 1e6) + either,
+    ]
+    return float(np.exp(hypotheses[0] - special.logsumexp(hypotheses)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Within:
+    """Sums of products within label and site: of the features, and of what they say of the label."""
+
+    features: Array  # (n_sites, n_features, n_features)
+    said: Array  # (n_sites, n_features, n_features)
+    across: Array  # (n_sites, n_features said, n_features)
+    signs: Array  # (n_features,) direction in which each feature goes with the label
+    n: float  # rows, less the cells and sites whose means and slopes are taken out
+
+
+def _within_cells(design: Design) -> _Within:
+    """Return the sums of products about the means of each label and site."""
+    weights, n_features = design.weights, len(design.features)
+    both = design.values - _cell_means(design.values, design.cells, weights)
+    both = np.hstack([both, design.said - _cell_means(design.said, design.cells, weights)])
+    products = np.stack([(both[rows] * weights[rows, None]).T @ both[rows] for rows in design.rows_of_sites])
+    label = design.label[:, None].astype(float)
+    about = label - _cell_means(label, design.sites, weights)
+    signs = np.sign((weights * about[:, 0]) @ design.values)
+    n = float(weights.sum()) - int(design.cells.max()) - 1 - design.n_sites
+    k = n_features
+    return _Within(products[:, :k, :k], products[:, k:, k:], products[:, k:, :k], signs, n)
+
+
+def _cell_means(values: Array, cells: Codes, weights: Array) -> Array:
+    """Return for each row the means of its cell."""
+    n_rows, n_cells = len(values), int(cells.max()) + 1
+    sums = sparse.csr_array((weights, (cells, np.arange(n_rows))), shape=(n_cells, n_rows)) @ values
+    return np.asarray(sums / np.maximum(np.bincount(cells, weights), 1e-12)[:, None])[cells]
+
+
+def _others(within: _Within) -> NDArray[np.bool_]:
+    """Return for each feature which features count as others, (n_features, n_features): not its closest copy."""
+    products = within.features.sum(axis=0)
+    lengths = np.sqrt(np.maximum(np.diag(products), 1e-12))
+    together = np.abs(products) / lengths / lengths[:, None]
+    others = ~np.eye(len(together), dtype=bool)
+    together[~others] = 0.0
+    for j, twin in enumerate(together.argmax(axis=1)):
+        others[j, twin] &= together[j, twin] < TWIN
+    return others
+
+
+def _log_dependence(within: _Within, j: int, others: NDArray[np.bool_]) -> float:
+    """Return the log Bayes factor of "others predict the feature, within label and site" against "they do not".
+
+    Flipped labels would make the feature go with what the others say of the label. So that direction is taken out at
+    each site, but for its sign: causes of one label go against one another within it.
+    """
+    chosen = np.concatenate([[j], np.flatnonzero(others)])
+    said = others.astype(float)
+    squares = np.maximum(within.said @ said @ said, 1e-9)  # (n_sites,)
+    along = np.einsum("k,ekf->ef", said, within.across)[:, chosen]
+    products = within.features[:, chosen][:, :, chosen].sum(axis=0) - (along.T / squares) @ along
+    lengths = np.sqrt(np.maximum(np.diag(products), 0.0))
+    if lengths[0] < 1e-6:
+        return np.inf
+    kept = np.flatnonzero(lengths > 1e-6)
+    products = products[np.ix_(kept, kept)] / np.outer(lengths[kept], lengths[kept])
+    c, n = products[1:, 0], within.n
+    q = min(len(c), int(n) - 2)
+    evidence = -np.inf
+    if q > 0:
+        explained = c @ np.linalg.solve(products[1:, 1:] + 1e-6 * np.eye(len(c)), c)
+        evidence = _log_r_squared(n, q, float(np.clip(explained, 0.0, 1 - 1e-9)))
+    size = np.sqrt(within.features[:, j, j].sum() * squares.sum() + 1e-12)
+    against = max(-float(within.signs[j] * along[:, 0].sum() / size), 0.0)
+    return float(np.logaddexp(np.log1p(-COLLIDER) + evidence, np.log(COLLIDER) + _log_r_squared(n, 1, against**2)))
+
+
+def _log_r_squared(n: float, q: int, r_squared: float) -> float:
+    """Return the log Bayes factor of a regression on q columns against none, averaged over priors of its R²."""
+    g = n / q * R_SQUARED / (1 - R_SQUARED)
+    factors = 0.5 * (n - 1 - q) * np.log1p(g) - 0.5 * (n - 1) * np.log1p(g * (1 - r_squared))
+    return float(special.logsumexp(factors) - np.log(len(factors)))
+
+
+def _said_by(design: Design, others: NDArray[np.bool_]) -> Array:
+    """Return o: what the other features say of the label, out of fold, (n_rows,)."""
+    return np.asarray(design.parts @ others.astype(float))
+
+
+def _cells_of(
+    x: Array, label: Codes, o: Array, weights: Array, is_code: bool
+) -> tuple[Array, Array, Codes, Array, Array]:
+    """Return x, x², label, o and weights of a site's rows; those of a large site are put into cells."""
+    if len(x) <= O_BINS * X_BINS * 2:
+        return x, x**2, label, o, weights
+    x_bin = x.astype(np.intp) if is_code else _quantile_bins(x, X_BINS)
+    _, cells = np.unique((_quantile_bins(o, O_BINS) * X_BINS + x_bin) * 2 + label, return_inverse=True)
+    total = np.maximum(np.bincount(cells, weights), 1e-12)
+    means = [np.bincount(cells, weights * values) / total for values in (x, x**2, o, label)]
+    return means[0], means[1], means[3].round().astype(np.intp), means[2], total
+
+
+def _quantile_bins(values: Array, n_bins: int) -> Codes:
+    """Return for each value which of about equally filled bins it lies in."""
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, n_bins + 1)[1:-1]))
+    return np.asarray(np.searchsorted(edges, values, side="right"), dtype=np.intp)
+
+
+def _plain_sites(design: Design, j: int) -> Array:
+    """Return log-likelihood, effect and variance for each site without flipped labels, (n_sites, 3).
+
+    The likelihood is the same whatever the effects are, and left at 0.
+    """
+    found = []
+    for rows in design.rows_of_sites:
+        x, post = design.own[rows, j], design.label[rows].astype(float)[None, :]
+        found.append(_effect(x, x**2, post, design.weights[rows], is_code=bool(design.is_code[j]))[0])
+    return np.array(found)
+
+
+def _effect(x: Array, squares: Array, post: Array, weights: Array, *, is_code: bool) -> Array:
+    """Return 0, effect and variance, (n_shares, 3), for probabilities `post` of label 1, (n_shares, n_rows)."""
+    ones, zeros = post * weights, (1 - post) * weights
+    n1, n0 = ones.sum(axis=1) + 1e-9, zeros.sum(axis=1) + 1e-9
+    if is_code:
+        q1, q0 = (ones @ x + 0.5) / (n1 + 1), (zeros @ x + 0.5) / (n0 + 1)
+        v1, v0 = q1 * (1 - q1), q0 * (1 - q0)
+        effect = 0.5 * (special.logit(q1) - special.logit(q0))
+        gradient = np.stack([0.5 / v1, -0.5 / v0], axis=1)
+        m1, m0, scale1, scale0, extra = q1, q0, v1, v0, 0.0
+    else:
+        m1, m0 = ones @ x / n1, zeros @ x / n0
+        variance = np.maximum((weights @ squares - n1 * m1**2 - n0 * m0**2) / (n1 + n0), 0.0) + 0.02
+        effect = (m1 - m0) / np.sqrt(variance)
+        gradient = np.array([1.0, -1.0]) / np.sqrt(variance)[:, None]
+        scale1, scale0, extra = variance, variance, effect**2 / 2 / (n1 + n0)
+    u1 = post * (x - m1[:, None]) / scale1[:, None]
+    u0 = (1 - post) * (x - m0[:, None]) / scale0[:, None]
+    within = 0.0 if is_code else np.maximum(squares - x**2, 0.0)  # spread inside cells
+    i11 = (u1**2 + post**2 * within / scale1[:, None] ** 2) @ weights + 1e-3
+    i00 = (u0**2 + (1 - post) ** 2 * within / scale0[:, None] ** 2) @ weights + 1e-3
+    i10 = (u1 * u0 + post * (1 - post) * within / (scale1 * scale0)[:, None]) @ weights
+    determinant = np.maximum(i11 * i00 - i10**2, 1e-12)
+    a, b = gradient[:, 0], gradient[:, 1]
+    error = (a**2 * i00 - 2 * a * b * i10 + b**2 * i11) / determinant + extra
+    return np.stack([np.zeros_like(effect), effect, np.maximum(error, 1e-9)], axis=1)
+
+
+def _flipped_sites(design: Design, j: int, others: NDArray[np.bool_]) -> Array:
+    """Return log-likelihood, effect and variance for each site and share of flipped labels, (n_sites, n_shares, 3)."""
+    o, is_code, found = _said_by(design, others), bool(design.is_code[j]), []
+    for rows in design.rows_of_sites:
+        cells = _cells_of(design.own[rows, j], design.label[rows], o[rows], design.weights[rows], is_code)
+        found.append(_site_likelihood(*cells, is_code))
+    return np.stack(found)
+
+
+def _site_likelihood(x: Array, squares: Array, label: Codes, o: Array, weights: Array, is_code: bool) -> Array:
+    """Maximize log p(y, x | o) of one site by EM, for every share of flipped labels at once; (n_shares, 3)."""
+    shares = FLIP_KNOTS[:, None]
+    start = fit_logistic(np.column_stack([np.ones(len(o)), o]), label.astype(float), np.full(2, 1e-2), weights=weights)
+    a, s = (np.full(len(shares), value) for value in start.coefficients)
+    given1 = np.where(label == 1, 1 - shares, shares) + 1e-200  # P(y | y* = 1)
+    given0 = np.where(label == 1, shares, 1 - shares) + 1e-200
+    post = np.tile(label.astype(float), (len(shares), 1))
+    total = np.full(len(shares), -np.inf)
+    for step in range(EM_STEPS):
+        if step:  # one Newton step for y* ~ a + s o
+            chances = special.expit(a[:, None] + s[:, None] * o)
+            curvature = (chances * (1 - chances) + 1e-12) * weights
+            h0, h1, h2 = curvature.sum(axis=1) + 0.01, curvature @ o, curvature @ o**2 + 0.01
+            rest = (post - chances) * weights
+            g0, g1 = rest.sum(axis=1) - 0.01 * a, rest @ o - 0.01 * s
+            determinant = np.maximum(h0 * h2 - h1**2, 1e-12)
+            a = np.clip(a + np.clip((h2 * g0 - h1 * g1) / determinant, -2, 2), -15, 15)
+            s = np.clip(s + np.clip((h0 * g1 - h1 * g0) / determinant, -1, 1), -5, 15)
+        chances = np.clip(special.expit(a[:, None] + s[:, None] * o), 1e-9, 1 - 1e-9)
+        log1, log0 = _log_densities(x, squares, post, weights, is_code)
+        lead = np.log(chances / (1 - chances)) + np.log(given1 / given0) + log1 - log0
+        post = special.expit(lead)
+        new = (np.log((1 - chances) * given0) + log0 + np.logaddexp(0, lead)) @ weights
+        done, total = new - total < 1e-3, new
+        if done.all():
+            break
+    found = _effect(x, squares, post, weights, is_code=is_code)
+    found[:, 0] = total
+    found[:, 2] = np.log(found[:, 2])
+    smooth = CubicSpline(FLIP_KNOTS, found)(FLIP_SHARES)
+    smooth[:, 2] = np.exp(smooth[:, 2])
+    return np.asarray(smooth)
+
+
+def _log_densities(x: Array, squares: Array, post: Array, weights: Array, is_code: bool) -> tuple[Array, Array]:
+    """Return log p(x | y* = 1) and log p(x | y* = 0), (n_shares, n_rows), with the best parameters."""
+    ones, zeros = post * weights, (1 - post) * weights
+    n1, n0 = ones.sum(axis=1) + 1e-9, zeros.sum(axis=1) + 1e-9
+    if is_code:
+        q1, q0 = (ones @ x + 0.5) / (n1 + 1), (zeros @ x + 0.5) / (n0 + 1)
+        q1, q0 = q1[:, None], q0[:, None]
+        return np.where(x > 0.5, np.log(q1), np.log1p(-q1)), np.where(x > 0.5, np.log(q0), np.log1p(-q0))
+    m1, m0 = ones @ x / n1, zeros @ x / n0
+    variance = np.maximum((weights @ squares - n1 * m1**2 - n0 * m0**2) / (n1 + n0), 0.0) + 0.02
+    variance, m1, m0 = variance[:, None], m1[:, None], m0[:, None]
+    constant = np.log(variance)
+    log1 = -0.5 * ((squares - 2 * m1 * x + m1**2) / variance + constant)
+    return log1, -0.5 * ((squares - 2 * m0 * x + m0**2) / variance + constant)
+
+
+def _effect_grid(sites: Array) -> tuple[Array, Array]:
+    """Return effects to integrate over, and the logarithms of their widths."""
+    middle = sites.shape[1] // 3
+    near = []
+    for share in {0, middle}:
+        for effect, variance in sites[:, share, 1:]:
+            near.append(np.linspace(effect - 5 * np.sqrt(variance), effect + 5 * np.sqrt(variance), 41))
+    effects = sites[:, 0, 1]
+    near.append(np.linspace(effects.min(), effects.max(), 100))
+    grid = np.unique(np.clip(np.concatenate(near), -12, 12))
+    if len(grid) < 2:
+        grid = np.array([grid[0] - 1e-6, grid[0] + 1e-6])
+    return grid, np.log(np.maximum(np.gradient(grid), 1e-300))
+
+
+def _marginal(sites: Array, grid: tuple[Array, Array], spread: float) -> float:
+    """Return the log-likelihood with the sites' effects drawn about one effect b, integrated over both.
+
+    With several shares of flipped labels, each site has flipped labels with probability `FLIPPED`.
+    """
+    effects, widths = grid
+    total = widths.copy()
+    for site in sites:  # (n_shares, 3)
+        variance = site[:, 2:3] + (spread * effects) ** 2
+        normal = site[:, :1] - 0.5 * ((site[:, 1:2] - effects) ** 2 / variance + np.log(variance))
+        if len(site) == 1:
+            total += normal[0]
+        else:
+            noisy = special.logsumexp(_log_half_normal()[:, None] + normal, axis=0)
+            total += np.logaddexp(np.log1p(-FLIPPED) + normal[0], np.log(FLIPPED) + noisy)
+    return float(special.logsumexp(total))
+
+
+def _varying(sites: Array, grid: tuple[Array, Array]) -> float:
+    """Return the log-likelihood of effects that change, averaged over how much they do."""
+    return float(special.logsumexp([_marginal(sites, grid, rho) for rho in SPREADS]) - np.log(len(SPREADS)))
+
+
+def _log_half_normal() -> Array:
+    """Return the prior of the shares of flipped labels."""
+    density = np.exp(-0.5 * (FLIP_SHARES / FLIPPED_SHARE) ** 2)
+    return np.asarray(np.log(density / density.sum()))
+
+
+def _bend_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
+    """Return the log Bayes factor of an effect that depends on the row against one that is the same for all rows.
+
+    The label is regressed on site, o and x; then on a bend of x too; then also on the product of x and one other
+    feature. It asks about the label given x, so that other ranges of x and of the others are no evidence.
+    """
+    x, weights, target = design.values[:, j], design.weights, design.label.astype(float)
+    o = _said_by(design, others)
+    site = np.eye(design.n_sites)[design.sites]
+    plain = np.hstack([site, site * _scaled_column(o)[:, None], x[:, None]])
+    bends = np.empty((len(x), 0))
+    if not design.is_code[j] and len(np.unique(x[:2000])) > 2:
+        knots = np.unique(np.quantile(x, BEND_KNOTS))
+        bends = np.column_stack([_scaled_column(np.maximum(x - knot, 0.0)) for knot in knots])
+    fits = [fit_logistic(plain, target, np.full(plain.shape[1], 1e-2), weights=weights)]
+
+    def fit(extra: Array) -> float:
+        matrix = np.hstack([plain, extra])
+        precision = np.concatenate([np.full(plain.shape[1], 1e-2), np.ones(extra.shape[1])])
+        start = np.concatenate([fits[0].coefficients, np.zeros(extra.shape[1])])
+        return fit_logistic(matrix, target, precision, weights=weights, start=start).log_evidence
+
+    rest = weights * (target - special.expit(plain @ fits[0].coefficients))
+    products = x[:, None] * design.values[:, others]
+    products = products / np.maximum(products.std(axis=0), 1e-9)
+    slopes = np.abs(rest @ products)
+    best = np.argsort(-slopes, kind="stable")[:MOST_PRODUCTS]
+    found = [fit(bends)] if bends.shape[1] else []
+    found += [fit(np.column_stack([bends, products[:, k]])) - np.log(products.shape[1]) for k in best.tolist()]
+    if not found:
+        return 0.0
+    return float(special.logsumexp(found) - np.log(2.0) - fits[0].log_evidence)
+
+
+def _scaled_column(values: Array) -> Array:
+    """Return values with mean 0 and variance 1."""
+    spread = values.std()
+    return np.asarray((values - values.mean()) / (spread if spread > 1e-9 else 1.0))

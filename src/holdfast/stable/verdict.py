@@ -1,0 +1,251 @@
+"""The verdict: what was fitted, why, what it costs and what it saves, as values and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from holdfast.environments import listed
+from holdfast.metrics import Interval
+from holdfast.stable.decision import CAUTION
+from holdfast.stable.findings import REASONS, Finding
+
+UNCERTAIN = 0.2  # accuracy that the next environment may lack, from which on the answer is no good news
+RARE = 0.9  # share of the most frequent label from which on accuracy says little, and AUROC is said too
+SUSPECTED = 0.05  # adjusted p value from which on a column that is kept is mentioned, with the reason
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Accuracy, or AUROC, of the ordinary classifier and of the fitted one, out of fold, mean over environments."""
+
+    ordinary: float
+    fitted: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was fitted, why, what it costs and what it saves.
+
+    Attributes
+    ----------
+    fitted : "ordinary", "partly" or "stable"
+        The ordinary classifier; one that uses less of the unstable columns; one that ignores them.
+    columns : tuple of Finding
+        The columns that the classifier uses less, and those whose effects differ but that are kept for a reason.
+    kept : mapping of str to float
+        How much of the effect of each of these columns is used.
+    price : Interval
+        Accuracy lost at environments like the known ones, out of fold.
+    known, vanished, reversed : Accuracy
+        Accuracy now; if the relation of the columns that are used less vanishes; if it reverses. The latter two are
+        measured on the same rows with the columns shuffled, or exchanged between labels, inside each environment.
+    forecast : Interval
+        Accuracy of the fitted classifier to expect at the next environment (95 %).
+    by_environment : mapping of str to Accuracy
+        Empty where there was one environment only, so that nothing could be compared.
+    chance : float
+        Accuracy of always predicting the most frequent label.
+    n_tests : int
+        Columns that were looked at; a column and its missing values count once.
+    auroc : mapping of str to Accuracy
+        AUROC in place of accuracy, for "known", "vanished" and "reversed", where nine rows in ten or more have the same
+        label, so that accuracy says little; else empty.
+    caution : float
+        As asked for.
+    """
+
+    fitted: Literal["ordinary", "partly", "stable"]
+    columns: tuple[Finding, ...]
+    kept: Mapping[str, float]
+    price: Interval
+    known: Accuracy
+    vanished: Accuracy
+    reversed: Accuracy
+    forecast: Interval
+    by_environment: Mapping[str, Accuracy] = field(default_factory=dict)
+    chance: float = float("nan")
+    n_tests: int = 0
+    auroc: Mapping[str, Accuracy] = field(default_factory=dict)
+    caution: float = CAUTION
+
+    @property
+    def posterior(self) -> dict[str, float]:
+        """The probability that a column's relation with the label changes, for each of `columns`."""
+        return {finding.feature: finding.probability for finding in self.columns}
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why a column is kept although its effects seem to differ: a key of `REASONS`."""
+        return {f.feature: f.reason or "small_change" for f in self.columns if self.kept[f.feature] == 1.0}
+
+    @property
+    def gain(self) -> tuple[float, float]:
+        """Accuracy saved if the columns' relation with the label vanishes, and if it reverses."""
+        return self.vanished.fitted - self.vanished.ordinary, self.reversed.fitted - self.reversed.ordinary
+
+    @property
+    def acted_on(self) -> tuple[Finding, ...]:
+        """The columns that are used less, the least used first."""
+        used = [finding for finding in self.columns if self.kept[finding.feature] < 1.0]
+        return tuple(sorted(used, key=lambda finding: self.kept[finding.feature]))
+
+    def __str__(self) -> str:
+        return " ".join([self.answer, *self.remarks])
+
+    @property
+    def answer(self) -> str:
+        """What was fitted and why, in one or two sentences."""
+        if not self.by_environment:
+            return "Ordinary classifier: there is only one environment, so nothing could be compared."
+        less = self.acted_on
+        if not less:
+            return f"Ordinary classifier: {self._nothing}."
+        names = _names(less)
+        differ = f"the effect of {names} differs" if len(less) == 1 else f"the effects of {names} differ"
+        likely = min(finding.probability for finding in less)
+        chance = f"probability {likely:.2f}" if len(less) == 1 else f"probability at least {likely:.2f}"
+        if self.fitted == "stable":
+            them = "it" if len(less) == 1 else "them"
+            return f"Stable classifier: {differ} between sites ({chance}), so the classifier ignores {them}."
+        shares = [self.kept[finding.feature] for finding in less]
+        share = f"{shares[0]:.0%}" if len(less) == 1 else f"{min(shares):.0%} to {max(shares):.0%}"
+        its = "its effect" if len(less) == 1 else "their effects"
+        return f"Partly stable classifier: {differ} between sites ({chance}), so the classifier uses {share} of {its}."
+
+    @property
+    def _nothing(self) -> str:
+        """Why the ordinary classifier was kept."""
+        if self.caution == 0:
+            return "caution is 0, so nothing is given up"
+        n = self.n_tests
+        if not self.columns:
+            which = (
+                "the effect of its one column does not differ"
+                if n == 1
+                else f"none of the {n:,} columns has an effect that differs"
+            )
+            return f"{which} between sites"
+        names = _names(self.columns)
+        differ = (
+            f"the effect of {names} seems to differ"
+            if len(self.columns) == 1
+            else f"the effects of {names} seem to differ"
+        )
+        return f"{differ} between sites, but {self._why(self.columns)}"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Price, gain and what else to know, a sentence each."""
+        if not self.by_environment:
+            return ()
+        if self.fitted == "ordinary":
+            return (*self._ranking, self._forecast)
+        known, gone, turned = self.known, self.vanished, self.reversed
+        relation = "the relation" if len(self.acted_on) == 1 else "these relations"
+        ends = ("vanishes", "reverses") if len(self.acted_on) == 1 else ("vanish", "reverse")
+        it = "it" if len(self.acted_on) == 1 else "they"
+        lines = [
+            f"Accuracy at known sites: {known.fitted:.3f} instead of {known.ordinary:.3f}.",
+            f"If {relation} {ends[0]}: {gone.fitted:.3f} instead of {gone.ordinary:.3f}; "
+            f"if {it} {ends[1]}: {turned.fitted:.3f} instead of {turned.ordinary:.3f}.",
+            *self._ranking,
+        ]
+        score, nothing = (self.auroc["known"], 0.5) if self.auroc else (known, self.chance)
+        skill, left = score.ordinary - nothing, score.fitted - nothing
+        if skill > 0 and left < 0.1 * skill:
+            without = "ranking rows at random" if self.auroc else "always predicting the most frequent label"
+            lines.append(f"Without these columns the classifier is hardly better than {without}.")
+        elif skill > 0 and left < 0.5 * skill:
+            lines.append("More than half of the skill at known sites came from these columns.")
+        whole = [finding for finding in self.columns if self.kept[finding.feature] == 1.0]
+        if whole:
+            seems = "seems" if len(whole) == 1 else "seem"
+            effect = "The effect" if len(whole) == 1 else "The effects"
+            lines.append(f"{effect} of {_names(whole)} {seems} to differ too, but {self._why(whole)}.")
+        lines.append(self._forecast)
+        return tuple(lines)
+
+    def _why(self, columns: Sequence[Finding]) -> str:
+        """Say why columns whose effects differ are kept."""
+        reasons = self.reasons
+        found = {reasons[finding.feature] for finding in columns if finding.feature in reasons}
+        return ", or ".join(text for reason, text in REASONS.items() if reason in found)
+
+    @property
+    def _ranking(self) -> list[str]:
+        """How well rows are ranked, where accuracy says little because nearly all have the same label."""
+        if not self.auroc:
+            return []
+        known, gone, turned = self.auroc.values()
+        text = f"{says_little(self.chance)}. AUROC at known sites: "
+        if self.fitted == "ordinary":
+            return [f"{text}{known.fitted:.3f}."]
+        return [
+            f"{text}{known.fitted:.3f} instead of {known.ordinary:.3f}; if the relation vanishes: {gone.fitted:.3f} "
+            f"instead of {gone.ordinary:.3f}; if it reverses: {turned.fitted:.3f} instead of {turned.ordinary:.3f}."
+        ]
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether accuracy at the next environment may be far below that at known ones."""
+        return self.known.fitted - self.forecast.low > UNCERTAIN
+
+    @property
+    def _forecast(self) -> str:
+        return f"Expect an accuracy of {self.forecast.low:.2f} to {self.forecast.high:.2f} at a new site."
+
+    def renamed(self, names: Mapping[str, str]) -> Verdict:
+        """Return the verdict with other names for its columns."""
+        columns = tuple(replace(found, feature=names.get(found.feature, found.feature)) for found in self.columns)
+        kept = {names.get(name, name): share for name, share in self.kept.items()}
+        return replace(self, columns=columns, kept=kept)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as plain values."""
+        return {
+            "text": str(self),
+            "fitted": self.fitted,
+            "columns": [{**finding.to_dict(), "kept": self.kept[finding.feature]} for finding in self.columns],
+            "kept": dict(self.kept),
+            "posterior": self.posterior,
+            "reasons": self.reasons,
+            "price": self.price.to_dict(),
+            "known": vars(self.known),
+            "vanished": vars(self.vanished),
+            "reversed": vars(self.reversed),
+            "forecast": self.forecast.to_dict(),
+            "by_environment": {name: vars(accuracy) for name, accuracy in self.by_environment.items()},
+            "chance": self.chance,
+            "n_tests": self.n_tests,
+            "auroc": {question: vars(areas) for question, areas in self.auroc.items()},
+            "caution": self.caution,
+        }
+
+
+def fitted_as(kept: Sequence[float]) -> Literal["ordinary", "partly", "stable"]:
+    """Return what a classifier is that uses so much of each column.
+
+    Examples
+    --------
+    >>> fitted_as([0.0, 1.0]), fitted_as([0.0, 0.5]), fitted_as([1.0])
+    ('stable', 'partly', 'ordinary')
+    """
+    less = [share for share in kept if share < 1.0]
+    return "ordinary" if not less else "stable" if max(less) == 0.0 else "partly"
+
+
+def says_little(share: float) -> str:
+    """Say that accuracy tells little, where such a share of the rows has the same label.
+
+    Examples
+    --------
+    >>> says_little(0.984), says_little(0.9996)[:6]
+    ('98.4% of the rows have the same label, so accuracy says little', '99.9% ')
+    """
+    return f"{min(100 * share, 99.9):.3g}% of the rows have the same label, so accuracy says little"
+
+
+def _names(columns: Sequence[Finding]) -> str:
+    return listed([f"`{finding.feature}`" for finding in columns], most=3)
