@@ -198,7 +198,15 @@ class StableClassifier(MethodClassifier):
         if words is not None:
             sources = {name: _with_phrases(places, words) for name, places in sources.items()}
         kept = {name: kept_share(posterior, float(self.caution)) for name, posterior in by_name.items()}
-        mixture = _Mixture(self, estimator, training, seeding, sources, kept)
+        sites = [environment.name for environment in training.environments]
+        findings = find(columns, design, found, self.classes_, sites, training.environment_codes)
+        shown = tuple(
+            finding
+            for name, finding in findings.items()
+            if kept[name] < 1.0 or (finding.p_value < SUSPECTED and by_name[name].change > 0)
+        )
+        doubts = [finding.feature for finding in shown if kept[finding.feature] == 1.0]
+        mixture = _Mixture(self, estimator, training, seeding, sources, kept, doubts)
         scenarios = mixture.scenarios
         weights = mixture.weights(kept)
         if weights[0] < 1.0:
@@ -213,13 +221,6 @@ class StableClassifier(MethodClassifier):
         self.path_ = tuple(
             _point(scenarios, caution, mixture.weights({name: kept_share(by_name[name], caution) for name in kept}))
             for caution in CAUTIONS
-        )
-        sites = [environment.name for environment in training.environments]
-        findings = find(columns, design, found, self.classes_, sites, training.environment_codes)
-        shown = tuple(
-            finding
-            for name, finding in findings.items()
-            if kept[name] < 1.0 or (finding.p_value < SUSPECTED and by_name[name].change > 0)
         )
         ordinary = scenarios.accuracies("known", [1.0] + [0.0] * (len(weights) - 1))
         fitted = scenarios.accuracies("known", weights)
@@ -261,6 +262,7 @@ class _Mixture:
         seeding: Seeding,
         sources: dict[str, list[int]],
         kept: dict[str, float],
+        doubts: Sequence[str],
     ) -> None:
         self.owner, self.estimator, self.training, self.seeding = owner, estimator, training, seeding
         self.names = list(kept)
@@ -275,7 +277,8 @@ class _Mixture:
         fits, fold_rows = fit_folds(self.part, self.tables, folds, self.settings, seeding)
         self.parts = [Part(removal, found, fold_rows) for removal, found in zip(self.removals, fits, strict=True)]
         n_draws = max(1, min(5, ROWS_FOR_ONE_DRAW // training.n_rows))
-        self.scenarios = try_scenarios(self.parts, training, len(owner.classes_), n_draws=n_draws)
+        doubted = join_removals([plan_removal(training.X, sources[name], [name]) for name in doubts])
+        self.scenarios = try_scenarios(self.parts, training, len(owner.classes_), n_draws=n_draws, doubts=doubted)
 
     def weights(self, kept: dict[str, float]) -> list[float]:
         """Return the weight of each part, so that columns are seen by about as much of the mixture as is kept."""

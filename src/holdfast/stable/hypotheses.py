@@ -4,9 +4,10 @@ Let x be a feature, y the label, e the site, and o the log-odds of y given the o
 
 - **Mechanism (N)**: x is one part of what makes the label. Then the other features predict x among rows of one label
   and site, and how strongly x goes with y may vary with them.
-- **Label alone, stable (C)**: x depends on the label and on nothing else, with the same effect b at every site. Rivals
-  that look like a change and are none belong here: labels flipped in a share v_e of the rows of a site, and an effect
-  that depends on the row instead of the site (a bend of x, a product with another feature).
+- **Label alone, stable (C)**: x depends on the label and on nothing else, with the same effect b at every site, in
+  standard deviations or in units of x. Rivals that look like a change and are none belong here: labels flipped in a
+  share v_e of the rows of a site, and an effect that depends on the row instead of the site (a bend of x, a product
+  with another feature).
 - **Label alone, changing (S)**: the same, with effects b_e ~ N(b, (rho b)^2).
 
 For C and S the likelihood of a site is
@@ -15,7 +16,7 @@ For C and S the likelihood of a site is
 
 with x Bernoulli (codes) or normal (normal scores within the site) given the true label y*. a_e and s_e are maximized,
 v_e, b_e and b are integrated out. "The label alone" against N is a Bayes factor of the R² of x on the other features
-within label and site (g-priors). The probability of S follows from Bayes' rule.
+within label and site (g-priors), to the power 0.4. The probability of S follows from Bayes' rule.
 
 A feature depends on the label alone, or not, whatever its effect: that is what tells a spurious code from a natural
 measurement, and it is the assumption of Predict then Interpolate about unstable features.
@@ -37,7 +38,7 @@ Array = NDArray[np.float64]
 
 # The priors of the model.
 LABEL_ALONE = 0.5  # a feature depends on the label and the site alone; else it is part of a mechanism
-CHANGING = 0.1  # expected number of features whose relation changes, shared by what features are worth
+CHANGING = 0.15  # expected number of features whose relation changes, shared by what features are worth
 VARIES = 0.2  # the effect of a mechanism's feature varies as much as one that changes
 SPREADS = np.array([0.2, 0.4, 0.8])  # rho: standard deviation between sites of an effect that changes, over the effect
 FLIPPED = 0.5  # labels are flipped somewhere
@@ -45,15 +46,14 @@ FLIPPED_SHARE = 0.1  # scale of the share of flipped labels at a site (half norm
 BENT = 0.1  # a stable feature's effect depends on the row: a bend, or a product with one other feature
 COLLIDER = 0.2  # a mechanism's features go together through the label alone
 R_SQUARED = np.array([0.03, 0.1, 0.3, 0.6])  # of a mechanism's feature on the others, within label and site
-TWIN = (
-    0.5  # correlation within label and site from which on the closest feature is a copy and does not count as another
-)
+TWIN = 0.5  # correlation within label and site from which on the closest feature is a copy and not one of the others
+POWER = 0.4  # of the likelihood of that regression: features are only about normal, so its evidence counts less
 
 # Numerics.
 FLIP_KNOTS = np.array([0.0, 0.015, 0.04, 0.08, 0.14, 0.22, 0.34])  # shares of flipped labels that are computed
 FLIP_SHARES = np.linspace(0.0, 0.34, 60)
 EM_STEPS = 25
-NEGLIGIBLE = 0.03  # probability of a change without rivals up to which nothing would be given up: they are not computed
+NEGLIGIBLE = 0.01  # probability of a change without rivals up to which nothing would be given up: they are not computed
 O_BINS, X_BINS = 32, 16  # cells into which the rows of a large site are put
 BEND_KNOTS = (0.2, 0.4, 0.6, 0.8)  # quantiles at which a bend may turn
 MOST_PRODUCTS = 3  # products with other features that are fitted
@@ -80,7 +80,7 @@ def posteriors(design: Design) -> tuple[Posterior, ...]:
     """Return what the model says of each feature."""
     within = _within_cells(design)
     others = _others(within)
-    mechanism = np.array([_log_dependence(within, j, some) for j, some in enumerate(others)])
+    mechanism = POWER * np.array([_log_dependence(within, j, some) for j, some in enumerate(others)])
     plain = [_plain_sites(design, j) for j in range(len(others))]
     effects = np.array([np.average(sites[:, 1], weights=1 / sites[:, 2]) for sites in plain])
     worth = special.expit(-mechanism) * np.tanh(effects / 2) ** 2
@@ -106,8 +106,9 @@ def _posterior(
         same, varies = _marginal(sites[:, :1], grid, 0.0), _varying(sites[:, :1], grid)
         flipped, both = _marginal(sites, grid, 0.0), _varying(sites, grid)
         bent = same + _bend_evidence(design, j, others)
+        in_units = _marginal(sites[:, :1], grid, 0.0, _spreads_within(design, j))
         stable = [
-            np.log1p(-BENT) + np.log1p(-FLIPPED) + same,
+            np.log1p(-BENT) + np.log1p(-FLIPPED) + np.logaddexp(same, in_units) - np.log(2.0),
             np.log1p(-BENT) + np.log(FLIPPED) + flipped,
             np.log(BENT) + bent,
         ]
@@ -345,14 +346,27 @@ def _effect_grid(sites: Array) -> tuple[Array, Array]:
     return grid, np.log(np.maximum(np.gradient(grid), 1e-300))
 
 
-def _marginal(sites: Array, grid: tuple[Array, Array], spread: float) -> float:
+def _spreads_within(design: Design, j: int) -> Array:
+    """Return the standard deviation of a number within the labels of each site, relative to their mean; 1 for a code."""
+    if design.is_code[j]:
+        return np.ones(design.n_sites)
+    x = design.values[:, j]
+    within = (x - _cell_means(x[:, None], design.cells, design.weights)[:, 0]) ** 2
+    variances = _cell_means(within[:, None], design.sites, design.weights)[:, 0]
+    spreads = np.sqrt([variances[rows[0]] for rows in design.rows_of_sites])
+    return np.asarray(spreads / max(float(spreads.mean()), 1e-9))
+
+
+def _marginal(sites: Array, grid: tuple[Array, Array], spread: float, units: Array | None = None) -> float:
     """Return the log-likelihood with the sites' effects drawn about one effect b, integrated over both.
 
-    With several shares of flipped labels, each site has flipped labels with probability `FLIPPED`.
+    With several shares of flipped labels, each site has flipped labels with probability `FLIPPED`. With `units`, the
+    effect of site e is b times its unit.
     """
-    effects, widths = grid
+    widths = grid[1]
     total = widths.copy()
-    for site in sites:  # (n_shares, 3)
+    for site, unit in zip(sites, np.ones(len(sites)) if units is None else units, strict=True):  # (n_shares, 3)
+        effects = grid[0] * unit
         variance = site[:, 2:3] + (spread * effects) ** 2
         normal = site[:, :1] - 0.5 * ((site[:, 1:2] - effects) ** 2 / variance + np.log(variance))
         if len(site) == 1:

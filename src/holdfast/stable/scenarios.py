@@ -37,11 +37,15 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Scenarios:
-    """Centered scores of every row by every part, out of fold, (n_parts, n_rows, n_classes): as it is, and drawn."""
+    """Centered scores of every row by every part, out of fold, (n_parts, n_rows, n_classes): as it is, and drawn.
+
+    `doubted` is as `vanished`, with the columns shuffled too whose effects seem to differ although they are kept.
+    """
 
     known: Array
     vanished: tuple[Array, ...]
     reversed: tuple[Array, ...]
+    doubted: tuple[Array, ...]
     training: TrainingRows
     asked: dict[tuple[Any, ...], Array] = field(default_factory=dict)  # what was answered already
 
@@ -67,7 +71,12 @@ class Scenarios:
 
     def _mixed(self, question: str, weights: Sequence[float]) -> Iterator[Array]:
         """Return the scores of a mixture, (n_rows, n_classes), for every draw."""
-        draws = {"known": (self.known,), "vanished": self.vanished, "reversed": self.reversed}[question]
+        draws = {
+            "known": (self.known,),
+            "vanished": self.vanished,
+            "reversed": self.reversed,
+            "doubted": self.doubted,
+        }[question]
         return (np.tensordot(np.asarray(weights), scores, 1) for scores in draws)
 
     @property
@@ -121,9 +130,9 @@ class Scenarios:
         """Return the accuracy to expect at the next environment (95 %).
 
         `left_out` are the accuracies in each environment of a classifier that was fitted on the others. The next one
-        is drawn like them; where a part of an unstable column is kept, its relation may vanish there.
+        is drawn like them. What is kept of columns whose effects differ, or seem to, may be worth nothing there.
         """
-        known, vanished = (self._average(self.accuracies(question, weights)) for question in ("known", "vanished"))
+        known, vanished = (self._average(self.accuracies(question, weights)) for question in ("known", "doubted"))
         elsewhere = self._average(left_out)
         half = next_reach(left_out, self._counts, shift=_shift(self.training, self._counts))
         low, high = min(elsewhere, vanished - max(known - elsewhere, 0.0)), max(elsewhere, known)
@@ -155,27 +164,32 @@ def _shift(training: TrainingRows, counts: Array) -> float:
     return float(np.sqrt(counts @ (shares - mean) ** 2 / counts.sum()))
 
 
-def try_scenarios(parts: Sequence[Part], training: TrainingRows, n_classes: int, *, n_draws: int) -> Scenarios:
-    """Ask every part about every row out of fold: as it is, with the removed columns shuffled, and exchanged."""
-    everything = join_removals([part.removal for part in parts[-1:]])  # levels are nested: the last removes all
+def try_scenarios(
+    parts: Sequence[Part], training: TrainingRows, n_classes: int, *, n_draws: int, doubts: Removal
+) -> Scenarios:
+    """Ask every part about every row out of fold: as it is, with the removed columns shuffled, and exchanged.
+
+    `doubts` are the columns that are kept although their effects seem to differ.
+    """
+    removed = join_removals([part.removal for part in parts[-1:]])  # levels are nested: the last removes all
     known = np.stack([ask_out_of_fold(part, training, n_classes) for part in parts])
-    scores = {}
-    for question, other_label in (("vanished", False), ("reversed", True)):
-        draws = []
-        for draw in range(n_draws if len(everything) else 0):
+
+    def draws(changed: Removal, *, other_label: bool) -> tuple[Array, ...]:
+        found = []
+        for draw in range(n_draws if len(changed) else 0):
             partners = shuffled_partners(training, other_label=other_label, draw=draw)
-            draws.append(
-                np.stack(
-                    [
-                        same
-                        if part.removal.covers(everything)
-                        else ask_out_of_fold(part, training, n_classes, changed=everything, partners=partners)
-                        for part, same in zip(parts, known, strict=True)
-                    ]
-                )
-            )
-        scores[question] = tuple(draws) or (known,)
-    return Scenarios(known, scores["vanished"], scores["reversed"], training)
+            asked = [
+                same
+                if part.removal.covers(changed)
+                else ask_out_of_fold(part, training, n_classes, changed=changed, partners=partners)
+                for part, same in zip(parts, known, strict=True)
+            ]
+            found.append(np.stack(asked))
+        return tuple(found) or (known,)
+
+    vanished = draws(removed, other_label=False)
+    doubted = draws(join_removals([removed, doubts]), other_label=False) if len(doubts) else vanished
+    return Scenarios(known, vanished, draws(removed, other_label=True), doubted, training)
 
 
 def ask_out_of_fold(
