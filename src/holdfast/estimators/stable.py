@@ -17,7 +17,7 @@ from holdfast.environments import label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
 from holdfast.judging.calibration import calibrate
-from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
+from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
 from holdfast.learners import has_threshold, last_step, refit_logistic, stopped_like
 from holdfast.metrics import Interval
 from holdfast.parallel import run_each
@@ -155,6 +155,7 @@ class StableClassifier(MethodClassifier):
         if not alone:  # what cannot be used is refused before any work
             columns = _read_table(training.X, training.names)
             _warn_of_split_categories(columns)
+            warn_of_empty_columns(training, "its effect there is not known, so it cannot be compared")
             together = _read_subjects(subjects, training, columns)
             if together is not None:
                 training = replace(training, folds=_folds_of(together, training))
