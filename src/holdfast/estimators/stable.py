@@ -199,7 +199,10 @@ class StableClassifier(MethodClassifier):
         if words is not None:
             sources = {name: _with_phrases(places, words) for name, places in sources.items()}
         kept = {name: kept_share(posterior, float(self.caution)) for name, posterior in by_name.items()}
-        mixture = _Mixture(self, estimator, training, seeding, sources, kept)
+        planned = kept  # where nothing is given up, `path_` shows what the default would save
+        if all(share == 1.0 for share in kept.values()):
+            planned = {name: kept_share(posterior) for name, posterior in by_name.items()}
+        mixture = _Mixture(self, estimator, training, seeding, sources, planned)
         scenarios = mixture.scenarios
         weights = mixture.weights(kept)
         if weights[0] < 1.0:
@@ -363,19 +366,14 @@ def _read_subjects(subjects: Any, training: TrainingRows, columns: Columns) -> N
 
 
 def _folds_of(subjects: NDArray[np.intp], training: TrainingRows) -> NDArray[np.intp]:
-    """Return a fold for each row, the same for all rows of a subject, dealt within each environment."""
+    """Return a fold for each row, the same for all rows of a subject, dealt in turn within each environment."""
     order = training.content_order
     firsts = order[np.sort(np.unique(subjects[order], return_index=True)[1])]
-    folds = np.zeros(int(subjects.max()) + 1, dtype=np.intp)
+    if len(firsts) < N_FOLDS:
+        raise EnvironmentsError("subjects has one label only. Rows of at least two subjects are needed for two folds.")
+    folds = np.zeros(len(firsts), dtype=np.intp)
     folds[subjects[firsts]] = np.arange(len(firsts)) % N_FOLDS
-    found = folds[subjects]
-    for environment in training.environments:
-        if len(np.unique(found[environment.rows])) < N_FOLDS:
-            raise EnvironmentsError(
-                f"Environment {environment.name!r} has too few subjects for two folds. It needs at least two; merge it "
-                "with another environment."
-            )
-    return found
+    return folds[subjects]
 
 
 def _with_phrases(columns: list[int], words: Sequence[frozenset[str]]) -> list[int]:

@@ -23,8 +23,9 @@ REASONS: Mapping[str, str] = {
     "small_change": "the change is too small to act on",
     "part_of_mechanism": "other columns predict it, as they do when it is part of one mechanism",
     "bend_or_product": "a curved effect or an interaction that is the same at every site would explain it",
-    "cancels": "its effects have opposite signs and cancel out, so there is little to give up",
+    "cancels": "effects of opposite signs cancel out, so there is little to give up",
 }
+OF_SEVERAL = {"part_of_mechanism": "other columns predict them, as they do when they are part of one mechanism"}
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,13 @@ def test_where_nearly_all_labels_are_the_same_the_ranking_is_said():
     assert make(chance=0.9972, auroc=RANKS).remarks[2].startswith("99.7% of the rows have the same label")
 
 
+def test_several_columns_of_one_mechanism_are_them():
+    """The sentence has the number of its columns."""
+    one, two = (tuple(Finding(name, 0.1, 0.01, "part_of_mechanism") for name in names) for names in ("a", "ab"))
+    assert make("ordinary", one, {"a": 1.0}).answer.endswith("when it is part of one mechanism.")
+    assert make("ordinary", two, {"a": 1.0, "b": 1.0}).answer.endswith("when they are part of one mechanism.")
+
+
 def test_columns_can_be_renamed():
     """Findings and kept shares get the same other names; what is not listed stays."""
     renamed = make(columns=(FOUND, Finding("ward")), kept={"scanner": 0.0, "ward": 1.0}).renamed({"scanner": "device"})
