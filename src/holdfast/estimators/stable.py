@@ -21,7 +21,7 @@ from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_o
 from holdfast.learners import has_threshold, last_step, refit_logistic, stopped_like
 from holdfast.metrics import Interval
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows, is_mapped
+from holdfast.rows import TrainingRows, is_mapped, is_sparse
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.columns import Columns, split_categories
 from holdfast.stable.decision import CAUTION, kept_share, removal_levels
@@ -138,8 +138,8 @@ class StableClassifier(MethodClassifier):
             Rows that belong together, such as the visits of one patient. They share a fold, and as evidence they count
             as one row.
         words : sequence of sets of str, optional
-            For a matrix of words and phrases: the words of each column. A word that is ignored is ignored in every
-            phrase.
+            For a matrix of words and phrases: the words of each column. Phrases are judged by their words: a word that
+            is ignored is ignored in every phrase.
         """
         if not isinstance(self.caution, int | float | np.number) or not 0 <= self.caution <= 1:
             raise ParameterError(
@@ -154,6 +154,8 @@ class StableClassifier(MethodClassifier):
         together = None
         if not alone:  # what cannot be used is refused before any work
             columns = _read_table(training.X, training.names)
+            if words is not None:
+                columns = _without_phrases(columns, words)
             _warn_of_split_categories(columns)
             warn_of_empty_columns(training, "its effect there is not known, so it cannot be compared")
             together = _read_subjects(subjects, training, columns)
@@ -374,6 +376,26 @@ def _folds_of(subjects: NDArray[np.intp], training: TrainingRows) -> NDArray[np.
     folds = np.zeros(len(firsts), dtype=np.intp)
     folds[subjects[firsts]] = np.arange(len(firsts)) % N_FOLDS
     return folds[subjects]
+
+
+def _without_phrases(columns: Columns, words: Sequence[frozenset[str]]) -> Columns:
+    """Return the columns that are no phrases, with 1 where a text has a word.
+
+    Next to its phrases every word would seem to be predicted by other columns, and so it would by the lengths of texts,
+    which weights of words are divided by.
+    """
+    sources = columns.sources or tuple(range(len(columns)))
+    kept = [place for place, source in enumerate(sources) if len(words[source]) < 2]
+    if not kept:
+        return columns
+    is_word = np.array([bool(words[sources[place]]) for place in kept])
+    values = columns.values[:, kept]
+    if is_sparse(values):
+        values.data = np.where(is_word[values.indices], values.data != 0, values.data)
+    else:
+        values = np.where(is_word, values != 0, values)
+    names, sources = tuple(columns.names[place] for place in kept), tuple(sources[place] for place in kept)
+    return Columns(names, values, columns.inputs[kept], sources=sources)
 
 
 def _with_phrases(columns: list[int], words: Sequence[frozenset[str]]) -> list[int]:
