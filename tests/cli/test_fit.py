@@ -63,7 +63,7 @@ def test_fit_begins_with_the_verdict(holdfast, tmp_path):
     outcome = holdfast("fit", tmp_path / "t.csv", *options)
     assert outcome.code == 0, outcome.err
     text = " ".join(outcome.out.split())
-    assert text.startswith("Stable classifier: `scanner` does not mean the same in every environment (p ")
+    assert text.startswith("Stable classifier: the effect of `scanner` differs between sites (probability 0.")
     assert "If the relation vanishes: 0." in text
     result = holdfast("fit", tmp_path / "t.csv", *options, "--overwrite", "--json").json
     assert result["answer"] == load_model(tmp_path / "m")["classifier"].verdict_.answer
@@ -98,10 +98,10 @@ def test_an_ordinary_classifier_has_one_accuracy_in_each_environment(holdfast, t
 
 
 def turning(file):
-    """Write 1,200 rows of two sites: the marker goes with the label in both, the scanner turns."""
+    """Write 1,200 rows of two sites: the marker goes with the label in both, the scanner less in one."""
     generator = np.random.default_rng(0)
     ill = generator.integers(2, size=1200)
-    follows = generator.random(1200) < np.repeat([0.95, 0.3], 600)
+    follows = generator.random(1200) < np.repeat([0.95, 0.85], 600)
     scanner = np.where(np.where(follows, ill, 1 - ill), "B", "A")
     marker = (ill + generator.normal(size=1200)).round(3)
     columns = {"site": np.repeat(["Boston", "Chicago"], 600), "marker": marker, "scanner": scanner}
@@ -287,7 +287,7 @@ def test_environment_dates_need_a_period(holdfast, hospitals, tmp_path):
     )
 
 
-@pytest.mark.parametrize(("option", "value"), [("--halves", "hard"), ("--strength", "0.5"), ("--expect", "as_seen")])
+@pytest.mark.parametrize(("option", "value"), [("--halves", "hard"), ("--caution", "0.5")])
 def test_settings_of_other_methods_are_refused(holdfast, hospitals, tmp_path, option, value):
     """What another method would not use is not accepted in silence."""
     out = ["--out", tmp_path / "m"]
@@ -296,3 +296,24 @@ def test_settings_of_other_methods_are_refused(holdfast, hospitals, tmp_path, op
     assert (
         outcome.err == f"error: --method erm has no setting {option} {value}. Leave it out, or choose another method.\n"
     )
+
+
+@pytest.mark.parametrize(("option", "value"), [("--strength", "0.5"), ("--expect", "as_seen")])
+def test_settings_of_older_versions_name_the_new_one(holdfast, hospitals, tmp_path, option, value):
+    """One sentence says what to use instead."""
+    outcome = holdfast("fit", hospitals.train, *hospitals.fit_options, "--out", tmp_path / "m", option, value)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == (
+        f"error: There is no {option} anymore. Use --caution: relations that change stay (0), vanish (0.5) or reverse "
+        "(1) at a new environment. See 'holdfast fit --help'.\n"
+    )
+    assert "No such option: --strength" in holdfast("audit", hospitals.train, "--strength", "1").err
+
+
+def test_caution_lies_between_0_and_1(holdfast, hospitals, tmp_path):
+    """Another number is refused in one line."""
+    out = ["--out", tmp_path / "m", "--caution", "2"]
+    outcome = holdfast("fit", hospitals.train, *hospitals.fit_options, *out)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.splitlines()[-1].startswith("error: ")
+    assert "must lie between 0 and 1. Got 2.0 instead." in outcome.err

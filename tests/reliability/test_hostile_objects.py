@@ -42,7 +42,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import NeuralClassifier
 from holdfast.exceptions import HoldfastError, UntrustedFileError
-from holdfast.interpolation.removal import MixedClassifier
+from holdfast.stable.removal import MixedClassifier
 from holdfast.interpolation.reweight import WeightedEnsemble
 from holdfast.judging.calibration import Calibration
 from holdfast.saving import codec, models

@@ -22,10 +22,10 @@ from holdfast.datasets import load_dataset
 from holdfast.exceptions import InputError, LabelsError, ParameterError
 from holdfast.plots import (
     AuditDisplay,
+    CautionPathDisplay,
     PartitionDisplay,
     ReliabilityDisplay,
     SiteAccuracyDisplay,
-    StrengthPathDisplay,
 )
 
 FORMULA = "_$x^{"  # matplotlib must not read it as a formula, nor hide it
@@ -143,15 +143,15 @@ def test_reliability_of_a_classifier(toy, stable):
         ReliabilityDisplay.from_predictions([0, 1], [0.5, 0.5], environments=["a", "b"])
 
 
-def test_strength_path(stable):
-    """Price and gain are drawn by strength, from the ordinary classifier to the stable one."""
-    display = StrengthPathDisplay.from_estimator(stable)
+def test_caution_path(stable):
+    """Price and gain are drawn by caution, from the ordinary classifier to the stable one."""
+    display = CautionPathDisplay.from_estimator(stable)
     known = display.ax_.get_lines()[0]
     assert known.get_xdata()[0] == 0.0
     assert known.get_ydata()[0] == stable.verdict_.known.ordinary
     picture_of(display)
-    with pytest.raises(ParameterError, match="StrengthPathDisplay needs a fitted StableClassifier"):
-        StrengthPathDisplay.from_estimator(ERMClassifier())
+    with pytest.raises(ParameterError, match="CautionPathDisplay needs a fitted StableClassifier"):
+        CautionPathDisplay.from_estimator(ERMClassifier())
 
 
 def test_partition_is_red_and_blue():

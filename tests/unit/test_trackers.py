@@ -90,7 +90,7 @@ def test_mlflow_keeps_it_and_loads_the_model_without_pickle(tmp_path, monkeypatc
         tracker.write_metrics({"stage 1: A (new)/risk": 0.5}, 3)
     run = mlflow.get_run(tracker.run_id)
     assert (run.info.run_name, run.info.status) == ("first", "FINISHED")
-    assert run.data.params["method.strength"] == "1.0"
+    assert run.data.params["method.caution"] == "0.75"
     assert run.data.metrics["accuracy/A _new_"] == pytest.approx(model.evaluate(TABLE).environments[0].accuracy.value)
     assert run.data.metrics["stage 1: A _new_/risk"] == 0.5
     assert [file.path for file in mlflow.artifacts.list_artifacts(run_id=tracker.run_id)] == ["report.html"]

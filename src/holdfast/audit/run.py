@@ -28,7 +28,7 @@ class AuditSettings:
 
     level: float = 0.05  # family-wise error rate of the tests
     min_count: int = 10  # rows that a category or word must have
-    n_words: tuple[int, int] = (1, 2)  # shortest and longest phrase of texts
+    n_words: tuple[int, int] = (1, 1)  # shortest and longest phrase of texts; words predict their phrases
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)  # columns that are one feature, by their names
 
     def __post_init__(self) -> None:

@@ -455,6 +455,8 @@ def _plain(value: Any) -> Any:
 
 
 RUN_FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+CAUTION_INSTEAD = "Use --caution: relations that change stay (0), vanish (0.5) or reverse (1) at a new environment"
+RETIRED = {("fit", option): f"There is no {option} anymore. {CAUTION_INSTEAD}" for option in ("--strength", "--expect")}
 
 
 class Shell(TyperGroup):
@@ -486,7 +488,8 @@ def _explain(problem: BaseException) -> int:
     if isinstance(problem, KeyboardInterrupt | typer.Abort):
         return _say("interrupted", INTERRUPTED)
     if not isinstance(problem, HoldfastError) and hasattr(problem, "format_message"):  # an unknown option, for example
-        text = _one_line(problem.format_message())
+        command = getattr(getattr(problem, "ctx", None), "info_name", None)
+        text = RETIRED.get((command, getattr(problem, "option_name", None)), _one_line(problem.format_message()))
         stop = "" if text.endswith((".", "?")) else "."
         return _say(f"error: {text}{stop} {_help(problem)}".rstrip(), BAD_INPUT)
     if os.environ.get("HOLDFAST_DEBUG"):

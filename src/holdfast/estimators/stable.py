@@ -17,11 +17,11 @@ from holdfast.environments import label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
 from holdfast.judging.calibration import calibrate
-from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
+from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
 from holdfast.learners import has_threshold, last_step, refit_logistic, stopped_like
 from holdfast.metrics import Interval
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows, is_mapped
+from holdfast.rows import TrainingRows, is_mapped, is_sparse
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.columns import Columns, split_categories
 from holdfast.stable.decision import CAUTION, kept_share, removal_levels
@@ -138,8 +138,8 @@ class StableClassifier(MethodClassifier):
             Rows that belong together, such as the visits of one patient. They share a fold, and as evidence they count
             as one row.
         words : sequence of sets of str, optional
-            For a matrix of words and phrases: the words of each column. A word that is ignored is ignored in every
-            phrase.
+            For a matrix of words and phrases: the words of each column. Phrases are judged by their words: a word that
+            is ignored is ignored in every phrase.
         """
         if not isinstance(self.caution, int | float | np.number) or not 0 <= self.caution <= 1:
             raise ParameterError(
@@ -154,7 +154,10 @@ class StableClassifier(MethodClassifier):
         together = None
         if not alone:  # what cannot be used is refused before any work
             columns = _read_table(training.X, training.names)
+            if words is not None:
+                columns = _without_phrases(columns, words)
             _warn_of_split_categories(columns)
+            warn_of_empty_columns(training, "its effect there is not known, so it cannot be compared")
             together = _read_subjects(subjects, training, columns)
             if together is not None:
                 training = replace(training, folds=_folds_of(together, training))
@@ -206,7 +209,10 @@ class StableClassifier(MethodClassifier):
             if kept[name] < 1.0 or (finding.p_value < SUSPECTED and by_name[name].change > 0)
         )
         doubts = [finding.feature for finding in shown if kept[finding.feature] == 1.0]
-        mixture = _Mixture(self, estimator, training, seeding, sources, kept, doubts)
+        planned = kept  # where nothing is given up, `path_` shows what the default would save
+        if all(share == 1.0 for share in kept.values()):
+            planned = {name: kept_share(posterior) for name, posterior in by_name.items()}
+        mixture = _Mixture(self, estimator, training, seeding, sources, planned, doubts)
         scenarios = mixture.scenarios
         weights = mixture.weights(kept)
         if weights[0] < 1.0:
@@ -365,19 +371,34 @@ def _read_subjects(subjects: Any, training: TrainingRows, columns: Columns) -> N
 
 
 def _folds_of(subjects: NDArray[np.intp], training: TrainingRows) -> NDArray[np.intp]:
-    """Return a fold for each row, the same for all rows of a subject, dealt within each environment."""
+    """Return a fold for each row, the same for all rows of a subject, dealt in turn within each environment."""
     order = training.content_order
     firsts = order[np.sort(np.unique(subjects[order], return_index=True)[1])]
-    folds = np.zeros(int(subjects.max()) + 1, dtype=np.intp)
+    if len(firsts) < N_FOLDS:
+        raise EnvironmentsError("subjects has one label only. Rows of at least two subjects are needed for two folds.")
+    folds = np.zeros(len(firsts), dtype=np.intp)
     folds[subjects[firsts]] = np.arange(len(firsts)) % N_FOLDS
-    found = folds[subjects]
-    for environment in training.environments:
-        if len(np.unique(found[environment.rows])) < N_FOLDS:
-            raise EnvironmentsError(
-                f"Environment {environment.name!r} has too few subjects for two folds. It needs at least two; merge it "
-                "with another environment."
-            )
-    return found
+    return folds[subjects]
+
+
+def _without_phrases(columns: Columns, words: Sequence[frozenset[str]]) -> Columns:
+    """Return the columns that are no phrases, with 1 where a text has a word.
+
+    Next to its phrases every word would seem to be predicted by other columns, and so it would by the lengths of texts,
+    which weights of words are divided by.
+    """
+    sources = columns.sources or tuple(range(len(columns)))
+    kept = [place for place, source in enumerate(sources) if len(words[source]) < 2]
+    if not kept:
+        return columns
+    is_word = np.array([bool(words[sources[place]]) for place in kept])
+    values = columns.values[:, kept]
+    if is_sparse(values):
+        values.data = np.where(is_word[values.indices], values.data != 0, values.data)
+    else:
+        values = np.where(is_word, values != 0, values)
+    names, sources = tuple(columns.names[place] for place in kept), tuple(sources[place] for place in kept)
+    return Columns(names, values, columns.inputs[kept], sources=sources)
 
 
 def _with_phrases(columns: list[int], words: Sequence[frozenset[str]]) -> list[int]:

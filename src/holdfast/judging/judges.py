@@ -118,7 +118,7 @@ def fit_judges(
     environments = training.environments
     if classes is not None:
         _warn_of_missing_labels(training.y, environments, classes)
-    _warn_of_empty_columns(training)
+    warn_of_empty_columns(training, "the classifier of such an environment cannot use the column")
     fold_rows = [fold_parts(environment.rows, folds) for environment in environments]
     tasks: list[tuple[Rows, tuple[object, ...]]] = []
     for environment, held_out in zip(environments, fold_rows, strict=True):
@@ -231,8 +231,8 @@ def _fit_judge(
     return fit_network(estimator, training, [own], seeding, fit)
 
 
-def _warn_of_empty_columns(training: TrainingRows) -> None:
-    """Say which columns have no value in which environments."""
+def warn_of_empty_columns(training: TrainingRows, consequence: str) -> None:
+    """Say which columns have no value in which environments, and what follows."""
     found: dict[str, list[str]] = {}
     for environment in () if is_mapped(training.X) else training.environments:
         for column in empty_columns(take_rows(training.X, environment.rows), training.names):
@@ -240,8 +240,7 @@ def _warn_of_empty_columns(training: TrainingRows) -> None:
     if found:
         said = listed([f"{column} in {listed(names, most=3)}" for column, names in found.items()], most=5)
         warn(
-            f"No value of {said}: the classifier of such an environment cannot use the column. Leave the column out if "
-            "it is missing in most environments.",
+            f"No value of {said}: {consequence}. Leave the column out if it is missing in most environments.",
             EmptyColumnWarning,
         )
 

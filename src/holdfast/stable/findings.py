@@ -23,7 +23,9 @@ REASONS: Mapping[str, str] = {
     "small_change": "the change is too small to act on",
     "part_of_mechanism": "other columns predict it, as they do when it is part of one mechanism",
     "bend_or_product": "a curved effect or an interaction that is the same at every site would explain it",
+    "cancels": "effects of opposite signs cancel out, so there is little to give up",
 }
+OF_SEVERAL = {"part_of_mechanism": "other columns predict them, as they do when they are part of one mechanism"}
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def find(
             name,
             posterior.probability,
             min(p_value * n_features, 1.0),
-            reason_for(posterior) if posterior.probability < LIKELY else "",
+            _reason(posterior),
             bool(columns.inputs[feature[0]]),
             label,
             dict(zip(environments, posterior.by_site[pooled].tolist(), strict=True)),
@@ -137,6 +139,14 @@ def find(
             columns.names[feature[0]].removeprefix(f"{name}=") if is_one_of_two else "",
         )
     return found
+
+
+def _reason(posterior: Posterior) -> str:
+    """Return why a relation is not said to change; none where it is."""
+    if posterior.probability >= LIKELY:
+        return ""
+    certain = posterior.by_site[np.abs(posterior.by_site) > 2 * posterior.errors]
+    return "cancels" if len(certain) and certain.min() < 0 < certain.max() else reason_for(posterior)
 
 
 def _summary(posterior: Posterior) -> tuple[float, float, float]:

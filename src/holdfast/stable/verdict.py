@@ -9,7 +9,7 @@ from typing import Any, Literal
 from holdfast.environments import listed
 from holdfast.metrics import Interval
 from holdfast.stable.decision import CAUTION
-from holdfast.stable.findings import REASONS, Finding
+from holdfast.stable.findings import LIKELY, OF_SEVERAL, REASONS, Finding
 
 UNCERTAIN = 0.2  # accuracy that the next environment may lack, from which on the answer is no good news
 RARE = 0.9  # share of the most frequent label from which on accuracy says little, and AUROC is said too
@@ -103,8 +103,9 @@ class Verdict:
         if not less:
             return f"Ordinary classifier: {self._nothing}."
         names = _names(less)
-        differ = f"the effect of {names} differs" if len(less) == 1 else f"the effects of {names} differ"
         likely = min(finding.probability for finding in less)
+        verb = "may differ" if likely < LIKELY else "differs" if len(less) == 1 else "differ"
+        differ = f"the effect of {names} {verb}" if len(less) == 1 else f"the effects of {names} {verb}"
         chance = f"probability {likely:.2f}" if len(less) == 1 else f"probability at least {likely:.2f}"
         if self.fitted == "stable":
             them = "it" if len(less) == 1 else "them"
@@ -171,7 +172,8 @@ class Verdict:
         """Say why columns whose effects differ are kept."""
         reasons = self.reasons
         found = {reasons[finding.feature] for finding in columns if finding.feature in reasons}
-        return ", or ".join(text for reason, text in REASONS.items() if reason in found)
+        texts = {**REASONS, **OF_SEVERAL} if len(columns) > 1 else REASONS
+        return ", or ".join(text for reason, text in texts.items() if reason in found)
 
     @property
     def _ranking(self) -> list[str]:

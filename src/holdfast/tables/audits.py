@@ -56,7 +56,7 @@ def _encode(features: pd.DataFrame, texts: Sequence[str]) -> Columns:
 def _encode_words(features: pd.DataFrame, text: str) -> Columns:
     """Return the words of one text column."""
     try:
-        return encode_texts(features[text].tolist(), min_count=MIN_COUNT)
+        return encode_texts(features[text].tolist(), n_words=(1, 1), min_count=MIN_COUNT)
     except FeaturesError as problem:
         raise TableError(
             f"Text column {text!r} has no word that at least {MIN_COUNT} rows have and as many have not. "

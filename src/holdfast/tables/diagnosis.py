@@ -936,9 +936,11 @@ def _otherwise(found: Diagnosis, action: Action) -> str:
         return ""
     names = [finding.feature for finding in found.findings]
     untried = " With two sites it cannot be tried at one left out." * (len(found.sites) == 2)
+    is_likely = all(finding.named for finding in found.findings)
+    differ = _verb(names, "differs", "differ") if is_likely else "may differ"
     return (
-        f"But {_quoted(names)} {_verb(names, 'does', 'do')} not mean the same everywhere. If that may go further at "
-        "the next site, so that the relation vanishes or reverses, use the stable classifier instead "
+        f"But the {_verb(names, 'effect', 'effects')} of {_quoted(names)} {differ} between sites. If that may go "
+        "further at the next site, so that the relation vanishes or reverses, use the stable classifier instead "
         f"(--method stable): it {_price(verdict)}.{untried}"
     )
 

@@ -37,10 +37,13 @@ def test_the_planted_feature_is_named_alone():
     finding = found.best("scanner")
     assert finding.effects["s0"] > finding.effects["s1"] > 0
     assert finding.low < finding.mean < finding.high
-    assert finding.sentence.startswith(
-        "`scanner` does not mean the same everywhere: it goes with 1 more strongly in s0"
+    assert finding.sentence == (
+        f"The effect of `scanner` differs between sites (probability {finding.probability:.2f}): a higher value raises "
+        "the odds of 1, more so in s0 than in s1."
     )
-    assert found.answer == "`scanner` does not mean the same in every environment (1 of 2 tested)."
+    assert found.answer == "The effect of `scanner` differs between sites (1 of 2 columns)."
+    assert found.sentences() == (found.answer, finding.sentence)
+    assert found.differing == ("scanner",)
     assert not found.best("marker").named
 
 
@@ -55,22 +58,23 @@ def test_a_column_that_stands_in_for_a_named_one_is_named_too():
 
 
 def test_nothing_is_named_where_nothing_changes():
-    """Two sites alike: no name, and the answer says how many columns were tested."""
+    """Two sites alike: no name, and the answer says how many columns there are."""
     found = audit(sites((0.85, 0.85)))
     assert found.named == ()
-    assert found.answer.startswith("No evidence that any of 2 columns means something else in one of s0, s1")
+    assert found.answer.startswith("None of 2 columns is likely to have an effect that differs between s0, s1 (largest")
+    assert found.sentences() == (found.answer,)
 
 
-def test_a_higher_level_names_all_that_a_lower_one_names():
-    """The search is monotone in the level."""
+def test_a_higher_level_finds_all_that_a_lower_one_finds():
+    """The level is that of the tests of equal effects; what is named does not depend on it."""
     frame = sites((0.9, 0.84), n_rows=700, seed=3)
-    names = [audit(frame, AuditSettings(level=level)).named for level in (0.01, 0.05, 0.2, 0.9)]
-    for fewer, more in zip(names, names[1:], strict=False):
-        assert more[: len(fewer)] == fewer
+    found = [audit(frame, AuditSettings(level=level)) for level in (1e-9, 0.05, 0.999)]
+    assert [one.differing for one in found] == [(), ("scanner",), ("scanner", "marker")]
+    assert len({one.named for one in found}) == 1
 
 
 def test_three_environments_and_three_classes():
-    """The column that changes is named, and its label is a pair of classes."""
+    """The column that changes is named; its effects are about the odds of a row's own class."""
     generator = np.random.default_rng(0)
     y, site = generator.integers(3, size=4500), np.repeat(["a", "b", "c"], 1500)
     agreement = np.repeat([0.95, 0.8, 0.6], 1500)
@@ -78,7 +82,9 @@ def test_three_environments_and_three_classes():
     X = np.column_stack([y + generator.normal(size=4500), code])
     found = audit_data(X, y, site, names=["stable", "code"])
     assert "code" in found.named
-    assert "rather than" in found.best("code").label
+    effects = found.best("code").effects
+    assert effects["a"] > effects["b"] > effects["c"] > 0
+    assert "raises the odds of its class" in found.best("code").sentence
 
 
 def test_columns_are_grouped_by_name():
@@ -123,7 +129,9 @@ def test_the_frame_has_a_row_for_each_feature():
     frame = audit(sites()).to_frame()
     assert list(frame["feature"]) == ["scanner", "marker"]
     assert frame.loc[0, "effect in s0"] > frame.loc[0, "effect in s1"]
-    assert np.isnan(frame.loc[1, "effect in s0"])
+    finding = audit(sites()).best("marker")
+    assert frame.loc[1, ["effect in s0", "error in s1"]].tolist() == [finding.effects["s0"], finding.errors["s1"]]
+    assert frame.loc[0, "probability"] > 0.5 > frame.loc[1, "probability"]
 
 
 def test_average_pictures_show_what_changes_places():

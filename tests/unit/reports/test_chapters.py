@@ -66,10 +66,10 @@ def finding(feature="x2", **values):
     """Return a named feature whose effect differs between two environments."""
     effects = {"effects": {"E1": 1.0, "E2": -0.5}, "errors": {"E1": 0.1, "E2": 0.2}}
     facts = {"label": "1", "mean": 0.25, "spread": 0.75, "low": -0.8, "high": 1.3, **effects, **values}
-    return Finding(feature, 0.001, named=True, **facts)
+    return Finding(feature, 0.9, 0.001, **facts)
 
 
-AUDIT = Audit((finding(), Finding("x1", 0.5, named=False)), ("E1", "E2"), 0.05, 2)
+AUDIT = Audit((finding(), Finding("x1", 0.1, 0.5)), ("E1", "E2"), 0.05, 2)
 
 
 def reliance(features=("x2", "x1")):
@@ -126,11 +126,11 @@ def test_what_changes_is_a_forest_plot():
     assert "log-odds of 1 " in figure.value_title
     table = audit_table(AUDIT)
     assert table.columns == (
-        "feature", "changes", "p", "label", "effect in E1", "effect in E2", "next environment (80%)",
+        "feature", "changes", "probability", "p", "label", "effect in E1", "effect in E2", "next environment (80%)",
     )  # fmt: skip
     assert table.rows == (
-        ("x2", True, 0.001, "1", 1.0, -0.5, "-0.80 to +1.30"),
-        ("x1", False, 0.5, "", None, None, None),
+        ("x2", True, 0.9, 0.001, "1", 1.0, -0.5, "-0.80 to +1.30"),
+        ("x1", False, 0.1, 0.5, "", None, None, None),
     )
     assert table.marked == ((0, 0),)
 
@@ -148,7 +148,7 @@ def test_effects_of_several_labels_name_them():
 
 def test_nothing_found_is_said():
     """Without findings the sentence alone is there, without a plot; without an audit there is no section."""
-    quiet = Audit((Finding("x1", 0.5, named=False),), ("E1", "E2"), 0.05, 1)
+    quiet = Audit((Finding("x1", 0.1, 0.5),), ("E1", "E2"), 0.05, 1)
     (sentences,) = changes_section(None, quiet).blocks
     assert (sentences.tone, sentences.lines) == ("plain", (quiet.answer,))
     assert changes_section(None, None) is None
@@ -158,7 +158,7 @@ def test_nothing_found_is_said():
 
 def test_long_rankings_say_what_is_left_out():
     """300 features are shown, the rest is counted."""
-    many = Audit(tuple(Finding(f"x{n}", 0.5, named=False) for n in range(1000)), ("E1",), 0.05, 1000)
+    many = Audit(tuple(Finding(f"x{n}", 0.1, 0.5) for n in range(1000)), ("E1",), 0.05, 1000)
     table = audit_table(many)
     assert len(table.rows) == 300
     assert table.note.endswith("700 more features are left out.")

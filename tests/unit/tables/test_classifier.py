@@ -29,10 +29,10 @@ from holdfast.tables.roles import TableOptions, read_rows
 
 
 def patients(n_rows=400, seed=0):
-    """Return rows of two sites: the marker goes with the label in both, the scanner turns."""
+    """Return rows of two sites: the marker goes with the label in both, the scanner less in one."""
     generator = np.random.default_rng(seed)
     ill = generator.integers(2, size=2 * n_rows)
-    follows = generator.random(2 * n_rows) < np.repeat([0.95, 0.3], n_rows)
+    follows = generator.random(2 * n_rows) < np.repeat([0.95, 0.65], n_rows)
     return pd.DataFrame(
         {
             "site": np.repeat(["Boston", "Chicago"], n_rows),
@@ -341,4 +341,3 @@ def test_a_phrase_that_is_given_up_goes_with_all_its_neighbors():
     assert model.verdict_.fitted == "stable"
     assert len(tells) > 20
     assert removed == tells
-    assert not hasattr(model.method_, "_words") or model.method_._words is None

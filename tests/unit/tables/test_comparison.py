@@ -90,7 +90,7 @@ def test_fits_that_fell_back_are_said():
     X, y, sites = turning([0.6, 0.6, 0.6], n_rows=200)
     result = compare_methods(X, y, sites, methods=["stable"])
     (remark,) = next(score.remarks for score in result.scores if score.method == "stable")
-    assert remark.startswith("in 3 of 3 fits: Ordinary classifier: no evidence that any of 2 columns")
+    assert remark.startswith("in 3 of 3 fits: Ordinary classifier: none of the 2 columns has an effect that differs")
 
 
 def test_every_row_is_scored_once_out_of_sample():

@@ -116,10 +116,10 @@ def test_a_copy_of_the_label_is_named():
 
 
 def test_an_unstable_column_calls_for_the_stable_classifier():
-    """A column that tells the label at some sites, and the opposite at others, is named; price and gain are given."""
+    """A column that tells the label at some sites, and hardly at others, is named; price and gain are given."""
     X, y, sites = table()
     generator = np.random.default_rng(1)
-    agreement = np.array([dict(zip(SITES, (0.95, 0.8, 0.3, 0.1), strict=True))[site] for site in sites])
+    agreement = np.array([dict(zip(SITES, (0.98, 0.95, 0.9, 0.4), strict=True))[site] for site in sites])
     X["scanner"] = np.where(generator.random(len(y)) < agreement, y, 1 - y)
     found = diagnose(X, y, sites)
     assert [finding.feature for finding in found.findings] == ["scanner"]
@@ -127,7 +127,7 @@ def test_an_unstable_column_calls_for_the_stable_classifier():
     advice = found.recommendation
     assert advice.action == "stable"
     assert "points where the relation vanishes" in advice.reason
-    assert next(remedy for remedy in found.remedies if remedy.action == "stable").n_better >= 2
+    assert next(remedy for remedy in found.remedies if remedy.action == "stable").n_better >= 1
     assert found.to_dict()["recommendation"]["columns"] == ("scanner",)
 
 
@@ -231,7 +231,7 @@ def test_where_a_column_changes_the_stable_classifier_is_named_as_the_alternativ
     advice = found.recommendation
     assert advice.action in ("keep", "recalibrate", "collect")
     assert advice.otherwise.startswith(
-        "But `scanner` does not mean the same everywhere. If that may go further at the "
+        "But the effect of `scanner` may differ between sites. If that may go further at the "
     )
     assert "use the stable classifier instead (--method stable): it costs " in advice.otherwise
     assert advice.otherwise.endswith("With two sites it cannot be tried at one left out.")
@@ -316,14 +316,15 @@ def test_a_model_of_the_past_is_asked_about_the_future():
     """Months left out between others hide a steady change; the last quarter of them shows it."""
     drifting = diagnose(*months(0.25))
     assert drifting.lost.high < 0.05
-    assert (drifting.state, drifting.recommendation.action) == ("breaks", "stable")
+    assert (drifting.state, drifting.recommendation.action) == ("breaks", "collect")
     assert drifting.later.first == "2022-01"
     new, known = drifting.later.new.accuracy.value, drifting.later.known.accuracy.value
     assert drifting.later.lost.value == pytest.approx(known - new)
     assert drifting.finding.startswith(
         "An ordinary model breaks as time goes on: fitted on the time before 2022-01, it"
     )
-    assert drifting.recommendation.sure.startswith("Fairly sure: on the later rows its accuracy is higher by")
+    assert drifting.recommendation.sentence.startswith("Fit it again with recent rows before you use it")
+    assert "costs 6.8 points" in drifting.recommendation.reason
     assert drifting.to_dict()["later"]["first"] == "2022-01"
     again = replace(drifting, later=replace(drifting.later, stable=None))
     assert _recommend(again).sentence.startswith("Fit it again with recent rows before you use it")

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from holdfast.audit.columns import Columns, encode_table, encode_texts, split_categories
+from holdfast.stable.columns import Columns, encode_table, encode_texts, split_categories
 from holdfast.exceptions import FeaturesError
 
 TABLE = {

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.environments import split_environments
-from holdfast.interpolation.removal import (
+from holdfast.stable.removal import (
     MixedClassifier,
     Removal,
     join_removals,

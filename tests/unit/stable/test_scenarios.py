@@ -8,10 +8,10 @@ from scipy.stats import t as student
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.environments import split_environments
-from holdfast.interpolation.removal import Removal, plan_removal
-from holdfast.interpolation.stress import Part, StressTest, next_reach, stress_test
-from holdfast.interpolation.verdict import Accuracy
 from holdfast.rows import TrainingRows
+from holdfast.stable.removal import Removal, plan_removal
+from holdfast.stable.scenarios import Part, Scenarios, next_reach, try_scenarios
+from holdfast.stable.verdict import Accuracy
 
 
 class Follows(ClassifierMixin, BaseEstimator):
@@ -52,7 +52,7 @@ def test(training):
     folds = [rows[::2], rows[1::2]]
     removal = plan_removal(training.X, [1], ["x1"])
     parts = [Part(Removal(), [Follows(1)] * 2, folds), Part(removal, [Follows(0)] * 2, folds)]
-    return stress_test(parts, training, 2, n_draws=1)
+    return try_scenarios(parts, training, 2, n_draws=1)
 
 
 ORDINARY, STABLE_ONLY = [1.0, 0.0], [0.0, 1.0]
@@ -98,16 +98,22 @@ def test_the_price_has_its_interval(test):
 
 def test_the_forecast_reaches_from_vanished_to_known(test):
     """Its ends lie beyond both by the usual spread between environments, and within 0 and 1."""
-    forecast = test.forecast(ORDINARY)
+    forecast = test.forecast(ORDINARY, np.array(UNSTABLE))
     assert forecast.value == pytest.approx(0.9)
     assert forecast.low < test.accuracies("vanished", ORDINARY).mean() < 0.9 < forecast.high <= 1.0
-    narrow = test.forecast(STABLE_ONLY)
+    narrow = test.forecast(STABLE_ONLY, np.array([STABLE, STABLE]))
     assert narrow.high - narrow.low < forecast.high - forecast.low
     spread = np.sqrt((0.0 * 1 + 2 * 0.05**2) / 3)  # two environments alike, as much prior as two more
     half = student.ppf(0.975, 3) * spread * np.sqrt(1.5)
-    assert narrow.high == pytest.approx(STABLE + half)
-    assert narrow.low == pytest.approx(STABLE - half)
-    assert test.forecast(STABLE_ONLY, transfer_loss=0.1).low == pytest.approx(STABLE - half - 0.05)
+    assert (narrow.low, narrow.high) == pytest.approx((STABLE - half, STABLE + half))
+
+
+def test_a_loss_at_left_out_environments_lowers_the_forecast(test):
+    """A classifier that was fitted elsewhere and is worse here lowers value and lower end by as much or more."""
+    same, worse = (test.forecast(STABLE_ONLY, np.full(2, accuracy)) for accuracy in (STABLE, STABLE - 0.1))
+    assert worse.value == pytest.approx(same.value - 0.1)
+    assert worse.low <= same.low - 0.1 + 1e-9
+    assert worse.high == pytest.approx(same.high)
 
 
 def test_weights_count_rows(training):
@@ -118,17 +124,17 @@ def test_weights_count_rows(training):
     weights = np.where(right, 1.0, 0.0)
     weights[:N] *= 7.0
     weighted = TrainingRows(training.X, training.y, training.environments, weights)
-    test = StressTest(scores, (scores,), (scores,), weighted)
+    test = Scenarios(scores, (scores,), (scores,), weighted)
     np.testing.assert_allclose(test.accuracies("known", ORDINARY), 1.0)
     assert test.price(ORDINARY).value == 0.0
     none = TrainingRows(training.X, training.y, training.environments, np.zeros(training.n_rows))
-    assert StressTest(scores, (scores,), (scores,), none).compare("known", ORDINARY).fitted == 0.0
+    assert Scenarios(scores, (scores,), (scores,), none).compare("known", ORDINARY).fitted == 0.0
 
 
 def test_without_removed_columns_nothing_changes(training):
     """Nothing is exchanged, and the three questions have one answer."""
     rows = np.arange(training.n_rows)
-    test = stress_test([Part(Removal(), [Follows(1)], [rows])], training, 2, n_draws=3)
+    test = try_scenarios([Part(Removal(), [Follows(1)], [rows])], training, 2, n_draws=3)
     assert test.vanished[0] is test.reversed[0] is test.known
     assert test.price([1.0]).value == 0.0
 
@@ -147,7 +153,7 @@ def test_every_answer_is_out_of_fold(training):
     folds = [rows[:1000], rows[1000:]]
     removal = plan_removal(training.X, [1], ["x1"])
     parts = [Part(Removal(), [Notes(0), Notes(1)], folds), Part(removal, [Notes(0), Notes(0)], folds)]
-    stress_test(parts, training, 2, n_draws=2)
+    try_scenarios(parts, training, 2, n_draws=2)
     assert {(0, 1000), (1, 3000), (0, 3000)} == set(asked)
     assert len(asked) == 4 + 2 * 2 * 2  # the second part does not see the columns that change
 
@@ -167,7 +173,7 @@ def test_several_draws_are_several_answers(training):
     rows = np.arange(training.n_rows)
     removal = plan_removal(training.X, [1], ["x1"])
     parts = [Part(Removal(), [Adds()], [rows]), Part(removal, [Follows(0)], [rows])]
-    one, five = (stress_test(parts, training, 2, n_draws=n) for n in (1, 5))
+    one, five = (try_scenarios(parts, training, 2, n_draws=n) for n in (1, 5))
     assert len(five.vanished) == len(five.reversed) == 5
     assert set(np.unique(one.right("vanished", ORDINARY))) == {0.0, 1.0}
     assert len(np.unique(five.right("vanished", ORDINARY))) == 6
@@ -201,11 +207,11 @@ def test_a_site_of_few_rows_hardly_counts(training, test):
     rows = np.concatenate([np.arange(training.n_rows), np.flatnonzero(training.X[:, 1] != training.y)[:4]])
     sites = np.where(np.arange(len(rows)) < N, "a", np.where(np.arange(len(rows)) < 2 * N, "b", "few"))
     more = TrainingRows(training.X[rows], training.y[rows], split_environments(sites, len(rows)))
-    with_few = StressTest(test.known[:, rows], (test.known[:, rows],), (test.known[:, rows],), more)
+    with_few = Scenarios(test.known[:, rows], (test.known[:, rows],), (test.known[:, rows],), more)
     assert with_few.accuracies("known", ORDINARY)[2] == 0.0
     mean = (sum(UNSTABLE) + 0.2 * 0.0) / 2.2
     assert with_few.compare("known", ORDINARY).ordinary == pytest.approx(mean)
     assert with_few.price(STABLE_ONLY).value == pytest.approx(mean - with_few.compare("known", STABLE_ONLY).fitted)
     whole = next_reach(with_few.accuracies("known", ORDINARY), np.ones(3))
-    forecast = with_few.forecast(ORDINARY)
+    forecast = with_few.forecast(ORDINARY, with_few.accuracies("known", ORDINARY))
     assert forecast.high - forecast.low < 0.8 * 2 * whole
