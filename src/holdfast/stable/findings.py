@@ -134,8 +134,8 @@ def find(
             dict(zip(environments, posterior.errors[pooled].tolist(), strict=True)),
             mean,
             spread,
-            mean - half,
-            mean + half,
+            float(mean - half),
+            float(mean + half),
             columns.names[feature[0]].removeprefix(f"{name}=") if is_one_of_two else "",
         )
     return found
