@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from holdfast import StableClassifier, diagnose
-from holdfast.plots import AuditDisplay, SiteAccuracyDisplay, StrengthPathDisplay
+from holdfast.plots import AuditDisplay, CautionPathDisplay, SiteAccuracyDisplay
 
 AGREEMENT = {"Aarhus": 0.97, "Bergen": 0.85, "Cork": 0.70, "Delft": 0.10}
 generator = np.random.default_rng(2)
@@ -95,11 +95,11 @@ for ax, (name, model) in zip(axes, {"ordinary": ordinary, "stable": stable}.item
 # The dial
 # --------
 #
-# How much accuracy would you give up at clinics like the known ones, to be safer at the next? ``strength`` goes from
-# 0, the ordinary model, to 1. The default follows the evidence; ``expect="as_seen"`` is for those who know that the
-# next clinic will be like the known ones.
+# How much accuracy would you give up at clinics like the known ones, to be safer at the next? ``caution`` says what to
+# expect of a relation that changes. At 0 the next clinic is like the known ones, and the model is the ordinary one. At
+# 0.5 the relation may vanish, at 1 it may reverse. The default, 0.75, lies between.
 
-dial = StrengthPathDisplay.from_estimator(stable)
+dial = CautionPathDisplay.from_estimator(stable)
 
 # %%
 # Now with four clinics: diagnose
@@ -122,7 +122,7 @@ for remedy in found.remedies:
 # Where nothing is wrong, nothing changes
 # ---------------------------------------
 #
-# Without the note, the columns mean the same at every clinic. The stable classifier is then the ordinary one, to the
+# Without the note, no effect differs between clinics. The stable classifier is then the ordinary one, to the
 # last bit.
 
 plain = table.drop(columns="referred")

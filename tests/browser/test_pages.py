@@ -155,7 +155,7 @@ def test_the_home_page_shows_the_commands_without_scrolling(shared_page, tmp_pat
 def test_the_tutorial_shows_output_and_figures(shared_page, tmp_path):
     """What the code printed and drew when the site was built is on the shared_page."""
     open_in(shared_page, SITE / "gallery" / "tutorial.html", 1200, "light", tmp_path)
-    assert shared_page.ask("document.body.innerText.includes('Stable classifier: `referred` does not mean the same')")
+    assert shared_page.ask("document.body.innerText.includes('Stable classifier: the effect of `referred` differs')")
     assert shared_page.ask("document.querySelectorAll('img.sphx-glr-single-img').length") >= 3
 
 

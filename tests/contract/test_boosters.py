@@ -36,7 +36,7 @@ def booster(request):
 
 @pytest.fixture
 def table():
-    """Three sites; a marker with gaps, a scanner whose meaning changes, a ward, and a column that Lyon lacks."""
+    """Three sites; a marker with gaps, a scanner whose effect differs, a ward, and a column that Lyon lacks."""
     rng = np.random.default_rng(0)
     n = 360
     site = np.repeat(["Boston", "Lyon", "Oslo"], n // 3)

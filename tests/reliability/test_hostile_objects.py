@@ -42,12 +42,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import NeuralClassifier
 from holdfast.exceptions import HoldfastError, UntrustedFileError
-from holdfast.stable.removal import MixedClassifier
 from holdfast.interpolation.reweight import WeightedEnsemble
 from holdfast.judging.calibration import Calibration
 from holdfast.saving import codec, models
 from holdfast.saving.checks import _CHECKS, check_value
 from holdfast.saving.models import load, save
+from holdfast.stable.removal import MixedClassifier
 from holdfast.tables.classifier import TableClassifier
 from holdfast.tables.preprocessing import NativeColumns
 

@@ -51,7 +51,7 @@ def diagnose(
     """Say whether a model breaks at a site it has not seen, why, and what to do.
 
     Each environment (site) is left out in turn, and an ordinary model is fitted on the others. What it loses there is
-    split into other patients, other rates and other relations; columns whose meaning changes and data that does not fit
+    split into other patients, other rates and other relations; columns whose effects differ and data that does not fit
     are named; remedies are tried at the sites left out, and one is recommended, with the command to run next.
     """
     from holdfast.tables.diagnosis import diagnose_rows

@@ -489,7 +489,8 @@ def _explain(problem: BaseException) -> int:
         return _say("interrupted", INTERRUPTED)
     if not isinstance(problem, HoldfastError) and hasattr(problem, "format_message"):  # an unknown option, for example
         command = getattr(getattr(problem, "ctx", None), "info_name", None)
-        text = RETIRED.get((command, getattr(problem, "option_name", None)), _one_line(problem.format_message()))
+        asked = str(command), str(getattr(problem, "option_name", None))
+        text = RETIRED.get(asked, _one_line(problem.format_message()))
         stop = "" if text.endswith((".", "?")) else "."
         return _say(f"error: {text}{stop} {_help(problem)}".rstrip(), BAD_INPUT)
     if os.environ.get("HOLDFAST_DEBUG"):

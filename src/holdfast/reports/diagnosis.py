@@ -38,7 +38,7 @@ HELP = {
 MEANINGS = {
     "other patients": "the rows there are of another kind, P(x) changes",
     "other rates": "classes are more or less frequent than the columns explain",
-    "other relations": "the same columns mean something else, P(y | x) changes",
+    "other relations": "the effects of columns differ, P(y | x) changes",
 }
 
 

@@ -61,7 +61,7 @@ MOST_OF_IT = 0.8  # share of the gain with half of a site's rows that so many la
 REASONS = {  # parts of the loss in words
     "other patients": "the rows (patients) there are different",
     "other rates": "classes are more or less frequent there",
-    "other relations": "columns mean something else there",
+    "other relations": "effects of columns differ there",
 }
 ADD_ROWS = "First add labeled rows of the new site to the table."
 INSTEAD = ("keep", "recalibrate", "collect")  # advice that the stable classifier is an alternative to
@@ -257,7 +257,8 @@ class Diagnosis:
         if not self.recommendation.otherwise:
             return self._finding
         names = [finding.feature for finding in self.findings]
-        return f"{self._finding} It leans on {_quoted(names)}, whose meaning differs between sites."
+        differ = _verb(names, "effect differs", "effects differ")
+        return f"{self._finding} It leans on {_quoted(names)}, whose {differ} between sites."
 
     @property
     def _finding(self) -> str:
@@ -547,7 +548,7 @@ class _Work:
 
     def verdict(self, progress: Progress) -> tuple[Any, tuple[Finding, ...], tuple[str, ...]]:
         """Return what the stable classifier says about all rows, and the columns that change."""
-        progress("columns whose meaning changes, and the stable classifier", self.n_done, self.n_fits)
+        progress("columns whose effects differ, and the stable classifier", self.n_done, self.n_fits)
         self.n_done += STABLE_FITS
         try:
             verdict = self._stable(self.rows).verdict_
@@ -886,7 +887,7 @@ def _rates(found: Diagnosis) -> str:
 
 def _advise_stable(found: Diagnosis, sure: str, gained: str = "", first: str = "Use") -> Recommendation:
     names = tuple(finding.feature for finding in found.findings)
-    why = _verb(names, "a column whose meaning differs", "columns whose meaning differs")
+    why = _verb(names, "a column whose effect differs", "columns whose effects differ")
     sentence = f"{first} the stable classifier, which relies less on {_quoted(names)}, {why} between sites."
     return Recommendation("stable", sentence, f"It {_price(found.verdict)}. {gained}".rstrip(), sure, names)
 

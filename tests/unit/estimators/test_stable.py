@@ -439,7 +439,9 @@ def test_a_noisy_copy_of_a_column_that_is_given_up_is_given_up_too(seed):
     y = (rng.random(4000) < 1 / (1 + np.exp(-stable.sum(axis=1)))).astype(int)
     spurious = np.array([0.3, 1.2, 0.3, 1.2])[sites] * (2 * y - 1) + rng.normal(size=4000)
     copy = 0.8 * spurious + 0.5 * rng.normal(size=4000)
-    verdict = StableClassifier(logistic()).fit(np.column_stack([spurious, stable, copy]), y, environments=sites).verdict_
+    verdict = (
+        StableClassifier(logistic()).fit(np.column_stack([spurious, stable, copy]), y, environments=sites).verdict_
+    )
     assert verdict.kept == {"x0": 0.0, "x3": 0.0}
 
 

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from holdfast.stable.columns import Columns, encode_table, encode_texts, split_categories
 from holdfast.exceptions import FeaturesError
+from holdfast.stable.columns import Columns, encode_table, encode_texts, split_categories
 
 TABLE = {
     "age": [30.0, None, 50.0, 40.0],

@@ -90,14 +90,6 @@ def test_there_are_never_more_sites_than_can_be_looked_at(n_sites):
     assert all(len(np.unique(pooled[sites == site])) == 1 for site in range(n_sites))
 
 
-def test_a_site_with_one_label_is_pooled():
-    """It says nothing of the label on its own."""
-    y, sites = np.tile([0, 1], 100), np.repeat([0, 1, 2, 3], 50)
-    y[sites == 2] = 1
-    y[sites == 3] = 0
-    assert np.bincount(pool_sites(y, sites)).tolist() == [50, 50, 100]
-
-
 def test_questions_about_several_classes_have_two_answers():
     """Each row is asked about its own class and another; both sides are right equally often."""
     generator = np.random.default_rng(0)

@@ -14,6 +14,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.environments import split_environments
+from holdfast.judging.calibration import Calibration
+from holdfast.rows import TrainingRows
 from holdfast.stable.removal import (
     MixedClassifier,
     Removal,
@@ -22,8 +24,6 @@ from holdfast.stable.removal import (
     plan_removal,
     shuffled_partners,
 )
-from holdfast.judging.calibration import Calibration
-from holdfast.rows import TrainingRows
 
 NUMBERS = np.array([[1.0, 10.0, 5.0], [2.0, 20.0, 5.0], [4.0, 30.0, 5.0], [9.0, 50.0, 5.0]])
 

@@ -227,11 +227,11 @@ def test_where_a_column_changes_the_stable_classifier_is_named_as_the_alternativ
     agrees = generator.random(len(y)) < np.where(sites == SITES[0], 0.95, 0.8)
     X["scanner"] = np.where(agrees, y, 1 - y)
     found = diagnose(X, y, sites)
-    assert ". It leans on `scanner`, whose meaning differs between sites. " in str(found)
+    assert ". It leans on `scanner`, whose effect differs between sites. " in str(found)
     advice = found.recommendation
     assert advice.action in ("keep", "recalibrate", "collect")
     assert advice.otherwise.startswith(
-        "But the effect of `scanner` may differ between sites. If that may go further at the "
+        "But the effect of `scanner` differs between sites. If that may go further at the "
     )
     assert "use the stable classifier instead (--method stable): it costs " in advice.otherwise
     assert advice.otherwise.endswith("With two sites it cannot be tried at one left out.")

@@ -8,7 +8,6 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import AuthenticationError
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -149,7 +148,8 @@ def test_the_verdict_is_that_of_a_sample(folder, monkeypatch):
     monkeypatch.setattr(folders, "LEAST_ROWS", 100)
     source = TableFolder(folder, max_memory=SMALL)
     fitted = classifier().fit(source)
-    assert re.search(r"fitted on all 6,000 rows, .* preprocessing and verdict come from the 1,0\d\d rows", fitted.notes_[-1])
+    said = r"fitted on all 6,000 rows, .* preprocessing and verdict come from the 1,0\d\d rows"
+    assert re.search(said, fitted.notes_[-1])
     (found,) = fitted.verdict_.columns
     (expected,) = classifier().fit(folder).verdict_.columns
     assert found.feature == expected.feature == "unstable"
