@@ -67,7 +67,7 @@ class Posterior:
     """
 
     probability: float  # that the feature depends on the label alone and its relation changes
-    effect: float = 0.0  # b: log-odds for a code, standard deviations between the labels for a number
+    effect: float = 0.0  # typical size at a site: log-odds for a code, standard deviations between the labels for a number
     by_site: Array = field(default_factory=lambda: np.zeros(0))  # (n_sites,) effects
     errors: Array = field(default_factory=lambda: np.zeros(0))  # (n_sites,) their standard errors
     mechanism: float = np.inf  # log Bayes factor of "part of a mechanism" against "depends on the label alone"
@@ -82,13 +82,24 @@ def posteriors(design: Design) -> tuple[Posterior, ...]:
     others = _others(within)
     mechanism = POWER * np.array([_log_dependence(within, j, some) for j, some in enumerate(others)])
     plain = [_plain_sites(design, j) for j in range(len(others))]
-    effects = np.array([np.average(sites[:, 1], weights=1 / sites[:, 2]) for sites in plain])
+    effects = np.array([_typical_effect(sites) for sites in plain])
     worth = special.expit(-mechanism) * np.tanh(effects / 2) ** 2
     priors = CHANGING * worth / max(worth.sum(), 1e-12)
     return tuple(
         _posterior(design, j, others[j], plain[j], float(effects[j]), float(mechanism[j]), float(priors[j]))
         for j in range(len(others))
     )
+
+
+def _typical_effect(sites: Array) -> float:
+    """Return the root mean square of the sites' effects, without their sampling error, with the sign of their mean.
+
+    The mean alone would say of an effect that turned at some site that there is little of it.
+    """
+    _, effects, variances = sites.T
+    mean = float(np.average(effects, weights=1 / variances))
+    square = float(np.mean(effects**2 - variances))
+    return float(np.copysign(np.sqrt(max(square, mean**2)), mean))
 
 
 def _posterior(
