@@ -54,6 +54,8 @@ _OURS = {
     "Partition": "holdfast.environments",
     "PathPoint": "holdfast.estimators.stable",
     "NativeColumns": "holdfast.tables.preprocessing",
+    "RecalibratedClassifier": "holdfast.newsite.recalibrate",
+    "Recalibration": "holdfast.newsite.recalibrate",
     "RecodedClassifier": "holdfast.learners",
     "Removal": "holdfast.stable.removal",
     "Seeding": "holdfast.seeding",

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.environments import listed
 from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
 from holdfast.exceptions import HoldfastError, HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
-from holdfast.judging.calibration import Calibration, calibrate
+from holdfast.newsite.recalibrate import LEAST_PROBABILITY as LEAST_PROBABILITY
+from holdfast.newsite.recalibrate import RecalibratedClassifier, Recalibration, recalibrate
 from holdfast.tables.files import CHUNK_ROWS, TableWriter, open_table
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, matrix_names
 from holdfast.tables.roles import (
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from holdfast.tables.evaluation import Evaluation
 
 log = logging.getLogger(__name__)
-LEAST_PROBABILITY = 1e-6  # what is taken for 0 where logarithms are needed
 TableLike = Any  # a path, a data frame, or an open table
 
 
@@ -109,7 +110,6 @@ class TableClassifier(BaseEstimator):
     """
 
     _folder: str | None = None  # where it was loaded from, for errors
-    _calibration: Calibration | None = None  # of its probabilities at one site
 
     def __init__(
         self,
@@ -255,21 +255,27 @@ class TableClassifier(BaseEstimator):
         probabilities = method.predict_proba(rows) if hasattr(method, "predict_proba") else None
         if probabilities is not None and not np.isfinite(probabilities).all():
             raise SavedModelError("The classifier answers with NaN or infinity: its weights are damaged. Fit it again.")
-        if probabilities is None or self._calibration is None:
-            return method.predict(rows), probabilities
-        probabilities = self._calibration.probabilities(np.log(np.maximum(probabilities, LEAST_PROBABILITY)))
-        return self.classes_[probabilities.argmax(axis=1)], probabilities
+        return method.predict(rows), probabilities
+
+    @property
+    def recalibration_(self) -> Recalibration | None:
+        """How its probabilities were corrected for one site; None where they were not."""
+        estimator = getattr(self.method_, "estimator_", None)
+        return estimator.recalibration if isinstance(estimator, RecalibratedClassifier) else None
 
     def recalibrate(self, table: TableLike) -> Self:
         """Return this classifier with its probabilities corrected for one site, by labeled rows of that site.
 
-        The log-probabilities are scaled, and each class gets an offset, so that the log loss of these rows is least.
-        With two classes the order of the rows stays as it is. The classifier itself is not fitted again.
+        The evidence decides between no correction, an intercept for each class, and a slope of the log-probabilities
+        too (`holdfast.newsite.recalibrate`). Coefficients are shrunk where rows are few. With two classes the order of
+        the rows stays as it is. The classifier itself is not fitted again, and an earlier recalibration is replaced.
+        The result can be saved; it holds the coefficients and none of the rows.
 
         Parameters
         ----------
         table : path or data frame
-            Rows of the site, with the label column; some dozens at least.
+            Rows of the site, with the label column; some dozens at least. Rows without a label are not used, but tell
+            how many rows the site has.
 
         Examples
         --------
@@ -277,34 +283,60 @@ class TableClassifier(BaseEstimator):
         >>> rows = pd.DataFrame({"site": ["A", "B"] * 100, "sign": [0, 1, 1, 0] * 50, "ill": [0, 1, 1, 0] * 50})
         >>> model = TableClassifier(label="ill", environment="site", method="erm").fit(rows)
         >>> next_site = rows.assign(ill=[0, 1, 1, 1] * 50)  # half of those without the sign are ill there
-        >>> before, after = (m.predict_proba(rows[:1])[0, 1] for m in (model, model.recalibrate(next_site)))
-        >>> bool(before < 0.1), round(float(after), 1)
-        (True, 0.5)
+        >>> corrected = model.recalibrate(next_site)
+        >>> before, after = (m.predict_proba(rows[:1])[0, 1] for m in (model, corrected))
+        >>> bool(before < 0.1), round(float(after), 1), corrected.recalibration_.kind
+        (True, 0.5, 'slope and intercept')
         """
         check_is_fitted(self, "pipeline_")
-        source = open_table(table, self.roles_.missing)
-        source.require([self.roles_.label])
-        labels = read_known_labels(
-            source.read([self.roles_.label])[self.roles_.label], self.roles_.label, self.classes_
-        )
+        source, label = open_table(table, self.roles_.missing), self.roles_.label
+        source.require([label])
+        written = source.read([label])[label]
+        labeled = written.notna().to_numpy()
+        if not labeled.any():
+            raise TableError(
+                f"Recalibrating needs labeled rows, but column {label!r} is empty in all {len(labeled):,} rows. Label "
+                "some rows of the site."
+            )
+        codes = self._label_codes(written[labeled])
+        plain = self._without_recalibration()
+        scores = np.log(np.maximum(plain.predict_proba(source), LEAST_PROBABILITY))[labeled]
+        found = recalibrate(scores, codes, n_rows_of_site=None if labeled.all() else len(labeled))
+        return plain._with_estimator(RecalibratedClassifier(plain.method_.estimator_, found))
+
+    def _label_codes(self, written: pd.Series[Any]) -> NDArray[np.intp]:
+        """Return the places of labels among the classes; refuse labels that are unknown, or of one class only."""
+        name = self.roles_.label
+        labels = read_known_labels(written, name, self.classes_)
         places = {str(label): place for place, label in enumerate(self.classes_)}
         unknown = sorted({str(label) for label in labels} - set(places))
         if unknown:
             raise TableError(
-                f"Column {self.roles_.label!r} has labels that the classifier does not know: {listed(unknown)}. It "
+                f"Column {name!r} has labels that the classifier does not know: {listed(unknown)}. It "
                 f"knows {listed(list(places))}."
             )
         codes = np.array([places[str(label)] for label in labels], dtype=np.intp)
         if len(np.unique(codes)) < 2:
             raise TableError(
-                f"Recalibrating needs labeled rows of at least two classes of {self.roles_.label!r}. Got "
+                f"Recalibrating needs labeled rows of at least two classes of {name!r}. Got "
                 f"{len(codes)} rows of {len(np.unique(codes))}. Label more rows of the site."
             )
-        plain = copy.copy(self)
-        plain._calibration = None
-        scores = np.log(np.maximum(plain.predict_proba(source), LEAST_PROBABILITY))
-        plain._calibration = calibrate(scores, codes, offsets=True)
-        return plain
+        return codes
+
+    def _without_recalibration(self) -> Self:
+        """Return this classifier as it was before it was recalibrated."""
+        estimator = getattr(self.method_, "estimator_", None)
+        if isinstance(estimator, RecalibratedClassifier):
+            return self._with_estimator(estimator.estimator)
+        return self
+
+    def _with_estimator(self, estimator: Any) -> Self:
+        """Return a copy whose method answers by another fitted classifier over class codes."""
+        changed, method = copy.copy(self), copy.copy(self.method_)
+        method.estimator_ = estimator
+        *before, (name, _) = self.pipeline_.steps
+        changed.pipeline_ = Pipeline([*before, (name, method)])
+        return changed
 
     def predict(self, table: TableLike) -> NDArray[Any]:
         """Return the most probable label of each row of a file or frame."""
@@ -430,11 +462,6 @@ class TableClassifier(BaseEstimator):
         from holdfast.saving import save
 
         check_is_fitted(self, "pipeline_")
-        if self._calibration is not None:
-            raise ParameterError(
-                "A recalibrated classifier is for one site and is not saved. Save the one that it was made of, and "
-                "call recalibrate after loading it."
-            )
         options = self.options
         extra = {
             "table": self.roles_.to_dict(),
