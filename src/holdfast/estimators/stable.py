@@ -38,7 +38,7 @@ from holdfast.stable.decision import CAUTION, kept_share, removal_levels
 from holdfast.stable.design import Design, make_design
 from holdfast.stable.findings import find
 from holdfast.stable.hypotheses import Posterior, posteriors
-from holdfast.stable.removal import MixedClassifier, join_removals, mix_scores, plan_removal
+from holdfast.stable.removal import MixedClassifier, join_removals, mix_scores, plan_removal, shuffled_partners
 from holdfast.stable.scenarios import Part, Scenarios, ask_out_of_fold, try_scenarios
 from holdfast.stable.verdict import RARE, SUSPECTED, Accuracy, Verdict, fitted_as
 
@@ -387,9 +387,13 @@ class _Mixture:
         mixed = mix_scores([left_out[i] for i in used], [weights[i] for i in used])
         before = calibrate(mixed, y, counts, offsets=offsets).log_probabilities(mixed)
         sites = {environment.name: environment.rows for environment in training.environments}
-        return try_known_sites(
-            columns, training.X, y, sites, calibration.log_probabilities(left_out[last]), before, calibration
-        )
+        stable = calibration.log_probabilities(left_out[last])
+        partners = {
+            "known": np.arange(training.n_rows),
+            "vanished": shuffled_partners(training, other_label=False),
+            "reversed": shuffled_partners(training, other_label=True),
+        }
+        return try_known_sites(columns, training.X, y, sites, stable, before, calibration, partners)
 
 
 def _unstable_columns(

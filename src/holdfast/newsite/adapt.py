@@ -15,8 +15,9 @@ shrinkage): a column that says nothing there is ignored. The class shares of the
 them for the worse more often than not.
 
 Two guards decide whether a classifier may be adapted, both when it is fitted. Each known site plays the new one, left
-out of the fit and without its labels: adapting must lower the log loss on average and raise it nowhere. And the column
-must depend on the label alone within label and site (`holdfast.stable.hypotheses`).
+out of the fit and without its labels, with the columns as they are, shuffled, and exchanged between labels: adapting
+must lower the log loss on average, and raise it nowhere. And the column must depend on the label alone within label and
+site (`holdfast.stable.hypotheses`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.environments import listed, missing_labels
 from holdfast.judging.calibration import Calibration, class_scores, log_softmax
+from holdfast.newsite.recalibrate import LEAST_PROBABILITY
 from holdfast.rows import is_sparse, is_text
 from holdfast.stable.removal import Removal
 
@@ -43,6 +45,7 @@ N_BINS = 5  # of numbers, at the site's quantiles
 MOST_LEVELS = 12  # values up to which a number counts as levels; more levels of a category are pooled
 PRIOR_ROWS = 2.0  # rows of each class that a column is believed to say nothing with
 MOST_STEPS = 500
+SCALES = tuple(np.linspace(1.0, 0.0, 11).round(1).tolist())
 CONVERGED = 1e-6  # log-likelihood for each row
 
 Reason = Literal["no_unstable_column", "mechanism", "no_gain", "loses", "few_rows", "says_nothing", "too_few_sites", "older_model"]
@@ -150,13 +153,19 @@ class Relation:
 
 @dataclass(frozen=True)
 class SiteTrial:
-    """What adapting did at a known site that played the new one."""
+    """What adapting did at a known site that played the new one, with an unstable column as it is, or changed."""
 
     n_rows: int
-    gain: float  # log loss saved for each row
+    learned: float  # log loss saved for each row, compared with the stable part
     error: float  # its standard error
+    gain: float  # log loss saved, compared with the whole classifier
     accuracy: float  # adapted
-    accuracy_before: float
+    accuracy_stable: float  # of the stable part
+
+    @property
+    def loses(self) -> bool:
+        """Whether adapting surely raised the log loss."""
+        return self.learned < -max(LEAST_GAIN, 2 * self.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +174,8 @@ class Relearning:
 
     columns: tuple[UnstableColumn, ...] = ()
     calibration: Calibration | None = None  # of the stable part, at sites that it was not fitted on
-    scale: float = 1.0  # of the adapted log-probabilities, at the known sites
-    trials: Mapping[str, SiteTrial] = field(default_factory=dict)
+    scale: float = 1.0  # of what the columns add to the log-probabilities, as was best at the known sites
+    trials: Mapping[str, Mapping[str, SiteTrial]] = field(default_factory=dict)  # scenario -> known site
 
     @property
     def refusal(self) -> tuple[Reason, tuple[str, ...]] | None:
@@ -177,11 +186,11 @@ class Relearning:
             return "mechanism", tuple(column.name for column in self.columns)
         if not self.trials:
             return "too_few_sites", ()
-        lost = [name for name, trial in self.trials.items() if trial.gain < -max(LEAST_GAIN, trial.error)]
-        if lost:
-            return "loses", tuple(lost)
-        if np.mean([trial.gain for trial in self.trials.values()]) < LEAST_GAIN:
+        if np.mean([trial.gain for trial in self.trials["known"].values()]) < LEAST_GAIN:
             return "no_gain", ()
+        lost = [name for trials in self.trials.values() for name, trial in trials.items() if trial.loses]
+        if lost:
+            return "loses", tuple(dict.fromkeys(lost))
         return None
 
 
@@ -232,8 +241,10 @@ class AdaptedClassifier(ClassifierMixin, BaseEstimator):
         From its scores to P(y | rest).
     relations : tuple of Relation
         What the columns say about the label at the site.
+    scale : float
+        Of what the columns add, as was best at the known sites.
     correction : Calibration
-        Keeps the class shares, and the confidence that was right at the known sites.
+        Keeps the class shares of the stable part.
     """
 
     def __init__(
@@ -242,12 +253,14 @@ class AdaptedClassifier(ClassifierMixin, BaseEstimator):
         removal: Removal,
         calibration: Calibration,
         relations: tuple[Relation, ...],
+        scale: float,
         correction: Calibration,
     ) -> None:
         self.estimator = estimator
         self.removal = removal
         self.calibration = calibration
         self.relations = relations
+        self.scale = scale
         self.correction = correction
 
     @property
@@ -265,8 +278,8 @@ class AdaptedClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> Array:
         """Return adapted probabilities, (n_rows, n_classes)."""
         scores = class_scores(self.estimator, self.removal.apply(X), len(self.calibration.offsets))
-        logs = joined(self.calibration.log_probabilities(scores), self.relations, X)
-        return self.correction.probabilities(logs)
+        logs = self.calibration.log_probabilities(scores)
+        return self.correction.probabilities(logs + self.scale * said_by(self.relations, X, logs.shape[1]))
 
     def predict(self, X: Any) -> Codes:
         """Return the most probable codes."""
@@ -352,25 +365,26 @@ def _agreement(sides: Codes, codes: Codes, chances: Array, q: Array) -> tuple[fl
     return right, float(np.sqrt(((shares * errors) ** 2).sum()))
 
 
-def joined(logs: Array, relations: Sequence[Relation], X: Any) -> Array:
-    """Return log P(y | rest) plus what the columns add, (n_rows, n_classes), not normalized."""
-    total = logs.copy()
+def said_by(relations: Sequence[Relation], X: Any, n_classes: int) -> Array:
+    """Return what columns add to the log-probabilities, (n_rows, n_classes)."""
+    total = np.zeros((X.shape[0] if hasattr(X, "shape") else len(X), n_classes))
     for relation in relations:
         if relation.weight > 0:
             total += relation.logs[relation.coding.encode(X)]
     return total
 
 
-def keep_shares(logs: Array, shares: Array, scale: float) -> Calibration:
-    """Return the correction with a scale after which the classes have given shares on average."""
-    offsets = np.zeros(len(shares))
+def join(logs: Array, added: Array, scale: float) -> Calibration:
+    """Return the offsets after which log P(y | rest) plus what columns add has the class shares of the former."""
+    shares, offsets = np.maximum(np.exp(logs).mean(axis=0), 1e-9), np.zeros(logs.shape[1])
+    total = logs + scale * added
     for _ in range(100):
-        now = np.exp(log_softmax(scale * logs + offsets)).mean(axis=0)
-        step = np.log(np.maximum(shares, 1e-9)) - np.log(np.maximum(now, 1e-9))
+        now = np.maximum(np.exp(log_softmax(total + offsets)).mean(axis=0), 1e-9)
+        step = np.log(shares) - np.log(now)
         offsets += step
         if np.abs(step).max() < 1e-6:
             break
-    return Calibration(scale, offsets - offsets.mean())
+    return Calibration(1.0, offsets - offsets.mean())
 
 
 def adapt(
@@ -411,8 +425,8 @@ def adapt(
     used = _independent(relearning, relations)
     if all(relation.weight == 0 for relation in used):
         return None, Adaptation(False, n_rows, (), "says_nothing", tuple(relation.name for relation in used))
-    correction = keep_shares(joined(logs, used, X), np.exp(logs).mean(axis=0), relearning.scale)
-    adapted = AdaptedClassifier(estimator, removal, relearning.calibration, used, correction)
+    correction = join(logs, said_by(used, X, n_classes), relearning.scale)
+    adapted = AdaptedClassifier(estimator, removal, relearning.calibration, used, relearning.scale, correction)
     return adapted, Adaptation(True, n_rows, used)
 
 
@@ -459,6 +473,7 @@ def try_known_sites(
     stable: Array,
     before: Array,
     calibration: Calibration,
+    partners: Mapping[str, Codes],
 ) -> Relearning:
     """Let each known site play the new one, without its labels, and measure what adapting does there.
 
@@ -473,38 +488,59 @@ def try_known_sites(
         Log-probabilities of each row by fits without its site: of the stable part, and of the whole classifier.
     calibration : Calibration
         Of the stable part, to be carried along.
+    partners : mapping of scenario to row numbers
+        For each row the row whose unstable columns it gets: in "known" itself, in "vanished" any other of its site, in
+        "reversed" one with another label.
     """
     n_classes = stable.shape[1]
     described = tuple(describe_column(column, X, y, sites, n_classes) for column in columns)
     bare = Relearning(described, calibration)
-    found: dict[str, tuple[Codes, Array]] = {}
-    for name, rows in sites.items():
-        if len(rows) < LEAST_ROWS:
-            continue
-        own, logs = _take(X, rows), stable[rows]
-        relations = _independent(bare, [relearn(column, own, np.exp(logs)) for column in described])
-        found[name] = (rows, _adapted_logs(logs, relations, own, 1.0))
-    trials = {name: _trial(y[rows], logs, before[rows]) for name, (rows, logs) in found.items()}
-    return replace(bare, trials=trials)
+    large = {name: rows for name, rows in sites.items() if len(rows) >= LEAST_ROWS}
+    if not large:
+        return bare
+    added = {
+        scenario: {name: _play(bare, X, others[rows], stable[rows]) for name, rows in large.items()}
+        for scenario, others in partners.items()
+    }
+
+    def answers(scenario: str, name: str, scale: float) -> Array:
+        return join(stable[large[name]], added[scenario][name], scale).log_probabilities(
+            stable[large[name]] + scale * added[scenario][name]
+        )
+
+    def loss(scale: float) -> float:
+        return -sum(float(answers("known", name, scale)[np.arange(len(r)), y[r]].sum()) for name, r in large.items())
+
+    scale = min(SCALES, key=loss)
+    trials = {
+        scenario: {
+            name: _trial(y[rows], answers(scenario, name, scale), before[rows], stable[rows])
+            for name, rows in large.items()
+        }
+        for scenario in partners
+    }
+    return replace(bare, trials=trials, scale=scale)
 
 
-def _adapted_logs(logs: Array, relations: Sequence[Relation], X: Any, scale: float) -> Array:
-    """Return adapted log-probabilities with the class shares of the stable part."""
-    total = joined(logs, relations, X)
-    return keep_shares(total, np.exp(logs).mean(axis=0), scale).log_probabilities(total)
+def _play(relearning: Relearning, X: Any, partners: Codes, logs: Array) -> Array:
+    """Return what the columns add at a site, (n_rows, n_classes), whose rows get the columns of their partners."""
+    exchanged = _take(X, partners)
+    relations = [relearn(column, exchanged, np.exp(logs)) for column in relearning.columns]
+    return said_by(_independent(relearning, relations), exchanged, logs.shape[1])
 
 
-def _trial(y: Codes, after: Array, before: Array) -> SiteTrial:
+def _trial(y: Codes, after: Array, before: Array, stable: Array) -> SiteTrial:
     """Return what adapting did to the rows of one site."""
-    rows = np.arange(len(y))
-    floor = np.log(1e-6)
-    saved = np.maximum(after[rows, y], floor) - np.maximum(before[rows, y], floor)
+    rows, floor = np.arange(len(y)), np.log(LEAST_PROBABILITY)
+    losses = [-np.maximum(logs[rows, y], floor) for logs in (after, before, stable)]
+    learned = losses[2] - losses[0]
     return SiteTrial(
         len(y),
-        float(saved.mean()),
-        float(saved.std() / np.sqrt(len(y))),
+        float(learned.mean()),
+        float(learned.std() / np.sqrt(len(y))),
+        float((losses[1] - losses[0]).mean()),
         float((after.argmax(axis=1) == y).mean()),
-        float((before.argmax(axis=1) == y).mean()),
+        float((stable.argmax(axis=1) == y).mean()),
     )
 
 
