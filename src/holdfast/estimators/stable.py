@@ -283,9 +283,7 @@ class StableClassifier(MethodClassifier):
         if relearning is None:
             adapted.adaptation_ = Adaptation(False, n_rows, reason="older_model")
             return adapted
-        found, adapted.adaptation_ = adapt(
-            relearning, mixed.estimators[-1], mixed.removals[-1], X, len(self.classes_)
-        )
+        found, adapted.adaptation_ = adapt(relearning, mixed.estimators[-1], mixed.removals[-1], X, len(self.classes_))
         if found is not None:
             adapted.estimator_ = found
         return adapted

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from holdfast.environments import listed, missing_labels
+from holdfast.environments import listed, missing_labels, take_rows
 from holdfast.judging.calibration import Calibration, class_scores, log_softmax
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY
 from holdfast.rows import is_sparse, is_text
@@ -41,14 +41,16 @@ Codes = NDArray[np.intp]
 
 LEAST_GAIN = 0.01  # log loss, in nats for each row, that adapting must save on average, and may cost at no site
 LEAST_ROWS = 30  # rows of a site that adapting needs
-N_BINS = 5  # of numbers, at the site's quantiles
+N_BINS = 6  # of numbers, at the site's quantiles
 MOST_LEVELS = 12  # values up to which a number counts as levels; more levels of a category are pooled
 PRIOR_ROWS = 2.0  # rows of each class that a column is believed to say nothing with
 MOST_STEPS = 500
 SCALES = tuple(np.linspace(1.0, 0.0, 11).round(1).tolist())
 CONVERGED = 1e-6  # log-likelihood for each row
 
-Reason = Literal["no_unstable_column", "mechanism", "no_gain", "loses", "few_rows", "says_nothing", "too_few_sites", "older_model"]
+Reason = Literal[
+    "no_unstable_column", "mechanism", "no_gain", "loses", "few_rows", "says_nothing", "too_few_sites", "older_model"
+]
 REASONS: Mapping[str, str] = {
     "no_unstable_column": "no column has an effect that differs between the known sites",
     "mechanism": "other columns predict {names} within label and site, so that EM cannot tell what it means there",
@@ -206,15 +208,20 @@ class Adaptation:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        rows = f"{self.n_rows:,} row{'s' * (self.n_rows != 1)}"
+        return " ".join([self.answer, *(relation.sentence for relation in self.relations), *self.notes])
+
+    @property
+    def answer(self) -> str:
+        """Whether it was adapted and why, in one or two sentences."""
         if self.adapted:
-            names = listed([f"`{relation.name}`" for relation in self.relations if relation.weight > 0], most=3)
-            first = f"Adapted to {rows} without labels: it has learned what {names} says about the label there."
-        else:
-            names = listed([f"`{name}`" if self.reason != "loses" else name for name in self.about], most=3)
-            why = REASONS[self.reason].format(names=names, least=LEAST_ROWS)
-            first = f"Not adapted: {why}. It predicts as before."
-        return " ".join([first, *(relation.sentence for relation in self.relations), *self.notes])
+            learned = [f"`{relation.name}`" for relation in self.relations if relation.weight > 0]
+            say = "says" if len(learned) == 1 else "say"
+            return (
+                f"Adapted to {self.n_rows:,} rows without labels: the classifier has learned what "
+                f"{listed(learned, most=3)} {say} about the label there."
+            )
+        names = listed([f"`{name}`" if self.reason != "loses" else name for name in self.about], most=3)
+        return f"Not adapted: {REASONS[self.reason].format(names=names, least=LEAST_ROWS)}. It predicts as before."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -300,10 +307,11 @@ def relearn(column: UnstableColumn, X: Any, chances: Array) -> Relation:
     --------
     The rest tells 95 of 100 labels, and the column is the opposite of what it was:
 
-    >>> y = np.arange(1000) // 5 % 2
-    >>> told = np.where(np.arange(1000) % 20 == 0, 1 - y, y)
+    >>> generator = np.random.default_rng(0)
+    >>> y = generator.integers(2, size=2000)
+    >>> told = np.where(generator.random(2000) < 0.95, y, 1 - y)
     >>> chances = np.where(np.eye(2)[told] == 1, 0.95, 0.05)
-    >>> turned = np.where(np.arange(1000) % 10 == 3, y, 1 - y)
+    >>> turned = np.where(generator.random(2000) < 0.1, y, 1 - y)
     >>> column = UnstableColumn("scanner", (0,), sides={"0.0": 0, "1.0": 1})
     >>> relation = relearn(column, turned[:, None].astype(float), chances)
     >>> round(relation.right, 2), round(relation.weight, 2)
@@ -311,7 +319,8 @@ def relearn(column: UnstableColumn, X: Any, chances: Array) -> Relation:
     """
     coding = column.coding(X)
     codes, n_codes, n_classes = coding.encode(X), coding.n_codes, chances.shape[1]
-    marginal = (np.bincount(codes, minlength=n_codes) + 1e-9) / (len(codes) + 1e-9 * n_codes)
+    counts = np.bincount(codes, minlength=n_codes).astype(np.float64) + 1e-9
+    marginal: Array = counts / counts.sum()
     q, gain = _em(codes, chances, marginal)
     n_free = (n_classes - 1) * (int((marginal > 1e-6).sum()) - 1)
     weight = max(0.0, 1 - n_free / (2 * gain)) if n_free and gain > 0 else 0.0
@@ -438,7 +447,9 @@ def _independent(relearning: Relearning, relations: Sequence[Relation]) -> tuple
     )
 
 
-def describe_column(column: UnstableColumn, X: Any, y: Codes, sites: Mapping[str, Codes], n_classes: int) -> UnstableColumn:
+def describe_column(
+    column: UnstableColumn, X: Any, y: Codes, sites: Mapping[str, Codes], n_classes: int
+) -> UnstableColumn:
     """Return a column with what it says about the label at known sites: for each code the class that it speaks for.
 
     `sites` are the rows of each. A code speaks for the class that is most frequent with it, compared with the class's
@@ -447,7 +458,7 @@ def describe_column(column: UnstableColumn, X: Any, y: Codes, sites: Mapping[str
     lifts: dict[str, Array] = {}
     coded = {}
     for site, rows in sites.items():
-        own = _take(X, rows)
+        own = take_rows(X, rows)
         coding = column.coding(own)
         codes = coding.encode(own)
         names = [f"bin {i}" for i in range(coding.n_codes - 1)] if coding.edges else list(coding.levels)
@@ -524,7 +535,7 @@ def try_known_sites(
 
 def _play(relearning: Relearning, X: Any, partners: Codes, logs: Array) -> Array:
     """Return what the columns add at a site, (n_rows, n_classes), whose rows get the columns of their partners."""
-    exchanged = _take(X, partners)
+    exchanged = take_rows(X, partners)
     relations = [relearn(column, exchanged, np.exp(logs)) for column in relearning.columns]
     return said_by(_independent(relearning, relations), exchanged, logs.shape[1])
 
@@ -569,10 +580,3 @@ def _texts(values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype.kind in "fiub":
         return np.array([str(float(value)) for value in values.tolist()], dtype=object)
     return np.array([str(value) for value in values.tolist()], dtype=object)
-
-
-def _take(X: Any, rows: Codes) -> Any:
-    """Return some rows."""
-    from holdfast.environments import take_rows
-
-    return take_rows(X, rows)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from holdfast.newsite.adapt import Adaptation
     from holdfast.tables.evaluation import Evaluation
 
 log = logging.getLogger(__name__)
@@ -303,6 +304,55 @@ class TableClassifier(BaseEstimator):
         scores = np.log(np.maximum(plain.predict_proba(source), LEAST_PROBABILITY))[labeled]
         found = recalibrate(scores, codes, n_rows_of_site=None if labeled.all() else len(labeled))
         return plain._with_estimator(RecalibratedClassifier(plain.method_.estimator_, found))
+
+    @property
+    def adaptation_(self) -> Adaptation | None:
+        """Whether it was adapted to one site, and what unstable columns mean there; None where that was not tried."""
+        return getattr(self.method_, "adaptation_", None)
+
+    def adapt(self, table: TableLike) -> Self:
+        """Return this classifier adapted to a new site, by rows of that site without labels.
+
+        The part of a stable classifier that does without the unstable columns teaches what they say about the label
+        there (`holdfast.newsite.adapt`). Where that is not safe, the result predicts as before. `adaptation_` says what
+        was done and why. The result can be saved; it holds none of the rows.
+
+        Parameters
+        ----------
+        table : path or data frame
+            Rows of the site; 100 or more are a good number. A label column is ignored.
+        """
+        from holdfast.estimators.stable import StableClassifier
+
+        check_is_fitted(self, "pipeline_")
+        if not isinstance(self.method_, StableClassifier):
+            raise ParameterError(
+                f"Only a classifier of the method 'stable' can be adapted. Got method={self.method!r}. Fit with "
+                "method='stable', or recalibrate this one with labeled rows."
+            )
+        if self.recalibration_ is not None:
+            raise ParameterError(
+                "This classifier was recalibrated for a site. Adapt the one that it was made of, then recalibrate."
+            )
+        rows, notes = self._read_unlabeled(table)
+        *before, (name, method) = self.pipeline_.steps
+        for _, step in before:
+            rows = step.transform(rows)
+        adapted = copy.copy(self)
+        method = method.adapt(rows)
+        method.adaptation_ = replace(method.adaptation_, notes=notes)
+        adapted.pipeline_ = Pipeline([*before, (name, method)])
+        return adapted
+
+    def _read_unlabeled(self, table: TableLike) -> tuple[pd.DataFrame, tuple[str, ...]]:
+        """Return the features of all rows of a site, and a note where there are labels, which are not used."""
+        source, schema = open_table(table, self.roles_.missing), self.roles_.schema
+        schema.require(source.columns)
+        rows = schema.features(source.read(schema.names(), schema.types))
+        if not len(rows):
+            raise TableError(f"{source.name} has a header but no rows. Pass a table with rows of the site.")
+        has_label = self.roles_.label in source
+        return rows, (f"The column {self.roles_.label!r} is not used.",) if has_label else ()
 
     def _label_codes(self, written: pd.Series[Any]) -> NDArray[np.intp]:
         """Return the places of labels among the classes; refuse labels that are unknown, or of one class only."""
