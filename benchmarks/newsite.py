@@ -11,10 +11,10 @@
 `run` appends one JSON line for each fit to docs/evidence/newsite.jsonl and skips what is there. `tables` writes the
 tables of docs/how-to/new-site.md anew from these records. One thread; the rows are those of benchmarks/trust.py.
 
-planted: real tables with one more column, which agrees with the label in 95 % to 85 % of the training sites' rows; at the
-    site left out it agrees in 10 % (turned), by chance (vanished) or in 90 % (as known).
+planted: real tables with one more column, which agrees with the label in 95 % to 85 % of the training sites' rows; at
+    the site left out it agrees in 10 % (turned), by chance (vanished) or in 90 % (as known).
 given_up: the same, where the user knows that the column is unstable: adapting alone, whatever the decision is.
-natural: real tables as they are; and each of their columns in turn treated as if it were unstable.
+natural: real tables as they are; and with the most suspicious column treated as if it were unstable, guards as usual.
 recalibrate: a logistic regression at the site left out, recalibrated with 25 to 200 labeled rows; five draws.
 hospitals: the example of the README, 20 draws.
 rows: the example of the README with 30 to 3,000 rows of the new site, 50 draws each.
@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,14 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np  # noqa: E402 - the thread counts come first
 import scipy.sparse as sp  # noqa: E402
 import trust  # noqa: E402
-from sklearn.base import clone  # noqa: E402
 
 from holdfast import ERMClassifier, StableClassifier  # noqa: E402
 from holdfast.judging.calibration import calibrate, class_scores  # noqa: E402
 from holdfast.newsite.adapt import Relearning, UnstableColumn, adapt, try_known_sites  # noqa: E402
 from holdfast.newsite.recalibrate import recalibrate  # noqa: E402
+from holdfast.stable.columns import encode_table  # noqa: E402
+from holdfast.stable.design import make_design  # noqa: E402
+from holdfast.stable.hypotheses import posteriors  # noqa: E402
 from holdfast.stable.removal import plan_removal  # noqa: E402
 
 EVIDENCE = trust.EVIDENCE
@@ -149,6 +151,179 @@ def unguarded(relearning: Relearning) -> Relearning:
     return Relearning(relearning.columns, relearning.calibration, relearning.scale, trials)
 
 
+def measure_natural(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
+    """Return accuracies at the site left out, with nothing planted; also with the most suspicious column given up."""
+    rows, labels, sites = X[train], y[train], environments[train]
+    model = StableClassifier(make()).fit(rows, labels, environments=sites)
+    adapted = model.adapt(X[~train])
+    found: dict[str, Any] = {
+        key: float((m.predict(X[~train]) == y[~train]).mean()) for key, m in (("stable", model), ("adapted", adapted))
+    } | {"fitted": model.verdict_.fitted, "reason": adapted.adaptation_.reason}
+    columns = encode_table(rows)
+    design = make_design(columns, labels, np.unique(sites, return_inverse=True)[1], n_classes=int(y.max()) + 1)
+    posterior = max(zip(posteriors(design), design.features, strict=True), key=lambda pair: pair[0].change)
+    place = posterior[1][0]
+    stable, removal, relearning = give_up(rows, labels, sites, place, make)
+    column = replace(relearning.columns[0], mechanism=posterior[0].mechanism)
+    relearning = replace(relearning, columns=(column,))
+    forced, why = adapt(relearning, stable, removal, X[~train], int(y.max()) + 1)
+    without = float((stable.predict(removal.apply(X[~train])) == y[~train]).mean())
+    found["given_up"] = {
+        "stable": without,
+        "adapted": without if forced is None else float((forced.predict(X[~train]) == y[~train]).mean()),
+        "reason": why.reason,
+    }
+    return found
+
+
+def measure_recalibrate(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
+    """Return log loss and accuracy at the site left out, before and after, for numbers of labeled rows."""
+    model = ERMClassifier(make()).fit(X[train], y[train], environments=environments[train])
+    logs, truth = np.log(np.maximum(model.predict_proba(X[~train]), 1e-6)), y[~train]
+    found: dict[str, Any] = {}
+    for n_labels in N_LABELS:
+        if len(truth) < 2 * n_labels:
+            continue
+        draws = []
+        for draw in range(5):
+            order = np.random.default_rng(draw).permutation(len(truth))
+            labeled, rest = order[:n_labels], order[n_labels:]
+            if len(np.unique(truth[labeled])) < 2:
+                continue
+            after = recalibrate(logs[labeled], truth[labeled]).calibration.log_probabilities(logs[rest])
+            always = calibrate(logs[labeled], truth[labeled], offsets=True).log_probabilities(logs[rest])
+            draws.append([value for some in (logs[rest], always, after) for value in _scores(some, truth[rest])])
+        if draws:
+            names = [f"{what}_{when}" for when in ("before", "always", "after") for what in ("loss", "accuracy")]
+            found[str(n_labels)] = dict(zip(names, np.mean(draws, axis=0).tolist(), strict=True))
+    return found
+
+
+def _scores(logs: Any, y: Any) -> tuple[float, float]:
+    """Return log loss and accuracy."""
+    losses = -np.maximum(logs[np.arange(len(y)), y], np.log(1e-6))
+    return float(losses.mean()), float((logs.argmax(axis=1) == y).mean())
+
+
+def patients(generator: Any, n_rows: int, agreement: float) -> tuple[Any, Any]:
+    """Return rows of a hospital as in the README: a marker that tells 3 of 4 diagnoses, and a scanner."""
+    ill = generator.integers(2, size=n_rows)
+    marker = np.where(generator.random(n_rows) < 0.75, ill, 1 - ill)
+    scanner = np.where(generator.random(n_rows) < agreement, ill, 1 - ill)
+    return np.column_stack([marker, scanner]).astype(float), ill
+
+
+def measure_hospitals(n_rows: int, draw: int) -> Any:
+    """Return accuracies at 10,000 rows of the new hospital, after adapting to some of them."""
+    generator = np.random.default_rng(draw)
+    parts = [patients(generator, 1000, agreement) for agreement in (0.95, 0.85)]
+    X, y, sites = np.vstack([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), np.repeat([0, 1], 1000)
+    model = StableClassifier().fit(X, y, environments=sites)
+    found: dict[str, Any] = {"fitted": model.verdict_.fitted}
+    for name, agreement in SCENARIOS.items():
+        rows, _ = patients(generator, n_rows, 0.5 if agreement is None else agreement)
+        new, truth = patients(generator, 10_000, 0.5 if agreement is None else agreement)
+        adapted = model.adapt(rows)
+        found[name] = {
+            "ordinary": float((model.ordinary_.predict(new) == truth).mean()),
+            "stable": float((model.predict(new) == truth).mean()),
+            "adapted": float((adapted.predict(new) == truth).mean()),
+            "is_adapted": adapted.adaptation_.adapted,
+        }
+    return found
+
+
+def tables(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name and the lines of each table."""
+    records = list(trust.Records("newsite", folder, prefix="").found.values())
+    by_suite = {suite: [r for r in records if r["key"]["suite"] == suite] for suite in SUITES}
+    yield "adapt", _adapt_table(by_suite)
+    yield "natural", _natural_table(by_suite["natural"])
+    yield "rows", _rows_table(by_suite["rows"])
+    yield "recalibrate", _recalibrate_table(by_suite["recalibrate"])
+
+
+def _mean(records: list[dict[str, Any]], *path: str) -> float:
+    """Return the mean over tables of a value's mean over sites left out, in points."""
+    values: dict[str, list[float]] = {}
+    for record in records:
+        value: Any = record
+        for step in path:
+            value = value[step]
+        values.setdefault(record["key"]["table"], []).append(float(value))
+    return 100 * float(np.mean([np.mean(found) for found in values.values()]))
+
+
+def _adapt_table(by_suite: dict[str, list[dict[str, Any]]]) -> list[str]:
+    lines = ["| column | estimator | at the new site | ordinary | without it | adapted |", "|---|---|---|--:|--:|--:|"]
+    for suite, what in (("given_up", "known to be unstable"), ("planted", "found by the verdict")):
+        for estimator in ("logistic", "boosting"):
+            mine = [r for r in by_suite[suite] if r["key"]["estimator"] == estimator]
+            for scenario in SCENARIOS if mine else ():
+                values = [_mean(mine, scenario, name) for name in ("ordinary", "stable", "adapted")]
+                lines.append(f"| {what} | {estimator} | {scenario} | " + " | ".join(f"{v:.1f}" for v in values) + " |")
+    return lines
+
+
+def _natural_table(records: list[dict[str, Any]]) -> list[str]:
+    lines = ["| column | estimator | adapted | mean | lowest table |", "|---|---|--:|--:|--:|"]
+    for what in ("as the verdict says", "the most suspicious one, given up"):
+        for estimator in ("logistic", "boosting"):
+            mine = [r for r in records if r["key"]["estimator"] == estimator]
+            if not mine:
+                continue
+            found = mine if what == "as the verdict says" else [{"key": r["key"], **r["given_up"]} for r in mine]
+            names = dict.fromkeys(r["key"]["table"] for r in found)
+            gains = [
+                np.mean([100 * (r["adapted"] - r["stable"]) for r in found if r["key"]["table"] == name])
+                for name in names
+            ]
+            n_adapted = f"{sum(not r['reason'] for r in found)} of {len(found)}"
+            lines.append(f"| {what} | {estimator} | {n_adapted} | {np.mean(gains):+.2f} | {min(gains):+.1f} |")
+    return lines
+
+
+def _rows_table(records: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| rows of the new site | turned | vanished | as known | adapted where it turned |",
+        "|--:|--:|--:|--:|--:|",
+    ]
+    for n_rows in N_ROWS:
+        mine = [r for r in records if r["key"]["rows"] == n_rows]
+        if mine:
+            values = [np.mean([100 * r[scenario]["adapted"] for r in mine]) for scenario in SCENARIOS]
+            share = np.mean([r["turned"]["is_adapted"] for r in mine])
+            lines.append(f"| {n_rows:,} | " + " | ".join(f"{v:.1f}" for v in values) + f" | {share:.0%} |")
+    return lines
+
+
+def _recalibrate_table(records: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| labeled rows | tables | log loss before | always both | chosen by evidence | accuracy before | after |",
+        "|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for n_labels in map(str, N_LABELS):
+        mine = [r for r in records if n_labels in r]
+        if mine:
+            losses = [_mean(mine, n_labels, f"loss_{when}") / 100 for when in ("before", "always", "after")]
+            right = [_mean(mine, n_labels, f"accuracy_{when}") for when in ("before", "after")]
+            n_tables = len({r["key"]["table"] for r in mine})
+            cells = [f"{v:.3f}" for v in losses] + [f"{v:.1f}" for v in right]
+            lines.append(f"| {n_labels} | {n_tables} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def write_tables(page: Path, folder: Path) -> None:
+    """Replace every table between its marks in the page."""
+    text = page.read_text(encoding="utf-8")
+    for name, lines in tables(folder):
+        start, end = f"<!-- table {name} -->\n", "<!-- end -->"
+        if start in text:
+            before, rest = text.split(start, 1)
+            text = before + start + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1]
+    page.write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     """Run a suite, or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -158,11 +333,30 @@ def main() -> None:
     parser.add_argument("--tables", default=",".join([*trust.CHOSEN_ON, *trust.HELD_OUT]))
     parser.add_argument("--records", type=Path, default=EVIDENCE)
     options = parser.parse_args()
+    if options.what == "tables":
+        write_tables(PAGE, options.records)
+        return
+    if options.what == "show":
+        for name, lines in tables(options.records):
+            print(f"\n{name}\n" + "\n".join(lines))
+        return
     records = trust.Records("newsite", options.records, prefix="")
-    names, estimators = options.tables.split(","), options.estimators.split(",")
-    folder = Path(os.environ.get("HOLDFAST_TEST_DATA", "."))
-    measures = {"planted": measure_planted, "given_up": measure_given_up}
-    for name, estimator, left_out, X, y, environments, train in splits(folder, names, estimators):
+    if options.suite in ("hospitals", "rows"):
+        sizes, n_draws = ((1000,), 20) if options.suite == "hospitals" else (N_ROWS, 50)
+        for n_rows in sizes:
+            for draw in range(n_draws):
+                key = {"suite": options.suite, "rows": n_rows, "draw": draw}
+                records.add(key, partial(measure_hospitals, n_rows, draw))
+        return
+    measures: dict[str, Callable[..., Any]] = {
+        "planted": measure_planted,
+        "given_up": measure_given_up,
+        "natural": measure_natural,
+        "recalibrate": measure_recalibrate,
+    }
+    estimators = ["logistic"] if options.suite == "recalibrate" else options.estimators.split(",")
+    folder = Path(os.environ["HOLDFAST_TEST_DATA"])
+    for name, estimator, left_out, X, y, environments, train in splits(folder, options.tables.split(","), estimators):
         key = {"suite": options.suite, "table": name, "estimator": estimator, "left_out": left_out}
         make = partial(trust.ESTIMATORS[estimator], 0)
         records.add(key, partial(measures[options.suite], X, y, environments, train, left_out, make))

@@ -17,7 +17,7 @@ def patients(site, n_rows, agreement, seed):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Return a folder with a stable model, and rows of a site where the scanner turned."""
-    from .conftest import invoke
+    from .conftest import invoke  # noqa: TID252 - runs a command
 
     folder = tmp_path_factory.mktemp("adapt")
     train = pd.concat([patients("Boston", 1000, 0.95, 0), patients("Chicago", 1000, 0.85, 1)])

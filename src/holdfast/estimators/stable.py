@@ -18,19 +18,20 @@ from holdfast.audit.run import AuditSettings, read_columns
 from holdfast.environments import label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
-from holdfast.judging.calibration import calibrate
+from holdfast.judging.calibration import calibrate, log_softmax
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds
 from holdfast.learners import has_threshold, last_step, refit_logistic, stopped_like
 from holdfast.metrics import Interval
-from holdfast.parallel import run_each
 from holdfast.newsite.adapt import (
-    AdaptedClassifier,
     Adaptation,
+    AdaptedClassifier,
     Relearning,
     UnstableColumn,
     adapt,
     try_known_sites,
 )
+from holdfast.newsite.forecast import ForecastBasis, make_basis
+from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows, is_mapped, is_text
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.columns import Columns, split_categories
@@ -222,6 +223,7 @@ class StableClassifier(MethodClassifier):
             self.estimator_ = mixture.fit(weights)
         left_out = mixture.left_out_scores(weights)
         self.relearning_ = mixture.relearn(weights, left_out, by_name, sources)
+        self.forecasting_ = mixture.forecasting(weights, left_out)
         self.path_ = tuple(
             _point(scenarios, caution, mixture.weights({name: kept_share(by_name[name], caution) for name in kept}))
             for caution in CAUTIONS
@@ -366,6 +368,20 @@ class _Mixture:
         training = self.training
         right, shares = scores.argmax(axis=1) == training.y, training.weights + 1e-12
         return np.array([np.average(right[e.rows], weights=shares[e.rows]) for e in training.environments])
+
+    def forecasting(self, weights: list[float], left_out: dict[int, Array]) -> ForecastBasis:
+        """Return what forecasts of accuracy at a new site start from."""
+        training, used = self.training, list(left_out)
+        calibration = getattr(self.owner.estimator_, "calibration", None)
+
+        def probabilities(parts: Sequence[Array]) -> Array:
+            mixed = mix_scores(parts, [weights[i] for i in used])
+            logs = log_softmax(mixed) if calibration is None else calibration.log_probabilities(mixed)
+            return np.asarray(np.exp(logs))
+
+        sites = {environment.name: environment.rows for environment in training.environments}
+        folds = probabilities([self.scenarios.known[i] for i in used])
+        return make_basis(folds, probabilities([left_out[i] for i in used]), training.y, sites)
 
     def relearn(
         self,

@@ -22,7 +22,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast.environments import listed
 from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
-from holdfast.exceptions import HoldfastError, HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
+from holdfast.exceptions import (
+    HoldfastError,
+    HoldfastWarning,
+    NewSiteWarning,
+    ParameterError,
+    SavedModelError,
+    TableError,
+    suggest,
+    warn,
+)
+from holdfast.newsite.profile import TrainingProfile, profile_training
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY as LEAST_PROBABILITY
 from holdfast.newsite.recalibrate import RecalibratedClassifier, Recalibration, recalibrate
 from holdfast.tables.files import CHUNK_ROWS, TableWriter, open_table
@@ -42,6 +52,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from holdfast.newsite.adapt import Adaptation
+    from holdfast.newsite.check import SiteCheck
+    from holdfast.newsite.profile import ColumnCheck
     from holdfast.tables.evaluation import Evaluation
 
 log = logging.getLogger(__name__)
@@ -111,6 +123,7 @@ class TableClassifier(BaseEstimator):
     """
 
     _folder: str | None = None  # where it was loaded from, for errors
+    profile_: TrainingProfile | None = None  # what the columns looked like at the known sites; saved models may lack it
 
     def __init__(
         self,
@@ -209,6 +222,7 @@ class TableClassifier(BaseEstimator):
                     f"preprocessing and {also} come from the {len(rows.y):,} rows that were read.",
                 )
         self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, notes
+        self.profile_ = profile_training(rows.features, rows.environments, tuple(rows.roles.schema.names("text")))
         self._name_verdict()
         warned = {(entry.category, str(entry.message)): entry.message for entry in caught}
         self.warnings_: tuple[str, ...] | None = tuple(text for _, text in warned)
@@ -243,10 +257,25 @@ class TableClassifier(BaseEstimator):
         check_is_fitted(self, "pipeline_")
         source, schema = open_table(table, self.roles_.missing), self.roles_.schema
         schema.require(source.columns)
+        first = True
         for chunk in source.chunks(list(dict.fromkeys([*schema.names(), *keep])), schema.types, CHUNK_ROWS):
             with _naming(self._folder) if self._folder else nullcontext():
-                labels, probabilities = self._answer(schema.features(chunk))
+                features = schema.features(chunk)
+                labels, probabilities = self._answer(features)
+            if first and self.profile_ is not None:
+                self._warn_of_misfits(self.profile_.check(features))
+            first = False
             yield Predictions(chunk[list(keep)], labels, probabilities)
+
+    def _warn_of_misfits(self, found: Sequence[ColumnCheck]) -> None:
+        """Warn of columns that do not fit what the classifier was fitted on."""
+        if found:
+            more = f" {len(found) - 3} more columns do not fit." if len(found) > 3 else ""
+            warn(
+                f"{' '.join(check.sentence for check in found[:3])}{more} Predictions may be wrong: run 'holdfast "
+                "check', or TableClassifier.check.",
+                NewSiteWarning,
+            )
 
     def _answer(self, rows: Any) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
         """Return labels and, where the method has them, probabilities."""
@@ -343,6 +372,49 @@ class TableClassifier(BaseEstimator):
         method.adaptation_ = replace(method.adaptation_, notes=notes)
         adapted.pipeline_ = Pipeline([*before, (name, method)])
         return adapted
+
+    def check(self, table: TableLike) -> SiteCheck:
+        """Say whether this classifier can be used at a new site, from rows of that site without labels.
+
+        The rows are compared with the profile of the training rows. Where the method is stable, it is asked what the
+        unstable columns say about the label there, and which accuracy to expect (`holdfast.newsite.check`).
+
+        Parameters
+        ----------
+        table : path or data frame
+            Rows of the site; 100 or more are a good number. A label column is ignored.
+        """
+        from holdfast.estimators.stable import StableClassifier
+        from holdfast.newsite.check import check_site
+
+        check_is_fitted(self, "pipeline_")
+        if not hasattr(self.method_, "predict_proba"):
+            raise ParameterError(
+                f"The estimator {self.names['estimator']} gives no probabilities, which a check needs. Fit another one."
+            )
+        rows, notes = self._read_unlabeled(table)
+        used, adaptation = self, self.adaptation_
+        if adaptation is None and isinstance(self.method_, StableClassifier) and self.recalibration_ is None:
+            used = self.adapt(table)
+            adaptation = used.adaptation_
+
+        def predict(features: Any) -> NDArray[np.float64]:
+            probabilities = used._answer(features)[1]
+            assert probabilities is not None
+            return probabilities
+
+        basis = getattr(self.method_, "forecasting_", None)
+        if self.adaptation_ is not None and self.adaptation_.adapted and adaptation is not None:
+            adaptation = replace(adaptation, adapted=False)  # it is done
+        return check_site(
+            rows,
+            predict,
+            classes=self.classes_,
+            profile=self.profile_,
+            basis=basis,
+            adaptation=adaptation,
+            notes=notes,
+        )
 
     def _read_unlabeled(self, table: TableLike) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """Return the features of all rows of a site, and a note where there are labels, which are not used."""
@@ -520,6 +592,8 @@ class TableClassifier(BaseEstimator):
             "notes": list(self.notes_),
             "warnings": list(self.warnings_ or ()),
         }
+        if self.profile_ is not None:
+            extra["profile"] = self.profile_.to_dict()
         save(self.pipeline_, folder, overwrite=overwrite, extra=extra)
 
     @classmethod
@@ -540,6 +614,8 @@ class TableClassifier(BaseEstimator):
             fitted.pipeline_, fitted.roles_ = load(folder, trust=trust), roles
             fitted.notes_ = tuple(map(str, extra.get("notes", ())))
             fitted.warnings_ = tuple(map(str, extra["warnings"])) if "warnings" in extra else None
+            if "profile" in extra:
+                fitted.profile_ = TrainingProfile.from_dict(extra["profile"])
             fitted._folder = os.fspath(folder)
         return fitted
 

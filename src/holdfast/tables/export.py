@@ -23,6 +23,7 @@ from sklearn.pipeline import Pipeline
 from holdfast.exceptions import ParameterError, SavedModelError
 from holdfast.interpolation.reweight import WeightedEnsemble
 from holdfast.judging.calibration import PROBABILITY_FLOOR
+from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier
 from holdfast.saving.onnx_files import (
     INSTEAD,
     N_COMPARED,
@@ -33,7 +34,6 @@ from holdfast.saving.onnx_files import (
     keep_if_same,
     require_onnx,
 )
-from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier
 from holdfast.stable.removal import MixedClassifier, Removal
 from holdfast.tables.classifier import TableClassifier
 from holdfast.tables.files import open_table

@@ -9,7 +9,7 @@ from holdfast import StableClassifier, TableClassifier
 from holdfast.exceptions import ParameterError, TableError
 from holdfast.newsite.adapt import Coding, Relearning, SiteTrial, UnstableColumn, join, relearn
 
-from .conftest import hospital, known_hospitals
+from .conftest import hospital, known_hospitals  # noqa: TID252 - helpers of this folder
 
 
 def site(agreement, n_rows=2000, seed=0):
@@ -26,7 +26,7 @@ COLUMN = UnstableColumn("scanner", (0,), sides={"0.0": 0, "1.0": 1})
 
 @pytest.mark.parametrize("agreement", [0.1, 0.3, 0.9])
 def test_em_finds_the_agreement_without_labels(agreement):
-    """The share of rows in which the code is right lies within two standard errors, and q is the table of code and y."""
+    """The share of rows in which the code is right is within its error, and q is the table of code and label."""
     chances, y, code = site(agreement)
     relation = relearn(COLUMN, code, chances)
     assert abs(relation.right - agreement) < 2.5 * relation.error
