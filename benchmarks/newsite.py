@@ -4,7 +4,10 @@
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run given_up
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run natural
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run recalibrate
+    HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run forecast
+    HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run alarms
     python benchmarks/newsite.py run hospitals
+    python benchmarks/newsite.py run named
     python benchmarks/newsite.py run rows
     python benchmarks/newsite.py tables
 
@@ -16,7 +19,10 @@ planted: real tables with one more column, which agrees with the label in 95 % t
 given_up: the same, where the user knows that the column is unstable: adapting alone, whatever the decision is.
 natural: real tables as they are; and with the most suspicious column treated as if it were unstable, guards as usual.
 recalibrate: a logistic regression at the site left out, recalibrated with 25 to 200 labeled rows; five draws.
+forecast: real tables, the accuracy at the site left out and its forecasts.
+alarms: real tables; a random half of one site's rows plays the new site, the other half trains with all other sites.
 hospitals: the example of the README, 20 draws.
+named: the example of the README, 300 rows of the new site: is a scanner that turned named? One as known? 100 draws.
 rows: the example of the README with 30 to 3,000 rows of the new site, 50 draws each.
 """
 
@@ -34,12 +40,15 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import numpy as np  # noqa: E402 - the thread counts come first
+import pandas as pd  # noqa: E402
 import scipy.sparse as sp  # noqa: E402
 import trust  # noqa: E402
 
-from holdfast import ERMClassifier, StableClassifier  # noqa: E402
+from holdfast import ERMClassifier, StableClassifier, TableClassifier  # noqa: E402
 from holdfast.judging.calibration import calibrate, class_scores  # noqa: E402
 from holdfast.newsite.adapt import Relearning, UnstableColumn, adapt, try_known_sites  # noqa: E402
+from holdfast.newsite.check import differs  # noqa: E402
+from holdfast.newsite.forecast import forecast_accuracy, summarize  # noqa: E402
 from holdfast.newsite.recalibrate import recalibrate  # noqa: E402
 from holdfast.stable.columns import encode_table  # noqa: E402
 from holdfast.stable.design import make_design  # noqa: E402
@@ -48,7 +57,7 @@ from holdfast.stable.removal import plan_removal  # noqa: E402
 
 EVIDENCE = trust.EVIDENCE
 PAGE = EVIDENCE.parent / "how-to" / "new-site.md"
-SUITES = ("planted", "given_up", "natural", "recalibrate", "hospitals", "rows")
+SUITES = ("planted", "given_up", "natural", "recalibrate", "forecast", "alarms", "hospitals", "named", "rows")
 SCENARIOS = {"turned": 0.1, "vanished": None, "as known": 0.9}
 N_LABELS = (25, 50, 100, 200)
 N_ROWS = (30, 100, 300, 1000, 3000)
@@ -233,6 +242,45 @@ def measure_hospitals(n_rows: int, draw: int) -> Any:
     return found
 
 
+def measure_forecast(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
+    """Return the accuracy at the site left out, and what was forecast without labels."""
+    model = StableClassifier(make()).fit(X[train], y[train], environments=environments[train])
+    probabilities = model.predict_proba(X[~train])
+    found = forecast_accuracy(model.forecasting_, summarize(probabilities))
+    assert found is not None
+    before = model.verdict_.forecast
+    return {
+        "accuracy": float((probabilities.argmax(axis=1) == y[~train]).mean()),
+        "out_of_fold": model.verdict_.known.fitted,
+        "forecast": [found.value, found.low, found.high],
+        "without_rows": [before.value, before.low, before.high],
+    }
+
+
+def measure_alarms(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
+    """Return the advice about half of a site's rows, where the other half was known."""
+    names = [f"x{i}" for i in range(X.shape[1])]
+    frame = pd.DataFrame(X, columns=names).assign(label=y, site=environments)
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(~train))
+    new = rows[: len(rows) // 2]
+    known = frame.drop(index=new)
+    model = TableClassifier(label="label", environment="site", estimator=make()).fit(known)
+    found = model.check(frame.loc[new, names])
+    return {"advice": found.advice, "problems": [c.problem for c in found.columns], "turned": list(found.turned)}
+
+
+def measure_named(draw: int) -> Any:
+    """Return whether the scanner is named at a site where it turned, and at one where it is as known."""
+    generator = np.random.default_rng(draw)
+    parts = [patients(generator, 1000, agreement) for agreement in (0.95, 0.85)]
+    X, y, sites = np.vstack([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), np.repeat([0, 1], 1000)
+    model = StableClassifier().fit(X, y, environments=sites)
+    return {
+        name: any(map(differs, model.adapt(patients(generator, 300, share)[0]).adaptation_.relations))
+        for name, share in (("turned", 0.1), ("as known", 0.9))
+    }
+
+
 def tables(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield the name and the lines of each table."""
     records = list(trust.Records("newsite", folder, prefix="").found.values())
@@ -241,6 +289,8 @@ def tables(folder: Path) -> Iterator[tuple[str, list[str]]]:
     yield "natural", _natural_table(by_suite["natural"])
     yield "rows", _rows_table(by_suite["rows"])
     yield "recalibrate", _recalibrate_table(by_suite["recalibrate"])
+    yield "forecast", _forecast_table(by_suite["forecast"])
+    yield "alarms", _alarms_table(by_suite["alarms"], by_suite["named"])
 
 
 def _mean(records: list[dict[str, Any]], *path: str) -> float:
@@ -313,6 +363,46 @@ def _recalibrate_table(records: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def _forecast_table(records: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| estimator | sites | error of the forecast | of the out-of-fold accuracy | intervals that hold | width "
+        "| width without rows |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for estimator in ("logistic", "boosting"):
+        mine = [r for r in records if r["key"]["estimator"] == estimator]
+        if not mine:
+            continue
+        found = [
+            {
+                "key": r["key"],
+                "error": abs(r["forecast"][0] - r["accuracy"]),
+                "before": abs(r["out_of_fold"] - r["accuracy"]),
+                "holds": r["forecast"][1] <= r["accuracy"] <= r["forecast"][2],
+                "width": r["forecast"][2] - r["forecast"][1],
+                "wide": r["without_rows"][2] - r["without_rows"][1],
+            }
+            for r in mine
+        ]
+        error, before, width, wide = (_mean(found, name) for name in ("error", "before", "width", "wide"))
+        held = f"{sum(r['holds'] for r in found)} of {len(found)}"
+        lines.append(f"| {estimator} | {len(mine)} | {error:.1f} | {before:.1f} | {held} | {width:.0f} | {wide:.0f} |")
+    return lines
+
+
+def _alarms_table(alarms: list[dict[str, Any]], named: list[dict[str, Any]]) -> list[str]:
+    lines = ["| question | share |", "|---|--:|"]
+    if alarms:
+        labels, repair = (np.mean([r["advice"] == advice for r in alarms]) for advice in ("label", "do_not_use"))
+        lines.append(f"| a known site is advised against: labels first | {labels:.1%} of {len(alarms)} |")
+        lines.append(f"| a known site is advised against: do not use | {repair:.1%} of {len(alarms)} |")
+    if named:
+        for name in ("turned", "as known"):
+            share = np.mean([r[name] for r in named])
+            lines.append(f"| an unstable column is said to differ, where it is {name} | {share:.1%} of {len(named)} |")
+    return lines
+
+
 def write_tables(page: Path, folder: Path) -> None:
     """Replace every table between its marks in the page."""
     text = page.read_text(encoding="utf-8")
@@ -348,7 +438,13 @@ def main() -> None:
                 key = {"suite": options.suite, "rows": n_rows, "draw": draw}
                 records.add(key, partial(measure_hospitals, n_rows, draw))
         return
+    if options.suite == "named":
+        for draw in range(100):
+            records.add({"suite": "named", "draw": draw}, partial(measure_named, draw))
+        return
     measures: dict[str, Callable[..., Any]] = {
+        "forecast": measure_forecast,
+        "alarms": measure_alarms,
         "planted": measure_planted,
         "given_up": measure_given_up,
         "natural": measure_natural,
@@ -359,6 +455,8 @@ def main() -> None:
     for name, estimator, left_out, X, y, environments, train in splits(folder, options.tables.split(","), estimators):
         key = {"suite": options.suite, "table": name, "estimator": estimator, "left_out": left_out}
         make = partial(trust.ESTIMATORS[estimator], 0)
+        if options.suite == "alarms" and sp.issparse(X):
+            continue  # words have no profile
         records.add(key, partial(measures[options.suite], X, y, environments, train, left_out, make))
 
 

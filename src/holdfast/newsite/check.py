@@ -28,7 +28,7 @@ Advice = Literal["use", "adapt", "label", "do_not_use"]
 MOST_TRIED = 10  # columns of which it is tried how much they matter
 MATTERS = 0.05  # share of predictions that must change for a column to matter
 EVERYWHERE = 0.5  # share of the rows that do not fit from which on the model must not be used as it is
-LOST = 0.05  # accuracy that the forecast lies below the known sites' from which on labels are advised
+LOST = 0.05  # accuracy that the forecast must lie below that at the known sites for labels to be advised
 TURNED = 0.1  # share of rows by which an unstable column must differ from every known site to be named
 
 
@@ -44,6 +44,7 @@ class SiteCheck:
     forecast: Interval | None  # accuracy to expect; None where the model carries nothing to forecast from
     auroc: float  # to expect; NaN where unknown
     known_accuracy: float  # at the known sites, out of fold
+    lowest_accuracy: float  # at the worst known site, by a fit without it
     predicted: Mapping[str, float]  # class -> share of the predictions
     notes: tuple[str, ...] = ()
 
@@ -99,6 +100,7 @@ class SiteCheck:
             "forecast": None if self.forecast is None else self.forecast.to_dict(),
             "auroc": self.auroc,
             "known_accuracy": self.known_accuracy,
+            "lowest_accuracy": self.lowest_accuracy,
             "predicted": dict(self.predicted),
             "notes": list(self.notes),
         }
@@ -124,10 +126,15 @@ ANSWERS: Mapping[Advice, str] = {
 RULES: tuple[tuple[Advice, Callable[[SiteCheck], bool]], ...] = (
     ("do_not_use", lambda found: bool(found.misfits)),
     ("adapt", lambda found: found.adaptation is not None and found.adaptation.adapted),
-    ("label", lambda found: found.forecast is not None and found.forecast.value < found.known_accuracy - LOST),
+    ("label", lambda found: found.forecast is not None and is_low(found, found.forecast)),
     ("label", lambda found: found.forecast is not None and found.forecast.value < 1 / len(found.predicted)),
     ("use", lambda found: True),
 )
+
+
+def is_low(found: SiteCheck, forecast: Interval) -> bool:
+    """Return whether the forecast lies below the known sites' accuracy, and below the worst of them too."""
+    return forecast.value < min(found.known_accuracy - LOST, found.lowest_accuracy)
 
 
 def check_site(
@@ -177,6 +184,7 @@ def check_site(
         None if basis is None else forecast_accuracy(basis, answers),
         float("nan") if basis is None else forecast_auroc(basis, answers),
         float("nan") if basis is None else basis.accuracy,
+        float("nan") if basis is None else basis.lowest,
         {str(name): float(share) for name, share in zip(classes, shares, strict=True)},
         notes,
     )

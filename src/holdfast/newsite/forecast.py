@@ -54,6 +54,11 @@ class ForecastBasis:
         """Accuracy at the known sites, out of fold."""
         return float("nan") if self.folds is None else self.folds.accuracy
 
+    @property
+    def lowest(self) -> float:
+        """Accuracy at the worst known site that has some rows, by a fit without it."""
+        return min((site.accuracy for site in self.sites.values() if site.n_rows >= LEAST_ROWS), default=float("nan"))
+
 
 def summarize(probabilities: Array, y: Codes | None = None) -> Answers:
     """Return a summary of probabilities, (n_rows, n_classes), and of how right they are where labels are known."""
