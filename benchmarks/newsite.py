@@ -6,7 +6,6 @@
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run recalibrate
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run forecast
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run alarms
-    python benchmarks/newsite.py run hospitals
     python benchmarks/newsite.py run named
     python benchmarks/newsite.py run rows
     python benchmarks/newsite.py tables
@@ -21,7 +20,6 @@ natural: real tables as they are; and with the most suspicious column treated as
 recalibrate: a logistic regression at the site left out, recalibrated with 25 to 200 labeled rows; five draws.
 forecast: real tables, the accuracy at the site left out and its forecasts.
 alarms: real tables; a random half of one site's rows plays the new site, the other half trains with all other sites.
-hospitals: the example of the README, 20 draws.
 named: the example of the README, 300 rows of the new site: is a scanner that turned named? One as known? 100 draws.
 rows: the example of the README with 30 to 3,000 rows of the new site, 50 draws each.
 """
@@ -57,7 +55,7 @@ from holdfast.stable.removal import plan_removal  # noqa: E402
 
 EVIDENCE = trust.EVIDENCE
 PAGE = EVIDENCE.parent / "how-to" / "new-site.md"
-SUITES = ("planted", "given_up", "natural", "recalibrate", "forecast", "alarms", "hospitals", "named", "rows")
+SUITES = ("planted", "given_up", "natural", "recalibrate", "forecast", "alarms", "named", "rows")
 SCENARIOS = {"turned": 0.1, "vanished": None, "as known": 0.9}
 N_LABELS = (25, 50, 100, 200)
 N_ROWS = (30, 100, 300, 1000, 3000)
@@ -431,11 +429,10 @@ def main() -> None:
             print(f"\n{name}\n" + "\n".join(lines))
         return
     records = trust.Records("newsite", options.records, prefix="")
-    if options.suite in ("hospitals", "rows"):
-        sizes, n_draws = ((1000,), 20) if options.suite == "hospitals" else (N_ROWS, 50)
-        for n_rows in sizes:
-            for draw in range(n_draws):
-                key = {"suite": options.suite, "rows": n_rows, "draw": draw}
+    if options.suite == "rows":
+        for n_rows in N_ROWS:
+            for draw in range(50):
+                key = {"suite": "rows", "rows": n_rows, "draw": draw}
                 records.add(key, partial(measure_hospitals, n_rows, draw))
         return
     if options.suite == "named":
