@@ -37,7 +37,7 @@ def test_ages_in_months_are_found(holdfast, folder, tmp_path):
     """The advice, the page, and the warning of `predict`."""
     page = tmp_path / "page.html"
     outcome = holdfast("check", folder / "model", folder / "months.csv", "--out", page)
-    assert outcome.out.startswith("Do not use the model at this site yet: `age` must be repaired first.\n`age` may be in")
+    assert outcome.out.startswith("Do not use the model at this site yet: `age` must be repaired first.\n`age` may be")
     assert "Next: holdfast check" in outcome.out
     html = page.read_text(encoding="utf-8")
     assert "The model cannot be used at this site yet" in html

@@ -29,6 +29,7 @@ MOST_TRIED = 10  # columns of which it is tried how much they matter
 MATTERS = 0.05  # share of predictions that must change for a column to matter
 EVERYWHERE = 0.5  # share of the rows that do not fit from which on the model must not be used as it is
 LOST = 0.05  # accuracy that the forecast must lie below that at the known sites for labels to be advised
+UNKNOWN = 0.7  # width of the forecast's interval from which on it says nothing, and labels are advised
 TURNED = 0.1  # share of rows by which an unstable column must differ from every known site to be named
 
 
@@ -64,8 +65,8 @@ class SiteCheck:
         if self.forecast is not None:
             value, adapted = self.forecast, " once it is adapted" if self.advice == "adapt" else ""
             lines.append(
-                f"Expect an accuracy of {value.value:.2f} there{adapted}, between {value.low:.2f} and {value.high:.2f}; it is "
-                f"{self.known_accuracy:.2f} at the known sites."
+                f"Expect an accuracy of {value.value:.2f} there{adapted}, between {value.low:.2f} and {value.high:.2f}; it "
+                f"is {self.known_accuracy:.2f} at the known sites."
             )
         return (*lines, *self.notes)
 
@@ -127,7 +128,7 @@ RULES: tuple[tuple[Advice, Callable[[SiteCheck], bool]], ...] = (
     ("do_not_use", lambda found: bool(found.misfits)),
     ("adapt", lambda found: found.adaptation is not None and found.adaptation.adapted),
     ("label", lambda found: found.forecast is not None and is_low(found, found.forecast)),
-    ("label", lambda found: found.forecast is not None and found.forecast.value < 1 / len(found.predicted)),
+    ("label", lambda found: found.forecast is not None and found.forecast.high - found.forecast.low > UNKNOWN),
     ("use", lambda found: True),
 )
 
