@@ -65,8 +65,8 @@ class SiteCheck:
         if self.forecast is not None:
             value, adapted = self.forecast, " once it is adapted" if self.advice == "adapt" else ""
             lines.append(
-                f"Expect an accuracy of {value.value:.2f} there{adapted}, between {value.low:.2f} and {value.high:.2f}; "
-                f"it is {self.known_accuracy:.2f} at the known sites."
+                f"Expect an accuracy of {value.value:.2f} there{adapted}, between {value.low:.2f} and {value.high:.2f};"
+                f" it is {self.known_accuracy:.2f} at the known sites."
             )
         return (*lines, *self.notes)
 
