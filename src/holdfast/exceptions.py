@@ -33,6 +33,7 @@ HoldfastWarning (UserWarning)
 ├── PrevalenceWarning                  label frequencies differ much between environments
 ├── CollapseWarning                    the trained classifier predicts one class only
 ├── SolverWarning                      a solver stopped before its certificate was reached
+├── NewSiteWarning                     rows do not fit what the classifier was fitted on
 └── MismatchWarning                    saved under another version, CPU type, number of threads or precision
 """
 
@@ -170,6 +171,10 @@ class CollapseWarning(HoldfastWarning):
 
 class SolverWarning(HoldfastWarning):
     """A solver stopped before its certificate was reached."""
+
+
+class NewSiteWarning(HoldfastWarning):
+    """Columns of a new site do not fit what the classifier was fitted on."""
 
 
 class MismatchWarning(HoldfastWarning):

@@ -74,3 +74,13 @@ def test_the_table_of_coverage_is_that_of_its_record():
         assert row["draws"] >= 10_000
         error = (0.95 * 0.05 / row["draws"]) ** 0.5
         assert row["held"] / row["draws"] > record["level"] - 3 * error
+
+
+def test_the_tables_of_a_new_site_are_those_of_the_records():
+    """docs/how-to/new-site.md shows what the committed records say: no table is typed."""
+    newsite = load_script("newsite")
+    page = newsite.PAGE.read_text(encoding="utf-8")
+    for name, lines in newsite.tables(EVIDENCE):
+        shown = page.split(f"<!-- table {name} -->\n")[1].split("<!-- end -->")[0]
+        assert shown == "\n".join(lines) + "\n"
+        assert len(lines) > 2

@@ -85,3 +85,19 @@ def test_backbones(tmp_path, monkeypatch, capsys):
     pytest.importorskip("transformers")
     run_page("backbones.md", tmp_path, monkeypatch)
     assert capsys.readouterr().out.splitlines()[-3:] == ["True", "(200,)", "['north' 'south'] (80,) (80,)"]
+
+
+def test_new_site(tmp_path, monkeypatch, capsys):
+    """Check, adapt, recalibrate and evaluate: the advice is to adapt, and accuracy rises from 0.75 to about 0.9."""
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(PAGES.parents[1] / "examples" / "hospitals.py"))
+    capsys.readouterr()
+    found = run_page("new-site.md", tmp_path, monkeypatch)
+    out = capsys.readouterr().out
+    assert out.startswith("Adapt the model to this site before you use it. `scanner` is right in 1")
+    assert "Adapted to 1,000 rows without labels" in out
+    accuracies = [
+        found[name].evaluate(found["rest"]).overall.accuracy.value for name in ("model", "adapted", "corrected")
+    ]
+    assert accuracies[0] == pytest.approx(0.75, abs=0.03)
+    assert min(accuracies[1:]) > 0.88

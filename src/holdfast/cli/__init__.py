@@ -16,8 +16,8 @@ from holdfast.cli.terminal import INTERRUPTED, Shell, start
 
 # Each is a module of this package, with a function of the same name; in the order of the help.
 COMMANDS = (
-    *("demo", "diagnose", "fit", "predict", "evaluate", "compare", "audit", "report", "export", "partition", "data"),
-    *("sweep", "reproduce", "theory", "doctor"),
+    *("demo", "diagnose", "fit", "check", "predict", "adapt", "recalibrate", "evaluate", "compare", "audit"),
+    *("report", "export", "partition", "data", "sweep", "reproduce", "theory", "doctor"),
 )
 
 app = typer.Typer(

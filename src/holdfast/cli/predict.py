@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from holdfast.cli.options import (
     FolderArgument,
@@ -39,6 +39,9 @@ def predict(
             "FILE",
         ),
     ] = None,
+    adapt: Annotated[
+        bool, option("--adapt", "Adapt a stable classifier to these rows, which are of one site, before it predicts.")
+    ] = False,
     for_spreadsheets: SpreadsheetOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -56,6 +59,9 @@ def predict(
     else:
         check_file(out, overwrite=overwrite, inputs=[table, *([recalibrate] if recalibrate else [])])
     fitted = TableClassifier.load(folder)
+    if adapt:
+        fitted = fitted.adapt(layout.open(table, fitted.roles_.missing))
+        note(f"note: {fitted.adaptation_}")
     if recalibrate is not None:
         fitted = fitted.recalibrate(layout.open(str(recalibrate), fitted.roles_.missing))
     rows = layout.open(table, fitted.roles_.missing)
@@ -75,8 +81,10 @@ def predict(
     following = command_line("holdfast", "evaluate", folder, table)
     if fitted.roles_.label not in rows:
         following = command_line("holdfast", "report", folder)
-    result = {"n_rows": n_rows, "predicted": dict(counts.most_common()), "out": out}
+    result: dict[str, Any] = {"n_rows": n_rows, "predicted": dict(counts.most_common()), "out": out}
     result["verdict"] = verdict_values(fitted.method_)
+    if adapt and fitted.adaptation_ is not None:
+        result["adaptation"] = fitted.adaptation_.to_dict()
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(counts))
 
 

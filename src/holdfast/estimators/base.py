@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Self
@@ -30,6 +31,7 @@ from holdfast.learners import (
     require_classifier,
     seeded_clone,
 )
+from holdfast.newsite.recalibrate import RecalibratedClassifier, log_probabilities, recalibrate
 from holdfast.rows import (
     TrainingRows,
     allows_nan,
@@ -302,6 +304,32 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
         return code_probabilities(self.estimator_, X, len(self.classes_))
+
+    @available_if(_estimator_has("predict_proba"))
+    def recalibrate(self, X: Any, y: Any, *, n_rows_of_site: int | None = None) -> Self:
+        """Return a copy with probabilities that are corrected for one site, by labeled rows of that site.
+
+        Parameters
+        ----------
+        X : rows of the site, as for `predict`
+        y : labels of shape (n_rows,)
+        n_rows_of_site : int, optional
+            How many rows the site has, with or without a label. No more labels than that are called for.
+
+        Returns
+        -------
+        classifier
+            Its `estimator_.recalibration` says what was corrected. The classifier itself is not fitted again.
+        """
+        check_is_fitted(self)
+        X, codes, n_classes = self._check_rows(X, reset=False), known_codes(y, self.classes_), len(self.classes_)
+        inner = self.estimator_
+        if isinstance(inner, RecalibratedClassifier):  # an earlier correction is replaced
+            inner = inner.estimator
+        found = recalibrate(log_probabilities(inner, X, n_classes), codes, n_rows_of_site=n_rows_of_site)
+        corrected = copy.copy(self)
+        corrected.estimator_ = RecalibratedClassifier(inner, found)
+        return corrected
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@ r"""A classifier that relies less on relations that change between environments,
 
 from __future__ import annotations
 
+import copy
 import html
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -11,24 +12,34 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 from sklearn.utils import estimator_html_repr
+from sklearn.utils.validation import check_is_fitted
 
 from holdfast.audit.run import AuditSettings, read_columns
 from holdfast.environments import label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
-from holdfast.judging.calibration import calibrate
+from holdfast.judging.calibration import calibrate, log_softmax
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
 from holdfast.learners import has_threshold, last_step, refit_logistic, stopped_like
 from holdfast.metrics import Interval
+from holdfast.newsite.adapt import (
+    Adaptation,
+    AdaptedClassifier,
+    Relearning,
+    UnstableColumn,
+    adapt,
+    try_known_sites,
+)
+from holdfast.newsite.forecast import ForecastBasis, make_basis
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows, is_mapped, is_sparse
+from holdfast.rows import TrainingRows, is_mapped, is_sparse, is_text
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.columns import Columns, split_categories
 from holdfast.stable.decision import CAUTION, kept_share, removal_levels
 from holdfast.stable.design import Design, make_design
 from holdfast.stable.findings import find
 from holdfast.stable.hypotheses import Posterior, posteriors
-from holdfast.stable.removal import MixedClassifier, join_removals, mix_scores, plan_removal
+from holdfast.stable.removal import MixedClassifier, join_removals, mix_scores, plan_removal, shuffled_partners
 from holdfast.stable.scenarios import Part, Scenarios, ask_out_of_fold, try_scenarios
 from holdfast.stable.verdict import RARE, SUSPECTED, Accuracy, Verdict, fitted_as
 
@@ -224,6 +235,9 @@ class StableClassifier(MethodClassifier):
                     HoldfastWarning,
                 )
             self.estimator_ = mixture.fit(weights)
+        left_out = mixture.left_out_scores(weights)
+        self.relearning_ = mixture.relearn(weights, left_out, by_name, sources)
+        self.forecasting_ = mixture.forecasting(weights, left_out)
         self.path_ = tuple(
             _point(scenarios, caution, mixture.weights({name: kept_share(by_name[name], caution) for name in kept}))
             for caution in CAUTIONS
@@ -239,13 +253,49 @@ class StableClassifier(MethodClassifier):
             scenarios.compare("known", weights),
             scenarios.compare("vanished", weights),
             scenarios.compare("reversed", weights),
-            scenarios.forecast(weights, mixture.left_out(weights)),
+            scenarios.forecast(weights, mixture.left_out(left_out[int(np.argmax(weights))])),
             {name: Accuracy(float(a), float(b)) for name, a, b in zip(sites, ordinary, fitted, strict=True)},
             float(shares.max()),
             columns.n_columns,
             scenarios.ranks(weights) if shares.max() >= RARE else {},
             float(self.caution),
         )
+
+    def adapt(self, X: Any) -> StableClassifier:
+        """Return a classifier that is adapted to a new site, by rows of that site without labels.
+
+        The stable part teaches what each unstable column says about the label there (`holdfast.newsite.adapt`). Where
+        the guards refuse, the classifier that is returned predicts as before; its `adaptation_` says why.
+
+        Parameters
+        ----------
+        X : rows of the site, as for `predict`; 100 or more are a good number
+
+        Returns
+        -------
+        StableClassifier
+            A copy, with `adaptation_`. It is not fitted again.
+        """
+        check_is_fitted(self)
+        X = self._check_rows(X, reset=False)
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        adapted, mixed = copy.copy(self), self.estimator_
+        if isinstance(mixed, AdaptedClassifier):
+            raise ParameterError(
+                "This classifier is adapted to a site already. Adapt the one that it was made of: load the model that "
+                "'holdfast fit' saved."
+            )
+        if not isinstance(mixed, MixedClassifier):
+            adapted.adaptation_ = Adaptation(False, n_rows, reason="no_unstable_column")
+            return adapted
+        relearning = getattr(self, "relearning_", None)  # models that were saved before have none
+        if relearning is None:
+            adapted.adaptation_ = Adaptation(False, n_rows, reason="older_model")
+            return adapted
+        found, adapted.adaptation_ = adapt(relearning, mixed.estimators[-1], mixed.removals[-1], X, len(self.classes_))
+        if found is not None:
+            adapted.estimator_ = found
+        return adapted
 
     def _html_repr(self) -> str:
         """Return what notebooks show: the verdict above scikit-learn's diagram."""
@@ -308,17 +358,83 @@ class _Mixture:
             [models[i] for i in used], [self.removals[i] for i in used], [weights[i] for i in used], calibration
         )
 
-    def left_out(self, weights: list[float]) -> Array:
-        """Return the accuracy in each environment of the mixture's largest part, fitted on other environments."""
+    def left_out_scores(self, weights: list[float]) -> dict[int, Array]:
+        """Return the scores of the mixture's parts by fits without the row's environment.
+
+        These are of its largest part, and of all that are used where there are several.
+        """
+        used = [i for i, weight in enumerate(weights) if weight > 0]
         training, n_classes = self.training, len(self.owner.classes_)
-        table = self.tables[int(np.argmax(weights))]
-        environments = training.environments
-        rounds = training.environment_codes % min(len(environments), MOST_LEFT_OUT)
-        [fits], rows = fit_folds(self.part, [table], rounds, self.settings, self.seeding)
-        removal = self.removals[int(np.argmax(weights))]
-        scores = ask_out_of_fold(Part(removal, fits, rows), training, n_classes)
+        rounds = training.environment_codes % min(len(training.environments), MOST_LEFT_OUT)
+        fits, rows = fit_folds(self.part, [self.tables[i] for i in used], rounds, self.settings, self.seeding)
+        return {
+            i: ask_out_of_fold(Part(self.removals[i], found, rows), training, n_classes)
+            for i, found in zip(used, fits, strict=True)
+        }
+
+    def left_out(self, scores: Array) -> Array:
+        """Return the accuracy in each environment of scores by fits on other environments."""
+        training = self.training
         right, shares = scores.argmax(axis=1) == training.y, training.weights + 1e-12
-        return np.array([np.average(right[e.rows], weights=shares[e.rows]) for e in environments])
+        return np.array([np.average(right[e.rows], weights=shares[e.rows]) for e in training.environments])
+
+    def forecasting(self, weights: list[float], left_out: dict[int, Array]) -> ForecastBasis:
+        """Return what forecasts of accuracy at a new site start from."""
+        training, used = self.training, list(left_out)
+        calibration = getattr(self.owner.estimator_, "calibration", None)
+
+        def probabilities(parts: Sequence[Array]) -> Array:
+            mixed = mix_scores(parts, [weights[i] for i in used])
+            logs = log_softmax(mixed) if calibration is None else calibration.log_probabilities(mixed)
+            return np.asarray(np.exp(logs))
+
+        sites = {environment.name: environment.rows for environment in training.environments}
+        folds = probabilities([self.scenarios.known[i] for i in used])
+        return make_basis(folds, probabilities([left_out[i] for i in used]), training.y, sites)
+
+    def relearn(
+        self,
+        weights: list[float],
+        left_out: dict[int, Array],
+        found: dict[str, Posterior],
+        sources: dict[str, list[int]],
+    ) -> Relearning:
+        """Return what `adapt` needs: the unstable columns, and what adapting does at known sites that play new ones."""
+        training, last = self.training, len(self.levels) - 1
+        if not last or not weights[last]:
+            return Relearning()
+        columns = _unstable_columns([self.names[i] for i in self.levels[-1][1]], found, sources, training.X)
+        y, counts, used = training.y, training.sample_weight, list(left_out)
+        offsets = not hasattr(self.owner.ordinary_, "predict_proba")
+        calibration = calibrate(left_out[last], y, counts, offsets=offsets)
+        mixed = mix_scores([left_out[i] for i in used], [weights[i] for i in used])
+        before = calibrate(mixed, y, counts, offsets=offsets).log_probabilities(mixed)
+        sites = {environment.name: environment.rows for environment in training.environments}
+        stable = calibration.log_probabilities(left_out[last])
+        partners = {
+            "known": np.arange(training.n_rows),
+            "vanished": shuffled_partners(training, other_label=False),
+            "reversed": shuffled_partners(training, other_label=True),
+        }
+        return try_known_sites(columns, training.X, y, sites, stable, before, calibration, partners)
+
+
+def _unstable_columns(
+    names: Sequence[str], found: dict[str, Posterior], sources: dict[str, list[int]], X: Any
+) -> list[UnstableColumn]:
+    """Return the columns that the stable part does without; `age` and `age is missing` are one."""
+    merged: dict[tuple[int, ...], list[str]] = {}
+    for name in names:
+        merged.setdefault(tuple(sources[name]), []).append(name)
+    return [
+        UnstableColumn(
+            shared[0].removesuffix(" is missing"),
+            places,
+            shared[0] if is_text(X) else "",
+            max(found[name].mechanism for name in shared),
+        )
+        for places, shared in merged.items()
+    ]
 
 
 def _read_table(X: Any, names: Any) -> Columns:

@@ -17,12 +17,24 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.environments import listed
 from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
-from holdfast.exceptions import HoldfastError, HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
-from holdfast.judging.calibration import Calibration, calibrate
+from holdfast.exceptions import (
+    HoldfastError,
+    HoldfastWarning,
+    NewSiteWarning,
+    ParameterError,
+    SavedModelError,
+    TableError,
+    suggest,
+    warn,
+)
+from holdfast.newsite.profile import TrainingProfile, profile_training
+from holdfast.newsite.recalibrate import LEAST_PROBABILITY as LEAST_PROBABILITY
+from holdfast.newsite.recalibrate import RecalibratedClassifier, Recalibration, recalibrate
 from holdfast.tables.files import CHUNK_ROWS, TableWriter, open_table
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, matrix_names
 from holdfast.tables.roles import (
@@ -39,10 +51,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from holdfast.newsite.adapt import Adaptation
+    from holdfast.newsite.check import SiteCheck
+    from holdfast.newsite.profile import ColumnCheck
     from holdfast.tables.evaluation import Evaluation
 
 log = logging.getLogger(__name__)
-LEAST_PROBABILITY = 1e-6  # what is taken for 0 where logarithms are needed
 TableLike = Any  # a path, a data frame, or an open table
 
 
@@ -109,7 +123,7 @@ class TableClassifier(BaseEstimator):
     """
 
     _folder: str | None = None  # where it was loaded from, for errors
-    _calibration: Calibration | None = None  # of its probabilities at one site
+    profile_: TrainingProfile | None = None  # what the columns looked like at the known sites; saved models may lack it
 
     def __init__(
         self,
@@ -208,6 +222,7 @@ class TableClassifier(BaseEstimator):
                     f"preprocessing and {also} come from the {len(rows.y):,} rows that were read.",
                 )
         self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, notes
+        self.profile_ = profile_training(rows.features, rows.environments, tuple(rows.roles.schema.names("text")))
         self._name_verdict()
         warned = {(entry.category, str(entry.message)): entry.message for entry in caught}
         self.warnings_: tuple[str, ...] | None = tuple(text for _, text in warned)
@@ -242,10 +257,25 @@ class TableClassifier(BaseEstimator):
         check_is_fitted(self, "pipeline_")
         source, schema = open_table(table, self.roles_.missing), self.roles_.schema
         schema.require(source.columns)
+        first = True
         for chunk in source.chunks(list(dict.fromkeys([*schema.names(), *keep])), schema.types, CHUNK_ROWS):
             with _naming(self._folder) if self._folder else nullcontext():
-                labels, probabilities = self._answer(schema.features(chunk))
+                features = schema.features(chunk)
+                labels, probabilities = self._answer(features)
+            if first and self.profile_ is not None:
+                self._warn_of_misfits(self.profile_.check(features))
+            first = False
             yield Predictions(chunk[list(keep)], labels, probabilities)
+
+    def _warn_of_misfits(self, found: Sequence[ColumnCheck]) -> None:
+        """Warn of columns that do not fit what the classifier was fitted on."""
+        if found:
+            more = f" {len(found) - 3} more columns do not fit." if len(found) > 3 else ""
+            warn(
+                f"{' '.join(check.sentence for check in found[:3])}{more} Predictions may be wrong: run 'holdfast "
+                "check', or TableClassifier.check.",
+                NewSiteWarning,
+            )
 
     def _answer(self, rows: Any) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
         """Return labels and, where the method has them, probabilities."""
@@ -255,21 +285,27 @@ class TableClassifier(BaseEstimator):
         probabilities = method.predict_proba(rows) if hasattr(method, "predict_proba") else None
         if probabilities is not None and not np.isfinite(probabilities).all():
             raise SavedModelError("The classifier answers with NaN or infinity: its weights are damaged. Fit it again.")
-        if probabilities is None or self._calibration is None:
-            return method.predict(rows), probabilities
-        probabilities = self._calibration.probabilities(np.log(np.maximum(probabilities, LEAST_PROBABILITY)))
-        return self.classes_[probabilities.argmax(axis=1)], probabilities
+        return method.predict(rows), probabilities
+
+    @property
+    def recalibration_(self) -> Recalibration | None:
+        """How its probabilities were corrected for one site; None where they were not."""
+        estimator = getattr(self.method_, "estimator_", None)
+        return estimator.recalibration if isinstance(estimator, RecalibratedClassifier) else None
 
     def recalibrate(self, table: TableLike) -> Self:
         """Return this classifier with its probabilities corrected for one site, by labeled rows of that site.
 
-        The log-probabilities are scaled, and each class gets an offset, so that the log loss of these rows is least.
-        With two classes the order of the rows stays as it is. The classifier itself is not fitted again.
+        The evidence decides between no correction, an intercept for each class, and a slope of the log-probabilities
+        too (`holdfast.newsite.recalibrate`). Coefficients are shrunk where rows are few. With two classes the order of
+        the rows stays as it is. The classifier itself is not fitted again, and an earlier recalibration is replaced.
+        The result can be saved; it holds the coefficients and none of the rows.
 
         Parameters
         ----------
         table : path or data frame
-            Rows of the site, with the label column; some dozens at least.
+            Rows of the site, with the label column; some dozens at least. Rows without a label are not used, but tell
+            how many rows the site has.
 
         Examples
         --------
@@ -277,34 +313,152 @@ class TableClassifier(BaseEstimator):
         >>> rows = pd.DataFrame({"site": ["A", "B"] * 100, "sign": [0, 1, 1, 0] * 50, "ill": [0, 1, 1, 0] * 50})
         >>> model = TableClassifier(label="ill", environment="site", method="erm").fit(rows)
         >>> next_site = rows.assign(ill=[0, 1, 1, 1] * 50)  # half of those without the sign are ill there
-        >>> before, after = (m.predict_proba(rows[:1])[0, 1] for m in (model, model.recalibrate(next_site)))
-        >>> bool(before < 0.1), round(float(after), 1)
-        (True, 0.5)
+        >>> corrected = model.recalibrate(next_site)
+        >>> before, after = (m.predict_proba(rows[:1])[0, 1] for m in (model, corrected))
+        >>> bool(before < 0.1), round(float(after), 1), corrected.recalibration_.kind
+        (True, 0.5, 'slope and intercept')
         """
         check_is_fitted(self, "pipeline_")
-        source = open_table(table, self.roles_.missing)
-        source.require([self.roles_.label])
-        labels = read_known_labels(
-            source.read([self.roles_.label])[self.roles_.label], self.roles_.label, self.classes_
+        source, label = open_table(table, self.roles_.missing), self.roles_.label
+        source.require([label])
+        written = source.read([label])[label]
+        labeled = written.notna().to_numpy()
+        if not labeled.any():
+            raise TableError(
+                f"Recalibrating needs labeled rows, but column {label!r} is empty in all {len(labeled):,} rows. Label "
+                "some rows of the site."
+            )
+        codes = self._label_codes(written[labeled])
+        plain = self._without_recalibration()
+        scores = np.log(np.maximum(plain.predict_proba(source), LEAST_PROBABILITY))[labeled]
+        found = recalibrate(scores, codes, n_rows_of_site=None if labeled.all() else len(labeled))
+        return plain._with_estimator(RecalibratedClassifier(plain.method_.estimator_, found))
+
+    @property
+    def adaptation_(self) -> Adaptation | None:
+        """Whether it was adapted to one site, and what unstable columns mean there; None where that was not tried."""
+        return getattr(self.method_, "adaptation_", None)
+
+    def adapt(self, table: TableLike) -> Self:
+        """Return this classifier adapted to a new site, by rows of that site without labels.
+
+        The part of a stable classifier that does without the unstable columns teaches what they say about the label
+        there (`holdfast.newsite.adapt`). Where that is not safe, the result predicts as before. `adaptation_` says what
+        was done and why. The result can be saved; it holds none of the rows.
+
+        Parameters
+        ----------
+        table : path or data frame
+            Rows of the site; 100 or more are a good number. A label column is ignored.
+        """
+        from holdfast.estimators.stable import StableClassifier
+
+        check_is_fitted(self, "pipeline_")
+        if not isinstance(self.method_, StableClassifier):
+            raise ParameterError(
+                f"Only a classifier of the method 'stable' can be adapted. Got method={self.method!r}. Fit with "
+                "method='stable', or recalibrate this one with labeled rows."
+            )
+        if self.recalibration_ is not None:
+            raise ParameterError(
+                "This classifier was recalibrated for a site. Adapt the one that it was made of, then recalibrate."
+            )
+        rows, notes = self._read_unlabeled(table)
+        *before, (name, method) = self.pipeline_.steps
+        for _, step in before:
+            rows = step.transform(rows)
+        adapted = copy.copy(self)
+        method = method.adapt(rows)
+        method.adaptation_ = replace(method.adaptation_, notes=notes)
+        adapted.pipeline_ = Pipeline([*before, (name, method)])
+        return adapted
+
+    def check(self, table: TableLike) -> SiteCheck:
+        """Say whether this classifier can be used at a new site, from rows of that site without labels.
+
+        The rows are compared with the profile of the training rows. Where the method is stable, it is asked what the
+        unstable columns say about the label there, and which accuracy to expect (`holdfast.newsite.check`).
+
+        Parameters
+        ----------
+        table : path or data frame
+            Rows of the site; 100 or more are a good number. A label column is ignored.
+        """
+        from holdfast.estimators.stable import StableClassifier
+        from holdfast.newsite.check import check_site
+
+        check_is_fitted(self, "pipeline_")
+        if not hasattr(self.method_, "predict_proba"):
+            raise ParameterError(
+                f"The estimator {self.names['estimator']} gives no probabilities, which a check needs. Fit another one."
+            )
+        rows, notes = self._read_unlabeled(table)
+        used, adaptation = self, self.adaptation_
+        if adaptation is None and isinstance(self.method_, StableClassifier) and self.recalibration_ is None:
+            used = self.adapt(table)
+            adaptation = used.adaptation_
+
+        def predict(features: Any) -> NDArray[np.float64]:
+            probabilities = used._answer(features)[1]
+            assert probabilities is not None
+            return probabilities
+
+        basis = getattr(self.method_, "forecasting_", None)
+        if self.adaptation_ is not None and self.adaptation_.adapted and adaptation is not None:
+            adaptation = replace(adaptation, adapted=False)  # it is done
+        return check_site(
+            rows,
+            predict,
+            classes=self.classes_,
+            profile=self.profile_,
+            basis=basis,
+            adaptation=adaptation,
+            notes=notes,
         )
+
+    def _read_unlabeled(self, table: TableLike) -> tuple[pd.DataFrame, tuple[str, ...]]:
+        """Return the features of all rows of a site, and a note where there are labels, which are not used."""
+        source, schema = open_table(table, self.roles_.missing), self.roles_.schema
+        schema.require(source.columns)
+        rows = schema.features(source.read(schema.names(), schema.types))
+        if not len(rows):
+            raise TableError(f"{source.name} has a header but no rows. Pass a table with rows of the site.")
+        has_label = self.roles_.label in source
+        return rows, (f"The column {self.roles_.label!r} is not used.",) if has_label else ()
+
+    def _label_codes(self, written: pd.Series[Any]) -> NDArray[np.intp]:
+        """Return the places of labels among the classes; refuse labels that are unknown, or of one class only."""
+        name = self.roles_.label
+        labels = read_known_labels(written, name, self.classes_)
         places = {str(label): place for place, label in enumerate(self.classes_)}
         unknown = sorted({str(label) for label in labels} - set(places))
         if unknown:
             raise TableError(
-                f"Column {self.roles_.label!r} has labels that the classifier does not know: {listed(unknown)}. It "
+                f"Column {name!r} has labels that the classifier does not know: {listed(unknown)}. It "
                 f"knows {listed(list(places))}."
             )
         codes = np.array([places[str(label)] for label in labels], dtype=np.intp)
         if len(np.unique(codes)) < 2:
             raise TableError(
-                f"Recalibrating needs labeled rows of at least two classes of {self.roles_.label!r}. Got "
+                f"Recalibrating needs labeled rows of at least two classes of {name!r}. Got "
                 f"{len(codes)} rows of {len(np.unique(codes))}. Label more rows of the site."
             )
-        plain = copy.copy(self)
-        plain._calibration = None
-        scores = np.log(np.maximum(plain.predict_proba(source), LEAST_PROBABILITY))
-        plain._calibration = calibrate(scores, codes, offsets=True)
-        return plain
+        return codes
+
+    def _without_recalibration(self) -> Self:
+        """Return this classifier as it was before it was recalibrated."""
+        estimator = getattr(self.method_, "estimator_", None)
+        if isinstance(estimator, RecalibratedClassifier):
+            return self._with_estimator(estimator.estimator)
+        return self
+
+    def _with_estimator(self, estimator: Any) -> Self:
+        """Return a copy whose method answers by another fitted classifier over class codes."""
+        changed, method = copy.copy(self), copy.copy(self.method_)
+        method.estimator_ = estimator
+        *before, (name, _) = self.pipeline_.steps
+        changed.pipeline_ = Pipeline([*before, (name, method)])
+        return changed
 
     def predict(self, table: TableLike) -> NDArray[Any]:
         """Return the most probable label of each row of a file or frame."""
@@ -430,11 +584,6 @@ class TableClassifier(BaseEstimator):
         from holdfast.saving import save
 
         check_is_fitted(self, "pipeline_")
-        if self._calibration is not None:
-            raise ParameterError(
-                "A recalibrated classifier is for one site and is not saved. Save the one that it was made of, and "
-                "call recalibrate after loading it."
-            )
         options = self.options
         extra = {
             "table": self.roles_.to_dict(),
@@ -443,6 +592,8 @@ class TableClassifier(BaseEstimator):
             "notes": list(self.notes_),
             "warnings": list(self.warnings_ or ()),
         }
+        if self.profile_ is not None:
+            extra["profile"] = self.profile_.to_dict()
         save(self.pipeline_, folder, overwrite=overwrite, extra=extra)
 
     @classmethod
@@ -463,6 +614,8 @@ class TableClassifier(BaseEstimator):
             fitted.pipeline_, fitted.roles_ = load(folder, trust=trust), roles
             fitted.notes_ = tuple(map(str, extra.get("notes", ())))
             fitted.warnings_ = tuple(map(str, extra["warnings"])) if "warnings" in extra else None
+            if "profile" in extra:
+                fitted.profile_ = TrainingProfile.from_dict(extra["profile"])
             fitted._folder = os.fspath(folder)
         return fitted
 

@@ -23,6 +23,7 @@ from sklearn.pipeline import Pipeline
 from holdfast.exceptions import ParameterError, SavedModelError
 from holdfast.interpolation.reweight import WeightedEnsemble
 from holdfast.judging.calibration import PROBABILITY_FLOOR
+from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier
 from holdfast.saving.onnx_files import (
     INSTEAD,
     N_COMPARED,
@@ -152,6 +153,11 @@ class _TableGraph:
             scores = [self._add("Mul", self._scores(part, lacks), float(weight)) for part, lacks, weight in parts]
             scaled = self._add("Mul", self._add("Sum", *scores), float(estimator.calibration.scale))
             return self._add("Softmax", self._add("Add", scaled, estimator.calibration.offsets), axis=1)
+        if isinstance(estimator, RecalibratedClassifier):
+            calibration = estimator.recalibration.calibration
+            floored = self._add("Max", self._probabilities(estimator.estimator, removal), LEAST_PROBABILITY)
+            scaled = self._add("Mul", self._add("Log", floored), float(calibration.scale))
+            return self._add("Softmax", self._add("Add", scaled, calibration.offsets), axis=1)
         if isinstance(estimator, WeightedEnsemble):
             shares = np.asarray(estimator.weights) / np.sum(estimator.weights)
             pairs = zip(estimator.estimators, shares, strict=True)
@@ -234,7 +240,8 @@ def _columns_of(preprocessor: Any, names: Sequence[str]) -> dict[str, list[int]]
 def _preprocessor_of(estimator: Any) -> Any:
     """Return the preprocessing inside of a fitted pipeline, or of the first of several."""
     while not isinstance(estimator, Pipeline):
-        estimator = estimator.estimators[0]
+        inside = estimator.estimator if isinstance(estimator, RecalibratedClassifier) else estimator.estimators[0]
+        estimator = inside
     return estimator.steps[0][1]
 
 

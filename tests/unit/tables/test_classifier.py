@@ -306,21 +306,6 @@ def test_predictions_are_written_in_chunks(files, tmp_path, monkeypatch):
     assert dict(counts) == written["prediction"].value_counts().to_dict()
 
 
-def test_a_recalibrated_classifier_is_not_saved(tmp_path):
-    """Its correction is for one site; the classifier that it was made of stays as it was, and can be saved."""
-    rows = pd.DataFrame({"site": ["A", "B"] * 40, "sign": [0, 1, 1, 0] * 20, "ill": [0, 1, 1, 0] * 20})
-    model = TableClassifier(label="ill", environment="site", method="erm").fit(rows)
-    before = model.predict_proba(rows)
-    recalibrated = model.recalibrate(rows.assign(ill=[0, 1, 1, 1] * 20))
-    assert np.abs(recalibrated.predict_proba(rows) - before).max() > 0.2
-    np.testing.assert_array_equal(model.predict_proba(rows), before)
-    with pytest.raises(ParameterError, match="Save the one that it was made of"):
-        recalibrated.save(tmp_path / "model")
-    model.save(tmp_path / "model")
-    again = TableClassifier.load(tmp_path / "model").recalibrate(rows.assign(ill=[0, 1, 1, 1] * 20))
-    np.testing.assert_allclose(again.predict_proba(rows), recalibrated.predict_proba(rows))
-
-
 def test_a_phrase_that_is_given_up_goes_with_all_its_neighbors():
     """Pairs of words that reach into the phrase would tell of it; pairs that do not are kept."""
     generator, words = np.random.default_rng(0), [f"w{i}" for i in range(12)]

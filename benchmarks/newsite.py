@@ -1,0 +1,461 @@
+"""The model arrives at a new site: what adapting, recalibrating and checking bring there.
+
+    HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run planted [--tables heart] [--estimators logistic,boosting]
+    HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run given_up
+    HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run natural
+    HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run recalibrate
+    HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run forecast
+    HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run alarms
+    python benchmarks/newsite.py run named
+    python benchmarks/newsite.py run rows
+    python benchmarks/newsite.py tables
+
+`run` appends one JSON line for each fit to docs/evidence/newsite.jsonl and skips what is there. `tables` writes the
+tables of docs/how-to/new-site.md anew from these records. One thread; the rows are those of benchmarks/trust.py.
+
+planted: real tables with one more column, which agrees with the label in 95 % to 85 % of the training sites' rows; at
+    the site left out it agrees in 10 % (turned), by chance (vanished) or in 90 % (as known).
+given_up: the same, where the user knows that the column is unstable: adapting alone, whatever the decision is.
+natural: real tables as they are; and with the most suspicious column treated as if it were unstable, guards as usual.
+recalibrate: a logistic regression at the site left out, recalibrated with 25 to 200 labeled rows; five draws.
+forecast: real tables, the accuracy at the site left out and its forecasts.
+alarms: real tables; a random half of one site's rows plays the new site, the other half trains with all other sites.
+named: the example of the README, 300 rows of the new site: is a scanner that turned named? One as known? 100 draws.
+rows: the example of the README with 30 to 3,000 rows of the new site, 50 draws each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np  # noqa: E402 - the thread counts come first
+import pandas as pd  # noqa: E402
+import scipy.sparse as sp  # noqa: E402
+import trust  # noqa: E402
+
+from holdfast import ERMClassifier, StableClassifier, TableClassifier  # noqa: E402
+from holdfast.judging.calibration import calibrate, class_scores  # noqa: E402
+from holdfast.newsite.adapt import Relearning, UnstableColumn, adapt, try_known_sites  # noqa: E402
+from holdfast.newsite.check import differs  # noqa: E402
+from holdfast.newsite.forecast import forecast_accuracy, summarize  # noqa: E402
+from holdfast.newsite.recalibrate import recalibrate  # noqa: E402
+from holdfast.stable.columns import encode_table  # noqa: E402
+from holdfast.stable.design import make_design  # noqa: E402
+from holdfast.stable.hypotheses import posteriors  # noqa: E402
+from holdfast.stable.removal import plan_removal  # noqa: E402
+
+EVIDENCE = trust.EVIDENCE
+PAGE = EVIDENCE.parent / "how-to" / "new-site.md"
+SUITES = ("planted", "given_up", "natural", "recalibrate", "forecast", "alarms", "named", "rows")
+SCENARIOS = {"turned": 0.1, "vanished": None, "as known": 0.9}
+N_LABELS = (25, 50, 100, 200)
+N_ROWS = (30, 100, 300, 1000, 3000)
+
+
+def planted(y: Any, environments: Any, left_out: str, agreement: float | None) -> Any:
+    """Return a column that agrees with the label less in each training site, and as asked for in the one left out."""
+    rng, n_classes = np.random.default_rng(0), int(y.max()) + 1
+    training = [e for e in np.unique(environments) if e != left_out]
+    shares = dict(zip(training, np.linspace(0.95, 0.85, len(training)), strict=True))
+    shares[left_out] = 1 / n_classes if agreement is None else agreement
+    draws, other = rng.random(len(y)), (y + rng.integers(1, n_classes, size=len(y))) % n_classes
+    return np.where(draws < np.array([shares[e] for e in environments]), y, other).astype(float)
+
+
+def beside(X: Any, column: Any) -> Any:
+    """Return a matrix with one more column."""
+    return sp.csr_array(sp.hstack([X, column[:, None]])) if sp.issparse(X) else np.column_stack([X, column])
+
+
+def splits(folder: Path, tables: list[str], estimators: list[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield table, estimator, site left out, rows, labels, sites and which rows train, for each fit."""
+    for name in tables:
+        X, y, environments = trust.read_real(name, folder)
+        for estimator in estimators:
+            if sp.issparse(X) and estimator == "boosting" and X.shape[1] > 300:
+                continue  # it takes no sparse rows
+            for left_out in trust.left_out_in_turn(environments).tolist():
+                train = environments != left_out
+                if len(np.unique(y[train])) > y.max():
+                    yield name, estimator, left_out, X, y, environments, train
+
+
+def measure_planted(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
+    """Return accuracies at the site left out of the whole road: fit, adapt, predict."""
+    tables = {name: beside(X, planted(y, environments, left_out, a)) for name, a in SCENARIOS.items()}
+    model = StableClassifier(make()).fit(tables["turned"][train], y[train], environments=environments[train])
+    ordinary = ERMClassifier(make()).fit(tables["turned"][train], y[train], environments=environments[train])
+    found: dict[str, Any] = {"fitted": model.verdict_.fitted}
+    for name, table in tables.items():
+        new = table[~train]
+        adapted = model.adapt(new)
+        found[name] = {
+            key: float((m.predict(new) == y[~train]).mean())
+            for key, m in (("ordinary", ordinary), ("stable", model), ("adapted", adapted))
+        } | {"is_adapted": adapted.adaptation_.adapted, "reason": adapted.adaptation_.reason}
+    return found
+
+
+def give_up(X: Any, y: Any, environments: Any, place: int, make: Callable[[], Any]) -> tuple[Any, Any, Relearning]:
+    """Return a classifier without one column, the removal, and what adapting needs: the user knows what is unstable."""
+    removal, n_classes = plan_removal(X, [place], ["planted"]), int(y.max()) + 1
+    without, names = removal.apply(X), np.unique(environments)
+    scores = np.empty((len(y), n_classes))
+    for site in names:
+        own = environments == site
+        scores[own] = class_scores(make().fit(without[~own], y[~own]), without[own], n_classes)
+    calibration = calibrate(scores, y)
+    logs, rng = calibration.log_probabilities(scores), np.random.default_rng(0)
+    sites = {str(name): np.flatnonzero(environments == name) for name in names}
+    vanished, reversed_ = np.arange(len(y)), np.arange(len(y))
+    for rows in sites.values():
+        vanished[rows] = rng.permutation(rows)
+        for code in np.unique(y[rows]):
+            own, others = rows[y[rows] == code], rows[y[rows] != code]
+            if len(others):
+                reversed_[own] = rng.choice(others, len(own))
+    partners = {"known": np.arange(len(y)), "vanished": vanished, "reversed": reversed_}
+    column = UnstableColumn("planted", (place,))
+    return make().fit(without, y), removal, try_known_sites([column], X, y, sites, logs, logs, calibration, partners)
+
+
+def measure_given_up(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
+    """Return accuracies at the site left out of a classifier without the planted column, and adapted."""
+    tables = {name: beside(X, planted(y, environments, left_out, a)) for name, a in SCENARIOS.items()}
+    place, n_classes = X.shape[1], int(y.max()) + 1
+    stable, removal, relearning = give_up(tables["turned"][train], y[train], environments[train], place, make)
+    ordinary = make().fit(tables["turned"][train], y[train])
+    found: dict[str, Any] = {"refusal": None if relearning.refusal is None else relearning.refusal[0]}
+    for name, table in tables.items():
+        new, truth = table[~train], y[~train]
+        without = float((stable.predict(removal.apply(new)) == truth).mean())
+        guarded, _ = adapt(relearning, stable, removal, new, n_classes)
+        alone, _ = adapt(unguarded(relearning), stable, removal, new, n_classes)
+        found[name] = {
+            "ordinary": float((ordinary.predict(new) == truth).mean()),
+            "stable": without,
+            "adapted": without if guarded is None else float((guarded.predict(new) == truth).mean()),
+            "unguarded": without if alone is None else float((alone.predict(new) == truth).mean()),
+        }
+    return found
+
+
+def unguarded(relearning: Relearning) -> Relearning:
+    """Return the same as if every trial had gained."""
+    trials = {
+        scenario: {name: type(t)(t.n_rows, 1.0, 0.0, 1.0, 1.0, 0.0) for name, t in of.items()}
+        for scenario, of in relearning.trials.items()
+    }
+    return Relearning(relearning.columns, relearning.calibration, relearning.scale, trials)
+
+
+def measure_natural(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
+    """Return accuracies at the site left out, with nothing planted; also with the most suspicious column given up."""
+    rows, labels, sites = X[train], y[train], environments[train]
+    model = StableClassifier(make()).fit(rows, labels, environments=sites)
+    adapted = model.adapt(X[~train])
+    found: dict[str, Any] = {
+        key: float((m.predict(X[~train]) == y[~train]).mean()) for key, m in (("stable", model), ("adapted", adapted))
+    } | {"fitted": model.verdict_.fitted, "reason": adapted.adaptation_.reason}
+    columns = encode_table(rows)
+    design = make_design(columns, labels, np.unique(sites, return_inverse=True)[1], n_classes=int(y.max()) + 1)
+    posterior = max(zip(posteriors(design), design.features, strict=True), key=lambda pair: pair[0].change)
+    place = posterior[1][0]
+    stable, removal, relearning = give_up(rows, labels, sites, place, make)
+    column = replace(relearning.columns[0], mechanism=posterior[0].mechanism)
+    relearning = replace(relearning, columns=(column,))
+    forced, why = adapt(relearning, stable, removal, X[~train], int(y.max()) + 1)
+    without = float((stable.predict(removal.apply(X[~train])) == y[~train]).mean())
+    found["given_up"] = {
+        "stable": without,
+        "adapted": without if forced is None else float((forced.predict(X[~train]) == y[~train]).mean()),
+        "reason": why.reason,
+    }
+    return found
+
+
+def measure_recalibrate(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
+    """Return log loss and accuracy at the site left out, before and after, for numbers of labeled rows."""
+    model = ERMClassifier(make()).fit(X[train], y[train], environments=environments[train])
+    logs, truth = np.log(np.maximum(model.predict_proba(X[~train]), 1e-6)), y[~train]
+    found: dict[str, Any] = {}
+    for n_labels in N_LABELS:
+        if len(truth) < 2 * n_labels:
+            continue
+        draws = []
+        for draw in range(5):
+            order = np.random.default_rng(draw).permutation(len(truth))
+            labeled, rest = order[:n_labels], order[n_labels:]
+            if len(np.unique(truth[labeled])) < 2:
+                continue
+            after = recalibrate(logs[labeled], truth[labeled]).calibration.log_probabilities(logs[rest])
+            always = calibrate(logs[labeled], truth[labeled], offsets=True).log_probabilities(logs[rest])
+            draws.append([value for some in (logs[rest], always, after) for value in _scores(some, truth[rest])])
+        if draws:
+            names = [f"{what}_{when}" for when in ("before", "always", "after") for what in ("loss", "accuracy")]
+            found[str(n_labels)] = dict(zip(names, np.mean(draws, axis=0).tolist(), strict=True))
+    return found
+
+
+def _scores(logs: Any, y: Any) -> tuple[float, float]:
+    """Return log loss and accuracy."""
+    losses = -np.maximum(logs[np.arange(len(y)), y], np.log(1e-6))
+    return float(losses.mean()), float((logs.argmax(axis=1) == y).mean())
+
+
+def patients(generator: Any, n_rows: int, agreement: float) -> tuple[Any, Any]:
+    """Return rows of a hospital as in the README: a marker that tells 3 of 4 diagnoses, and a scanner."""
+    ill = generator.integers(2, size=n_rows)
+    marker = np.where(generator.random(n_rows) < 0.75, ill, 1 - ill)
+    scanner = np.where(generator.random(n_rows) < agreement, ill, 1 - ill)
+    return np.column_stack([marker, scanner]).astype(float), ill
+
+
+def measure_hospitals(n_rows: int, draw: int) -> Any:
+    """Return accuracies at 10,000 rows of the new hospital, after adapting to some of them."""
+    generator = np.random.default_rng(draw)
+    parts = [patients(generator, 1000, agreement) for agreement in (0.95, 0.85)]
+    X, y, sites = np.vstack([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), np.repeat([0, 1], 1000)
+    model = StableClassifier().fit(X, y, environments=sites)
+    found: dict[str, Any] = {"fitted": model.verdict_.fitted}
+    for name, agreement in SCENARIOS.items():
+        rows, _ = patients(generator, n_rows, 0.5 if agreement is None else agreement)
+        new, truth = patients(generator, 10_000, 0.5 if agreement is None else agreement)
+        adapted = model.adapt(rows)
+        found[name] = {
+            "ordinary": float((model.ordinary_.predict(new) == truth).mean()),
+            "stable": float((model.predict(new) == truth).mean()),
+            "adapted": float((adapted.predict(new) == truth).mean()),
+            "is_adapted": adapted.adaptation_.adapted,
+        }
+    return found
+
+
+def measure_forecast(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
+    """Return the accuracy at the site left out, and what was forecast without labels."""
+    model = StableClassifier(make()).fit(X[train], y[train], environments=environments[train])
+    probabilities = model.predict_proba(X[~train])
+    found = forecast_accuracy(model.forecasting_, summarize(probabilities))
+    assert found is not None
+    before = model.verdict_.forecast
+    return {
+        "accuracy": float((probabilities.argmax(axis=1) == y[~train]).mean()),
+        "out_of_fold": model.verdict_.known.fitted,
+        "forecast": [found.value, found.low, found.high],
+        "without_rows": [before.value, before.low, before.high],
+    }
+
+
+def measure_alarms(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
+    """Return the advice about half of a site's rows, where the other half was known."""
+    names = [f"x{i}" for i in range(X.shape[1])]
+    frame = pd.DataFrame(X, columns=names).assign(label=y, site=environments)
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(~train))
+    new = rows[: len(rows) // 2]
+    known = frame.drop(index=new)
+    model = TableClassifier(label="label", environment="site", estimator=make()).fit(known)
+    found = model.check(frame.loc[new, names])
+    return {"advice": found.advice, "problems": [c.problem for c in found.columns], "turned": list(found.turned)}
+
+
+def measure_named(draw: int) -> Any:
+    """Return whether the scanner is named at a site where it turned, and at one where it is as known."""
+    generator = np.random.default_rng(draw)
+    parts = [patients(generator, 1000, agreement) for agreement in (0.95, 0.85)]
+    X, y, sites = np.vstack([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), np.repeat([0, 1], 1000)
+    model = StableClassifier().fit(X, y, environments=sites)
+    return {
+        name: any(map(differs, model.adapt(patients(generator, 300, share)[0]).adaptation_.relations))
+        for name, share in (("turned", 0.1), ("as known", 0.9))
+    }
+
+
+def tables(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name and the lines of each table."""
+    records = list(trust.Records("newsite", folder, prefix="").found.values())
+    by_suite = {suite: [r for r in records if r["key"]["suite"] == suite] for suite in SUITES}
+    yield "adapt", _adapt_table(by_suite)
+    yield "natural", _natural_table(by_suite["natural"])
+    yield "rows", _rows_table(by_suite["rows"])
+    yield "recalibrate", _recalibrate_table(by_suite["recalibrate"])
+    yield "forecast", _forecast_table(by_suite["forecast"])
+    yield "alarms", _alarms_table(by_suite["alarms"], by_suite["named"])
+
+
+def _mean(records: list[dict[str, Any]], *path: str) -> float:
+    """Return the mean over tables of a value's mean over sites left out, in points."""
+    values: dict[str, list[float]] = {}
+    for record in records:
+        value: Any = record
+        for step in path:
+            value = value[step]
+        values.setdefault(record["key"]["table"], []).append(float(value))
+    return 100 * float(np.mean([np.mean(found) for found in values.values()]))
+
+
+def _adapt_table(by_suite: dict[str, list[dict[str, Any]]]) -> list[str]:
+    lines = ["| column | estimator | at the new site | ordinary | without it | adapted |", "|---|---|---|--:|--:|--:|"]
+    for suite, what in (("given_up", "known to be unstable"), ("planted", "found by the verdict")):
+        for estimator in ("logistic", "boosting"):
+            mine = [r for r in by_suite[suite] if r["key"]["estimator"] == estimator]
+            for scenario in SCENARIOS if mine else ():
+                values = [_mean(mine, scenario, name) for name in ("ordinary", "stable", "adapted")]
+                lines.append(f"| {what} | {estimator} | {scenario} | " + " | ".join(f"{v:.1f}" for v in values) + " |")
+    return lines
+
+
+def _natural_table(records: list[dict[str, Any]]) -> list[str]:
+    lines = ["| column | estimator | adapted | mean | lowest table |", "|---|---|--:|--:|--:|"]
+    for what in ("as the verdict says", "the most suspicious one, given up"):
+        for estimator in ("logistic", "boosting"):
+            mine = [r for r in records if r["key"]["estimator"] == estimator]
+            if not mine:
+                continue
+            found = mine if what == "as the verdict says" else [{"key": r["key"], **r["given_up"]} for r in mine]
+            names = dict.fromkeys(r["key"]["table"] for r in found)
+            gains = [
+                np.mean([100 * (r["adapted"] - r["stable"]) for r in found if r["key"]["table"] == name])
+                for name in names
+            ]
+            n_adapted = f"{sum(not r['reason'] for r in found)} of {len(found)}"
+            lines.append(f"| {what} | {estimator} | {n_adapted} | {np.mean(gains):+.2f} | {min(gains):+.1f} |")
+    return lines
+
+
+def _rows_table(records: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| rows of the new site | turned | vanished | as known | adapted where it turned |",
+        "|--:|--:|--:|--:|--:|",
+    ]
+    for n_rows in N_ROWS:
+        mine = [r for r in records if r["key"]["rows"] == n_rows]
+        if mine:
+            values = [np.mean([100 * r[scenario]["adapted"] for r in mine]) for scenario in SCENARIOS]
+            share = np.mean([r["turned"]["is_adapted"] for r in mine])
+            lines.append(f"| {n_rows:,} | " + " | ".join(f"{v:.1f}" for v in values) + f" | {share:.0%} |")
+    return lines
+
+
+def _recalibrate_table(records: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| labeled rows | tables | log loss before | always both | chosen by evidence | accuracy before | after |",
+        "|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for n_labels in map(str, N_LABELS):
+        mine = [r for r in records if n_labels in r]
+        if mine:
+            losses = [_mean(mine, n_labels, f"loss_{when}") / 100 for when in ("before", "always", "after")]
+            right = [_mean(mine, n_labels, f"accuracy_{when}") for when in ("before", "after")]
+            n_tables = len({r["key"]["table"] for r in mine})
+            cells = [f"{v:.3f}" for v in losses] + [f"{v:.1f}" for v in right]
+            lines.append(f"| {n_labels} | {n_tables} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _forecast_table(records: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| estimator | sites | error of the forecast | of the out-of-fold accuracy | intervals that hold | width "
+        "| width without rows |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for estimator in ("logistic", "boosting"):
+        mine = [r for r in records if r["key"]["estimator"] == estimator]
+        if not mine:
+            continue
+        found = [
+            {
+                "key": r["key"],
+                "error": abs(r["forecast"][0] - r["accuracy"]),
+                "before": abs(r["out_of_fold"] - r["accuracy"]),
+                "holds": r["forecast"][1] <= r["accuracy"] <= r["forecast"][2],
+                "width": r["forecast"][2] - r["forecast"][1],
+                "wide": r["without_rows"][2] - r["without_rows"][1],
+            }
+            for r in mine
+        ]
+        error, before, width, wide = (_mean(found, name) for name in ("error", "before", "width", "wide"))
+        held = f"{sum(r['holds'] for r in found)} of {len(found)}"
+        lines.append(f"| {estimator} | {len(mine)} | {error:.1f} | {before:.1f} | {held} | {width:.0f} | {wide:.0f} |")
+    return lines
+
+
+def _alarms_table(alarms: list[dict[str, Any]], named: list[dict[str, Any]]) -> list[str]:
+    lines = ["| question | share |", "|---|--:|"]
+    if alarms:
+        labels, repair = (np.mean([r["advice"] == advice for r in alarms]) for advice in ("label", "do_not_use"))
+        lines.append(f"| a known site is advised against: labels first | {labels:.1%} of {len(alarms)} |")
+        lines.append(f"| a known site is advised against: do not use | {repair:.1%} of {len(alarms)} |")
+    if named:
+        for name in ("turned", "as known"):
+            share = np.mean([r[name] for r in named])
+            lines.append(f"| an unstable column is said to differ, where it is {name} | {share:.1%} of {len(named)} |")
+    return lines
+
+
+def write_tables(page: Path, folder: Path) -> None:
+    """Replace every table between its marks in the page."""
+    text = page.read_text(encoding="utf-8")
+    for name, lines in tables(folder):
+        start, end = f"<!-- table {name} -->\n", "<!-- end -->"
+        if start in text:
+            before, rest = text.split(start, 1)
+            text = before + start + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1]
+    page.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Run a suite, or write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "tables", "show"])
+    parser.add_argument("suite", nargs="?", choices=SUITES)
+    parser.add_argument("--estimators", default="logistic,boosting")
+    parser.add_argument("--tables", default=",".join([*trust.CHOSEN_ON, *trust.HELD_OUT]))
+    parser.add_argument("--records", type=Path, default=EVIDENCE)
+    options = parser.parse_args()
+    if options.what == "tables":
+        write_tables(PAGE, options.records)
+        return
+    if options.what == "show":
+        for name, lines in tables(options.records):
+            print(f"\n{name}\n" + "\n".join(lines))
+        return
+    records = trust.Records("newsite", options.records, prefix="")
+    if options.suite == "rows":
+        for n_rows in N_ROWS:
+            for draw in range(50):
+                key = {"suite": "rows", "rows": n_rows, "draw": draw}
+                records.add(key, partial(measure_hospitals, n_rows, draw))
+        return
+    if options.suite == "named":
+        for draw in range(100):
+            records.add({"suite": "named", "draw": draw}, partial(measure_named, draw))
+        return
+    measures: dict[str, Callable[..., Any]] = {
+        "forecast": measure_forecast,
+        "alarms": measure_alarms,
+        "planted": measure_planted,
+        "given_up": measure_given_up,
+        "natural": measure_natural,
+        "recalibrate": measure_recalibrate,
+    }
+    estimators = ["logistic"] if options.suite == "recalibrate" else options.estimators.split(",")
+    folder = Path(os.environ["HOLDFAST_TEST_DATA"])
+    for name, estimator, left_out, X, y, environments, train in splits(folder, options.tables.split(","), estimators):
+        key = {"suite": options.suite, "table": name, "estimator": estimator, "left_out": left_out}
+        make = partial(trust.ESTIMATORS[estimator], 0)
+        if options.suite == "alarms" and sp.issparse(X):
+            continue  # words have no profile
+        records.add(key, partial(measures[options.suite], X, y, environments, train, left_out, make))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""`holdfast recalibrate`: correct the probabilities of a saved classifier for one site, and save the result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from holdfast.cli.options import (
+    FolderArgument,
+    JsonOption,
+    LayoutOptions,
+    OverwriteOption,
+    TableArgument,
+    check_folder,
+    option,
+)
+from holdfast.cli.terminal import command_line, note, print_table, say, show, showing_stages
+
+
+def recalibrate(
+    folder: FolderArgument,
+    table: TableArgument,
+    *,
+    layout: LayoutOptions,
+    out: Annotated[Path, option("--out", "Folder to save the recalibrated classifier to.", "DIR")],
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Correct a classifier's probabilities for one site with labeled rows of that site.
+
+    About 50 labeled rows, drawn at random at the site, are enough for most. The evidence decides between no correction,
+    an intercept for each class, and a slope too; coefficients are shrunk when rows are few. The saved result holds the
+    coefficients and none of the rows. Rows without a label only tell how many rows the site has.
+    """
+    from holdfast.tables.classifier import TableClassifier
+
+    check_folder(out, overwrite=overwrite)
+    fitted = TableClassifier.load(folder)
+    rows = layout.open(table, fitted.roles_.missing)
+    for remark in rows.notes:
+        note(f"note: {remark}")
+    with showing_stages(f"recalibrating with {table}"):
+        corrected = fitted.recalibrate(rows)
+        corrected.save(out, overwrite=overwrite)
+    found = corrected.recalibration_
+    assert found is not None
+    result = {**found.to_dict(), "classes": [str(label) for label in fitted.classes_], "out": out}
+    following = command_line("holdfast", "evaluate", out, "MORE-LABELED.csv")
+    show(str(found), result, following=following, as_json=as_json, body=lambda: _print(result))
+
+
+def _print(result: dict[str, Any]) -> None:
+    """Print the coefficients, and the probability of each model of the site."""
+    pairs = zip(result["classes"], result["intercepts"], strict=True)
+    rows: list[list[Any]] = [["slope", result["slope"]], *([f"intercept of {name}", value] for name, value in pairs)]
+    print_table("Coefficients of the log-probabilities", ["coefficient", "value"], rows)
+    print_table(
+        "What the rows speak for", ["correction", "probability"], [[*p] for p in result["probabilities"].items()]
+    )
+    say("")
+    say(f"Saved the classifier to {result['out']}.")

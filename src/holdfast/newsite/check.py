@@ -1,0 +1,226 @@
+"""Can a model be used at a new site? Rows of the site, without labels, against what the model carries.
+
+The check asks in this order: does any column not fit (another unit, levels never seen, missing everywhere); do unstable
+columns mean something else there, and can the model be adapted; what accuracy is to be expected. The rules that turn
+this into one advice are the table `RULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.environments import listed
+from holdfast.metrics import Interval
+from holdfast.newsite.adapt import Adaptation, Relation
+from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
+from holdfast.newsite.profile import ColumnCheck, TrainingProfile
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+Advice = Literal["use", "adapt", "label", "do_not_use"]
+MOST_TRIED = 10  # columns of which it is tried how much they matter
+MATTERS = 0.05  # share of predictions that must change for a column to matter
+EVERYWHERE = 0.5  # share of the rows that do not fit from which on the model must not be used as it is
+LOST = 0.05  # accuracy that the forecast must lie below that at the known sites for labels to be advised
+UNKNOWN = 0.7  # width of the forecast's interval from which on it says nothing, and labels are advised
+TURNED = 0.1  # share of rows by which an unstable column must differ from every known site to be named
+
+
+@dataclass(frozen=True, eq=False)
+class SiteCheck:
+    """What the rows of a new site say about using a model there; `str()` is the answer."""
+
+    n_rows: int
+    advice: Advice
+    columns: tuple[ColumnCheck, ...]  # that do not fit
+    moved: tuple[ColumnCheck, ...]  # that are distributed differently
+    adaptation: Adaptation | None  # None where the model is no stable classifier
+    forecast: Interval | None  # accuracy to expect; None where the model carries nothing to forecast from
+    auroc: float  # to expect; NaN where unknown
+    known_accuracy: float  # at the known sites, out of fold
+    lowest_accuracy: float  # at the worst known site, by a fit without it
+    predicted: Mapping[str, float]  # class -> share of the predictions
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join([self.answer, *self.remarks])
+
+    @property
+    def answer(self) -> str:
+        """The advice in one sentence."""
+        return ANSWERS[self.advice].format(columns=listed([f"`{c.name}`" for c in self.misfits], most=3))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the advice rests on, a sentence each."""
+        lines = [check.sentence for check in self.columns]
+        lines += [relation.sentence for relation in self.relations]
+        if self.forecast is not None:
+            value, adapted = self.forecast, " once it is adapted" if self.advice == "adapt" else ""
+            lines.append(
+                f"Expect an accuracy of {value.value:.2f} there{adapted}, between {value.low:.2f} and {value.high:.2f};"
+                f" it is {self.known_accuracy:.2f} at the known sites."
+            )
+        return (*lines, *self.notes)
+
+    @property
+    def misfits(self) -> tuple[ColumnCheck, ...]:
+        """The columns that forbid to use the model as it is."""
+        return tuple(
+            check
+            for check in self.columns
+            if check.share >= EVERYWHERE and not check.changed < MATTERS  # unknown counts as much
+        )
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """What the unstable columns say about the label there."""
+        return () if self.adaptation is None else self.adaptation.relations
+
+    @property
+    def turned(self) -> tuple[str, ...]:
+        """The unstable columns that surely mean something else there than at every known site."""
+        return tuple(relation.name for relation in self.relations if differs(relation))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "n_rows": self.n_rows,
+            "advice": self.advice,
+            "columns": [check.to_dict() for check in self.columns],
+            "moved": [check.to_dict() for check in self.moved],
+            "turned": list(self.turned),
+            "adaptation": None if self.adaptation is None else self.adaptation.to_dict(),
+            "forecast": None if self.forecast is None else self.forecast.to_dict(),
+            "auroc": self.auroc,
+            "known_accuracy": self.known_accuracy,
+            "lowest_accuracy": self.lowest_accuracy,
+            "predicted": dict(self.predicted),
+            "notes": list(self.notes),
+        }
+
+
+def differs(relation: Relation) -> bool:
+    """Return whether a column is right there in surely fewer, or more, rows than at every known site."""
+    if relation.weight == 0 or not relation.known or not np.isfinite(relation.error):
+        return False
+    low, high = (relation.right + sign * 1.96 * relation.error for sign in (-1, 1))
+    known = list(relation.known.values())
+    below = high < min(known) and relation.right < min(known) - TURNED
+    return bool(below or (low > max(known) and relation.right > max(known) + TURNED))
+
+
+ANSWERS: Mapping[Advice, str] = {
+    "use": "Use the model at this site.",
+    "adapt": "Adapt the model to this site before you use it.",
+    "label": "Label about 50 rows of this site before you use the model: recalibrate and evaluate it with them.",
+    "do_not_use": "Do not use the model at this site yet: {columns} must be repaired first.",
+}
+# The first rule that holds gives the advice.
+RULES: tuple[tuple[Advice, Callable[[SiteCheck], bool]], ...] = (
+    ("do_not_use", lambda found: bool(found.misfits)),
+    ("adapt", lambda found: found.adaptation is not None and found.adaptation.adapted),
+    ("label", lambda found: found.forecast is not None and is_low(found, found.forecast)),
+    ("label", lambda found: found.forecast is not None and found.forecast.high - found.forecast.low > UNKNOWN),
+    ("use", lambda found: True),
+)
+
+
+def is_low(found: SiteCheck, forecast: Interval) -> bool:
+    """Return whether the forecast lies below the known sites' accuracy, and below the worst of them too."""
+    return forecast.value < min(found.known_accuracy - LOST, found.lowest_accuracy)
+
+
+def check_site(
+    features: pd.DataFrame,
+    predict: Callable[[pd.DataFrame], Array],
+    *,
+    classes: NDArray[Any],
+    profile: TrainingProfile | None = None,
+    basis: ForecastBasis | None = None,
+    adaptation: Adaptation | None = None,
+    notes: tuple[str, ...] = (),
+) -> SiteCheck:
+    """Check whether a model can be used at a site.
+
+    Parameters
+    ----------
+    features : frame
+        Rows of the site, as the model takes them.
+    predict : function from such a frame to probabilities of shape (n_rows, n_classes)
+        The model; the adapted one where it was adapted.
+    classes : array
+    profile : TrainingProfile, optional
+        Without it the columns are not checked.
+    basis : ForecastBasis, optional
+        Without it no accuracy is forecast.
+    adaptation : Adaptation, optional
+    notes : tuple of str
+        Sentences to add.
+    """
+    probabilities = predict(features)
+    labels = probabilities.argmax(axis=1)
+    columns: tuple[ColumnCheck, ...] = ()
+    moved: tuple[ColumnCheck, ...] = ()
+    if profile is None:
+        notes = (*notes, "The model was saved without a profile of its training rows, so columns were not checked.")
+    else:
+        columns, moved = profile.check(features), profile.moved(features)
+        columns, moved = (_weigh(checks, profile, features, predict, labels) for checks in (columns, moved))
+    answers = summarize(probabilities)
+    shares = np.bincount(labels, minlength=len(classes)) / len(labels)
+    found = SiteCheck(
+        len(features),
+        "use",
+        columns,
+        moved,
+        adaptation,
+        None if basis is None else forecast_accuracy(basis, answers),
+        float("nan") if basis is None else forecast_auroc(basis, answers),
+        float("nan") if basis is None else basis.accuracy,
+        float("nan") if basis is None else basis.lowest,
+        {str(name): float(share) for name, share in zip(classes, shares, strict=True)},
+        notes,
+    )
+    return replace(found, advice=next(advice for advice, holds in RULES if holds(found)))
+
+
+def _weigh(
+    checks: tuple[ColumnCheck, ...],
+    profile: TrainingProfile,
+    features: pd.DataFrame,
+    predict: Callable[[pd.DataFrame], Array],
+    labels: NDArray[np.intp],
+) -> tuple[ColumnCheck, ...]:
+    """Return checks with the share of predictions that would be others with the column as at the known sites."""
+    by_name = {column.name: column for column in profile.columns}
+    weighed = []
+    for check in checks[:MOST_TRIED]:
+        column, changed = by_name[check.name], features.copy()
+        if column.kind == "numeric":
+            values = features[check.name].to_numpy(dtype=np.float64)
+            missing = np.isnan(values)
+            values = column.to_standard(values)
+            if check.problem == "missing":
+                values = np.where(missing, np.median(column.quantiles), values)
+            changed[check.name] = values
+        else:
+            generator = np.random.default_rng(0)
+            names, shares = list(column.levels), np.array(list(column.levels.values()))
+            odd = (
+                ~features[check.name].isin(names).to_numpy()
+                if check.problem != "moved"
+                else np.ones(len(features), bool)
+            )
+            draws = generator.choice(np.array(names, dtype=object), len(features), p=shares / shares.sum())
+            changed[check.name] = np.where(odd, draws, features[check.name].to_numpy(dtype=object))
+        share = float((predict(changed).argmax(axis=1) != labels).mean())
+        weighed.append(replace(check, changed=share))
+    return (*weighed, *checks[MOST_TRIED:])

@@ -1,0 +1,168 @@
+r"""Forecast of accuracy and AUROC at a new site, from the classifier's own probabilities there and no labels.
+
+For each known site the classifier is asked about rows that it was not fitted on, once with the site left out and once
+out of fold. Two estimates are made of each:
+
+- *difference of confidences*: the accuracy there, less what the mean confidence (the largest probability of a row)
+  falls by at the new site;
+- *weighting*: the accuracy within bins of confidence there, weighted as the new site's rows fall into these bins.
+
+The forecast is the mean of the four. How far it was off when each known site played the new one gives the interval.
+What is stored are counts and means for each known site, and no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from holdfast.metrics import Interval, auroc
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.intp]
+N_BINS = 10  # of confidence
+USUAL_ERROR = 0.05  # of a forecast before any site was tried; counts like two sites
+LEAST_ROWS = 20  # rows of a known site from which on it is tried
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a classifier answered at one site, in summary."""
+
+    n_rows: int
+    confidence: float  # mean of the largest probability
+    counts: Array  # (N_BINS,) rows in each bin of confidence
+    expected_auroc: float  # if the probabilities are right
+    accuracy: float = float("nan")
+    right: Array = field(default_factory=lambda: np.zeros(N_BINS))  # (N_BINS,) rows of each bin that are right
+    auroc: float = float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class ForecastBasis:
+    """What a fitted classifier carries so that its accuracy at a new site can be forecast."""
+
+    sites: Mapping[str, Answers] = field(default_factory=dict)  # by fits without the site
+    folds: Answers | None = None  # of all known sites, out of fold
+
+    @property
+    def accuracy(self) -> float:
+        """Accuracy at the known sites, out of fold."""
+        return float("nan") if self.folds is None else self.folds.accuracy
+
+    @property
+    def lowest(self) -> float:
+        """Accuracy at the worst known site that has some rows, by a fit without it."""
+        return min((site.accuracy for site in self.sites.values() if site.n_rows >= LEAST_ROWS), default=float("nan"))
+
+
+def summarize(probabilities: Array, y: Codes | None = None) -> Answers:
+    """Return a summary of probabilities, (n_rows, n_classes), and of how right they are where labels are known."""
+    n_rows, n_classes = probabilities.shape
+    largest = probabilities.max(axis=1)
+    edges = np.linspace(1 / n_classes, 1.0, N_BINS + 1)[1:-1]
+    bins = np.searchsorted(edges, largest, side="right")
+    counts = np.bincount(bins, minlength=N_BINS).astype(np.float64)
+    found = Answers(n_rows, float(largest.mean()), counts, _expected_auroc(probabilities))
+    if y is None:
+        return found
+    right = probabilities.argmax(axis=1) == y
+    area = auroc(y, probabilities) if len(np.unique(y)) == n_classes else float("nan")
+    return replace(
+        found,
+        accuracy=float(right.mean()),
+        right=np.bincount(bins, right, minlength=N_BINS).astype(np.float64),
+        auroc=float(area),
+    )
+
+
+def forecast_accuracy(basis: ForecastBasis, new: Answers) -> Interval | None:
+    """Return the accuracy to expect at a new site (95 %); None where nothing is known.
+
+    Examples
+    --------
+    A classifier that is less sure of itself by 0.1 is expected to be less accurate by about as much:
+
+    >>> sure = summarize(np.tile([0.1, 0.9], (100, 1)), np.r_[np.zeros(10, int), np.ones(90, int)])
+    >>> basis = ForecastBasis({"A": sure, "B": sure, "C": sure}, sure)
+    >>> found = forecast_accuracy(basis, summarize(np.tile([0.2, 0.8], (100, 1))))
+    >>> round(found.value, 2), round(found.high - found.low, 2)
+    (0.85, 0.21)
+    """
+    if basis.folds is None or not basis.sites:
+        return None
+    value = _estimate(list(basis.sites.values()), basis.folds, new)
+    errors, noise = [], []
+    large = {name: site for name, site in basis.sites.items() if site.n_rows >= LEAST_ROWS}
+    for name, site in large.items() if len(large) > 1 else ():
+        others = [other for other_name, other in basis.sites.items() if other_name != name]
+        errors.append(_estimate(others, basis.folds, site) - site.accuracy)
+        noise.append(site.accuracy * (1 - site.accuracy) / site.n_rows)
+    n = len(errors)
+    variance = (float(np.sum(np.square(errors))) + 2 * USUAL_ERROR**2) / (n + 2)
+    between = max(variance - float(np.mean(noise)) if noise else variance, variance / 4)
+    own = value * (1 - value) / max(new.n_rows, 1)
+    half = float(special.stdtrit(n + 2, 0.975)) * float(np.sqrt(between * (1 + 1 / max(n, 1)) + own))
+    return Interval(value, max(value - half, 0.0), min(value + half, 1.0))
+
+
+def forecast_auroc(basis: ForecastBasis, new: Answers) -> float:
+    """Return the AUROC to expect: that of the probabilities, less what they promised too much at sites left out."""
+    gaps = [site.expected_auroc - site.auroc for site in basis.sites.values() if np.isfinite(site.auroc)]
+    if not gaps or not np.isfinite(new.expected_auroc):
+        return float("nan")
+    return float(np.clip(new.expected_auroc - np.mean(gaps), 0.0, 1.0))
+
+
+def _estimate(sites: Sequence[Answers], folds: Answers, new: Answers) -> float:
+    """Return the mean of the four estimates."""
+    confidence = float(np.mean([site.confidence for site in sites]))
+    accuracy = float(np.mean([site.accuracy for site in sites]))
+    found = [
+        folds.accuracy - (folds.confidence - new.confidence),
+        accuracy - (confidence - new.confidence),
+        _weighted([folds], new),
+        _weighted(sites, new),
+    ]
+    return float(np.clip(np.mean(found), 0.0, 1.0))
+
+
+def _weighted(known: Sequence[Answers], new: Answers) -> float:
+    """Return the accuracy within bins of confidence, weighted by the new site's rows; empty bins borrow from all."""
+    counts = np.sum([site.counts for site in known], axis=0)
+    right = np.sum([site.right for site in known], axis=0)
+    overall = right.sum() / max(counts.sum(), 1.0)
+    shares = (right + overall) / (counts + 1.0)
+    return float(new.counts @ shares / max(new.counts.sum(), 1.0))
+
+
+def _expected_auroc(probabilities: Array) -> float:
+    """Return the AUROC of two classes if the probabilities are right; NaN for more classes."""
+    if probabilities.shape[1] != 2:
+        return float("nan")
+    p = np.sort(probabilities[:, 1])
+    positive, negative = p.sum(), (1 - p).sum()
+    if positive < 1e-9 or negative < 1e-9:
+        return float("nan")
+    below = np.concatenate([[0.0], np.cumsum(1 - p)[:-1]])
+    return float((p @ (below + 0.5 * (1 - p))) / (positive * negative))
+
+
+def make_basis(folds: Array, left_out: Array, y: Codes, sites: Mapping[str, Codes]) -> ForecastBasis:
+    """Return the basis of forecasts.
+
+    Parameters
+    ----------
+    folds, left_out : arrays of shape (n_rows, n_classes)
+        Probabilities of each row, out of fold and by fits without its site.
+    y : array of shape (n_rows,)
+        Class codes.
+    sites : mapping of name to row numbers
+    """
+    return ForecastBasis(
+        {name: summarize(left_out[rows], y[rows]) for name, rows in sites.items()}, summarize(folds, y)
+    )

@@ -1,0 +1,243 @@
+"""The training profile: what the columns looked like at the known sites, in summaries that a saved model can carry.
+
+For each number the profile has quantiles and the median at each site; for each category the share of each level; for
+both the share of missing values at each site. It has no rows, and no extreme value of a single row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.environments import split_environments
+from holdfast.exceptions import SavedModelError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+MOST_COLUMNS, MOST_SITES, MOST_LEVELS = 500, 50, 100  # of a profile; the rest is left out
+GRID = np.r_[0.005, np.linspace(0.05, 0.95, 19), 0.995]  # quantiles of numbers
+LEAST_LEVEL_ROWS = 5  # levels that fewer rows have are not named
+
+LEAST_ROWS = 30  # of a new site, below which nothing is said about its columns
+BEYOND = 0.25  # of the range of the known sites, by which a value must lie outside of it
+OUTSIDE = 0.1  # share of rows outside from which on a column is said not to fit
+MISSING_MORE = 0.3  # of the rows, by which a column is missing more often than at any known site
+MOVED = 0.5  # of a standard deviation, or of the rows' levels, from which on a column is said to have moved
+
+Problem = Literal["unit", "range", "levels", "missing"]
+
+
+@dataclass(frozen=True)
+class ColumnProfile:
+    """One column at the known sites."""
+
+    name: str
+    kind: Literal["numeric", "categorical"]
+    missing: Mapping[str, float]  # site -> share
+    quantiles: tuple[float, ...] = ()  # of all values, at `GRID`
+    low: float | None = None  # smallest and largest of the sites' outer quantiles
+    high: float | None = None
+    medians: Mapping[str, float] = field(default_factory=dict)  # site -> median
+    levels: Mapping[str, float] = field(default_factory=dict)  # level -> share
+
+    @property
+    def spread(self) -> float:
+        """A standard deviation, from quartiles or the outer quantiles; 0 for a constant."""
+        values = np.asarray(self.quantiles)
+        quartiles = float(np.interp(0.75, GRID, values) - np.interp(0.25, GRID, values)) / 1.349
+        return max(quartiles, float(values[-1] - values[0]) / 5.15)
+
+    def to_standard(self, values: Array) -> Array:
+        """Return numbers with the distribution that the column had at the known sites; their order stays."""
+        known = np.isfinite(values)
+        found = values.copy()
+        ranks = np.argsort(np.argsort(values[known], kind="stable"), kind="stable")
+        found[known] = np.interp((ranks + 0.5) / max(known.sum(), 1), GRID, self.quantiles)
+        return found
+
+
+@dataclass(frozen=True)
+class ColumnCheck:
+    """A column of a new site that does not fit, or has moved."""
+
+    name: str
+    problem: Problem | Literal["moved"]
+    share: float  # of the rows that do not fit; of a column that moved, by how many standard deviations
+    sentence: str
+    changed: float = float("nan")  # share of predictions that would be others with the column as at the known sites
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class TrainingProfile:
+    """All columns at the known sites."""
+
+    columns: tuple[ColumnProfile, ...]
+    sites: Mapping[str, int]  # name -> rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "columns": [{**vars(column), "quantiles": list(column.quantiles)} for column in self.columns],
+            "sites": dict(self.sites),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainingProfile:
+        """Return the profile that `to_dict` wrote."""
+        try:
+            columns = tuple(
+                ColumnProfile(**{**column, "quantiles": tuple(map(float, column["quantiles"]))})
+                for column in values["columns"]
+            )
+            return cls(columns, {str(name): int(n) for name, n in values["sites"].items()})
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise SavedModelError(f"The saved profile is not one of ours ({problem!r}). Fit again.") from problem
+
+    def check(self, features: pd.DataFrame) -> tuple[ColumnCheck, ...]:
+        """Return the columns of a new site that do not fit, those with most rows first."""
+        if len(features) < LEAST_ROWS:
+            return ()
+        found = [check for column in self.columns for check in _check_column(column, features[column.name])]
+        return tuple(sorted(found, key=lambda check: -check.share))
+
+    def moved(self, features: pd.DataFrame) -> tuple[ColumnCheck, ...]:
+        """Return the columns whose distribution is another one than at any known site, the most moved first."""
+        if len(features) < LEAST_ROWS:
+            return ()
+        found = [_moved(column, features[column.name]) for column in self.columns]
+        return tuple(sorted((check for check in found if check is not None), key=lambda check: -check.share))
+
+
+def profile_training(features: pd.DataFrame, environments: Any, texts: tuple[str, ...] = ()) -> TrainingProfile:
+    """Return the profile of the plain features of a table; columns of texts are left out.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"age": np.arange(100.0), "sex": ["f", "m"] * 50})
+    >>> profile = profile_training(frame, ["A"] * 50 + ["B"] * 50)
+    >>> profile.columns[0].medians, profile.columns[1].levels
+    ({'A': 24.5, 'B': 74.5}, {'f': 0.5, 'm': 0.5})
+    >>> new = pd.DataFrame({"age": 12 * np.arange(100.0), "sex": ["f", "x"] * 50})
+    >>> for found in profile.check(new):
+    ...     print(found.sentence)
+    `age` may be in another unit: its median is 594, and 24.5 to 74.5 at the known sites.
+    `sex` has a level that no known site has in 50% of the rows: 'x'.
+    """
+    sites = split_environments(environments, len(features))[:MOST_SITES]
+    columns = []
+    for name in [name for name in features.columns if name not in texts][:MOST_COLUMNS]:
+        values = features[name]
+        missing = {site.name: float(values.iloc[site.rows].isna().mean()) for site in sites}
+        if values.dtype.kind == "f":
+            columns.append(_number_profile(str(name), values.to_numpy(), sites, missing))
+        else:
+            counts = values.dropna().astype(str).value_counts()
+            named = counts[counts >= LEAST_LEVEL_ROWS][:MOST_LEVELS]
+            levels = {str(level): float(n / max(counts.sum(), 1)) for level, n in named.items()}
+            columns.append(ColumnProfile(str(name), "categorical", missing, levels=levels))
+    return TrainingProfile(tuple(columns), {site.name: len(site.rows) for site in sites})
+
+
+def _number_profile(name: str, values: Array, sites: Any, missing: dict[str, float]) -> ColumnProfile:
+    """Return the profile of a number."""
+    present = values[np.isfinite(values)]
+    quantiles = np.quantile(present, GRID) if len(present) else np.zeros(len(GRID))
+    medians, ends = {}, []
+    for site in sites:
+        own = values[site.rows]
+        own = own[np.isfinite(own)]
+        if len(own):
+            medians[site.name] = float(np.median(own))
+            ends.append(np.quantile(own, [GRID[0], GRID[-1]]))
+    low, high = (float(np.min(ends)), float(np.max(ends))) if ends else (0.0, 0.0)
+    return ColumnProfile(name, "numeric", missing, tuple(np.atleast_1d(quantiles).tolist()), low, high, medians)
+
+
+def _check_column(column: ColumnProfile, values: pd.Series[Any]) -> list[ColumnCheck]:
+    """Return what does not fit in one column."""
+    found = []
+    missing, most = float(values.isna().mean()), max(column.missing.values(), default=0.0)
+    if missing > most + MISSING_MORE:
+        text = f"`{column.name}` is missing in {missing:.0%} of the rows, and in at most {most:.0%} at a known site."
+        found.append(ColumnCheck(column.name, "missing", missing, text))
+    present = values.dropna()
+    if len(present) < LEAST_ROWS:
+        return found
+    if column.kind == "numeric":
+        check = _check_numbers(column, present.to_numpy(dtype=np.float64))
+    else:
+        check = _check_levels(column, present.astype(str))
+    return [*found, check] if check is not None else found
+
+
+def _check_numbers(column: ColumnProfile, values: Array) -> ColumnCheck | None:
+    """Return whether numbers lie outside of what was seen; days move on with time, and are not asked."""
+    if column.low is None or column.high is None or not column.medians or column.name.endswith(" (days)"):
+        return None
+    reach = BEYOND * (column.high - column.low)
+    outside = float(np.mean((values < column.low - reach) | (values > column.high + reach)))
+    if outside < OUTSIDE:
+        return None
+    median, known = float(np.median(values)), list(column.medians.values())
+    seen = f"{min(known):.4g} to {max(known):.4g}" if min(known) < max(known) else f"{known[0]:.4g}"
+    if median < column.low - reach or median > column.high + reach:
+        text = f"`{column.name}` may be in another unit: its median is {median:.4g}, and {seen} at the known sites."
+        return ColumnCheck(column.name, "unit", outside, text)
+    text = (
+        f"`{column.name}` is outside of what the known sites have in {outside:.0%} of the rows: they have "
+        f"{column.low:.4g} to {column.high:.4g}."
+    )
+    return ColumnCheck(column.name, "range", outside, text)
+
+
+def _check_levels(column: ColumnProfile, values: pd.Series[Any]) -> ColumnCheck | None:
+    """Return whether levels are new; a column of many rare levels always has new ones."""
+    rare = 1.0 - sum(column.levels.values())
+    unseen = ~values.isin(list(column.levels))
+    share = float(unseen.mean())
+    if share < rare + OUTSIDE:
+        return None
+    names = values[unseen].value_counts().index[:3].tolist()
+    what = "a level" if len(set(values[unseen])) == 1 else "levels"
+    text = (
+        f"`{column.name}` has {what} that no known site has in {share:.0%} of the rows: {', '.join(map(repr, names))}."
+    )
+    return ColumnCheck(column.name, "levels", share, text)
+
+
+def _moved(column: ColumnProfile, values: pd.Series[Any]) -> ColumnCheck | None:
+    """Return whether a column's distribution differs from that of every known site."""
+    present = values.dropna()
+    if len(present) < LEAST_ROWS:
+        return None
+    if column.kind == "categorical":
+        shares = present.astype(str).value_counts(normalize=True)
+        levels = {*column.levels, *map(str, shares.index)}
+        apart = sum(abs(shares.get(level, 0.0) - column.levels.get(level, 0.0)) for level in levels) / 2
+        if apart < MOVED:
+            return None
+        return ColumnCheck(
+            column.name, "moved", float(apart), f"{apart:.0%} of the rows would need another level of `{column.name}`."
+        )
+    known = list(column.medians.values())
+    if not known or column.spread == 0:
+        return None
+    median = float(present.median())
+    beyond = max(min(known) - median, median - max(known)) / column.spread
+    if beyond < MOVED:
+        return None
+    text = (
+        f"The median of `{column.name}` is {median:.4g}, and {min(known):.4g} to {max(known):.4g} at the known sites."
+    )
+    return ColumnCheck(column.name, "moved", float(beyond), text)

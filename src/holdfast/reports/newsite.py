@@ -1,0 +1,82 @@
+"""The page of `holdfast check`: the advice, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from holdfast.newsite.check import SiteCheck
+from holdfast.reports.chapters import range_text
+from holdfast.reports.values import Answer, Block, Cell, Page, Section, Sentences, Table
+
+SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
+    "use": ("good", "The model can be used at this site"),
+    "adapt": ("caution", "The model should be adapted first"),
+    "label": ("caution", "Some labels are needed first"),
+    "do_not_use": ("bad", "The model cannot be used at this site yet"),
+}
+
+
+def check_page(found: SiteCheck, *, title: str = "Check", following: str = "") -> Page:
+    """Return a report about what `TableClassifier.check` returned.
+
+    Parameters
+    ----------
+    found : SiteCheck
+    title : str
+    following : str
+        The command to run next.
+    """
+    sections = (_columns_section(found), _unstable_section(found), _predictions_section(found))
+    return Page(
+        title, f"{found.n_rows:,} rows of the new site, without labels.", sections, answer=_answer(found, following)
+    )
+
+
+def _answer(found: SiteCheck, following: str) -> Answer:
+    signal, text = SIGNALS[found.advice]
+    rows: list[tuple[Cell, ...]] = [("at the known sites, out of fold", found.known_accuracy)]
+    if found.forecast is not None:
+        rows.append(("to expect at this site", found.forecast.value))
+        rows.append(("between (95%)", range_text(found.forecast)))
+    numbers = Table("Accuracy", ("accuracy", "value"), tuple(rows), "The forecast uses no labels of the site.")
+    run = (f"Run next: `{following}`",) if following else ()
+    return Answer(found.answer, signal, text, numbers, (*found.remarks, *run))
+
+
+def _columns_section(found: SiteCheck) -> Section:
+    blocks: list[Block] = [Sentences(tuple(check.sentence for check in found.columns) or ("All columns fit.",))]
+    if found.moved:
+        rows = tuple((check.name, check.share, check.changed) for check in found.moved)
+        note = (
+            "By how many standard deviations the median lies outside of the known sites' medians (of a category: which "
+            "share of the rows has another level), and the share of predictions that would be others otherwise."
+        )
+        header = ("column", "moved by", "predictions it changes")
+        blocks.append(Table("Columns that are distributed differently", header, rows, note, n_keys=1))
+    return Section("Does the data fit?", "Each column against the profile of the training rows.", tuple(blocks))
+
+
+def _unstable_section(found: SiteCheck) -> Section:
+    if found.adaptation is None:
+        return Section("Unstable columns", "", (Sentences(("The model is not a stable classifier.",)),))
+    blocks: list[Block] = [Sentences((found.adaptation.answer,))]
+    if found.relations:
+        sites = tuple(found.relations[0].known)[:10]
+        rows = tuple(
+            (r.name, r.weight, r.right, r.error, *(r.known.get(site) for site in sites)) for r in found.relations
+        )
+        note = "The share of rows in which a column says what it said at the known sites, found without labels."
+        header = ("column", "weight", "right here", "standard error", *sites)
+        blocks.append(Table("What unstable columns say", header, rows, note, n_keys=1))
+    return Section("What do unstable columns mean there?", "Learned from these rows without labels.", tuple(blocks))
+
+
+def _predictions_section(found: SiteCheck) -> Section:
+    rows = tuple(found.predicted.items())
+    note = "Forecast of the AUROC: " + ("unknown." if found.auroc != found.auroc else f"{found.auroc:.2f}.")
+    return Section(
+        "Predictions",
+        "What the model says about these rows.",
+        (Table("Share of each predicted class", ("class", "share"), rows, note, n_keys=1),),
+    )

@@ -1,0 +1,64 @@
+"""`holdfast check`."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder with a stable model, and rows of a site in another unit."""
+    from .conftest import invoke  # noqa: TID252 - runs a command
+
+    folder = tmp_path_factory.mktemp("check")
+    generator = np.random.default_rng(0)
+    ill = generator.integers(2, size=900)
+    age = 60 + 10 * ill + generator.normal(0, 10, 900)
+    table = pd.DataFrame({"site": np.repeat(["A", "B", "C"], 300), "age": age, "ill": np.where(ill, "yes", "no")})
+    table.to_csv(folder / "train.csv", index=False)
+    table[:200].drop(columns="ill").to_csv(folder / "fine.csv", index=False)
+    table[:200].assign(age=12 * age[:200]).drop(columns="ill").to_csv(folder / "months.csv", index=False)
+    options = ("--label", "ill", "--environment", "site", "--out", folder / "model")
+    assert invoke("fit", folder / "train.csv", *options).code == 0
+    return folder
+
+
+def test_the_first_line_is_the_advice(holdfast, folder):
+    """Use it; then the forecast, the predictions, and the next command."""
+    outcome = holdfast("check", folder / "model", folder / "fine.csv")
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.startswith("Use the model at this site.\nExpect an accuracy of 0.")
+    assert "Next: holdfast predict" in outcome.out
+
+
+def test_ages_in_months_are_found(holdfast, folder, tmp_path):
+    """The advice, the page, and the warning of `predict`."""
+    page = tmp_path / "page.html"
+    outcome = holdfast("check", folder / "model", folder / "months.csv", "--out", page)
+    assert outcome.out.startswith("Do not use the model at this site yet: `age` must be repaired first.\n`age` may be")
+    assert "Next: holdfast check" in outcome.out
+    html = page.read_text(encoding="utf-8")
+    assert "The model cannot be used at this site yet" in html
+    assert "may be in another unit" in html
+    predicted = holdfast("predict", folder / "model", folder / "months.csv", "--out", tmp_path / "p.csv")
+    assert predicted.code == 0
+    assert re.search(r"warning: `age` may be in another unit", predicted.err)
+
+
+def test_json_has_all_of_it(holdfast, folder):
+    """One object."""
+    result = holdfast("check", folder / "model", folder / "fine.csv", "--json").json
+    assert result["advice"] == "use"
+    assert result["n_rows"] == 200
+    assert result["forecast"]["low"] < result["forecast"]["value"] < result["forecast"]["high"]
+    assert sum(result["predicted"].values()) == pytest.approx(1)
+
+
+def test_a_missing_column_is_named(holdfast, folder, tmp_path):
+    """Code 2 and one line."""
+    pd.DataFrame({"aeg": [1.0, 2.0]}).to_csv(tmp_path / "t.csv", index=False)
+    outcome = holdfast("check", folder / "model", tmp_path / "t.csv")
+    assert outcome.code == 2
+    assert "Column 'age' is missing" in outcome.err

@@ -1,0 +1,200 @@
+"""The check of a new site: what does not fit, what moved, the forecast, and the advice."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from holdfast import TableClassifier
+from holdfast.exceptions import NewSiteWarning, SavedModelError, TableError
+from holdfast.newsite.adapt import Coding, Relation
+from holdfast.newsite.check import differs
+from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
+from holdfast.newsite.profile import TrainingProfile, profile_training
+
+from .conftest import hospital, known_hospitals  # noqa: TID252 - helpers of this folder
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """Return a classifier of columns that mean the same everywhere, among them a category."""
+    return TableClassifier(label="ill", environment="site").fit(with_ward(known_hospitals().drop(columns="scanner")))
+
+
+def with_ward(rows):
+    """Return rows with a category that goes with the label."""
+    return rows.assign(ward=np.where(rows["marker"] > 0.3, "east", "west"))
+
+
+def new_site(seed=20, n_rows=300):
+    """Return rows of a site like the known ones."""
+    return with_ward(hospital("Denver", n_rows, 0.9, seed).drop(columns=["scanner", "ill"]))
+
+
+def test_a_site_like_the_known_ones_is_fine(plain):
+    """Nothing is found, and the model may be used."""
+    found = plain.check(new_site())
+    assert found.advice == "use"
+    assert str(found).startswith("Use the model at this site.")
+    assert not found.columns
+    assert found.forecast.low < found.known_accuracy < found.forecast.high
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.NewSiteWarning")
+@pytest.mark.parametrize(
+    ("change", "problem", "says"),
+    [
+        (lambda r: r.assign(marker=12 * (r["marker"] + 5)), "unit", "`marker` may be in another unit: its median is"),
+        (lambda r: r.assign(ward="south"), "levels", "no known site has in 100% of the rows: 'south'"),
+        (lambda r: r.assign(marker=np.nan), "missing", "`marker` is missing in 100% of the rows"),
+        (lambda r: r.assign(marker=r["marker"].where(np.arange(len(r)) % 4 > 0, 30.0)), "range", "in 25% of the rows"),
+    ],
+)
+def test_what_does_not_fit_is_named(plain, change, problem, says):
+    """Another unit, unseen levels, missing values, values outside."""
+    found = plain.check(change(new_site()))
+    assert [check.problem for check in found.columns] == [problem]
+    assert says in str(found)
+
+
+def test_a_model_is_not_used_where_units_differ(plain):
+    """The advice names the column, and how many predictions it changes is measured."""
+    found = plain.check(new_site().assign(marker=lambda r: 12 * (r["marker"] + 5)))
+    assert found.advice == "do_not_use"
+    assert found.answer == "Do not use the model at this site yet: `marker` must be repaired first."
+    assert found.columns[0].changed > 0.2
+
+
+def test_a_column_that_the_model_does_not_need_does_not_forbid(plain):
+    """Ages in months: said, but hardly a prediction depends on them."""
+    rows = known_hospitals().drop(columns="scanner")
+    generator = np.random.default_rng(0)
+    model = TableClassifier(label="ill", environment="site").fit(rows.assign(noise=generator.normal(size=len(rows))))
+    new = hospital("Denver", 300, 0.9, 20)
+    found = model.check(new.assign(noise=8.0 + generator.random(300)))
+    assert [check.name for check in found.columns] == ["noise"]
+    assert found.columns[0].changed < 0.2
+
+
+def test_predict_warns_of_what_does_not_fit(plain):
+    """The cheap part of the check is made by every prediction; a few rows are not judged."""
+    odd = new_site().assign(ward="south")
+    with pytest.warns(NewSiteWarning, match="no known site has in 100% of the rows: 'south'.*holdfast check"):
+        plain.predict(odd)
+    assert len(plain.predict(odd[:5])) == 5
+
+
+def test_moved_columns_come_with_what_they_change(plain):
+    """A median two standard deviations up is inside the range, and changes predictions."""
+    found = plain.check(new_site().assign(marker=lambda r: r["marker"] * 0.5 + 1.5))
+    assert found.moved[0].name == "marker"
+    assert found.moved[0].changed > 0.1
+
+
+def test_a_turned_column_is_named_and_adapting_is_advised(model):
+    """The unstable column is right in about 10 % of the rows, and in 80 to 98 % at the known sites."""
+    found = model.check(hospital("Denver", 300, 0.1, 7).drop(columns="ill"))
+    assert found.turned == ("scanner",)
+    assert found.advice == "adapt"
+    assert "`scanner` is right in 1" in str(found)
+
+
+def test_labels_that_are_there_are_ignored_and_said(model):
+    """The answer is the same with and without them."""
+    new = hospital("Denver", 300, 0.1, 7)
+    with_labels, without = model.check(new), model.check(new.drop(columns="ill"))
+    assert with_labels.to_dict()["forecast"] == without.to_dict()["forecast"]
+    assert with_labels.notes == ("The column 'ill' is not used.",)
+
+
+def test_the_profile_is_saved_and_has_no_rows(plain, tmp_path):
+    """A loaded model checks the same; values of single rows are not in the file."""
+    plain.save(tmp_path / "model")
+    loaded = TableClassifier.load(tmp_path / "model")
+    assert loaded.check(new_site()).to_dict() == plain.check(new_site()).to_dict()
+    smallest = repr(float(known_hospitals()["age"].min()))
+    assert smallest not in (tmp_path / "model" / "manifest.json").read_text()
+
+
+def test_models_of_before_say_that_they_have_no_profile(plain):
+    """They check without it."""
+    plain_profile, plain.profile_ = plain.profile_, None
+    try:
+        found = plain.check(new_site().assign(ward="south"))
+    finally:
+        plain.profile_ = plain_profile
+    assert not found.columns
+    assert "saved without a profile" in str(found)
+
+
+@pytest.mark.parametrize("change", [lambda r: r[:1], lambda r: r.iloc[[0] * 50], lambda r: r.assign(marker=1.0)])
+def test_odd_tables_are_checked(plain, change):
+    """One row, all rows alike, a constant column: an answer, and no error."""
+    assert plain.check(change(new_site())).advice in ("use", "label", "adapt", "do_not_use")
+
+
+def test_what_cannot_be_checked_is_refused(plain):
+    """A missing column, and no rows."""
+    with pytest.raises(TableError, match="Column 'ward' is missing"):
+        plain.check(new_site().drop(columns="ward"))
+    with pytest.raises(TableError, match="no rows"):
+        plain.check(new_site()[:0])
+
+
+def test_a_damaged_profile_is_refused():
+    """Other keys are an error that says what to do."""
+    with pytest.raises(SavedModelError, match="Fit again"):
+        TrainingProfile.from_dict({"columns": [{"title": "x"}], "sites": {}})
+
+
+def test_profiles_come_back_as_they_were():
+    """From the file too."""
+    frame = pd.DataFrame({"age": np.arange(40.0), "sex": ["f", "m"] * 20})
+    profile = profile_training(frame, ["A", "B"] * 20)
+    assert TrainingProfile.from_dict(profile.to_dict()) == profile
+
+
+def right_and_wrong(n_right, n_wrong, confidence):
+    """Return the summary of a site where a classifier with one confidence is right in so many rows."""
+    probabilities = np.tile([1 - confidence, confidence], (n_right + n_wrong, 1))
+    return summarize(probabilities, np.r_[np.ones(n_right, dtype=np.intp), np.zeros(n_wrong, dtype=np.intp)])
+
+
+def test_the_forecast_of_equal_sites_is_their_accuracy():
+    """80 of 100 right everywhere, and the same confidence at the new site."""
+    site = right_and_wrong(80, 20, 0.8)
+    found = forecast_accuracy(ForecastBasis({"A": site, "B": site}, site), right_and_wrong(80, 20, 0.8))
+    assert found.value == pytest.approx(0.8, abs=1e-9)
+    assert found.low < 0.7
+    assert found.high > 0.9
+
+
+def test_sites_that_were_hard_to_forecast_widen_the_interval():
+    """Accuracies of 0.6 and 1.0 at the same confidence are no ground for a narrow forecast."""
+    same = forecast_accuracy(
+        ForecastBasis(dict.fromkeys("ABC", right_and_wrong(80, 20, 0.8)), right_and_wrong(80, 20, 0.8)),
+        right_and_wrong(80, 20, 0.8),
+    )
+    apart = {"A": right_and_wrong(60, 40, 0.8), "B": right_and_wrong(100, 0, 0.8), "C": right_and_wrong(80, 20, 0.8)}
+    wide = forecast_accuracy(ForecastBasis(apart, right_and_wrong(80, 20, 0.8)), right_and_wrong(80, 20, 0.8))
+    assert wide.high - wide.low > 1.5 * (same.high - same.low)
+
+
+def test_the_auroc_of_right_probabilities_is_known():
+    """p = 0.25 and 0.75, half each: the expected AUROC is 0.75."""
+    probabilities = np.array([[0.75, 0.25], [0.25, 0.75]] * 50)
+    assert summarize(probabilities).expected_auroc == pytest.approx(0.75, abs=1e-9)
+    site = summarize(probabilities, np.array([0, 1] * 50))
+    found = forecast_auroc(ForecastBasis({"A": site}, site), summarize(probabilities))
+    assert found == pytest.approx(1.0)  # it was 1 at the known site, where 0.75 was promised
+
+
+def test_nothing_known_gives_no_forecast():
+    """Methods without fits on other sites."""
+    assert forecast_accuracy(ForecastBasis(), right_and_wrong(80, 20, 0.8)) is None
+
+
+@pytest.mark.parametrize(("right", "error", "named"), [(0.1, 0.03, True), (0.88, 0.03, False), (0.6, 0.2, False)])
+def test_a_column_differs_if_it_surely_does(right, error, named):
+    """Beyond its error, and by more than a tenth of the rows."""
+    relation = Relation("x", Coding((0,)), np.zeros((1, 2)), 0.9, right, error, {"A": 0.95, "B": 0.85})
+    assert differs(relation) is named
