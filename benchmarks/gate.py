@@ -186,7 +186,9 @@ KINDS = {
     "labels Ja, Nein": Kind(relabel("Ja", "Nein"), "label_codes", site=ODD),
     "labels exchanged": Kind(exchanged, "labels_exchanged", site=ODD),
     "one class only": Kind(one_class, "one_class", site=ODD),
-    "discharge code": Kind(add("code", lambda t, g: np.where(died(t), "X", g.choice(["A", "B"], len(t.y)))), "leak", "code"),
+    "discharge code": Kind(
+        add("code", lambda t, g: np.where(died(t), "X", g.choice(["A", "B"], len(t.y)))), "leak", "code"
+    ),
     "leak of 98.5 %": Kind(add("alarm", lambda t, g: nearly(t, g, 0.985)), "leak", "alarm"),
     "creatinine × 88.4": Kind(change("creatinine", lambda v: (v * 88.4).round(1)), "unit", "creatinine", ODD),
     "pounds": Kind(change("weight", lambda v: (v * 2.2046).round()), "unit", "weight", ODD),

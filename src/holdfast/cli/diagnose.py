@@ -81,8 +81,7 @@ def next_command(table: str, words: list[str], found: Diagnosis, out: Path | Non
     advice = found.recommendation
     if advice.action == "repair" or (advice.action == "collect" and found.state == "unclear"):
         words = [*words, *(word for text in advice.missing for word in ("--missing", text))]
-        if not advice.missing:
-            words += [word for name in advice.columns for word in ("--drop", name)]
+        words += [word for name in advice.columns for word in ("--drop", name)]
         page = [] if out is None else ["--out", str(out), "--overwrite"]
         return command_line("holdfast", "diagnose", table, *words, *page)
     method = "stable" if advice.action == "stable" else "erm"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -40,7 +40,7 @@ PURE, PURE_ROWS, PURE_SHARE = 0.995, 30, 0.1  # of one class: a level's rows, ho
 
 LEAST_SHIFT = np.log(1.5)  # ratio of medians, as a logarithm, from which on a unit is looked for
 UNNAMED_SHIFT = np.log(3.0)  # the same for a factor that is no known unit
-SLACK = 0.02  # relative difference of two values that rounding explains
+SLACK, SLACK_WIDTH = 0.02, 0.15  # differences that rounding explains: of two values, and of their middle half
 FAR = 0.4  # Kolmogorov distance between a site and the others that another unit makes at least
 MOST_COMPARED = 2_000  # values of each side of such a distance
 
@@ -49,6 +49,7 @@ LEAST_IDENTIFIED = 100  # rows from which on distinct numbers are taken for iden
 LEAST_TEXTS, DISTINCT_TEXTS = 50, 0.9  # rows and share of different texts of an identifier
 NAMED_DISTINCT = 0.2  # share of different values of a column that is called an identifier
 COPIED = 0.02  # share of rows that are copies of another one
+MOST_TWINS = 5  # pairs for each row that agree in half of the columns: more are due to few values
 SMALL_SITE, SMALL_CLASS = 30, 5  # rows of a site, and of its rarer class, below which it says little alone
 MISSING_APART = 0.3  # shares of missing values that differ by more are worth a look
 ZERO_HERE, ZERO_ELSEWHERE = 0.2, 0.01  # shares of zeros that suggest that 0 stands for "missing"
@@ -173,6 +174,22 @@ class _Checked:
         return codes, classes
 
     @cached_property
+    def copies(self) -> Rows | None:
+        """A number for each row that copies share; None where hardly any row is a copy."""
+        import pandas as pd
+
+        features = self.features.iloc[:, :MOST_COLUMNS]
+        varying = [place for place in range(features.shape[1]) if features.iloc[:, place].nunique(dropna=False) > 1]
+        if len(varying) < 3 or len(features) < LEAST_LABELED:
+            return None
+        hashes = [pd.util.hash_pandas_object(features.iloc[:, place], index=False).to_numpy() for place in varying]
+        columns = np.column_stack([*hashes, self.codes[0].astype(np.uint64)] if self.labels is not None else hashes)
+        groups = _row_numbers(columns)
+        n_copies = len(groups) - len(np.unique(groups))
+        enough = n_copies >= max(3, COPIED * len(groups))
+        return groups if enough and _are_copies(columns, _n_pairs(groups)) else None
+
+    @cached_property
     def counts(self) -> NDArray[np.intp]:
         """Rows by site and class, (n_sites, n_classes)."""
         codes, classes = self.codes
@@ -253,7 +270,9 @@ def _as_texts(y: Any) -> NDArray[Any]:
 
 def _worst_first(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """Return problems by severity; of a column only the first that is a headline, and no notes beside it."""
-    ordered = sorted(problems, key=lambda problem: SEVERITIES.index(problem.severity))  # stable: checks keep their order
+    ordered = sorted(
+        problems, key=lambda problem: SEVERITIES.index(problem.severity)
+    )  # stable: checks keep their order
     taken: set[str] = set()
     kept = []
     for problem in ordered:
@@ -281,8 +300,8 @@ def _label_codes(table: _Checked) -> Iterator[Problem]:
         odd = min(group, key=lambda code: int(table.counts[:, code].sum()))
         sites = tuple(site.name for site, here in zip(table.sites, present[:, odd], strict=True) if here)
         usual = max(group, key=lambda code: int(table.counts[:, code].sum()))
-        evidence = {"labels": [str(classes[odd])], "elsewhere": [str(classes[usual])]}
-        yield Problem("label_spelling", "stop", sites=sites, evidence=evidence)
+        spellings = {"labels": [str(classes[odd])], "elsewhere": [str(classes[usual])]}
+        yield Problem("label_spelling", "stop", sites=sites, evidence=spellings)
     if len(table.sites) < 2:
         return
     for place, site in enumerate(table.sites):
@@ -295,7 +314,9 @@ def _label_codes(table: _Checked) -> Iterator[Problem]:
         if all_own and len(table.sites) == 2 and place == 0 and n_here >= n_rows - n_here:
             continue  # of two sites, the smaller one is named
         elsewhere = [str(classes[code]) for code in np.flatnonzero(others)]
-        evidence = {"labels": [str(classes[code]) for code in own], "elsewhere": elsewhere, "n_rows": n_own}
+        evidence: dict[str, Any] = {"labels": [str(classes[code]) for code in own], "elsewhere": elsewhere}
+        evidence["n_rows"] = n_own
+        evidence["n_rows"] = n_own
         yield Problem("label_codes" if all_own else "label_of_one_site", "stop", sites=(site.name,), evidence=evidence)
         if all_own and len(table.sites) == 2:
             return
@@ -368,7 +389,7 @@ def _correlations(columns: Floats, codes: Rows) -> Floats:
     if not spread:
         return np.zeros(columns.shape[1])
     found = columns.T @ (codes - codes.mean()) / (spread * len(codes))
-    return np.arctanh(np.clip(found, -0.999, 0.999))
+    return np.asarray(np.arctanh(np.clip(found, -0.999, 0.999)), dtype=np.float64)
 
 
 def _auroc_and_z(codes: Rows, scores: Floats) -> tuple[float, float]:
@@ -390,6 +411,9 @@ def _leaks(table: _Checked) -> Iterator[Problem]:
     if n_rows < LEAST_LABELED or len(classes) > FEW_VALUES or n_rows - totals.max() < LEAST_RARE:
         return
     features = table.features.iloc[:, :MOST_LEAKS]
+    if table.copies is not None:  # a copy tells the label of its twin
+        _, first = np.unique(table.copies, return_index=True)
+        features, codes, n_rows = features.iloc[first], codes[first], len(first)
     n_sampled = max(MOST_VALUES // max(features.shape[1], 1), 10 * LEAST_LABELED)
     if n_sampled < n_rows:
         rows = np.sort(Seeding(0).generator("leaks").choice(n_rows, n_sampled, replace=False))
@@ -511,26 +535,10 @@ def _is_called_identifier(name: str) -> bool:
 
 def _copied_rows(table: _Checked) -> Iterator[Problem]:
     """Say how many rows are exact copies of another one, where that is no coincidence of few values."""
-    import pandas as pd
-
-    features = table.features.iloc[:, :MOST_COLUMNS]
-    varying = [place for place in range(features.shape[1]) if features.iloc[:, place].nunique(dropna=False) > 1]
-    if len(varying) < 3 or len(features) < LEAST_LABELED:
+    groups = table.copies
+    if groups is None:
         return
-    hashes = [pd.util.hash_pandas_object(features.iloc[:, place], index=False).to_numpy() for place in varying]
-    columns = np.column_stack(hashes)
-    if table.labels is not None:
-        columns = np.column_stack([columns, table.codes[0].astype(np.uint64)])
-    groups = _row_numbers(columns)
     n_copies = len(groups) - len(np.unique(groups))
-    if n_copies < max(3, COPIED * len(groups)):
-        return
-    generator = Seeding(0).generator("copied rows")
-    for _ in range(4):  # copies that agree in half of the columns agree in the others too; coincidences do not
-        order = generator.permutation(columns.shape[1])
-        half = _row_numbers(columns[:, order[: (len(order) + 1) // 2]])
-        if _n_pairs(groups) < 0.5 * _n_pairs(half):
-            return
     sites = np.empty(len(groups), dtype=np.intp)
     for place, site in enumerate(table.sites):
         sites[site.rows] = place
@@ -541,6 +549,17 @@ def _copied_rows(table: _Checked) -> Iterator[Problem]:
     named = where if len(where) < len(table.sites) else ()
     evidence = {"n_copies": n_copies, "share": n_copies / len(groups), "n_across_sites": int(across)}
     yield Problem("copied_rows", "repair", "", named, evidence)
+
+
+def _are_copies(columns: NDArray[Any], n_pairs: float) -> bool:
+    """Return whether rows that agree in half of the columns agree in the others too, which coincidences do not."""
+    generator = Seeding(0).generator("copied rows")
+    for _ in range(8):
+        order = generator.permutation(columns.shape[1])
+        in_half = _n_pairs(_row_numbers(columns[:, order[: (len(order) + 1) // 2]]))
+        if in_half <= min(2 * n_pairs, MOST_TWINS * len(columns)):
+            return True
+    return False
 
 
 def _row_numbers(columns: NDArray[Any]) -> Rows:
@@ -582,9 +601,13 @@ def _units(table: _Checked) -> Iterator[Problem]:
         if usual is None:
             continue
         others = [here[site] for site in usual]
-        for site in (site for site in here if site not in usual):
-            if found := _other_unit(here[site], others):
-                yield Problem(found[0], found[1], name, (site,), found[2], ("--drop", name) * (found[1] != "note"))
+        odd = {site: found for site in here if site not in usual and (found := _other_unit(here[site], others))}
+        alike: dict[tuple[str, str], list[str]] = {}  # sites with the same unit are one problem
+        for site, (key, _, evidence) in odd.items():
+            alike.setdefault((key, evidence.get("unit", "")), []).append(site)
+        for sites in alike.values():
+            key, severity, evidence = odd[sites[0]]
+            yield Problem(key, severity, name, tuple(sites), evidence, ("--drop", name) * (severity != "note"))
 
 
 def _known(values: Floats) -> Floats:
@@ -645,7 +668,8 @@ def _distance(a: Floats, b: Floats) -> float:
     """Return Kolmogorov's distance of two samples, values that differ by rounding alone taken for equal."""
     a, b = (np.sort(_thinned(values)) for values in (a, b))
     points = np.concatenate([a, b])
-    slack = SLACK * np.abs(points)
+    width = SLACK_WIDTH * max(float(np.subtract(*np.quantile(b, (0.75, 0.25)))), 1e-12)
+    slack = np.minimum(SLACK * np.abs(points), width)
     found = []
     for first, second in ((a, b), (b, a)):
         more = np.searchsorted(first, points - slack, side="right") / len(first)
@@ -724,6 +748,7 @@ def _looks(table: _Checked) -> Iterator[Problem]:
     """Name gaps, zeros, constants and levels of some sites only."""
     names = [str(name) for name in table.features.columns[:MOST_COLUMNS]]
     cells = {name: [_cell(table.features[name].iloc[site.rows]) for site in table.sites] for name in names}
+    sizes = [len(site) for site in table.sites]
     gaps = {name: [cell.missing for cell in found] for name, found in cells.items()}
     flags = {}
     for name in names:  # a 1 in `ca is missing` is a missing value of `ca`
@@ -740,7 +765,11 @@ def _looks(table: _Checked) -> Iterator[Problem]:
         told = flags.get(name, name)
         yield from _gaps(name, told, gaps[told], sites)
         if name not in flags and name not in table.texts:
-            yield from _unlike(name, cells[name], sites)
+            filled = [
+                replace(cell, n_known=min(cell.n_known, round(size * (1 - gap))))
+                for cell, size, gap in zip(cells[name], sizes, gaps[told], strict=True)
+            ]
+            yield from _unlike(name, filled, sites)
 
 
 def _cell(values: pd.Series[Any]) -> _Cell:
@@ -766,8 +795,8 @@ def _gaps(name: str, told: str, gaps: Sequence[float], sites: Sequence[str]) -> 
     if apart:
         ordered = sorted(apart, key=lambda place: -gaps[place])
         least = min(range(len(gaps)), key=gaps.__getitem__)
-        evidence = {"column": told, "shares": {sites[place]: gaps[place] for place in ordered}}
-        evidence |= {"least": gaps[least], "least_site": sites[least]}
+        shares = {sites[place]: gaps[place] for place in ordered}
+        evidence = {"column": told, "shares": shares, "least": gaps[least], "least_site": sites[least]}
         yield Problem("gaps", "note", name, tuple(sites[place] for place in ordered), evidence)
 
 

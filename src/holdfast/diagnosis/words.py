@@ -9,7 +9,8 @@ from holdfast.diagnosis.soundness import Problem
 from holdfast.environments import listed
 
 MOST_NAMED = 4  # sites, levels or columns of a sentence
-MOST_CHECKS = 3  # notes that are repeated at the top of an answer
+MOST_HEADLINES = 2  # problems that a headline tells
+MOST_CHECKS = 3  # problems that are repeated at the top of an answer
 
 
 def say(problem: Problem, label: str = "label") -> str:
@@ -34,9 +35,27 @@ def mend(problem: Problem, label: str = "label") -> str:
     return REPAIRS[problem.key](problem, label)
 
 
+def headline(problems: Sequence[Problem], label: str = "label") -> tuple[str, str]:
+    """Return what comes before any verdict, and what to do about it, in a few sentences each; empty where all is well.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        The worst first.
+    label : str
+        The name of the column that is predicted.
+    """
+    found = [problem for problem in problems if problem.is_headline]
+    said = list(dict.fromkeys(say(problem, label) for problem in found))
+    repairs = list(dict.fromkeys(mend(problem, label) for problem in found))
+    n_more = len(said) - MOST_HEADLINES
+    rest = [f"{n_more} more {'problem is' if n_more == 1 else 'problems are'} listed below."] if n_more > 0 else []
+    return " ".join([*said[:MOST_HEADLINES], *rest]), " ".join(repairs[:MOST_HEADLINES])
+
+
 def check_line(problems: Sequence[Problem], label: str = "label") -> str:
-    """Return the notes in one line; empty where there are none."""
-    said = list(dict.fromkeys(say(problem, label) for problem in problems if not problem.is_headline))
+    """Return the worst problems in one line; empty where there are none."""
+    said = list(dict.fromkeys(say(problem, label) for problem in problems))
     rest = f" There are {len(said) - MOST_CHECKS} more, see below." * (len(said) > MOST_CHECKS)
     return f"Check the data first: {' '.join(said[:MOST_CHECKS])}{rest}" if said else ""
 
@@ -105,7 +124,9 @@ def _share(value: float) -> str:
 
 
 def _leak(p: Problem, label: str) -> str:
-    return f"`{p.column}` alone tells `{label}` for {_share(p.evidence['share'])} of rows, which is too good to be true."
+    return (
+        f"`{p.column}` alone tells `{label}` for {_share(p.evidence['share'])} of rows, which is too good to be true."
+    )
 
 
 def _leak_by_gaps(p: Problem, label: str) -> str:
@@ -117,8 +138,8 @@ def _leak_by_level(p: Problem, label: str) -> str:
     level, n_rows = p.evidence["level"], p.evidence["n_rows"]
     value = level if level in ("missing", "not missing") else f"'{level}'"
     return (
-        f"`{label}` is {p.evidence['label']} in all {n_rows:,} rows in which `{p.column}` is {value}, which is too good "
-        "to be true."
+        f"`{label}` is {p.evidence['label']} in all {n_rows:,} rows in which `{p.column}` is {value}, which is too "
+        "good to be true."
     )
 
 
@@ -152,20 +173,23 @@ def _unit(p: Problem, label: str) -> str:
     found = p.evidence
     medians = f"median {written(found['median'])} against {written(found['median_elsewhere'])}"
     if found["affine"]:
-        return f"`{p.column}` seems to be in {found['unit']} in {_sites(p)} and in {found['unit_elsewhere']} elsewhere ({medians})."
-    factor = found["factor"]
-    size = f"{factor:.3g} times" if factor > 1 else f"1/{1 / factor:.3g} of"
+        units = f"in {found['unit']} in {_sites(p)} and in {found['unit_elsewhere']} elsewhere"
+        return f"`{p.column}` seems to be {units} ({medians})."
     return (
-        f"`{p.column}` is about {size} as large in {_sites(p)} as elsewhere ({medians}), as {found['unit']} instead of "
-        f"{found['unit_elsewhere']}."
-    ).replace("of as large", "as large")
+        f"`{p.column}` is about {_times(found['factor'])} as large in {_sites(p)} as elsewhere ({medians}), which fits "
+        f"{found['unit']} instead of {found['unit_elsewhere']}."
+    )
+
+
+def _times(factor: float) -> str:
+    """Return a factor in words: '88.4 times', '1/12'."""
+    return f"{factor:.3g} times" if factor > 1 else f"1/{1 / factor:.3g}"
 
 
 def _factor(p: Problem, label: str) -> str:
-    found, factor = p.evidence, p.evidence["factor"]
+    found, times = p.evidence, _times(float(f"{p.evidence['factor']:.2g}"))
     medians = f"median {written(found['median'])} against {written(found['median_elsewhere'])}"
-    size = f"{factor:.2g} times" if factor > 1 else f"1/{1 / factor:.2g}"
-    return f"`{p.column}` is about {size} as large in {_sites(p)} as elsewhere ({medians}): check its unit."
+    return f"`{p.column}` is about {times} as large in {_sites(p)} as elsewhere ({medians}): check its unit."
 
 
 def _copied_rows(p: Problem, label: str) -> str:
@@ -176,7 +200,9 @@ def _copied_rows(p: Problem, label: str) -> str:
 
 def _size(p: Problem, label: str) -> str:
     here, elsewhere = written(p.evidence["median"]), written(p.evidence["median_elsewhere"])
-    return f"`{p.column}` is of another size in {_sites(p)} (median {here}) than elsewhere ({elsewhere}): check its unit."
+    return (
+        f"`{p.column}` is of another size in {_sites(p)} (median {here}) than elsewhere ({elsewhere}): check its unit."
+    )
 
 
 def _gaps(p: Problem, label: str) -> str:
@@ -250,8 +276,10 @@ def _mend_leak(p: Problem, label: str) -> str:
 
 
 def _mend_words(p: Problem, label: str) -> str:
-    said = listed([f"'{word}'" for word in p.evidence["words"]], most=3)
-    return f"First read {said} as missing in `{p.column}`."
+    words = p.evidence["words"]
+    limits = [f"'{word}'" for word in words if word[:1] in "<>≤≥"]
+    instead = f" If {listed(limits)} should count as a value, write a number instead." if limits else ""
+    return f"Read {listed([repr(word) for word in words], most=3)} as missing in `{p.column}`.{instead}"
 
 
 def _mend_identifier(p: Problem, label: str) -> str:

@@ -76,8 +76,8 @@ def diagnosis_page(
 def _answer(found: Any, following: str) -> Answer:
     signal, text = SIGNALS[found.state]
     advice = found.recommendation
-    if found.tokens:
-        signal, text = "unknown", "The table must be read again first"
+    if found.blocking:
+        signal, text = "bad", "Mend the data first"
     elif found.state == "holds" and advice.action != "keep":
         signal = "caution"
         text += ", but leans on columns that change" if advice.action == "stable" else ", but can be improved"
@@ -214,15 +214,8 @@ def _data_section(found: Any) -> Section:
         tuple(tuple(site.shares.values()) for site in sites),
         tuple(site.n_rows for site in sites),
     )
-    words = [
-        f"`{name}` has numbers and {listed([repr(word) for word in tokens])}, so that its numbers are taken for "
-        "categories."
-        for name, tokens in found.tokens.items()
-    ]
-    blocks = ([Sentences(tuple(words), "warning")] if words else []) + profile_blocks(found.profile, "site")
-    odd = words or (found.profile is not None and found.profile.sentences)
-    intro = "Look at these columns before anything else." if odd else "Nothing stands out."
-    return Section("4. Is the data sound?", intro, (*blocks, shares))
+    intro = "Look at this before anything else." if found.problems else "Nothing stands out."
+    return Section("4. Is the data sound?", intro, (*profile_blocks(found.profile, "site"), shares))
 
 
 def _remedy_section(found: Any, following: str) -> Section:

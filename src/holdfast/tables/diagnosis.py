@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
+from holdfast.diagnosis.soundness import Problem, check_table
+from holdfast.diagnosis.words import check_line, headline, say
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
@@ -41,8 +43,8 @@ from holdfast.tables.classifier import LEAST_PROBABILITY, TableClassifier, fit_s
 from holdfast.tables.files import open_table
 from holdfast.tables.loss_split import Losses, LossSplit, split_loss
 from holdfast.tables.preprocessing import make_preprocessor, with_preprocessing
-from holdfast.tables.profile import Profile, profile_columns, telling_columns
-from holdfast.tables.roles import TableRoles, TableRows, TableSchema, odd_tokens, table_notes
+from holdfast.tables.profile import Profile, describe_columns
+from holdfast.tables.roles import DATE_FEATURES, TableRoles, TableRows, TableSchema, odd_tokens, table_notes
 from holdfast.tables.stages import split_rows
 
 Array = NDArray[np.float64]
@@ -177,6 +179,8 @@ class Diagnosis:
         The columns whose relation with the label changes between sites.
     profile : Profile
         Every column at every site, and what does not fit.
+    problems : tuple of Problem
+        What is wrong with the data, the worst first. Those that are headlines come before any verdict.
     tokens : mapping of str to tuple of str
         Columns of numbers that a few words turned into categories, and these words.
     remedies : tuple of Remedy
@@ -205,6 +209,16 @@ class Diagnosis:
 
     def __str__(self) -> str:
         return f"{self.finding} {self.recommendation.sentence}"
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the data, the worst first."""
+        return () if self.profile is None else self.profile.problems
+
+    @property
+    def blocking(self) -> tuple[Problem, ...]:
+        """What has to be mended before any verdict counts."""
+        return tuple(problem for problem in self.problems if problem.is_headline)
 
     def mean(self, which: Literal["elsewhere", "new", "known"]) -> float:
         """Return the mean accuracy over sites."""
@@ -251,9 +265,9 @@ class Diagnosis:
 
     @property
     def finding(self) -> str:
-        """Whether the model breaks and why; and which columns are unstable, where something else is advised first."""
-        if self.tokens:
-            return "It cannot be said yet whether a model breaks at a new site: some numbers were read as categories."
+        """What is wrong with the data; else whether the model breaks and why, and which columns are unstable."""
+        if self.blocking:
+            return headline(self.blocking, self.label)[0]
         if not self.recommendation.otherwise:
             return self._finding
         names = [finding.feature for finding in self.findings]
@@ -294,7 +308,10 @@ class Diagnosis:
     def explanation(self) -> tuple[str, ...]:
         """Why this is advised, how sure that is, what to check first, and when to do otherwise; a line each."""
         advice = self.recommendation
-        check = "" if self.profile is None or advice.action == "repair" else self.profile.check
+        notes = [
+            problem for problem in self.problems if not problem.is_headline and problem.column not in advice.columns
+        ]
+        check = check_line(notes, self.label)
         dropped = [remedy for remedy in self.remedies if remedy.is_sure and remedy.action == "repair"]
         if check and dropped:
             enough = 0.5 * max(remedy.gain.value for remedy in dropped)
@@ -319,6 +336,7 @@ class Diagnosis:
             "sites": [asdict(site) for site in self.sites],
             "columns": [finding.to_dict() for finding in self.findings],
             "data": [] if self.profile is None else list(self.profile.sentences),
+            "problems": [problem.to_dict() | {"text": say(problem, self.label)} for problem in self.problems],
             "tokens": dict(self.tokens),
             "remedies": [asdict(remedy) for remedy in self.remedies],
             "recommendation": asdict(self.recommendation),
@@ -399,9 +417,7 @@ def diagnose_rows(
     work = _Work(rows, estimator, n_jobs, random_state)
     categorical = rows.roles.schema.names("categorical")
     tokens = {name: words for name in categorical if (words := odd_tokens(rows.features[name]))}
-    profile = profile_columns(_without_words(rows.features, tokens), _site_names(work.environments))
-    telling = telling_columns(rows.features, rows.y, rows.roles.label)
-    profile = None if profile is None else replace(profile, telling=telling)
+    profile = _profile(rows, tokens, _site_names(work.environments))
     odd = _odd_columns(profile, rows.roles.schema, NETWORK_ODD if work.is_network else MOST_ODD)
     known, new, elsewhere, without = work.ask_all(odd, progress)
     verdict, findings, notes = work.verdict(progress)
@@ -432,7 +448,7 @@ def diagnose_rows(
         remedies,
         Recommendation("keep", "", "", ""),
         verdict,
-        (*(note for note in rows.notes if note not in telling), *notes, *work.notes()),
+        (*(note for note in rows.notes if note not in profile.sentences), *notes, *work.notes()),
         rows.roles.label,
         work.later(known, with_stable=verdict is not None and verdict.fitted != "ordinary"),
     )
@@ -693,6 +709,29 @@ def _scores(answers: Array) -> Array:
     return np.asarray(logs[:, 1:] - logs[:, :1])
 
 
+def _profile(rows: TableRows, tokens: Mapping[str, tuple[str, ...]], sites: NDArray[Any]) -> Profile:
+    """Return every column at every site, and what is wrong with the data; problems name the columns of the table."""
+    schema, features = rows.roles.schema, _without_words(rows.features, tokens)
+    source = {f"{c.name} ({part})": c.name for c in schema.columns if c.kind == "date" for part in DATE_FEATURES}
+    found = [
+        Problem("words_among_numbers", "stop", name, (), {"words": list(words)}, _repeated("--missing", words))
+        for name, words in tokens.items()
+    ]
+    for problem in check_table(features, rows.y, sites, texts=schema.names("text")):
+        name = source.get(problem.column, problem.column)
+        if name != problem.column:
+            problem = replace(problem, column=name, options=("--drop", name) if problem.options else ())
+        if name in tokens or (name in source.values() and name in {p.column for p in found}):
+            continue  # of several parts of a date, the worst is told
+        found.append(problem)
+    return describe_columns(features, sites, found, rows.roles.label)
+
+
+def _repeated(option: str, values: Iterable[str]) -> tuple[str, ...]:
+    """Return an option once for each value, as words of a command."""
+    return tuple(word for value in values for word in (option, value))
+
+
 def _odd_columns(profile: Profile | None, schema: TableSchema, most: int) -> list[tuple[str, ...]]:
     """Return sets of columns to try without: each that does not fit at some site, and all of them."""
     if profile is None:
@@ -731,21 +770,8 @@ def _new_score(found: Diagnosis) -> Interval:
 
 def _recommend(found: Diagnosis) -> Recommendation:
     """Return the change of least effort that brings at least half of what the best one brings, if it is sure."""
-    if found.tokens:
-        words = tuple(dict.fromkeys(word for tokens in found.tokens.values() for word in tokens))
-        columns = tuple(found.tokens)
-        said = listed([f"'{word}'" for word in words], most=3)
-        limits = [f"'{word}'" for word in words if word[:1] in "<>≤≥"]
-        instead = f" If {listed(limits)} should count as a value, write a number instead." if limits else ""
-        return Recommendation(
-            "repair",
-            f"First read {said} as missing in {_quoted(columns)}.",
-            f"{_quoted(columns)} {_verb(columns, 'contains', 'contain')} numbers, but {said} "
-            f"{_verb(words, 'turns', 'turn')} them into categories, one for each value.{instead}",
-            "Sure: this is how the table was read. Everything below may change when it is read again.",
-            columns,
-            missing=words,
-        )
+    if found.blocking:
+        return _advise_repair(found)
     later = found.later
     if later is not None and later.breaks:
         if later.stable is not None and later.stable.low > 0:
@@ -815,6 +841,19 @@ def _recommend(found: Diagnosis) -> Recommendation:
         f"{kept}, and nothing that was tried is better for sure.{unstable * bool(names)}",
         f"{'Quite' if at_most <= MATTERS / 2 else 'Fairly'} sure, for sites that differ from these as much as "
         "these differ from one another.",
+    )
+
+
+def _advise_repair(found: Diagnosis) -> Recommendation:
+    """Recommend to mend the data first."""
+    options = [pair for p in found.blocking for pair in zip(p.options[::2], p.options[1::2], strict=True)]
+    return Recommendation(
+        "repair",
+        headline(found.blocking, found.label)[1],
+        "The figures below count on what is wrong with the data.",
+        "Everything below may change when the table is read again.",
+        tuple(dict.fromkeys(value for option, value in options if option == "--drop")),
+        missing=tuple(dict.fromkeys(value for option, value in options if option == "--missing")),
     )
 
 

@@ -83,7 +83,8 @@ def test_a_column_in_another_unit_is_to_be_repaired():
     found = diagnose(X, y, sites)
     assert found.recommendation.action == "repair"
     assert found.recommendation.columns == ("pressure",)
-    assert "check its unit" in found.recommendation.reason
+    assert str(found).startswith("`pressure` is about 1/7.5 as large in Lyon as elsewhere (median 16.7 against 126), ")
+    assert str(found).endswith("Convert `pressure` in Lyon, or leave it out.")
     assert found.state == "breaks"
 
 
@@ -93,7 +94,7 @@ def test_words_among_numbers_come_first(tmp_path):
     X["marker"] = X["marker"].round(2).astype(str).mask(np.arange(len(X)) % 9 == 0, "?")
     found = diagnose(X, y, sites)
     advice = found.recommendation
-    assert (advice.action, advice.columns, advice.missing) == ("repair", ("marker",), ("?",))
+    assert (advice.action, advice.columns, advice.missing) == ("repair", (), ("?",))
     assert found.tokens == {"marker": ("?",)}
     file = tmp_path / "rows.csv"
     X.assign(y=y, site=sites).to_csv(file, index=False)
@@ -105,10 +106,12 @@ def test_words_among_numbers_come_first(tmp_path):
 
 
 def test_a_copy_of_the_label_is_named():
-    """A column that tells the label alone is the first thing to check, and a note of the table that was read."""
+    """A column that tells the label alone is the headline, and a note of the table that was read."""
     X, y, sites = table(n_rows=40)
-    X, said = X.assign(copy=y), "`copy` alone tells `ill` for 100% of rows: is it known when you predict?"
-    assert diagnose(X, pd.Series(y, name="ill"), sites).profile.check == f"Check the data first: {said}"
+    X, said = X.assign(copy=y), "`copy` alone tells `ill` for 100% of rows, which is too good to be true."
+    advice = diagnose(X, pd.Series(y, name="ill"), sites).recommendation
+    assert (advice.action, advice.columns) == ("repair", ("copy",))
+    assert advice.sentence == "Leave `copy` out, unless it is known when you predict."
     rows = read_rows(X.assign(ill=y, site=sites), TableOptions(label="ill", environment="site"))
     assert rows.notes == (said,)
     found = diagnose_rows(rows)
