@@ -708,10 +708,8 @@ def _sentinels(table: _Checked) -> Iterator[Problem]:
                 "low": float(usual.min()),
                 "high": float(usual.max()),
             }
-            texts = [f"{value:.0f}", *([f"{value:.1f}"] if (usual % 1 != 0).any() else [])]
-            options = tuple(word for text in texts for word in ("--missing", text))
             named = where if len(where) < len(table.sites) else ()
-            yield Problem("sentinel", "repair", name, named, evidence, options)
+            yield Problem("sentinel", "repair", name, named, evidence, ("--missing", f"{value:.0f}"))
             break
 
 

@@ -850,8 +850,8 @@ def _advise_repair(found: Diagnosis) -> Recommendation:
     return Recommendation(
         "repair",
         headline(found.blocking, found.label)[1],
-        "The figures below count on what is wrong with the data.",
-        "Everything below may change when the table is read again.",
+        "The figures below include this error and may change once it is mended.",
+        "",
         tuple(dict.fromkeys(value for option, value in options if option == "--drop")),
         missing=tuple(dict.fromkeys(value for option, value in options if option == "--missing")),
     )
