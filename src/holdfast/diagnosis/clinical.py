@@ -261,7 +261,8 @@ def _auroc(events: Floats, risks: Floats) -> Estimate:
     above = (np.searchsorted(negative, positive, "left") + np.searchsorted(negative, positive, "right")) / (2 * n_0)
     below = 1 - (np.searchsorted(positive, negative, "left") + np.searchsorted(positive, negative, "right")) / (2 * n_1)
     area = float(above.mean())
-    inside = min(max(area, 0.5 / (n_1 * n_0)), 1 - 0.5 / min(n_1, n_0))  # a perfect order still is uncertain
+    half = 0.5 / min(n_1, n_0)
+    inside = {0.0: half, 1.0: 1 - half}.get(area, area)  # a perfect order still is uncertain
     variance = above.var(ddof=1) / n_1 + below.var(ddof=1) / n_0
     variance = max(float(variance), inside * (1 - inside) / (n_1 * n_0))
     found = _estimate(float(special.logit(inside)), float(np.sqrt(variance)) / (inside * (1 - inside)), "logit")
