@@ -8,6 +8,12 @@ from typing import Any
 from holdfast.diagnosis.soundness import Problem
 from holdfast.environments import listed
 
+MEASURE_NAMES: Mapping[str, str] = {
+    "auroc": "AUROC",
+    "oe": "O:E",
+    "slope": "calibration slope",
+    "intercept": "calibration intercept",
+}
 MOST_NAMED = 4  # sites, levels or columns of a sentence
 MOST_HEADLINES = 2  # problems that a headline tells
 MOST_CHECKS = 3  # problems that are repeated at the top of an answer

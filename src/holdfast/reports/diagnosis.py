@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from holdfast.diagnosis.clinical import ClinicalReport
+from holdfast.diagnosis.words import MEASURE_NAMES
 from holdfast.environments import listed
+from holdfast.metrics import Interval
 from holdfast.reports.chapters import effects_figure, profile_blocks, range_text, versions
 from holdfast.reports.values import (
     Answer,
@@ -154,10 +157,51 @@ def _breaks_section(found: Any) -> Section:
     )
     if found.later is not None:
         intro += f" In the order of time: {found.later.sentence}."
-    blocks: list[Block] = [figure, areas, losses]
+    blocks: list[Block] = [figure, areas, losses, *_clinical_blocks(found.clinical)]
     return Section(
         "1. Does the model break at a new site?", intro, (*blocks, *([Sentences(tuple(lines))] if lines else []))
     )
+
+
+def _clinical_blocks(report: ClinicalReport | None) -> list[Block]:
+    """Return calibration and net benefit of every site left out, and what is pooled over sites."""
+    if report is None:
+        return []
+    rows: list[tuple[Cell, ...]] = [
+        (s.name, s.n_events, s.slope.interval, s.intercept.interval, s.oe.interval, s.brier, s.log_loss, s.net_benefit)
+        + (s.treat_all,)
+        for s in report.sites
+    ]
+    sites = Table(
+        "Calibration and net benefit at every site left out",
+        ("site", "events", "slope", "intercept", "O:E", "Brier score", "log loss", "net benefit", "treat all"),
+        tuple(rows),
+        f"An event is {report.event}. Slope: 1 is right, below 1 risks are too extreme. Intercept: 0 is right, below 0 "
+        "risks are too high. O:E: observed events for each expected one. Net benefit of treating from a risk of "
+        f"{report.threshold:.2f} on; treating nobody has 0.",
+        digits=2,
+        n_keys=1,
+    )
+    if not report.pooled:
+        return [sites]
+    pooled: list[tuple[Cell, ...]] = [
+        (MEASURE_NAMES[p.measure], p.n_sites, p.mean, _range(p.next_site), p.tau2, f"{p.i2:.0%}") for p in report.pooled
+    ]
+    over_sites = Table(
+        "Pooled over sites",
+        ("measure", "sites", "mean", "at the next site", "τ²", "I²"),
+        tuple(pooled),
+        "Random effects: variance between sites τ² by REML, intervals of the mean by Hartung and Knapp, 95% prediction "
+        "interval for the next site. AUROC is pooled as log-odds and O:E as logarithm. I²: the share of the variance "
+        "that is between sites.",
+        digits=2,
+        n_keys=1,
+    )
+    return [sites, over_sites]
+
+
+def _range(value: Interval) -> str:
+    return f"{value.low:.2f} to {value.high:.2f}"
 
 
 def _cause_section(found: Any) -> Section:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
+from holdfast.diagnosis.clinical import ClinicalReport, clinical_report
 from holdfast.diagnosis.soundness import Problem, check_table
 from holdfast.diagnosis.words import check_line, headline, say
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows, unique_labels
@@ -189,6 +190,8 @@ class Diagnosis:
         What `StableClassifier` says about all rows; None where it does not take the estimator.
     later : Later or None
         Whether a model of the past holds in the future, where the sites are years, months or days.
+    clinical : ClinicalReport or None
+        AUROC, calibration and net benefit at every site left out, and pooled; only for probabilities of two classes.
     """
 
     estimator: str
@@ -206,6 +209,7 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
     label: str = "label"  # the name of what is predicted
     later: Later | None = None
+    clinical: ClinicalReport | None = None
 
     def __str__(self) -> str:
         return f"{self.finding} {self.recommendation.sentence}"
@@ -331,6 +335,7 @@ class Diagnosis:
             "lost": self.lost.to_dict(),
             "forecast": None if self.forecast is None else self.forecast.to_dict(),
             "later": None if self.later is None else asdict(self.later),
+            "clinical": None if self.clinical is None else self.clinical.to_dict(),
             "cause": self.cause,
             "parts": {name: part.to_dict() for name, part in self.parts.items()},
             "sites": [asdict(site) for site in self.sites],
@@ -351,6 +356,7 @@ def diagnose(
     environments: Any,
     *,
     estimator: Any = "logistic",
+    threshold: float | None = None,
     n_jobs: int | None = None,
     random_state: int | None = 0,
     progress: Progress = lambda step, n_done, n_fits: None,
@@ -366,6 +372,8 @@ def diagnose(
         The site of each row; at least two different ones.
     estimator : str or scikit-learn classifier
         A name such as "boosting" (see `holdfast fit --help`), or a classifier of numbers.
+    threshold : float, optional
+        Risk from which on somebody is treated, for the net benefit; by default the share of events.
     n_jobs : int, optional
         Fits that run at the same time.
     random_state : int or None
@@ -402,13 +410,16 @@ def diagnose(
     schema = TableSchema.infer(frame)
     roles = TableRoles(str(getattr(y, "name", None) or "label"), "string", ("environments",), None, schema)
     rows = TableRows(roles, schema.features(frame), labels, sites, notes=table_notes(frame, schema))
-    return diagnose_rows(rows, estimator=estimator, n_jobs=n_jobs, random_state=random_state, progress=progress)
+    return diagnose_rows(
+        rows, estimator=estimator, threshold=threshold, n_jobs=n_jobs, random_state=random_state, progress=progress
+    )
 
 
 def diagnose_rows(
     rows: TableRows,
     *,
     estimator: Any = "logistic",
+    threshold: float | None = None,
     n_jobs: int | None = None,
     random_state: int | None = 0,
     progress: Progress = lambda step, n_done, n_fits: None,
@@ -451,6 +462,7 @@ def diagnose_rows(
         (*(note for note in rows.notes if note not in profile.sentences), *notes, *work.notes()),
         rows.roles.label,
         work.later(known, with_stable=verdict is not None and verdict.fitted != "ordinary"),
+        work.clinical(new, threshold),
     )
     found = replace(found, state=_state(found, next(remedy for remedy in remedies if remedy.action == "collect")))
     advice = _recommend(found)
@@ -638,6 +650,13 @@ class _Work:
         stable = _interval(self.correct(self.ask_stable(rest, out), out) - right_now) if with_stable else None
         lost = _interval(right - right_now)
         return Later(late[0].name, self.quality(new, out), self.quality(known[out], out), lost, stable)
+
+    def clinical(self, new: Array, threshold: float | None) -> ClinicalReport | None:
+        """Return what clinical studies report about the answers at sites left out."""
+        if not self.probable or len(self.classes) != 2:
+            return None
+        risks, sites = np.clip(new[:, 1], 0.0, 1.0), _site_names(self.environments)
+        return clinical_report(self.y, risks, sites, event=str(self.classes[1]), threshold=threshold)
 
     def quality(self, answers: Array, rows: Rows) -> Quality:
         """Return how good the answers about some rows are."""
