@@ -89,13 +89,13 @@ def diagnose(
 def next_command(table: str, words: list[str], found: Diagnosis, out: Path | None) -> str:
     """Return the command that follows from a recommendation."""
     advice = found.recommendation
-    if advice.action == "repair" or (advice.action == "collect" and found.state == "unclear"):
-        words = [*words, *(word for text in advice.missing for word in ("--missing", text))]
-        words += [word for name in advice.columns for word in ("--drop", name)]
-        page = [] if out is None else ["--out", str(out), "--overwrite"]
-        return command_line("holdfast", "diagnose", table, *words, *page)
-    method = "stable" if advice.action == "stable" else "erm"
-    return command_line("holdfast", "fit", table, *words, "--method", method, "--out", "model")
+    first, *more = advice.command
+    if first == "fit":
+        return command_line("holdfast", "fit", table, *words, *more, "--out", "model")
+    words = [*words, *(word for text in advice.missing for word in ("--missing", text))]
+    words += [word for name in advice.columns for word in ("--drop", name)]
+    page = [] if out is None else ["--out", str(out), "--overwrite"]
+    return command_line("holdfast", first, table, *words, *page)
 
 
 def _print(found: Diagnosis, out: Path | None) -> None:

@@ -167,23 +167,24 @@ def _clinical_blocks(report: ClinicalReport | None) -> list[Block]:
     """Return calibration and net benefit of every site left out, and what is pooled over sites."""
     if report is None:
         return []
-    rows: list[tuple[Cell, ...]] = [
-        (s.name, s.n_events, s.slope.interval, s.intercept.interval, s.oe.interval, s.brier, s.log_loss, s.net_benefit)
-        + (s.treat_all,)
-        for s in report.sites
-    ]
-    sites = Table(
-        "Calibration and net benefit at every site left out",
-        ("site", "events", "slope", "intercept", "O:E", "Brier score", "log loss", "net benefit", "treat all"),
-        tuple(rows),
+    calibration = Table(
+        "Calibration at every site left out",
+        ("site", "events", "slope", "intercept", "O:E"),
+        tuple((s.name, s.n_events, s.slope.interval, s.intercept.interval, s.oe.interval) for s in report.sites),
         f"An event is {report.event}. Slope: 1 is right, below 1 risks are too extreme. Intercept: 0 is right, below 0 "
-        "risks are too high. O:E: observed events for each expected one. Net benefit of treating from a risk of "
-        f"{report.threshold:.2f} on; treating nobody has 0.",
+        "risks are too high. O:E: observed events for each expected one. 95% intervals.",
         digits=2,
         n_keys=1,
     )
+    benefit = Table(
+        "Brier score and net benefit at every site left out",
+        ("site", "Brier score", "net benefit", "of treating all"),
+        tuple((s.name, s.brier, s.net_benefit, s.treat_all) for s in report.sites),
+        f"Net benefit of treating from a risk of {report.threshold:.2f} on. Treating nobody has 0.",
+        n_keys=1,
+    )
     if not report.pooled:
-        return [sites]
+        return [calibration, benefit]
     pooled: list[tuple[Cell, ...]] = [
         (MEASURE_NAMES[p.measure], p.n_sites, p.mean, _range(p.next_site), p.tau2, f"{p.i2:.0%}") for p in report.pooled
     ]
@@ -197,7 +198,7 @@ def _clinical_blocks(report: ClinicalReport | None) -> list[Block]:
         digits=2,
         n_keys=1,
     )
-    return [sites, over_sites]
+    return [calibration, benefit, over_sites]
 
 
 def _range(value: Interval) -> str:

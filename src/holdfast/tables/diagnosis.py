@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
+from holdfast.diagnosis.advice import Action, Facts, State, decide
 from holdfast.diagnosis.clinical import ClinicalReport, clinical_report
 from holdfast.diagnosis.soundness import Problem, check_table
 from holdfast.diagnosis.words import check_line, headline, say
@@ -50,7 +51,6 @@ from holdfast.tables.stages import split_rows
 
 Array = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
-Action = Literal["keep", "recalibrate", "repair", "stable", "collect"]
 N_FOLDS, NETWORK_FOLDS = 5, 3
 MOST_ROUNDS = 10  # with more sites, several are left out at a time
 MOST_ODD, NETWORK_ODD = 5, 1  # columns that do not fit of which each is left out alone; fits of networks take long
@@ -67,13 +67,10 @@ REASONS = {  # parts of the loss in words
     "other relations": "columns mean something else there",
 }
 ADD_ROWS = "First add labeled rows of the new site to the table."
-INSTEAD = ("keep", "recalibrate", "collect")  # advice that the stable classifier is an alternative to
 LEAST_TIMES = 4  # sites that are times, from which on a model of earlier ones is asked about later ones
 TIME = re.compile(r"(19|20)\d\d(-?Q[1-4]|-\d\d(-\d\d)?)?")  # 2024, 2024-05, 2024Q2, 2024-05-31
 SAME_RATES = 0.25  # log-odds of a class that differ by less between sites: it is as frequent everywhere
 RATES_DIFFER = 0.1  # difference of a class's frequency between sites that is mentioned
-SAVES = 0.02  # accuracy that the stable classifier must save before it is mentioned
-CHEAP = 0.02  # price of the stable classifier, in accuracy, that is paid as an insurance
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ class Recommendation:
     missing: tuple[str, ...] = ()  # words of the table that mean "missing"
     site: str = ""  # where rows are needed
     how: str = ""  # what to do besides the command that follows
-    otherwise: str = ""  # when the stable classifier is the better choice, where it is not advised
+    command: tuple[str, ...] = ()  # to run next, with its method
 
 
 @dataclass(frozen=True)
@@ -196,7 +193,7 @@ class Diagnosis:
 
     estimator: str
     loss_name: str
-    state: Literal["breaks", "miscalibrated", "holds", "unclear"]
+    state: State
     sites: tuple[SiteDiagnosis, ...]
     lost: Interval
     parts: Mapping[str, Interval]
@@ -269,13 +266,10 @@ class Diagnosis:
 
     @property
     def finding(self) -> str:
-        """What is wrong with the data; else whether the model breaks and why, and which columns are unstable."""
+        """What is wrong with the data; else whether the model breaks and why."""
         if self.blocking:
             return headline(self.blocking, self.label)[0]
-        if not self.recommendation.otherwise:
-            return self._finding
-        names = [finding.feature for finding in self.findings]
-        return f"{self._finding} It leans on {_quoted(names)}, whose meaning differs between sites."
+        return self._finding
 
     @property
     def _finding(self) -> str:
@@ -310,7 +304,7 @@ class Diagnosis:
 
     @property
     def explanation(self) -> tuple[str, ...]:
-        """Why this is advised, how sure that is, what to check first, and when to do otherwise; a line each."""
+        """Why this is advised, how sure that is, and what to check first; a line each."""
         advice = self.recommendation
         notes = [
             problem for problem in self.problems if not problem.is_headline and problem.column not in advice.columns
@@ -321,7 +315,7 @@ class Diagnosis:
             enough = 0.5 * max(remedy.gain.value for remedy in dropped)
             best = min(dropped, key=lambda remedy: (remedy.gain.value < enough, len(remedy.columns)))
             check += f" Without {_quoted(best.columns)}, the model does better at sites it has not seen."
-        lines = f"Why: {advice.reason}", advice.sure, check, advice.otherwise
+        lines = f"Why: {advice.reason}", advice.sure, check
         return tuple(line for line in lines if line)
 
     def to_dict(self) -> dict[str, Any]:
@@ -465,8 +459,7 @@ def diagnose_rows(
         work.clinical(new, threshold),
     )
     found = replace(found, state=_state(found, next(remedy for remedy in remedies if remedy.action == "collect")))
-    advice = _recommend(found)
-    return replace(found, recommendation=replace(advice, otherwise=_otherwise(found, advice.action)))
+    return replace(found, recommendation=_recommend(found))
 
 
 class _Work:
@@ -761,7 +754,7 @@ def _odd_columns(profile: Profile | None, schema: TableSchema, most: int) -> lis
     return [columns for columns in sets if len(columns) < len(known)]
 
 
-def _state(found: Diagnosis, collect: Remedy) -> Literal["breaks", "miscalibrated", "holds", "unclear"]:
+def _state(found: Diagnosis, collect: Remedy) -> State:
     """Return whether the model breaks at new sites."""
     wider = 1.3  # so many standard errors more, because the worst of several sites is looked at
     lost, at_one = found.lost, max(s.lost.value - wider * (s.lost.value - s.lost.low) for s in found.sites)
@@ -787,73 +780,86 @@ def _new_score(found: Diagnosis) -> Interval:
     return _mean_interval([site.new.accuracy for site in found.sites])
 
 
-def _recommend(found: Diagnosis) -> Recommendation:
+def _facts(found: Diagnosis) -> Facts:
+    """Return what the advice depends on."""
+    best = _best_remedy(found)
+    return Facts(
+        state=found.state,
+        data_is_wrong=bool(found.blocking),
+        is_unstable=found.verdict is not None and found.verdict.fitted != "ordinary",
+        drifts=found.later is not None and found.later.breaks,
+        remedy=None if best is None else best.action,
+    )
+
+
+def _best_remedy(found: Diagnosis) -> Remedy | None:
     """Return the change of least effort that brings at least half of what the best one brings, if it is sure."""
-    if found.blocking:
-        return _advise_repair(found)
-    later = found.later
-    if later is not None and later.breaks:
-        if later.stable is not None and later.stable.low > 0:
-            trust = f"Fairly sure: on the later rows its accuracy is higher by {in_points(later.stable)}."
-            return _advise_stable(found, trust)
-        return Recommendation(
-            "collect",
-            "Fit it again with recent rows before you use it, and check it regularly.",
-            f"What was learned before {later.first} costs {in_points(later.lost)} of accuracy afterwards.",
-            "Fairly sure, if the change goes on as it did.",
-            site=later.first,
-            how="First add recent rows to the table.",
-        )
-    smallest = min(found.sites, key=lambda site: site.n_rows)
-    if found.state == "unclear":
-        score = _new_score(found)
-        within = f"known only to within {50 * (score.high - score.low):.0f} points"
-        reason = f"The accuracy lost at a new site is {in_points(found.lost)}, and that there is {within}."
-        if found.by_rank:
-            reason = f"The AUROC at a new site is {score.value:.2f}, {within}."
-        return Recommendation(
-            "collect",
-            f"Collect more rows, first in {smallest.name}.",
-            f"{reason} {smallest.name} has {smallest.n_rows:,} rows.",
-            "Not sure: that is the reason for the advice.",
-            site=smallest.name,
-            how="First add the new rows to the table.",
-        )
     new, known = found.areas
     ranks = not known - new > MATTERS  # a lost ranking is not mended by other probabilities
     sure = [remedy for remedy in found.remedies if remedy.is_sure and (ranks or remedy.action != "recalibrate")]
-    if sure:
-        enough = 0.5 * max(remedy.gain.value for remedy in sure)
-        good = [remedy for remedy in sure if remedy.gain.value >= enough]
-        effort = ("repair", "stable", "recalibrate", "collect")
-        return _advise(found, min(good, key=lambda remedy: (effort.index(remedy.action), -remedy.gain.value)))
-    verdict = found.verdict
-    if verdict is not None and verdict.fitted != "ordinary":
-        # With two sites it could not be tried; with more, it is an insurance if it costs little.
-        price, gain, _ = _price_and_gain(verdict)
-        insured = price <= CHEAP and gain >= MATTERS
-        if insured or (len(found.sites) == 2 and found.state == "breaks"):
-            doubt = "Not sure: leaving sites out does not show a gain; it is an insurance."
-            return _advise_stable(found, doubt, first="As an insurance, use")
-    if found.state == "breaks":
-        worst = max(found.sites, key=lambda site: site.lost.value)
-        lower = f"Accuracy at a new site is {in_points(found.lost)}"
-        if found.by_rank:
-            lower = f"The AUROC at a new site is {known - new:.2f}"
-        return Recommendation(
-            "collect",
-            f"Collect rows at the new site before using a model there, as many as in {worst.name} or more.",
-            f"{lower} lower, and nothing that was tried helps for sure.",
-            "Fairly sure that the model breaks; not sure that rows will mend it.",
-            site=worst.name,
-            how=ADD_ROWS,
-        )
+    good = [remedy for remedy in sure if remedy.gain.value >= 0.5 * max(other.gain.value for other in sure)]
+    effort = ("repair", "stable", "recalibrate", "collect")
+    return min(good, key=lambda remedy: (effort.index(remedy.action), -remedy.gain.value), default=None)
+
+
+def _recommend(found: Diagnosis) -> Recommendation:
+    """Return the advice of the first rule that applies, in words."""
+    rule = decide(_facts(found))
+    return replace(_WORDED[rule.key](found), command=rule.command)
+
+
+def _advise_recent(found: Diagnosis) -> Recommendation:
+    later = found.later
+    assert later is not None
+    return Recommendation(
+        "collect",
+        "Fit it again with recent rows before you use it, and check it regularly.",
+        f"What was learned before {later.first} costs {in_points(later.lost)} of accuracy afterwards.",
+        "Fairly sure, if the change goes on as it did.",
+        site=later.first,
+        how="First add recent rows to the table.",
+    )
+
+
+def _advise_more_rows(found: Diagnosis) -> Recommendation:
+    smallest, score = min(found.sites, key=lambda site: site.n_rows), _new_score(found)
+    within = f"known only to within {50 * (score.high - score.low):.0f} points"
+    reason = f"The accuracy lost at a new site is {in_points(found.lost)}, and that there is {within}."
+    if found.by_rank:
+        reason = f"The AUROC at a new site is {score.value:.2f}, {within}."
+    return Recommendation(
+        "collect",
+        f"Collect more rows, first in {smallest.name}.",
+        f"{reason} {smallest.name} has {smallest.n_rows:,} rows.",
+        "Confidence: low, because there are few rows.",
+        site=smallest.name,
+        how="First add the new rows to the table.",
+    )
+
+
+def _advise_new_rows(found: Diagnosis) -> Recommendation:
+    worst = max(found.sites, key=lambda site: site.lost.value)
+    lower = f"Accuracy at a new site is {in_points(found.lost)}"
+    if found.by_rank:
+        new, known = found.areas
+        lower = f"The AUROC at a new site is {known - new:.2f}"
+    return Recommendation(
+        "collect",
+        f"Collect rows at the new site before using a model there, as many as in {worst.name} or more.",
+        f"{lower} lower, and nothing that was tried helps for sure.",
+        "Fairly sure that the model breaks; not sure that rows will mend it.",
+        site=worst.name,
+        how=ADD_ROWS,
+    )
+
+
+def _advise_keep(found: Diagnosis) -> Recommendation:
     names = [finding.feature for finding in found.findings]
     unstable = f" {_quoted(names)} {_verb(names, 'changes', 'change')} between sites, without harm so far."
     kept, at_most = f"The accuracy lost at a site it has not seen is {in_points(found.lost)}", found.lost.high
     if found.by_rank:
-        kept = f"The AUROC at a site it has not seen is {new:.2f}, and {known:.2f} when it has"
-        at_most = known - new
+        new, known = found.areas
+        kept, at_most = f"The AUROC at a site it has not seen is {new:.2f}, and {known:.2f} when it has", known - new
     return Recommendation(
         "keep",
         "Keep the ordinary model.",
@@ -876,19 +882,19 @@ def _advise_repair(found: Diagnosis) -> Recommendation:
     )
 
 
-def _advise(found: Diagnosis, remedy: Remedy) -> Recommendation:
-    """Recommend a remedy that gained at sites left out."""
+def _sureness(found: Diagnosis, remedy: Remedy) -> str:
+    """Say at how many sites left out a change was better."""
     n_sites = len(found.sites)
     level = "Fairly" if 2 * remedy.n_better >= n_sites else "Less"
     level = "Quite" if remedy.n_better == n_sites else level
-    sure = f"{level} sure: it is better at {remedy.n_better} of {n_sites} sites left out."
-    gain = remedy.gain
-    gained = (
-        f"Tried at the sites left out, this changes the accuracy by {in_points(remedy.accuracy)} and lowers the "
-        f"{found.loss_name} by {gain.value:.3f} [{gain.low:.3f} to {gain.high:.3f}]."
-    )
-    if remedy.action == "stable":
-        return _advise_stable(found, sure, gained)
+    return f"{level} sure: it is better at {remedy.n_better} of {n_sites} sites left out."
+
+
+def _advise(found: Diagnosis) -> Recommendation:
+    """Recommend the remedy that gained at sites left out."""
+    remedy = _best_remedy(found)
+    assert remedy is not None
+    sure, gained = _sureness(found, remedy), _gained(found, remedy)
     if remedy.action == "repair":
         it = _verb(remedy.columns, "it", "them")
         odd = () if found.profile is None else found.profile.about(remedy.columns)
@@ -942,22 +948,37 @@ def _rates(found: Diagnosis) -> str:
     return f": `{found.label}` is {label} in {few} of rows in {low.name}, and in {many} in {high.name}"
 
 
-def _advise_stable(found: Diagnosis, sure: str, gained: str = "", first: str = "Use") -> Recommendation:
-    names = tuple(finding.feature for finding in found.findings)
-    why = _verb(names, "a column whose meaning differs", "columns whose meaning differs")
-    sentence = f"{first} the stable classifier, which relies less on {_quoted(names)}, {why} between sites."
-    return Recommendation("stable", sentence, f"It {_price(found.verdict)}. {gained}".rstrip(), sure, names)
+def _gained(found: Diagnosis, remedy: Remedy) -> str:
+    """Say what a change brought at the sites left out."""
+    gain = remedy.gain
+    return (
+        f"Tried at the sites left out, this changes the accuracy by {in_points(remedy.accuracy)} and lowers the "
+        f"{found.loss_name} by {gain.value:.3f} [{gain.low:.3f} to {gain.high:.3f}]."
+    )
 
 
-def _price_and_gain(verdict: Any) -> tuple[float, float, float]:
-    """Return what the stable classifier costs, and saves where relations vanish and where they reverse.
-
-    It is accuracy, or the AUROC where that tells more.
-    """
-    if not verdict.auroc:
-        return verdict.price.value, *verdict.gain
-    known, gone, turned = verdict.auroc.values()
-    return known.ordinary - known.fitted, gone.fitted - gone.ordinary, turned.fitted - turned.ordinary
+def _advise_stable(found: Diagnosis) -> Recommendation:
+    """Recommend the stable classifier, with what it costs and saves, and what it gained where it was tried."""
+    names = tuple(finding.feature for finding in found.verdict.acted_on)
+    effects = _verb(names, "a column whose effect differs", "columns whose effects differ")
+    tried = next((remedy for remedy in found.remedies if remedy.action == "stable"), None)
+    gained = _gained(found, tried) if tried is not None and tried.is_sure else ""
+    later = found.later
+    if later is not None and later.breaks and later.stable is not None and later.stable.low > 0:
+        sure = f"Fairly sure: on the later rows its accuracy is higher by {in_points(later.stable)}."
+    elif tried is None:
+        sure = "Less sure: with two sites it cannot be tried at one left out."
+    elif tried.is_sure:
+        sure = _sureness(found, tried)
+    else:
+        sure = "Less sure: leaving sites out does not show a gain; it is an insurance."
+    return Recommendation(
+        "stable",
+        f"Use the stable classifier, which relies less on {_quoted(names)}, {effects} between sites.",
+        f"It {_price(found.verdict)}. {gained}".rstrip(),
+        sure,
+        names,
+    )
 
 
 def _price(verdict: Any) -> str:
@@ -987,18 +1008,17 @@ def _points(value: float) -> str:
     return f"{100 * value:.0f} point{'s' * (round(100 * value) != 1)}"
 
 
-def _otherwise(found: Diagnosis, action: Action) -> str:
-    """Say when the stable classifier is the better choice, where a column changes and something else is advised."""
-    verdict = found.verdict
-    if verdict is None or action not in INSTEAD or max(_price_and_gain(verdict)[1:]) < SAVES:
-        return ""
-    names = [finding.feature for finding in found.findings]
-    untried = " With two sites it cannot be tried at one left out." * (len(found.sites) == 2)
-    return (
-        f"But {_quoted(names)} {_verb(names, 'does', 'do')} not mean the same everywhere. If that may go further at "
-        "the next site, so that the relation vanishes or reverses, use the stable classifier instead "
-        f"(--method stable): it {_price(verdict)}.{untried}"
-    )
+_WORDED: Mapping[str, Callable[[Diagnosis], Recommendation]] = {  # the words of each rule of `advice.RULES`
+    "wrong_data": _advise_repair,
+    "unstable": _advise_stable,
+    "drift": _advise_recent,
+    "few_rows": _advise_more_rows,
+    "odd_column": _advise,
+    "calibration": _advise,
+    "site_rows": _advise,
+    "breaks": _advise_new_rows,
+    "holds": _advise_keep,
+}
 
 
 def _without(columns: Sequence[str]) -> str:
