@@ -70,6 +70,7 @@ ADD_ROWS = "First add labeled rows of the new site to the table."
 LEAST_TIMES = 4  # sites that are times, from which on a model of earlier ones is asked about later ones
 TIME = re.compile(r"(19|20)\d\d(-?Q[1-4]|-\d\d(-\d\d)?)?")  # 2024, 2024-05, 2024Q2, 2024-05-31
 SAME_RATES = 0.25  # log-odds of a class that differ by less between sites: it is as frequent everywhere
+SAVES = 0.005  # accuracy that the stable classifier must save before it is advised
 RATES_DIFFER = 0.1  # difference of a class's frequency between sites that is mentioned
 
 
@@ -786,10 +787,20 @@ def _facts(found: Diagnosis) -> Facts:
     return Facts(
         state=found.state,
         data_is_wrong=bool(found.blocking),
-        is_unstable=found.verdict is not None and found.verdict.fitted != "ordinary",
+        is_unstable=_saves(found.verdict) >= SAVES,
         drifts=found.later is not None and found.later.breaks,
         remedy=None if best is None else best.action,
     )
+
+
+def _saves(verdict: Any) -> float:
+    """Return the accuracy, or AUROC, that the stable classifier saves where relations vanish or reverse."""
+    if verdict is None or verdict.fitted == "ordinary":
+        return 0.0
+    if verdict.auroc:
+        _, gone, turned = verdict.auroc.values()
+        return float(max(gone.fitted - gone.ordinary, turned.fitted - turned.ordinary))
+    return float(max(verdict.gain))
 
 
 def _best_remedy(found: Diagnosis) -> Remedy | None:
