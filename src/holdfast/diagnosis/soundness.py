@@ -761,7 +761,7 @@ def _looks(table: _Checked) -> Iterator[Problem]:
         if name in flags and flags[name] in cells:
             continue  # said of the column itself
         told = flags.get(name, name)
-        yield from _gaps(name, told, gaps[told], sites)
+        yield from _gaps(name, told, gaps[told], table.sites)
         if name not in flags and name not in table.texts:
             filled = [
                 replace(cell, n_known=min(cell.n_known, round(size * (1 - gap))))
@@ -788,8 +788,14 @@ def _cell(values: pd.Series[Any]) -> _Cell:
     return _Cell(len(known), missing, 0.0, dict(zip(shares.index, map(float, shares), strict=True)), is_number=False)
 
 
-def _gaps(name: str, told: str, gaps: Sequence[float], sites: Sequence[str]) -> Iterator[Problem]:
+def _gaps(name: str, told: str, gaps: Sequence[float], environments: Sequence[Environment]) -> Iterator[Problem]:
+    """Name the sites at which a column is missing much more often than at another one, and not by chance."""
+    sites, sizes = [site.name for site in environments], [len(site) for site in environments]
+    pooled = float(np.average(gaps, weights=sizes))
     apart = [place for place, gap in enumerate(gaps) if gap - min(gaps) > MISSING_APART]
+    errors = np.sqrt(pooled * (1 - pooled) * (1 / np.array(sizes) + 1 / sizes[int(np.argmin(gaps))]))
+    limit = stats.norm.isf(BY_CHANCE / len(gaps) ** 2)  # any pair of sites
+    apart = [place for place in apart if gaps[place] - min(gaps) > limit * errors[place]]
     if apart:
         ordered = sorted(apart, key=lambda place: -gaps[place])
         least = min(range(len(gaps)), key=gaps.__getitem__)
