@@ -259,7 +259,10 @@ def auroc_interval(codes: ArrayLike, probabilities: ArrayLike) -> Interval:
 
 
 def calibration_error(codes: ArrayLike, probabilities: ArrayLike, *, n_bins: int = 15) -> float:
-    """Return the expected calibration error of the predicted class, over bins of equal width.
+    """Return the expected calibration error of the stated risk, over bins of equal width.
+
+    With two classes it is that of the second one's probability; with more, the mean over the classes, each against the
+    rest.
 
     Examples
     --------
@@ -267,11 +270,13 @@ def calibration_error(codes: ArrayLike, probabilities: ArrayLike, *, n_bins: int
     0.3
     """
     y, p = _coded(codes, probabilities)
-    confidence = p.max(axis=1)
-    correct = p.argmax(axis=1) == y
-    bins = np.minimum((confidence * n_bins).astype(np.intp), n_bins - 1)
-    gaps = np.bincount(bins, weights=confidence - correct, minlength=n_bins)  # per bin: its size × its gap
-    return float(np.abs(gaps).sum() / len(y))
+    errors = []
+    for column in [1] if p.shape[1] == 2 else range(p.shape[1]):
+        risks = p[:, column]
+        bins = np.minimum((risks * n_bins).astype(np.intp), n_bins - 1)
+        gaps = np.bincount(bins, weights=risks - (y == column), minlength=n_bins)  # per bin: its size × its gap
+        errors.append(np.abs(gaps).sum() / len(y))
+    return float(np.mean(errors))
 
 
 def brier_score(codes: ArrayLike, probabilities: ArrayLike) -> float:

@@ -111,3 +111,51 @@ def test_bad_options_are_refused_before_the_table_is_read(holdfast, tmp_path, op
     """A wrong page or estimator is noticed at once."""
     outcome = holdfast("diagnose", tmp_path / "not there.csv", *OPTIONS, *options)
     assert (outcome.code, message in outcome.err) == (2, True)
+
+
+def sound_patients(n_rows=600):
+    """Return rows of three sites at which the same columns tell the diagnosis."""
+    generator = np.random.default_rng(1)
+    ill = generator.integers(2, size=n_rows)
+    return pd.DataFrame(
+        {
+            "site": np.array(SITES)[np.arange(n_rows) % 3],
+            "marker": (generator.normal(size=n_rows) + 1.5 * ill).round(2),
+            "age": (generator.normal(60, 10, n_rows) + 5 * ill).round(),
+            "weight": generator.normal(80, 10, n_rows).round(1),
+            "ill": ill,
+        }
+    )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_what_is_wrong_with_the_data_is_the_headline(holdfast, tmp_path, suffix):
+    """A code for missing values and a leak come first; the next command mends both, and then nothing is wrong."""
+    rows = sound_patients()
+    rows["code"] = np.where(rows["ill"] == 1, "X1", "Y2")
+    rows["age"] = rows["age"].mask(np.arange(len(rows)) % 15 == 0, 999.0)
+    file = tmp_path / f"rows.{suffix}"
+    rows.to_csv(file, index=False) if suffix == "csv" else rows.to_parquet(file, index=False)
+    found = holdfast("diagnose", file, *OPTIONS, "--json").json
+    assert found["answer"].startswith(
+        "`code` alone tells `ill` for 100% of rows, which is too good to be true. `age` is"
+    )
+    assert [(p["key"], p["column"]) for p in found["problems"]] == [("leak", "code"), ("sentinel", "age")]
+    assert found["next"].endswith("--missing 999 --drop code")
+    again = holdfast(*shlex.split(found["next"])[1:], "--json").json
+    assert again["problems"] == []
+    assert again["recommendation"]["action"] in ("keep", "recalibrate")
+
+
+def test_clinical_measures_by_site_and_pooled(holdfast, tmp_path):
+    """Calibration and net benefit of every site left out, pooled with what to expect at the next site."""
+    sound_patients().to_csv(tmp_path / "rows.csv", index=False)
+    outcome = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS, "--threshold", "0.3")
+    assert "Calibration and net benefit at sites left out (event: 1)" in outcome.out
+    assert "net benefit at a risk of 0.30; treating nobody has 0" in outcome.out
+    assert max(map(len, outcome.out.splitlines()[:-1])) <= 80
+    holdfast("fit", tmp_path / "rows.csv", *OPTIONS, "--method", "erm", "--out", tmp_path / "model")
+    clinical = holdfast("evaluate", tmp_path / "model", tmp_path / "rows.csv", "--json").json["clinical"]
+    assert [site["name"] for site in clinical["sites"]] == list(SITES)
+    assert [pooled["measure"] for pooled in clinical["pooled"]] == ["auroc", "oe", "slope", "intercept"]
+    assert clinical["threshold"] == pytest.approx(0.5, abs=0.1)

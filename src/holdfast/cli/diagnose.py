@@ -16,6 +16,7 @@ from holdfast.cli.options import (
     LayoutOptions,
     OverwriteOption,
     TableArgument,
+    ThresholdOption,
     check_file,
 )
 from holdfast.cli.terminal import (
@@ -23,6 +24,7 @@ from holdfast.cli.terminal import (
     command_line,
     counting,
     in_options,
+    print_clinical,
     print_rest,
     print_table,
     print_text,
@@ -44,6 +46,7 @@ def diagnose(
     out: Annotated[
         Path | None, typer.Option("--out", help="Also write the answer as an .html page.", metavar="FILE")
     ] = None,
+    threshold: ThresholdOption = None,
     fits: FitOptions,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -61,7 +64,14 @@ def diagnose(
         check_file(out, overwrite=overwrite, inputs=[table], suffixes=PAGES)
     rows = columns.read(table, layout)
     with counting("fit") as step:
-        found = diagnose_rows(rows, estimator=estimator, n_jobs=fits.n_jobs, random_state=fits.seed, progress=step)
+        found = diagnose_rows(
+            rows,
+            estimator=estimator,
+            threshold=threshold,
+            n_jobs=fits.n_jobs,
+            random_state=fits.seed,
+            progress=step,
+        )
     words = [*columns.words(), "--estimator", estimator]
     following = next_command(table, words, found, out)
     if out is not None:
@@ -79,14 +89,13 @@ def diagnose(
 def next_command(table: str, words: list[str], found: Diagnosis, out: Path | None) -> str:
     """Return the command that follows from a recommendation."""
     advice = found.recommendation
-    if advice.action == "repair" or (advice.action == "collect" and found.state == "unclear"):
-        words = [*words, *(word for text in advice.missing for word in ("--missing", text))]
-        if not advice.missing:
-            words += [word for name in advice.columns for word in ("--drop", name)]
-        page = [] if out is None else ["--out", str(out), "--overwrite"]
-        return command_line("holdfast", "diagnose", table, *words, *page)
-    method = "stable" if advice.action == "stable" else "erm"
-    return command_line("holdfast", "fit", table, *words, "--method", method, "--out", "model")
+    first, *more = advice.command
+    if first == "fit":
+        return command_line("holdfast", "fit", table, *words, *more, "--out", "model")
+    words = [*words, *(word for text in advice.missing for word in ("--missing", text))]
+    words += [word for name in advice.columns for word in ("--drop", name)]
+    page = [] if out is None else ["--out", str(out), "--overwrite"]
+    return command_line("holdfast", first, table, *words, *page)
 
 
 def _print(found: Diagnosis, out: Path | None) -> None:
@@ -114,6 +123,8 @@ def _print(found: Diagnosis, out: Path | None) -> None:
     if (forecast := found.forecast) is not None:
         low_high = f"{forecast.low:.2f} to {forecast.high:.2f}"
         print_text(f"Expect an accuracy of {low_high} at the next site{found.forecast_of}.", indent="  ")
+    if found.clinical is not None:
+        print_clinical(found.clinical, "Calibration and net benefit at sites left out")
     parts = [["all sites", *map(_interval, found.parts.values())]]
     parts += [[site.name, *map(_interval, site.split.parts.values())] for site in found.sites]
     print_table(f"2. Why? Parts of the {found.loss_name} at a new site", ["site", *found.parts], parts[:MOST_ROWS])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from holdfast.cli.options import FolderArgument, JsonOption, LayoutOptions, TableArgument, option
+from holdfast.cli.options import FolderArgument, JsonOption, LayoutOptions, TableArgument, ThresholdOption, option
 from holdfast.cli.terminal import (
     command_line,
     format_cell,
     format_score,
     note,
+    print_clinical,
     print_table,
     print_text,
     say,
@@ -18,6 +19,9 @@ from holdfast.cli.terminal import (
     showing_stages,
     verdict_values,
 )
+
+if TYPE_CHECKING:
+    from holdfast.diagnosis.clinical import ClinicalReport
 
 MOST_ROWS = 20  # of a table; the rest is in --json
 
@@ -37,6 +41,7 @@ def evaluate(
     positive: Annotated[
         str | None, option("--positive", "Label that counts as positive; by default the second of two.", "LABEL")
     ] = None,
+    threshold: ThresholdOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Score a saved classifier on a table with labels.
@@ -50,28 +55,37 @@ def evaluate(
     other = None if baseline is None else TableClassifier.load(baseline)
     with showing_stages(f"predicting {table}"):
         rows = layout.open(table, fitted.roles_.missing)
-        found = fitted.evaluate(rows, attributes=attribute, environment=environment, positive=positive, baseline=other)
+        found = fitted.evaluate(
+            rows,
+            attributes=attribute,
+            environment=environment,
+            positive=positive,
+            baseline=other,
+            threshold=threshold,
+        )
     for remark in (*rows.notes, *found.notes):
         note(f"note: {remark}")
     result = {**found.to_dict(), "verdict": verdict_values(fitted.method_)}
     if "comparison" in result:
         result["comparison"]["baseline"]["folder"] = baseline
     following = command_line("holdfast", "audit", folder, table, *(("--baseline", baseline) if baseline else ()))
-    show(str(found), result, following=following, as_json=as_json, body=lambda: _print(result))
+    show(str(found), result, following=following, as_json=as_json, body=lambda: _print(result, found.clinical))
 
 
-def _print(result: dict[str, Any]) -> None:
+def _print(result: dict[str, Any], clinical: ClinicalReport | None) -> None:
     overall = result["overall"]
     rows = [_row(f"{e['name']} ({'known' if e['known'] else 'new'})", e) for e in result["environments"]]
     rows = [*rows[:MOST_ROWS], _row("all rows", overall)] if len(rows) > 1 else rows
     header = ["environment", "rows", "accuracy", "AUROC", "sens.", "spec.", "ECE"]
     print_table("By environment (95 % intervals)", header, rows)
     of = "means over the classes" if result["positive"] is None else f"for {result['positive']!r}"
-    print_text(f"sensitivity and specificity: {of}; ECE: calibration error", indent="  ")
+    print_text(f"sensitivity and specificity: {of}; ECE: calibration error of the stated risk", indent="  ")
     losses = f"log loss {format_cell(overall['log_loss'])}, Brier score {format_cell(overall['brier'])}"
     print_text(f"all rows: {losses}", indent="  ")
     if any(e["known"] for e in result["environments"]):
         print_text("known: the fit had rows of it. If it had these rows, accuracy looks too good.", indent="  ")
+    if clinical is not None:
+        print_clinical(clinical, "Calibration and net benefit by environment")
     shares = list(result["environments"][0]["shares"])[:4]
     print_table(
         "Class shares",

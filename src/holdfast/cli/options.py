@@ -70,6 +70,12 @@ ClusterOption = Annotated[
         "WHERE",
     ),
 ]
+ThresholdOption = Annotated[
+    float | None,
+    option(
+        "--threshold", "Risk from which on somebody is treated, for the net benefit (default: share of events).", "RISK"
+    ),
+]
 JsonOption = Annotated[bool, option("--json", "Print one JSON object instead of text.")]
 OverwriteOption = Annotated[bool, option("--overwrite", "Replace what an earlier run wrote there.")]
 SpreadsheetOption = Annotated[

@@ -25,6 +25,7 @@ from holdfast import __version__
 from holdfast.exceptions import ClusterError, DivergedError, HoldfastError, StorageError
 
 if TYPE_CHECKING:
+    from holdfast.diagnosis.clinical import ClinicalReport
     from holdfast.lab.execution import Progress
 
 WIDEST = 100  # tables grow no further, however wide the terminal
@@ -201,6 +202,37 @@ def _print_groups(summary: dict[str, Any]) -> None:
         title += f", at most {summary['gap']:.1g} above the optimum"
     print_table(title, ["group", "rows", "risk", "weight"], rows[:MOST_ROWS])
     print_rest(rows)
+
+
+def print_clinical(report: ClinicalReport, title: str) -> None:
+    """Print calibration and net benefit of every site, and what is pooled, with its range at the next site."""
+    from holdfast.diagnosis.words import MEASURE_NAMES
+
+    print_table(
+        f"{title} (event: {report.event})",
+        ["site", "events", "slope", "intercept", "O:E", "Brier", "net benefit", "treat all"],
+        [
+            [s.name, s.n_events, s.slope.value, s.intercept.value, s.oe.value, s.brier, s.net_benefit, s.treat_all]
+            for s in report.sites[:MOST_ROWS]
+        ],
+    )
+    print_rest(report.sites)
+    print_text(f"net benefit at a risk of {report.threshold:.2f}; treating nobody has 0", indent="  ")
+    if report.pooled:
+        print_table(
+            "Pooled over sites (random effects, 95 % intervals)",
+            ["measure", "mean", "at the next site", "tau²", "I²"],
+            [
+                [
+                    MEASURE_NAMES[p.measure],
+                    f"{p.mean.value:.2f} [{p.mean.low:.2f}, {p.mean.high:.2f}]",
+                    f"{p.next_site.low:.2f} to {p.next_site.high:.2f}",
+                    p.tau2,
+                    f"{p.i2:.0%}",
+                ]
+                for p in report.pooled
+            ],
+        )
 
 
 def print_rest(rows: Sequence[Any]) -> None:

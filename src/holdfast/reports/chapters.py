@@ -537,7 +537,7 @@ def profile_blocks(profile: Profile | None, place: str = "environment") -> list[
     if profile.n_left_out:
         title = f"The first {len(rows)} columns"
         note += f" {profile.n_left_out:,} more columns were not looked at."
-    marked = tuple(dict.fromkeys((row, site + 1) for row, site, _ in profile.remarks))
+    marked = tuple((row, site + 1) for row, site in profile.marked)
     table = Table(f"{title}, by {place}", ("column", *profile.sites), tuple(rows), note, marked=marked)
     odd, n_more = profile.sentences[:MOST_REMARKS], len(profile.sentences) - MOST_REMARKS
     odd += (f"{n_more} more remarks: see the emphasized cells below.",) * (n_more > 0)

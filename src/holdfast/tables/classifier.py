@@ -546,6 +546,7 @@ class TableClassifier(BaseEstimator):
         environment: Sequence[str] = (),
         positive: str | None = None,
         baseline: TableClassifier | None = None,
+        threshold: float | None = None,
     ) -> Evaluation:
         """Score it on a table with labels.
 
@@ -560,12 +561,20 @@ class TableClassifier(BaseEstimator):
             Label that counts as positive for sensitivity and specificity; by default the second of two.
         baseline : TableClassifier, optional
             Another classifier of the same label to compare with.
+        threshold : float, optional
+            Risk from which on somebody is treated, for the net benefit; by default the share of positive rows.
         """
         from holdfast.tables.evaluation import evaluate
 
         check_is_fitted(self, "pipeline_")
         return evaluate(
-            self, table, attributes=attributes, environment=environment, positive=positive, baseline=baseline
+            self,
+            table,
+            attributes=attributes,
+            environment=environment,
+            positive=positive,
+            baseline=baseline,
+            threshold=threshold,
         )
 
     def check_same_label(self, other: TableClassifier) -> None:

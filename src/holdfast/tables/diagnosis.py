@@ -17,6 +17,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
+from holdfast.diagnosis.advice import Action, Facts, State, decide
+from holdfast.diagnosis.clinical import ClinicalReport, clinical_report
+from holdfast.diagnosis.soundness import Problem, check_table
+from holdfast.diagnosis.words import check_line, headline, say
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
@@ -41,13 +45,12 @@ from holdfast.tables.classifier import LEAST_PROBABILITY, TableClassifier, fit_s
 from holdfast.tables.files import open_table
 from holdfast.tables.loss_split import Losses, LossSplit, split_loss
 from holdfast.tables.preprocessing import make_preprocessor, with_preprocessing
-from holdfast.tables.profile import Profile, profile_columns, telling_columns
-from holdfast.tables.roles import TableRoles, TableRows, TableSchema, odd_tokens, table_notes
+from holdfast.tables.profile import Profile, describe_columns
+from holdfast.tables.roles import DATE_FEATURES, TableRoles, TableRows, TableSchema, odd_tokens, table_notes
 from holdfast.tables.stages import split_rows
 
 Array = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
-Action = Literal["keep", "recalibrate", "repair", "stable", "collect"]
 N_FOLDS, NETWORK_FOLDS = 5, 3
 MOST_ROUNDS = 10  # with more sites, several are left out at a time
 MOST_ODD, NETWORK_ODD = 5, 1  # columns that do not fit of which each is left out alone; fits of networks take long
@@ -64,13 +67,11 @@ REASONS = {  # parts of the loss in words
     "other relations": "effects of columns differ there",
 }
 ADD_ROWS = "First add labeled rows of the new site to the table."
-INSTEAD = ("keep", "recalibrate", "collect")  # advice that the stable classifier is an alternative to
 LEAST_TIMES = 4  # sites that are times, from which on a model of earlier ones is asked about later ones
 TIME = re.compile(r"(19|20)\d\d(-?Q[1-4]|-\d\d(-\d\d)?)?")  # 2024, 2024-05, 2024Q2, 2024-05-31
 SAME_RATES = 0.25  # log-odds of a class that differ by less between sites: it is as frequent everywhere
+SAVES = 0.005  # accuracy that the stable classifier must save before it is advised
 RATES_DIFFER = 0.1  # difference of a class's frequency between sites that is mentioned
-SAVES = 0.02  # accuracy that the stable classifier must save before it is mentioned
-CHEAP = 0.02  # price of the stable classifier, in accuracy, that is paid as an insurance
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class Recommendation:
     missing: tuple[str, ...] = ()  # words of the table that mean "missing"
     site: str = ""  # where rows are needed
     how: str = ""  # what to do besides the command that follows
-    otherwise: str = ""  # when the stable classifier is the better choice, where it is not advised
+    command: tuple[str, ...] = ()  # to run next, with its method
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,8 @@ class Diagnosis:
         The columns whose relation with the label changes between sites.
     profile : Profile
         Every column at every site, and what does not fit.
+    problems : tuple of Problem
+        What is wrong with the data, the worst first. Those that are headlines come before any verdict.
     tokens : mapping of str to tuple of str
         Columns of numbers that a few words turned into categories, and these words.
     remedies : tuple of Remedy
@@ -185,11 +188,13 @@ class Diagnosis:
         What `StableClassifier` says about all rows; None where it does not take the estimator.
     later : Later or None
         Whether a model of the past holds in the future, where the sites are years, months or days.
+    clinical : ClinicalReport or None
+        AUROC, calibration and net benefit at every site left out, and pooled; only for probabilities of two classes.
     """
 
     estimator: str
     loss_name: str
-    state: Literal["breaks", "miscalibrated", "holds", "unclear"]
+    state: State
     sites: tuple[SiteDiagnosis, ...]
     lost: Interval
     parts: Mapping[str, Interval]
@@ -202,9 +207,20 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
     label: str = "label"  # the name of what is predicted
     later: Later | None = None
+    clinical: ClinicalReport | None = None
 
     def __str__(self) -> str:
         return f"{self.finding} {self.recommendation.sentence}"
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the data, the worst first."""
+        return () if self.profile is None else self.profile.problems
+
+    @property
+    def blocking(self) -> tuple[Problem, ...]:
+        """What has to be mended before any verdict counts."""
+        return tuple(problem for problem in self.problems if problem.is_headline)
 
     def mean(self, which: Literal["elsewhere", "new", "known"]) -> float:
         """Return the mean accuracy over sites."""
@@ -251,14 +267,10 @@ class Diagnosis:
 
     @property
     def finding(self) -> str:
-        """Whether the model breaks and why; and which columns are unstable, where something else is advised first."""
-        if self.tokens:
-            return "It cannot be said yet whether a model breaks at a new site: some numbers were read as categories."
-        if not self.recommendation.otherwise:
-            return self._finding
-        names = [finding.feature for finding in self.findings]
-        differ = _verb(names, "effect differs", "effects differ")
-        return f"{self._finding} It leans on {_quoted(names)}, whose {differ} between sites."
+        """What is wrong with the data; else whether the model breaks and why."""
+        if self.blocking:
+            return headline(self.blocking, self.label)[0]
+        return self._finding
 
     @property
     def _finding(self) -> str:
@@ -293,15 +305,18 @@ class Diagnosis:
 
     @property
     def explanation(self) -> tuple[str, ...]:
-        """Why this is advised, how sure that is, what to check first, and when to do otherwise; a line each."""
+        """Why this is advised, how sure that is, and what to check first; a line each."""
         advice = self.recommendation
-        check = "" if self.profile is None or advice.action == "repair" else self.profile.check
+        notes = [
+            problem for problem in self.problems if not problem.is_headline and problem.column not in advice.columns
+        ]
+        check = check_line(notes, self.label)
         dropped = [remedy for remedy in self.remedies if remedy.is_sure and remedy.action == "repair"]
         if check and dropped:
             enough = 0.5 * max(remedy.gain.value for remedy in dropped)
             best = min(dropped, key=lambda remedy: (remedy.gain.value < enough, len(remedy.columns)))
             check += f" Without {_quoted(best.columns)}, the model does better at sites it has not seen."
-        lines = f"Why: {advice.reason}", advice.sure, check, advice.otherwise
+        lines = f"Why: {advice.reason}", advice.sure, check
         return tuple(line for line in lines if line)
 
     def to_dict(self) -> dict[str, Any]:
@@ -315,11 +330,13 @@ class Diagnosis:
             "lost": self.lost.to_dict(),
             "forecast": None if self.forecast is None else self.forecast.to_dict(),
             "later": None if self.later is None else asdict(self.later),
+            "clinical": None if self.clinical is None else self.clinical.to_dict(),
             "cause": self.cause,
             "parts": {name: part.to_dict() for name, part in self.parts.items()},
             "sites": [asdict(site) for site in self.sites],
             "columns": [finding.to_dict() for finding in self.findings],
             "data": [] if self.profile is None else list(self.profile.sentences),
+            "problems": [problem.to_dict() | {"text": say(problem, self.label)} for problem in self.problems],
             "tokens": dict(self.tokens),
             "remedies": [asdict(remedy) for remedy in self.remedies],
             "recommendation": asdict(self.recommendation),
@@ -334,6 +351,7 @@ def diagnose(
     environments: Any,
     *,
     estimator: Any = "logistic",
+    threshold: float | None = None,
     n_jobs: int | None = None,
     random_state: int | None = 0,
     progress: Progress = lambda step, n_done, n_fits: None,
@@ -349,6 +367,8 @@ def diagnose(
         The site of each row; at least two different ones.
     estimator : str or scikit-learn classifier
         A name such as "boosting" (see `holdfast fit --help`), or a classifier of numbers.
+    threshold : float, optional
+        Risk from which on somebody is treated, for the net benefit; by default the share of events.
     n_jobs : int, optional
         Fits that run at the same time.
     random_state : int or None
@@ -385,13 +405,16 @@ def diagnose(
     schema = TableSchema.infer(frame)
     roles = TableRoles(str(getattr(y, "name", None) or "label"), "string", ("environments",), None, schema)
     rows = TableRows(roles, schema.features(frame), labels, sites, notes=table_notes(frame, schema))
-    return diagnose_rows(rows, estimator=estimator, n_jobs=n_jobs, random_state=random_state, progress=progress)
+    return diagnose_rows(
+        rows, estimator=estimator, threshold=threshold, n_jobs=n_jobs, random_state=random_state, progress=progress
+    )
 
 
 def diagnose_rows(
     rows: TableRows,
     *,
     estimator: Any = "logistic",
+    threshold: float | None = None,
     n_jobs: int | None = None,
     random_state: int | None = 0,
     progress: Progress = lambda step, n_done, n_fits: None,
@@ -400,9 +423,7 @@ def diagnose_rows(
     work = _Work(rows, estimator, n_jobs, random_state)
     categorical = rows.roles.schema.names("categorical")
     tokens = {name: words for name in categorical if (words := odd_tokens(rows.features[name]))}
-    profile = profile_columns(_without_words(rows.features, tokens), _site_names(work.environments))
-    telling = telling_columns(rows.features, rows.y, rows.roles.label)
-    profile = None if profile is None else replace(profile, telling=telling)
+    profile = _profile(rows, tokens, _site_names(work.environments))
     odd = _odd_columns(profile, rows.roles.schema, NETWORK_ODD if work.is_network else MOST_ODD)
     known, new, elsewhere, without = work.ask_all(odd, progress)
     verdict, findings, notes = work.verdict(progress)
@@ -433,13 +454,13 @@ def diagnose_rows(
         remedies,
         Recommendation("keep", "", "", ""),
         verdict,
-        (*(note for note in rows.notes if note not in telling), *notes, *work.notes()),
+        (*(note for note in rows.notes if note not in profile.sentences), *notes, *work.notes()),
         rows.roles.label,
         work.later(known, with_stable=verdict is not None and verdict.fitted != "ordinary"),
+        work.clinical(new, threshold),
     )
     found = replace(found, state=_state(found, next(remedy for remedy in remedies if remedy.action == "collect")))
-    advice = _recommend(found)
-    return replace(found, recommendation=replace(advice, otherwise=_otherwise(found, advice.action)))
+    return replace(found, recommendation=_recommend(found))
 
 
 class _Work:
@@ -624,6 +645,13 @@ class _Work:
         lost = _interval(right - right_now)
         return Later(late[0].name, self.quality(new, out), self.quality(known[out], out), lost, stable)
 
+    def clinical(self, new: Array, threshold: float | None) -> ClinicalReport | None:
+        """Return what clinical studies report about the answers at sites left out."""
+        if not self.probable or len(self.classes) != 2:
+            return None
+        risks, sites = np.clip(new[:, 1], 0.0, 1.0), _site_names(self.environments)
+        return clinical_report(self.y, risks, sites, event=str(self.classes[1]), threshold=threshold)
+
     def quality(self, answers: Array, rows: Rows) -> Quality:
         """Return how good the answers about some rows are."""
         right = self.correct(answers, rows)
@@ -694,6 +722,29 @@ def _scores(answers: Array) -> Array:
     return np.asarray(logs[:, 1:] - logs[:, :1])
 
 
+def _profile(rows: TableRows, tokens: Mapping[str, tuple[str, ...]], sites: NDArray[Any]) -> Profile:
+    """Return every column at every site, and what is wrong with the data; problems name the columns of the table."""
+    schema, features = rows.roles.schema, _without_words(rows.features, tokens)
+    source = {f"{c.name} ({part})": c.name for c in schema.columns if c.kind == "date" for part in DATE_FEATURES}
+    found = [
+        Problem("words_among_numbers", "stop", name, (), {"words": list(words)}, _repeated("--missing", words))
+        for name, words in tokens.items()
+    ]
+    for problem in check_table(features, rows.y, sites, texts=schema.names("text")):
+        name = source.get(problem.column, problem.column)
+        if name != problem.column:
+            problem = replace(problem, column=name, options=("--drop", name) if problem.options else ())
+        if name in tokens or (name in source.values() and name in {p.column for p in found}):
+            continue  # of several parts of a date, the worst is told
+        found.append(problem)
+    return describe_columns(features, sites, found, rows.roles.label)
+
+
+def _repeated(option: str, values: Iterable[str]) -> tuple[str, ...]:
+    """Return an option once for each value, as words of a command."""
+    return tuple(word for value in values for word in (option, value))
+
+
 def _odd_columns(profile: Profile | None, schema: TableSchema, most: int) -> list[tuple[str, ...]]:
     """Return sets of columns to try without: each that does not fit at some site, and all of them."""
     if profile is None:
@@ -704,7 +755,7 @@ def _odd_columns(profile: Profile | None, schema: TableSchema, most: int) -> lis
     return [columns for columns in sets if len(columns) < len(known)]
 
 
-def _state(found: Diagnosis, collect: Remedy) -> Literal["breaks", "miscalibrated", "holds", "unclear"]:
+def _state(found: Diagnosis, collect: Remedy) -> State:
     """Return whether the model breaks at new sites."""
     wider = 1.3  # so many standard errors more, because the worst of several sites is looked at
     lost, at_one = found.lost, max(s.lost.value - wider * (s.lost.value - s.lost.low) for s in found.sites)
@@ -730,86 +781,96 @@ def _new_score(found: Diagnosis) -> Interval:
     return _mean_interval([site.new.accuracy for site in found.sites])
 
 
-def _recommend(found: Diagnosis) -> Recommendation:
+def _facts(found: Diagnosis) -> Facts:
+    """Return what the advice depends on."""
+    best = _best_remedy(found)
+    return Facts(
+        state=found.state,
+        data_is_wrong=bool(found.blocking),
+        is_unstable=_saves(found.verdict) >= SAVES,
+        drifts=found.later is not None and found.later.breaks,
+        remedy=None if best is None else best.action,
+    )
+
+
+def _saves(verdict: Any) -> float:
+    """Return the accuracy, or AUROC, that the stable classifier saves where relations vanish or reverse."""
+    if verdict is None or verdict.fitted == "ordinary":
+        return 0.0
+    if verdict.auroc:
+        _, gone, turned = verdict.auroc.values()
+        return float(max(gone.fitted - gone.ordinary, turned.fitted - turned.ordinary))
+    return float(max(verdict.gain))
+
+
+def _best_remedy(found: Diagnosis) -> Remedy | None:
     """Return the change of least effort that brings at least half of what the best one brings, if it is sure."""
-    if found.tokens:
-        words = tuple(dict.fromkeys(word for tokens in found.tokens.values() for word in tokens))
-        columns = tuple(found.tokens)
-        said = listed([f"'{word}'" for word in words], most=3)
-        limits = [f"'{word}'" for word in words if word[:1] in "<>≤≥"]
-        instead = f" If {listed(limits)} should count as a value, write a number instead." if limits else ""
-        return Recommendation(
-            "repair",
-            f"First read {said} as missing in {_quoted(columns)}.",
-            f"{_quoted(columns)} {_verb(columns, 'contains', 'contain')} numbers, but {said} "
-            f"{_verb(words, 'turns', 'turn')} them into categories, one for each value.{instead}",
-            "Sure: this is how the table was read. Everything below may change when it is read again.",
-            columns,
-            missing=words,
-        )
-    later = found.later
-    if later is not None and later.breaks:
-        if later.stable is not None and later.stable.low > 0:
-            trust = f"Fairly sure: on the later rows its accuracy is higher by {in_points(later.stable)}."
-            return _advise_stable(found, trust)
-        return Recommendation(
-            "collect",
-            "Fit it again with recent rows before you use it, and check it regularly.",
-            f"What was learned before {later.first} costs {in_points(later.lost)} of accuracy afterwards.",
-            "Fairly sure, if the change goes on as it did.",
-            site=later.first,
-            how="First add recent rows to the table.",
-        )
-    smallest = min(found.sites, key=lambda site: site.n_rows)
-    if found.state == "unclear":
-        score = _new_score(found)
-        within = f"known only to within {50 * (score.high - score.low):.0f} points"
-        reason = f"The accuracy lost at a new site is {in_points(found.lost)}, and that there is {within}."
-        if found.by_rank:
-            reason = f"The AUROC at a new site is {score.value:.2f}, {within}."
-        return Recommendation(
-            "collect",
-            f"Collect more rows, first in {smallest.name}.",
-            f"{reason} {smallest.name} has {smallest.n_rows:,} rows.",
-            "Not sure: that is the reason for the advice.",
-            site=smallest.name,
-            how="First add the new rows to the table.",
-        )
     new, known = found.areas
     ranks = not known - new > MATTERS  # a lost ranking is not mended by other probabilities
     sure = [remedy for remedy in found.remedies if remedy.is_sure and (ranks or remedy.action != "recalibrate")]
-    if sure:
-        enough = 0.5 * max(remedy.gain.value for remedy in sure)
-        good = [remedy for remedy in sure if remedy.gain.value >= enough]
-        effort = ("repair", "stable", "recalibrate", "collect")
-        return _advise(found, min(good, key=lambda remedy: (effort.index(remedy.action), -remedy.gain.value)))
-    verdict = found.verdict
-    if verdict is not None and verdict.fitted != "ordinary":
-        # With two sites it could not be tried; with more, it is an insurance if it costs little.
-        price, gain, _ = _price_and_gain(verdict)
-        insured = price <= CHEAP and gain >= MATTERS
-        if insured or (len(found.sites) == 2 and found.state == "breaks"):
-            doubt = "Not sure: leaving sites out does not show a gain; it is an insurance."
-            return _advise_stable(found, doubt, first="As an insurance, use")
-    if found.state == "breaks":
-        worst = max(found.sites, key=lambda site: site.lost.value)
-        lower = f"Accuracy at a new site is {in_points(found.lost)}"
-        if found.by_rank:
-            lower = f"The AUROC at a new site is {known - new:.2f}"
-        return Recommendation(
-            "collect",
-            f"Collect rows at the new site before using a model there, as many as in {worst.name} or more.",
-            f"{lower} lower, and nothing that was tried helps for sure.",
-            "Fairly sure that the model breaks; not sure that rows will mend it.",
-            site=worst.name,
-            how=ADD_ROWS,
-        )
+    good = [remedy for remedy in sure if remedy.gain.value >= 0.5 * max(other.gain.value for other in sure)]
+    effort = ("repair", "stable", "recalibrate", "collect")
+    return min(good, key=lambda remedy: (effort.index(remedy.action), -remedy.gain.value), default=None)
+
+
+def _recommend(found: Diagnosis) -> Recommendation:
+    """Return the advice of the first rule that applies, in words."""
+    rule = decide(_facts(found))
+    return replace(_WORDED[rule.key](found), command=rule.command)
+
+
+def _advise_recent(found: Diagnosis) -> Recommendation:
+    later = found.later
+    assert later is not None
+    return Recommendation(
+        "collect",
+        "Fit it again with recent rows before you use it, and check it regularly.",
+        f"What was learned before {later.first} costs {in_points(later.lost)} of accuracy afterwards.",
+        "Fairly sure, if the change goes on as it did.",
+        site=later.first,
+        how="First add recent rows to the table.",
+    )
+
+
+def _advise_more_rows(found: Diagnosis) -> Recommendation:
+    smallest, score = min(found.sites, key=lambda site: site.n_rows), _new_score(found)
+    within = f"known only to within {50 * (score.high - score.low):.0f} points"
+    reason = f"The accuracy lost at a new site is {in_points(found.lost)}, and that there is {within}."
+    if found.by_rank:
+        reason = f"The AUROC at a new site is {score.value:.2f}, {within}."
+    return Recommendation(
+        "collect",
+        f"Collect more rows, first in {smallest.name}.",
+        f"{reason} {smallest.name} has {smallest.n_rows:,} rows.",
+        "Confidence: low, because there are few rows.",
+        site=smallest.name,
+        how="First add the new rows to the table.",
+    )
+
+
+def _advise_new_rows(found: Diagnosis) -> Recommendation:
+    worst = max(found.sites, key=lambda site: site.lost.value)
+    lower = f"Accuracy at a new site is {in_points(found.lost)}"
+    if found.by_rank:
+        new, known = found.areas
+        lower = f"The AUROC at a new site is {known - new:.2f}"
+    return Recommendation(
+        "collect",
+        f"Collect rows at the new site before using a model there, as many as in {worst.name} or more.",
+        f"{lower} lower, and nothing that was tried helps for sure.",
+        "Fairly sure that the model breaks; not sure that rows will mend it.",
+        site=worst.name,
+        how=ADD_ROWS,
+    )
+
+
+def _advise_keep(found: Diagnosis) -> Recommendation:
     names = [finding.feature for finding in found.findings]
     unstable = f" {_quoted(names)} {_verb(names, 'changes', 'change')} between sites, without harm so far."
     kept, at_most = f"The accuracy lost at a site it has not seen is {in_points(found.lost)}", found.lost.high
     if found.by_rank:
-        kept = f"The AUROC at a site it has not seen is {new:.2f}, and {known:.2f} when it has"
-        at_most = known - new
+        new, known = found.areas
+        kept, at_most = f"The AUROC at a site it has not seen is {new:.2f}, and {known:.2f} when it has", known - new
     return Recommendation(
         "keep",
         "Keep the ordinary model.",
@@ -819,19 +880,32 @@ def _recommend(found: Diagnosis) -> Recommendation:
     )
 
 
-def _advise(found: Diagnosis, remedy: Remedy) -> Recommendation:
-    """Recommend a remedy that gained at sites left out."""
+def _advise_repair(found: Diagnosis) -> Recommendation:
+    """Recommend to mend the data first."""
+    options = [pair for p in found.blocking for pair in zip(p.options[::2], p.options[1::2], strict=True)]
+    return Recommendation(
+        "repair",
+        headline(found.blocking, found.label)[1],
+        "The figures below include this error and may change once it is mended.",
+        "",
+        tuple(dict.fromkeys(value for option, value in options if option == "--drop")),
+        missing=tuple(dict.fromkeys(value for option, value in options if option == "--missing")),
+    )
+
+
+def _sureness(found: Diagnosis, remedy: Remedy) -> str:
+    """Say at how many sites left out a change was better."""
     n_sites = len(found.sites)
     level = "Fairly" if 2 * remedy.n_better >= n_sites else "Less"
     level = "Quite" if remedy.n_better == n_sites else level
-    sure = f"{level} sure: it is better at {remedy.n_better} of {n_sites} sites left out."
-    gain = remedy.gain
-    gained = (
-        f"Tried at the sites left out, this changes the accuracy by {in_points(remedy.accuracy)} and lowers the "
-        f"{found.loss_name} by {gain.value:.3f} [{gain.low:.3f} to {gain.high:.3f}]."
-    )
-    if remedy.action == "stable":
-        return _advise_stable(found, sure, gained)
+    return f"{level} sure: it is better at {remedy.n_better} of {n_sites} sites left out."
+
+
+def _advise(found: Diagnosis) -> Recommendation:
+    """Recommend the remedy that gained at sites left out."""
+    remedy = _best_remedy(found)
+    assert remedy is not None
+    sure, gained = _sureness(found, remedy), _gained(found, remedy)
     if remedy.action == "repair":
         it = _verb(remedy.columns, "it", "them")
         odd = () if found.profile is None else found.profile.about(remedy.columns)
@@ -885,22 +959,37 @@ def _rates(found: Diagnosis) -> str:
     return f": `{found.label}` is {label} in {few} of rows in {low.name}, and in {many} in {high.name}"
 
 
-def _advise_stable(found: Diagnosis, sure: str, gained: str = "", first: str = "Use") -> Recommendation:
-    names = tuple(finding.feature for finding in found.findings)
-    why = _verb(names, "a column whose effect differs", "columns whose effects differ")
-    sentence = f"{first} the stable classifier, which relies less on {_quoted(names)}, {why} between sites."
-    return Recommendation("stable", sentence, f"It {_price(found.verdict)}. {gained}".rstrip(), sure, names)
+def _gained(found: Diagnosis, remedy: Remedy) -> str:
+    """Say what a change brought at the sites left out."""
+    gain = remedy.gain
+    return (
+        f"Tried at the sites left out, this changes the accuracy by {in_points(remedy.accuracy)} and lowers the "
+        f"{found.loss_name} by {gain.value:.3f} [{gain.low:.3f} to {gain.high:.3f}]."
+    )
 
 
-def _price_and_gain(verdict: Any) -> tuple[float, float, float]:
-    """Return what the stable classifier costs, and saves where relations vanish and where they reverse.
-
-    It is accuracy, or the AUROC where that tells more.
-    """
-    if not verdict.auroc:
-        return verdict.price.value, *verdict.gain
-    known, gone, turned = verdict.auroc.values()
-    return known.ordinary - known.fitted, gone.fitted - gone.ordinary, turned.fitted - turned.ordinary
+def _advise_stable(found: Diagnosis) -> Recommendation:
+    """Recommend the stable classifier, with what it costs and saves, and what it gained where it was tried."""
+    names = tuple(finding.feature for finding in found.verdict.acted_on)
+    effects = _verb(names, "a column whose effect differs", "columns whose effects differ")
+    tried = next((remedy for remedy in found.remedies if remedy.action == "stable"), None)
+    gained = _gained(found, tried) if tried is not None and tried.is_sure else ""
+    later = found.later
+    if later is not None and later.breaks and later.stable is not None and later.stable.low > 0:
+        sure = f"Fairly sure: on the later rows its accuracy is higher by {in_points(later.stable)}."
+    elif tried is None:
+        sure = "Less sure: with two sites it cannot be tried at one left out."
+    elif tried.is_sure:
+        sure = _sureness(found, tried)
+    else:
+        sure = "Less sure: leaving sites out does not show a gain; it is an insurance."
+    return Recommendation(
+        "stable",
+        f"Use the stable classifier, which relies less on {_quoted(names)}, {effects} between sites.",
+        f"It {_price(found.verdict)}. {gained}".rstrip(),
+        sure,
+        names,
+    )
 
 
 def _price(verdict: Any) -> str:
@@ -930,20 +1019,17 @@ def _points(value: float) -> str:
     return f"{100 * value:.0f} point{'s' * (round(100 * value) != 1)}"
 
 
-def _otherwise(found: Diagnosis, action: Action) -> str:
-    """Say when the stable classifier is the better choice, where a column changes and something else is advised."""
-    verdict = found.verdict
-    if verdict is None or action not in INSTEAD or max(_price_and_gain(verdict)[1:]) < SAVES:
-        return ""
-    names = [finding.feature for finding in found.findings]
-    untried = " With two sites it cannot be tried at one left out." * (len(found.sites) == 2)
-    is_likely = all(finding.named for finding in found.findings)
-    differ = _verb(names, "differs", "differ") if is_likely else "may differ"
-    return (
-        f"But the {_verb(names, 'effect', 'effects')} of {_quoted(names)} {differ} between sites. If that may go "
-        "further at the next site, so that the relation vanishes or reverses, use the stable classifier instead "
-        f"(--method stable): it {_price(verdict)}.{untried}"
-    )
+_WORDED: Mapping[str, Callable[[Diagnosis], Recommendation]] = {  # the words of each rule of `advice.RULES`
+    "wrong_data": _advise_repair,
+    "unstable": _advise_stable,
+    "drift": _advise_recent,
+    "few_rows": _advise_more_rows,
+    "odd_column": _advise,
+    "calibration": _advise,
+    "site_rows": _advise,
+    "breaks": _advise_new_rows,
+    "holds": _advise_keep,
+}
 
 
 def _without(columns: Sequence[str]) -> str:

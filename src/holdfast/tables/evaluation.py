@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from holdfast.diagnosis.clinical import ClinicalReport, clinical_report
 from holdfast.environments import Group, listed, split_environments
 from holdfast.exceptions import LabelsError, PrevalenceWarning, TableError, suggest, warn
 from holdfast.metrics import (
@@ -128,6 +129,7 @@ class Evaluation:
     attributes: tuple[AttributeScores, ...]
     comparison: BaselineComparison | None = None
     notes: tuple[str, ...] = ()
+    clinical: ClinicalReport | None = None  # calibration and net benefit by environment; two classes only
 
     def mean_over_attributes(self) -> dict[str, float]:
         """Return worst and average group accuracy, averaged over the attributes; the paper scores natural data so."""
@@ -169,6 +171,7 @@ class Evaluation:
             "unlike_prevalence": list(self.unlike_prevalence),
             "attributes": [attribute.to_dict() for attribute in self.attributes],
             "mean_over_attributes": self.mean_over_attributes(),
+            "clinical": None if self.clinical is None else self.clinical.to_dict(),
             **comparison,
         }
 
@@ -220,6 +223,7 @@ def evaluate(
     environment: Sequence[str] = (),
     positive: str | None = None,
     baseline: TableClassifier | None = None,
+    threshold: float | None = None,
 ) -> Evaluation:
     """Score a classifier on a table; parameters as in `TableClassifier.evaluate`."""
     if baseline is not None:
@@ -255,7 +259,22 @@ def evaluate(
             *rows.notes,
             *(f"the classifier was not fitted on the label {label!r}: its rows count as mistaken" for label in unseen),
         ),
+        _clinical(rows, answers, chosen, threshold),
     )
+
+
+def _clinical(rows: LabeledRows, answers: Answers, positive: Any, threshold: float | None) -> ClinicalReport | None:
+    """Return calibration and net benefit by environment; None without probabilities of two classes."""
+    codes = _codes(rows.y, answers)
+    known = codes >= 0
+    if answers.probabilities is None or len(answers.classes) != 2 or not known.any():
+        return None
+    place = answers.classes.index(positive)
+    events = codes[known] == place
+    if threshold is None and (events.all() or not events.any()):
+        return None
+    risks = np.clip(answers.probabilities[known, place], 0.0, 1.0)
+    return clinical_report(events, risks, rows.environments[known], event=str(positive), threshold=threshold)
 
 
 def read_labeled(

@@ -61,6 +61,7 @@ JSON_LINE, DEEPEST = 1 << 24, 100  # bytes of a JSON line, structures inside eac
 SMALLER = "Leave columns out with drop=, or take a sample of the rows."
 ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://")
 INDEX = re.compile(r"__index_level_[0-9]+__")  # what pandas writes beside the columns: numbers of rows
+_WHOLE = re.compile(r"[-+]?[0-9]+")
 
 
 class TableSource:
@@ -565,7 +566,7 @@ class TableFile(TableSource):
             "convert_options": pyarrow.csv.ConvertOptions(
                 column_types={name: plain[kind] for name, kind in types.items() if name in wanted},
                 include_columns=names,
-                null_values=[*MISSING, *self.missing],
+                null_values=[*MISSING, *_spellings(self.missing)],
                 decimal_point=self._decimal,
                 strings_can_be_null=True,
             ),
@@ -771,10 +772,24 @@ def _without_objects(series: pd.Series[Any]) -> pd.Series[Any]:
     return series.infer_objects() if kind == "datetime" else series
 
 
+def _spellings(missing: Sequence[str]) -> list[str]:
+    """Return texts that mean a missing value, whole numbers as decimal numbers too.
+
+    Examples
+    --------
+    >>> _spellings(["?", "999"])
+    ['?', '999', '999.0', '999.00', '999,0']
+    """
+    return [text + end for text in missing for end in (("", ".0", ".00", ",0") if _WHOLE.fullmatch(text) else ("",))]
+
+
 def _without_words(series: pd.Series[Any], missing: Sequence[str]) -> pd.Series[Any]:
     """Return a column with some texts missing; as numbers, where all others are, as a CSV file would be read."""
     import pandas as pd
 
+    codes = [float(text) for text in missing if _WHOLE.fullmatch(text)]
+    if codes and series.dtype.kind in "iuf" and series.isin(codes).any():
+        return series.astype("float64").mask(series.isin(codes))
     if series.dtype.kind in "biufcmM" or not series.isin(missing).any() and not pd.api.types.is_string_dtype(series):
         return series
     rest = series.astype(object).mask(series.isin(missing))

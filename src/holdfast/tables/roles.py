@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from holdfast.diagnosis.soundness import find_leaks
+from holdfast.diagnosis.words import say
 from holdfast.environments import listed
 from holdfast.exceptions import LabelsError, ParameterError, SavedModelError, TableError, suggest
 from holdfast.seeding import Seeding
 from holdfast.tables.files import TableSource, open_table
-from holdfast.tables.profile import telling_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -522,7 +523,7 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
     found = TableSchema.infer(frame[list(attributes)]).features(frame) if attributes else None
     spelled = [note for column in (label, *environment) if (note := _spelling_note(frame[column], column))]
     features = schema.features(frame)
-    notes = (*notes, *spelled, *table_notes(frame, schema), *telling_columns(features, y, label))
+    notes = (*notes, *spelled, *table_notes(frame, schema), *(say(leak, label) for leak in find_leaks(features, y)))
     return TableRows(roles, features, y, labels, found, notes, sampled)
 
 

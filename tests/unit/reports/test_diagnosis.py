@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from holdfast import diagnose
+from holdfast.diagnosis.soundness import Problem
 from holdfast.reports import diagnosis_page, render_report
 from holdfast.reports.values import Dots, Sentences, Table
 
@@ -83,10 +84,11 @@ def test_of_many_sites_figures_show_the_worst(found):
 
 def test_a_table_that_was_misread_gets_no_verdict(found):
     """Where numbers were read as categories, the first line says so, and nothing about the model."""
-    misread = replace(found, tokens={"marker": ("?",)})
+    words = Problem("words_among_numbers", "stop", "marker", (), {"words": ["?"]}, ("--missing", "?"))
+    misread = replace(found, profile=replace(found.profile, problems=(words, *found.problems)))
     answer = diagnosis_page(misread).answer
-    assert answer.sentence.startswith("It cannot be said yet whether a model breaks")
-    assert (answer.signal, answer.signal_text) == ("unknown", "The table must be read again first")
+    assert answer.sentence.startswith("`marker` contains numbers, but '?' turns them into categories")
+    assert (answer.signal, answer.signal_text) == ("bad", "Mend the data first")
 
 
 def test_rare_labels_have_their_auroc_at_the_top(found):

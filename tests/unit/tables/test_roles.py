@@ -259,8 +259,8 @@ def test_columns_of_many_levels_are_noted():
     assert notes_of(name=[f"n{row}" for row in range(200)]) == (
         "column 'name' has 200 levels, none in 5 rows or more: all count as one",
     )
-    assert notes_of(code=[f"n{row}" if row % 4 else "often" for row in range(200)]) == (
-        "column 'code' has 151 levels: at most 1 count by themselves, the most frequent; the others (75% of rows) "
+    assert notes_of(code=[f"n{row}" if row % 3 else "often" for row in range(200)]) == (
+        "column 'code' has 134 levels: at most 1 count by themselves, the most frequent; the others (66% of rows) "
         "count together",
     )
     assert notes_of(ward=[f"w{row % 30}" for row in range(200)]) == ()

@@ -1,0 +1,322 @@
+"""The sentences of a diagnosis: what `holdfast.diagnosis.soundness` found, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from holdfast.diagnosis.soundness import Problem
+from holdfast.environments import listed
+
+MEASURE_NAMES: Mapping[str, str] = {
+    "auroc": "AUROC",
+    "oe": "O:E",
+    "slope": "calibration slope",
+    "intercept": "calibration intercept",
+}
+MOST_NAMED = 4  # sites, levels or columns of a sentence
+MOST_HEADLINES = 2  # problems that a headline tells
+MOST_CHECKS = 3  # problems that are repeated at the top of an answer
+
+
+def say(problem: Problem, label: str = "label") -> str:
+    """Return a problem as one sentence, or two.
+
+    Parameters
+    ----------
+    problem : Problem
+    label : str
+        The name of the column that is predicted.
+
+    Examples
+    --------
+    >>> say(Problem("constant", "note", "beds", ("Lyon",), {"value": "1200"}))
+    '`beds` is always 1200 in Lyon, but varies elsewhere.'
+    """
+    return SENTENCES[problem.key](problem, label)
+
+
+def mend(problem: Problem, label: str = "label") -> str:
+    """Return what to do about a problem that is a headline, as one sentence."""
+    return REPAIRS[problem.key](problem, label)
+
+
+def headline(problems: Sequence[Problem], label: str = "label") -> tuple[str, str]:
+    """Return what comes before any verdict, and what to do about it, in a few sentences each; empty where all is well.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        The worst first.
+    label : str
+        The name of the column that is predicted.
+    """
+    found = [problem for problem in problems if problem.is_headline]
+    said = list(dict.fromkeys(say(problem, label) for problem in found))
+    repairs = list(dict.fromkeys(mend(problem, label) for problem in found))
+    n_more = len(said) - MOST_HEADLINES
+    rest = [f"{n_more} more {'problem is' if n_more == 1 else 'problems are'} listed below."] if n_more > 0 else []
+    return " ".join([*said[:MOST_HEADLINES], *rest]), " ".join(repairs[:MOST_HEADLINES])
+
+
+def check_line(problems: Sequence[Problem], label: str = "label") -> str:
+    """Return the worst problems in one line; empty where there are none."""
+    said = list(dict.fromkeys(say(problem, label) for problem in problems))
+    rest = f" There are {len(said) - MOST_CHECKS} more, see below." * (len(said) > MOST_CHECKS)
+    return f"Check the data first: {' '.join(said[:MOST_CHECKS])}{rest}" if said else ""
+
+
+def written(number: float) -> str:
+    """Return a number with three digits, or as a whole number where that is not long.
+
+    Examples
+    --------
+    >>> written(0.01234), written(1200.0), written(3e12)
+    ('0.0123', '1200', '3e+12')
+    """
+    return f"{number:.0f}" if 1000 <= abs(number) < 1e9 else f"{number:.3g}"
+
+
+def _sites(problem: Problem) -> str:
+    return listed(list(problem.sites), most=MOST_NAMED)
+
+
+def _in_sites(problem: Problem) -> str:
+    return f" in {_sites(problem)}" if problem.sites else ""
+
+
+def _quoted(values: Sequence[str]) -> str:
+    return listed([f"'{value}'" for value in values], most=MOST_NAMED)
+
+
+def _places(shares: Mapping[str, float]) -> str:
+    """Return shares of rows with their sites: 'all rows in b, 20% of rows in a'."""
+    texts = [f"{'all' if share == 1 else f'{share:.0%} of'} rows in {site}" for site, share in shares.items()]
+    return listed(texts, most=MOST_NAMED)
+
+
+def _label_spelling(p: Problem, label: str) -> str:
+    other, usual = _quoted(p.evidence["labels"]), _quoted(p.evidence["elsewhere"])
+    return f"`{label}` is {other}{_in_sites(p)} and {usual} in other rows: they count as different classes."
+
+
+def _label_codes(p: Problem, label: str) -> str:
+    return (
+        f"In {_sites(p)}, `{label}` is {_quoted(p.evidence['labels'])}; at the other sites it is "
+        f"{_quoted(p.evidence['elsewhere'])}."
+    )
+
+
+def _label_of_one_site(p: Problem, label: str) -> str:
+    n_rows = p.evidence["n_rows"]
+    return f"`{label}` is {_quoted(p.evidence['labels'])} in {_sites(p)} only ({n_rows:,} rows)."
+
+
+def _one_class(p: Problem, label: str) -> str:
+    return (
+        f"In {_sites(p)}, `{label}` is {p.evidence['label']} in all {p.evidence['n_rows']:,} rows; at the other sites "
+        f"it is so in {p.evidence['share_elsewhere']:.0%}."
+    )
+
+
+def _labels_exchanged(p: Problem, label: str) -> str:
+    areas = listed([f"{area:.2f}" for area in p.evidence["auroc"]], most=MOST_NAMED)
+    where = f"Between {p.sites[0]} and {p.sites[1]}" if len(p.sites) == 2 else f"In {_sites(p)}"
+    return f"{where} the ranking is upside down (AUROC {areas}): are the two values of `{label}` exchanged?"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.4g}%"
+
+
+def _leak(p: Problem, label: str) -> str:
+    return (
+        f"`{p.column}` alone tells `{label}` for {_share(p.evidence['share'])} of rows, which is too good to be true."
+    )
+
+
+def _leak_by_gaps(p: Problem, label: str) -> str:
+    share = _share(p.evidence["share"])
+    return f"Whether `{p.column}` is missing tells `{label}` for {share} of rows, which is too good to be true."
+
+
+def _leak_by_level(p: Problem, label: str) -> str:
+    level, n_rows = p.evidence["level"], p.evidence["n_rows"]
+    value = level if level in ("missing", "not missing") else f"'{level}'"
+    return (
+        f"`{label}` is {p.evidence['label']} in all {n_rows:,} rows in which `{p.column}` is {value}, which is too "
+        "good to be true."
+    )
+
+
+def _words_among_numbers(p: Problem, label: str) -> str:
+    said = listed([f"'{word}'" for word in p.evidence["words"]], most=3)
+    verb = "turns" if len(p.evidence["words"]) == 1 else "turn"
+    return f"`{p.column}` contains numbers, but {said} {verb} them into categories, one for each value."
+
+
+def _identifier(p: Problem, label: str) -> str:
+    kinds = {
+        "growing": "grows from row to row",
+        "distinct": "has a different number in almost every row",
+        "by site": "numbers the rows of each site",
+        "by name": f"has {p.evidence['n_values']:,} different values",
+        "texts": f"has {p.evidence['n_values']:,} different texts",
+    }
+    return f"`{p.column}` {kinds[p.evidence['kind']]}: it looks like an identifier."
+
+
+def _sentinel(p: Problem, label: str) -> str:
+    found = p.evidence
+    low, high = written(found["low"]), written(found["high"])
+    return (
+        f"`{p.column}` is {written(found['value'])} in {found['n_rows']:,} rows{_in_sites(p)}, and {low} to {high} in "
+        "all others: does it mean missing?"
+    )
+
+
+def _unit(p: Problem, label: str) -> str:
+    found = p.evidence
+    medians = f"median {written(found['median'])} against {written(found['median_elsewhere'])}"
+    if found["affine"]:
+        units = f"in {found['unit']} in {_sites(p)} and in {found['unit_elsewhere']} elsewhere"
+        return f"`{p.column}` seems to be {units} ({medians})."
+    return (
+        f"`{p.column}` is about {_times(found['factor'])} as large in {_sites(p)} as elsewhere ({medians}), which fits "
+        f"{found['unit']} instead of {found['unit_elsewhere']}."
+    )
+
+
+def _times(factor: float) -> str:
+    """Return a factor in words: '88.4 times', '1/12'."""
+    return f"{factor:.3g} times" if factor > 1 else f"1/{1 / factor:.3g}"
+
+
+def _factor(p: Problem, label: str) -> str:
+    found, times = p.evidence, _times(float(f"{p.evidence['factor']:.2g}"))
+    medians = f"median {written(found['median'])} against {written(found['median_elsewhere'])}"
+    return f"`{p.column}` is about {times} as large in {_sites(p)} as elsewhere ({medians}): check its unit."
+
+
+def _copied_rows(p: Problem, label: str) -> str:
+    found = p.evidence
+    across = f" {found['n_across_sites']:,} of them are at another site." if found["n_across_sites"] else ""
+    return f"{found['n_copies']:,} rows ({found['share']:.0%}) are exact copies of another row{_in_sites(p)}.{across}"
+
+
+def _size(p: Problem, label: str) -> str:
+    here, elsewhere = written(p.evidence["median"]), written(p.evidence["median_elsewhere"])
+    return (
+        f"`{p.column}` is of another size in {_sites(p)} (median {here}) than elsewhere ({elsewhere}): check its unit."
+    )
+
+
+def _gaps(p: Problem, label: str) -> str:
+    found = p.evidence
+    least = f"{found['least']:.0%} in {found['least_site']}"
+    return f"`{found['column']}` is missing in {_places(found['shares'])}, but in {least}."
+
+
+def _zeros(p: Problem, label: str) -> str:
+    where = _places(p.evidence["shares"])
+    return f"`{p.column}` is 0 in {where} and hardly anywhere else: does 0 mean missing? If so, empty these cells."
+
+
+def _constant(p: Problem, label: str) -> str:
+    return f"`{p.column}` is always {p.evidence['value']} in {_sites(p)}, but varies elsewhere."
+
+
+def _level_of_one_site(p: Problem, label: str) -> str:
+    levels = listed([f"'{level}'" for level in p.evidence["levels"]], most=3)
+    return f"`{p.column}` is {levels} in {_sites(p)} only."
+
+
+def _copied_column(p: Problem, label: str) -> str:
+    return f"`{p.column}` has the same values as `{p.evidence['copy_of']}`."
+
+
+def _small_site(p: Problem, label: str) -> str:
+    has = "has" if len(p.sites) == 1 else "have"
+    return f"{_sites(p)} {has} too few rows to say anything about one site alone."
+
+
+SENTENCES: Mapping[str, Callable[[Problem, str], str]] = {
+    "label_spelling": _label_spelling,
+    "label_codes": _label_codes,
+    "label_of_one_site": _label_of_one_site,
+    "one_class": _one_class,
+    "labels_exchanged": _labels_exchanged,
+    "leak": _leak,
+    "leak_by_gaps": _leak_by_gaps,
+    "leak_by_level": _leak_by_level,
+    "words_among_numbers": _words_among_numbers,
+    "identifier": _identifier,
+    "sentinel": _sentinel,
+    "unit": _unit,
+    "factor": _factor,
+    "copied_rows": _copied_rows,
+    "size": _size,
+    "gaps": _gaps,
+    "zeros": _zeros,
+    "constant": _constant,
+    "level_of_one_site": _level_of_one_site,
+    "copied_column": _copied_column,
+    "small_site": _small_site,
+}
+
+
+def _mend_labels(p: Problem, label: str) -> str:
+    return f"Write `{label}` in the same way at every site before anything else."
+
+
+def _mend_one_class(p: Problem, label: str) -> str:
+    return f"Find out why before you use the rows of {_sites(p)}."
+
+
+def _mend_exchanged(p: Problem, label: str) -> str:
+    return f"Check how `{label}` is coded in {_sites(p)} before anything else."
+
+
+def _mend_leak(p: Problem, label: str) -> str:
+    return f"Leave `{p.column}` out, unless it is known when you predict."
+
+
+def _mend_words(p: Problem, label: str) -> str:
+    words = p.evidence["words"]
+    limits = [f"'{word}'" for word in words if word[:1] in "<>≤≥"]
+    instead = f" If {listed(limits)} should count as a value, write a number instead." if limits else ""
+    return f"Read {listed([repr(word) for word in words], most=3)} as missing in `{p.column}`.{instead}"
+
+
+def _mend_identifier(p: Problem, label: str) -> str:
+    return f"Leave `{p.column}` out."
+
+
+def _mend_sentinel(p: Problem, label: str) -> str:
+    return f"Read {written(p.evidence['value'])} as missing."
+
+
+def _mend_unit(p: Problem, label: str) -> str:
+    return f"Convert `{p.column}` in {_sites(p)}, or leave it out."
+
+
+def _mend_copies(p: Problem, label: str) -> str:
+    return "Remove the copies from the table, and name one site for each row."
+
+
+REPAIRS: Mapping[str, Callable[[Problem, Any], str]] = {
+    "label_spelling": _mend_labels,
+    "label_codes": _mend_labels,
+    "label_of_one_site": _mend_labels,
+    "one_class": _mend_one_class,
+    "labels_exchanged": _mend_exchanged,
+    "leak": _mend_leak,
+    "leak_by_gaps": _mend_leak,
+    "leak_by_level": _mend_leak,
+    "words_among_numbers": _mend_words,
+    "identifier": _mend_identifier,
+    "sentinel": _mend_sentinel,
+    "unit": _mend_unit,
+    "factor": _mend_unit,
+    "copied_rows": _mend_copies,
+}

@@ -1,0 +1,329 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from holdfast.diagnosis.soundness import KEYS, Problem, check_table, find_leaks
+from holdfast.diagnosis.words import REPAIRS, SENTENCES, check_line, headline, mend, say
+from holdfast.exceptions import LabelsError
+
+SITES = np.array(["Boston", "Chicago", "Denver", "Köln"])
+
+
+def patients(n_rows=800, seed=0):
+    """Return rows that were dealt at random to four sites: four columns tell the outcome, two do not."""
+    generator = np.random.default_rng(seed)
+    ill = generator.random(n_rows) < 0.35
+    X = pd.DataFrame(
+        {
+            "age": (generator.normal(60, 10, n_rows) + 6 * ill).round(),
+            "creatinine": np.exp(generator.normal(0.1 + 0.2 * ill, 0.25, n_rows)).round(1),
+            "weight": generator.normal(78, 12, n_rows).round(1),
+            "temperature": generator.normal(37 + 0.4 * ill, 0.6, n_rows).round(1),
+            "smoker": np.where(generator.random(n_rows) < 0.3 + 0.2 * ill, "yes", "no"),
+            "ward": generator.choice(["A", "B", "C"], n_rows),
+        }
+    )
+    return X, np.where(ill, "yes", "no").astype(object), SITES[np.arange(n_rows) % 4]
+
+
+def headlines(X, y, sites, **more):
+    """Return key, column and sites of the problems that are a headline."""
+    return [(p.key, p.column, p.sites) for p in check_table(X, y, sites, **more) if p.is_headline]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_clean_table_has_no_problem(seed):
+    """Patients dealt at random to sites raise no alarm, not even a note."""
+    assert check_table(*patients(seed=seed)) == ()
+
+
+@pytest.mark.parametrize(
+    ("yes", "no", "key"),
+    [("Ja", "Nein", "label_codes"), ("1", "0", "label_codes"), ("Yes", "No", "label_spelling")],
+)
+def test_labels_written_in_another_way_at_one_site(yes, no, key):
+    """Other words, other codes and another case are named with the site and the values."""
+    X, y, sites = patients()
+    y = np.where(sites == "Köln", np.where(y == "yes", yes, no), y)
+    problems = [p for p in check_table(X, y, sites) if p.is_headline]
+    assert {p.key for p in problems} == {key}
+    assert all(p.sites == ("Köln",) for p in problems)
+    assert {label for p in problems for label in p.evidence["labels"]} == {yes, no}
+
+
+def test_of_two_sites_with_other_labels_the_smaller_is_named():
+    """One problem, not one for each site."""
+    X, y, sites = patients()
+    sites = np.where(np.arange(len(y)) < 500, "Boston", "Köln")
+    y = np.where(sites == "Köln", np.where(y == "yes", "Ja", "Nein"), y)
+    assert headlines(X, y, sites) == [("label_codes", "", ("Köln",))]
+
+
+def test_one_class_only():
+    """A site at which nobody is ill, though a third is elsewhere, is named; a site of three rows is not."""
+    X, y, sites = patients()
+    y = np.where(sites == "Köln", "no", y)
+    (problem,) = check_table(X, y, sites)
+    assert (problem.key, problem.sites, problem.evidence["n_rows"]) == ("one_class", ("Köln",), 200)
+    few = (sites != "Köln") | (np.arange(len(y)) < 12)
+    assert headlines(X[few].reset_index(drop=True), y[few], sites[few]) == []
+
+
+def test_exchanged_labels():
+    """Where every column that tells the label tells the opposite, the labels are exchanged; scores say the same."""
+    X, y, sites = patients()
+    score = np.where(y == "yes", 1.0, 0.0) + np.random.default_rng(1).normal(size=len(y))
+    y = np.where(sites == "Köln", np.where(y == "yes", "no", "yes"), y)
+    assert headlines(X, y, sites) == [("labels_exchanged", "", ("Köln",))]
+    (problem,) = check_table(X, y, sites, scores=score)
+    assert problem.evidence["auroc"] == [pytest.approx(0.28, abs=0.08)]
+    assert "In Köln the ranking is upside down (AUROC 0." in say(problem, "ill")
+
+
+def test_a_column_that_turns_is_no_exchange_of_labels():
+    """One strong column that tells the opposite at one site reverses the ranking there, but the others do not."""
+    X, y, sites = patients()
+    agrees = np.random.default_rng(1).random(len(y)) < np.where(sites == "Köln", 0.05, 0.95)
+    X["scanner"] = np.where(agrees, y == "yes", y == "no").astype(float)
+    assert headlines(X, y, sites) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "key"),
+    [
+        (lambda y, g: np.where(y == "yes", 7.0, 3.0), "leak"),
+        (lambda y, g: np.where(y == "yes", "dead", g.choice(["home", "rehab"], len(y))), "leak"),
+        (lambda y, g: ((y == "yes") ^ (g.random(len(y)) < 0.015)).astype(float), "leak"),
+        (lambda y, g: np.where(y == "yes", 5, 1) + g.random(len(y)), "leak"),
+        (lambda y, g: np.where(y == "yes", g.normal(size=len(y)), np.nan), "leak_by_gaps"),
+        (
+            lambda y, g: np.where((y == "yes") & (g.random(len(y)) < 0.4), "hospice", g.choice(["a", "b"], len(y))),
+            "leak_by_level",
+        ),
+    ],
+    ids=["copy", "levels", "98.5 %", "limit", "gaps", "one level"],
+)
+def test_leaks(column, key):
+    """What tells the label too well is named with the option that leaves it out: whole, nearly, by gaps, by a level."""
+    X, y, sites = patients()
+    X["late"] = column(y, np.random.default_rng(2))
+    problems = [p for p in check_table(X, y, sites) if p.is_headline]
+    assert [(p.key, p.column, p.options) for p in problems] == [(key, "late", ("--drop", "late"))]
+    assert find_leaks(X, y) == tuple(problems)
+
+
+def test_a_good_column_is_no_leak():
+    """A column that is right for 92 % of the rows is good, not too good; nor is any among few or equal labels."""
+    X, y, _ = patients()
+    agrees = np.random.default_rng(3).random(len(y)) < 0.92
+    assert find_leaks(X.assign(marker=np.where(agrees, y == "yes", y == "no").astype(float)), y) == ()
+    assert find_leaks(pd.DataFrame({"copy": np.arange(40) % 2}), np.arange(40) % 2) == ()
+    rare = (np.arange(400) % 40 == 0).astype(int)
+    assert find_leaks(pd.DataFrame({"copy": rare}), rare) == ()
+
+
+def test_of_many_rows_a_sample_is_looked_at():
+    """An almost perfect copy is found among 5,400,000 values; one that is right for 96 % is not."""
+    y = np.arange(300_000) % 2
+    wrong = np.arange(len(y)) % 5000 == 0
+    X = pd.DataFrame({f"x{place}": np.arange(len(y)) * 7919 % 999 for place in range(16)})
+    X = X.assign(copy=np.where(wrong, 1 - y, y), worse=np.where(np.arange(len(y)) % 100 < 4, 1 - y, y))
+    (found,) = find_leaks(X, y)
+    assert (found.column, round(found.evidence["share"], 4)) == ("copy", 0.9997)
+
+
+@pytest.mark.parametrize(
+    ("column", "convert", "unit", "usual", "factor"),
+    [
+        ("creatinine", lambda v: (v * 88.4).round(1), "µmol/L (creatinine)", "mg/dL", 88.4),
+        ("weight", lambda v: (v * 2.2046).round(), "lb", "kg", 2.20462),
+        ("weight", lambda v: v * 1000, "mg", "g", 1000.0),
+        ("age", lambda v: v * 12, "months", "years", 12.0),
+        ("age", lambda v: v / 10, "g/dL", "g/L", 0.1),
+        ("temperature", lambda v: (v * 1.8 + 32).round(1), "°F", "°C", 1.8),
+    ],
+    ids=["creatinine", "pounds", "thousand", "months", "tenth", "Fahrenheit"],
+)
+def test_units(column, convert, unit, usual, factor):
+    """The column, the site, the factor and the units that it suggests are named, also for columns of few values."""
+    X, y, sites = patients()
+    X.loc[sites == "Köln", column] = convert(X.loc[sites == "Köln", column])
+    (problem,) = check_table(X, y, sites)
+    assert (problem.key, problem.column, problem.sites) == ("unit", column, ("Köln",))
+    assert (problem.evidence["unit"], problem.evidence["unit_elsewhere"]) == (unit, usual)
+    assert problem.evidence["factor"] == pytest.approx(factor)
+
+
+def test_a_factor_of_no_known_unit_and_two_sites():
+    """A factor of 4.4 is told as such, and at every site that has it."""
+    X, y, sites = patients()
+    odd = np.isin(sites, ["Denver", "Köln"])
+    X["weight"] = X["weight"].where(~odd, X["weight"] * 4.4)
+    sites = np.where((sites == "Köln") & (np.arange(len(y)) < 600), "Zug", sites)  # three of six
+    (problem,) = check_table(X, y, np.where(np.arange(len(y)) % 8 == 0, "Bern", sites))
+    assert (problem.key, problem.sites) == ("factor", ("Denver", "Köln", "Zug"))
+    assert problem.evidence["factor"] == pytest.approx(4.4, rel=0.05)
+
+
+def test_other_patients_are_no_other_unit():
+    """A site whose patients weigh a fifth more has no other unit."""
+    X, y, sites = patients()
+    X["weight"] = X["weight"].where(sites != "Köln", X["weight"] * 1.2)
+    assert headlines(X, y, sites) == []
+
+
+@pytest.mark.parametrize(("value", "everywhere"), [(999, False), (9999, True), (-9, True), (-1, False), (-99, False)])
+def test_sentinels(value, everywhere):
+    """Codes for missing values are named with their sites and the option that reads them as missing."""
+    X, y, sites = patients()
+    rows = (np.random.default_rng(1).random(len(y)) < 0.1) & ((sites == "Köln") | everywhere)
+    X["age"] = X["age"].mask(rows, value)
+    (problem,) = check_table(X, y, sites)
+    assert (problem.key, problem.column) == ("sentinel", "age")
+    assert problem.sites == (() if everywhere else ("Köln",))
+    assert (problem.evidence["value"], problem.evidence["n_rows"]) == (value, rows.sum())
+    assert problem.options == ("--missing", str(value))
+
+
+def test_a_number_in_range_is_no_sentinel():
+    """99 is an age, and 9 one of ten grades."""
+    X, y, sites = patients()
+    X["age"] = X["age"].mask(np.arange(len(y)) % 50 == 0, 99)
+    X["grade"] = np.arange(len(y)) % 10
+    assert [p for p in check_table(X, y, sites) if p.key == "sentinel"] == []
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda n, g: np.arange(n) + 5000, "growing"),
+        (lambda n, g: g.permutation(2 * n)[:n], "distinct"),
+        (lambda n, g: np.arange(n) // 4 + 1, "by site"),
+        (lambda n, g: [f"Mr {number}" for number in g.permutation(n)], "texts"),
+    ],
+    ids=["growing", "distinct", "by site", "names"],
+)
+def test_identifiers(make, kind):
+    """Numbers that grow or differ from row to row, start anew at every site, and names are identifiers."""
+    X, y, sites = patients()
+    X["key"] = make(len(y), np.random.default_rng(0))
+    (problem,) = check_table(X, y, sites)
+    assert (problem.key, problem.column, problem.evidence["kind"]) == ("identifier", "key", kind)
+    assert problem.options == ("--drop", "key")
+
+
+def test_an_identifier_that_repeats_is_known_by_its_name():
+    """Two rows for each patient: the name of the column says what the numbers are; an age is no identifier."""
+    X, y, sites = patients()
+    numbers = np.random.default_rng(0).integers(10_000, 10_400, len(y))
+    assert headlines(X.assign(patient_id=numbers), y, sites) == [("identifier", "patient_id", ())]
+    assert headlines(X.assign(platelets=numbers), y, sites) == []
+
+
+def test_copies_of_rows_are_counted_and_no_leak():
+    """Every patient twice is said; that each copy tells its twin's label is no leak."""
+    X, y, sites = patients()
+    X["marker"] = np.random.default_rng(0).normal(size=len(y))
+    twice = np.repeat(np.arange(len(y)), 2)
+    (problem,) = check_table(X.iloc[twice].reset_index(drop=True), y[twice], sites[twice])
+    assert problem.key == "copied_rows"
+    assert problem.evidence == {"n_copies": 800, "share": 0.5, "n_across_sites": 0}
+    moved = np.where(np.arange(1600) % 2, sites[twice], "Zug")
+    (problem,) = [p for p in check_table(X.iloc[twice], y[twice], moved) if p.key == "copied_rows"]
+    assert problem.evidence["n_across_sites"] == 800
+
+
+def test_equal_rows_of_few_values_are_no_copies():
+    """Four columns of three values have many equal rows by chance."""
+    generator = np.random.default_rng(0)
+    X = pd.DataFrame(generator.integers(3, size=(400, 4)), columns=list("abcd"))
+    assert [p.key for p in check_table(X, generator.integers(2, size=400), SITES[np.arange(400) % 4])] == []
+
+
+def test_a_column_twice_and_small_sites_are_notes():
+    """They are worth a look, but no headline."""
+    X, y, sites = patients()
+    sites = np.where(np.arange(len(y)) < 5, "Zug", sites)
+    problems = check_table(X.assign(years=X["age"]), y, sites)
+    assert [(p.key, p.column, p.sites, p.severity) for p in problems] == [
+        ("small_site", "", ("Zug",), "note"),
+        ("copied_column", "years", (), "note"),
+    ]
+
+
+def test_a_column_has_one_headline():
+    """A column of pounds with codes for missing values is told once; the worst problems come first."""
+    X, y, sites = patients()
+    X["weight"] = X["weight"].where(sites != "Köln", X["weight"] * 2.2046).mask(np.arange(len(y)) % 20 == 0, 9999)
+    X["copy"] = (y == "yes").astype(float)
+    assert [(key, column) for key, column, _ in headlines(X, y, sites)] == [("leak", "copy"), ("sentinel", "weight")]
+
+
+def test_without_labels_only_columns_are_compared():
+    """A page about a fitted classifier has the checks of columns."""
+    X, _, sites = patients()
+    X.loc[sites == "Köln", "weight"] *= 2.2046
+    assert [p.key for p in check_table(X, None, sites)] == ["unit"]
+    with pytest.raises(LabelsError, match="y has 3 labels for 800 rows"):
+        check_table(X, [0, 1, 0], sites)
+
+
+def test_the_headline_tells_two_problems_and_counts_the_others():
+    """Problem and repair, each in a few sentences; every key has its sentence, every headline its repair."""
+    leaks = [Problem("leak", "stop", name, (), {"share": 0.99}, ("--drop", name)) for name in "abc"]
+    said, repairs = headline(leaks, "ill")
+    assert said == (
+        "`a` alone tells `ill` for 99% of rows, which is too good to be true. `b` alone tells `ill` for 99% of rows, "
+        "which is too good to be true. 1 more problem is listed below."
+    )
+    assert repairs == (
+        "Leave `a` out, unless it is known when you predict. Leave `b` out, unless it is known when you predict."
+    )
+    assert (headline([]), check_line([])) == (("", ""), "")
+    assert tuple(SENTENCES) == KEYS
+    assert set(REPAIRS) < set(KEYS)
+
+
+@pytest.mark.parametrize(
+    ("problem", "sentence", "repair"),
+    [
+        (
+            Problem(
+                "unit",
+                "repair",
+                "creatinine",
+                ("Köln",),
+                {
+                    "factor": 88.4,
+                    "unit": "µmol/L",
+                    "unit_elsewhere": "mg/dL",
+                    "affine": False,
+                    "median": 97,
+                    "median_elsewhere": 1.1,
+                },
+            ),
+            "`creatinine` is about 88.4 times as large in Köln as elsewhere (median 97 against 1.1), which fits µmol/L "
+            "instead of mg/dL.",
+            "Convert `creatinine` in Köln, or leave it out.",
+        ),
+        (
+            Problem("sentinel", "repair", "age", ("Köln",), {"value": 999.0, "n_rows": 12, "low": 18.0, "high": 97.0}),
+            "`age` is 999 in 12 rows in Köln, and 18 to 97 in all others: does it mean missing?",
+            "Read 999 as missing.",
+        ),
+        (
+            Problem("label_codes", "stop", "", ("Köln",), {"labels": ["Ja", "Nein"], "elsewhere": ["no", "yes"]}),
+            "In Köln, `ill` is 'Ja', 'Nein'; at the other sites it is 'no', 'yes'.",
+            "Write `ill` in the same way at every site before anything else.",
+        ),
+        (
+            Problem("words_among_numbers", "stop", "lab", (), {"words": ["<0.7"]}, ("--missing", "<0.7")),
+            "`lab` contains numbers, but '<0.7' turns them into categories, one for each value.",
+            "Read '<0.7' as missing in `lab`. If '<0.7' should count as a value, write a number instead.",
+        ),
+    ],
+    ids=lambda value: value.key if isinstance(value, Problem) else "",
+)
+def test_sentences(problem, sentence, repair):
+    """Problems and repairs in plain words."""
+    assert (say(problem, "ill"), mend(problem, "ill")) == (sentence, repair)
