@@ -88,8 +88,16 @@ class RunConfig(BaseModel):
 
     @property
     def identity(self) -> str:
-        """The run's name: a hash of its settings, which are the same run however they are written."""
-        return hashlib.sha256(canonical_json({"format": FORMAT, **self.as_dict()})).hexdigest()[:20]
+        """The run's name: a hash of its settings, which are the same run however they are written.
+
+        The editions of data set and method enter it: runs on other rows, or of an older form of the method, are not
+        used again.
+        """
+        found = {"edition": DATASETS[self.dataset].edition}
+        if self.method != HALVES:
+            found["method_edition"] = METHODS[self.method].edition
+        editions = {kind: edition for kind, edition in found.items() if edition > 1}
+        return hashlib.sha256(canonical_json({"format": FORMAT, **editions, **self.as_dict()})).hexdigest()[:20]
 
     def changed(self, **settings: Any) -> RunConfig:
         """Return the run with other settings, checked."""
