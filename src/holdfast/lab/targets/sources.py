@@ -105,11 +105,17 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 
 
 def make_run(key: str, method: str, options: Options, *, seed: int = 0, **settings: Any) -> RunConfig:
-    """Return a run of a paper's data set with the authors' hyper-parameters; "halves" takes PI's."""
+    """Return a run of a paper's data set with the authors' hyper-parameters; "halves" takes PI's.
+
+    Where a method has settings of its own for validation rows like the test, this run is scored by the others alone;
+    `make_like_test` is the second run.
+    """
     source = SOURCES[key]
     published = paper.AUTHORS[key]["pi" if method == HALVES else method]
     files = source.quick if options.quick else _further_files(key, options)
     values: dict[str, Any] = {**source.run, **published, **files}
+    if has_like_test(key, method):
+        values["validations"] = ["train"]
     if method == HALVES:  # no validation or test rows are scored
         values.pop("validations", None)
         values.pop("explain", None)
@@ -121,6 +127,19 @@ def make_run(key: str, method: str, options: Options, *, seed: int = 0, **settin
     if extra:
         values["dataset_options"] = {**values.get("dataset_options", {}), **extra}
     return parse_run({**values, "dataset": source.dataset, "method": method, "seed": seed, **settings}, key)
+
+
+def has_like_test(key: str, method: str) -> bool:
+    """Return whether a method has settings of its own where the validation rows are like the test."""
+    return method in paper.LIKE_TEST.get(key, {})
+
+
+def make_like_test(key: str, method: str, options: Options, *, seed: int = 0) -> RunConfig:
+    """Return the run with a method's settings for validation rows like the test, scored by these alone."""
+    settings = dict(paper.LIKE_TEST[key][method])
+    if options.quick:
+        settings = {name: settings[name] for name in ("penalty_weight", "dropout") if name in settings}
+    return make_run(key, method, options, seed=seed, **{**settings, "validations": ["test"]})
 
 
 def plan_methods(keys: Iterable[str], options: Options) -> Plan:

@@ -108,7 +108,8 @@ class CNN(Network):
         images = inputs.unsqueeze(1) if inputs.ndim == 3 else inputs
         if self.training and self.shift:
             images = _shifted(images, self.shift)
-        maps = F.relu(self.conv1(images))
+        # The same numbers with the channels of a pixel side by side, which a processor convolves and pools faster.
+        maps = F.relu(self.conv1(images.contiguous(memory_format=torch.channels_last)))
         # ReLU and max commute: pooling first leaves a quarter of the values to rectify.
         maps = F.relu(F.max_pool2d(self.conv2(maps), 2))
         flat = self.channel_dropout(maps).flatten(1)  # (n_rows, 64 * height/2 * width/2)
