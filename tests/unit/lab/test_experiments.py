@@ -39,6 +39,16 @@ def test_editions_of_data_set_and_method_change_the_identity():
     assert halves.identity != first_edition(halves)
 
 
+def test_rounds_of_halving_are_longer_than_the_warm_up():
+    """Ten epochs of 100 steps end with a warm-up of 1,000 steps: they are refused, eleven are not."""
+    method = {"method": "irm", "warm_up": [10, 1000], "penalty_weight": 10.0}
+    content = {"run": {"dataset": "toy"}, "methods": [method], "search": {"sampler": "halving", "epochs": [10, 30]}}
+    message = r"epochs = \[10, 30\]: 10 epochs are 1,000 steps, but points of irm have a warm_up of 1,000.*at least 11"
+    with pytest.raises(ConfigError, match=message):
+        parse_experiment(content)
+    parse_experiment({**content, "search": {"sampler": "halving", "epochs": [11, 30]}})
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
