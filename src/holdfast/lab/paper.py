@@ -1,5 +1,6 @@
-"""What the paper prints (paper.toml) and claims, the hyper-parameters that its authors published (authors.toml), and ours
-where validation rows are like the test (like_test.toml).
+"""What the paper prints (paper.toml) and claims, and hyper-parameters.
+
+Those that its authors published are in authors.toml, ours where validation rows are like the test in like_test.toml.
 """
 
 from __future__ import annotations

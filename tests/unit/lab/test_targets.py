@@ -33,7 +33,7 @@ def test_runs_have_the_authors_settings():
 
 
 def test_each_validation_column_has_its_own_settings(tmp_path, monkeypatch):
-    """IRM on MNIST has the authors' settings where validation is like training, and a strong penalty where like the test."""
+    """IRM on MNIST has the authors' settings where validation is like training, a strong penalty otherwise."""
     monkeypatch.setattr("holdfast.lab.targets.sources.find_missing", lambda key, options: None)
     (tmp_path / "wiki.en.vec").touch()
     plan = TARGETS["table1"].plan(Options(tmp_path, n_seeds=1))
@@ -89,6 +89,11 @@ def test_the_ablation_has_45_pairs(tmp_path, monkeypatch):
     assert len(set(etas)) == 45
     assert all(high > low for high, low in etas)
     assert {run.config.dataset_options["aspect"] for run in plan.runs} == {"aroma"}
+    authors = make_run("beer_aroma", "pi", Options(tmp_path))
+    for name in ("learning_rate", "max_epochs", "estimator_options"):
+        assert {str(getattr(run.config, name)) for run in plan.runs} == {str(getattr(authors, name))}
+    small = TARGETS["ablation"].plan(Options(tmp_path, n_seeds=1, small=True)).runs[0].config
+    assert (small.max_epochs, small.estimator_options) == (12, {"n_filters": 100})
 
 
 def test_table1_is_compared_with_the_paper():
