@@ -3,16 +3,16 @@
 import sys
 from dataclasses import astuple
 
+import numpy as np
 import pytest
 
 from holdfast.estimators.pi import RECIPES
 from holdfast.exceptions import MissingExtraError
-from holdfast.lab import paper
+from holdfast.lab import paper, runner
 from holdfast.lab.execution import run_on_ray
 from holdfast.lab.experiments import PlannedRun, parse_experiment
 from holdfast.lab.inputs import Prepared
 from holdfast.lab.reproduction import compact
-from holdfast.lab.runner import make_estimator
 from holdfast.lab.store import RunStore
 from holdfast.lab.targets import TARGETS
 from holdfast.lab.targets.reports import report_table1
@@ -52,7 +52,7 @@ def test_texts_have_the_robust_recipe_as_it_is(tmp_path, monkeypatch):
     (tmp_path / "wiki.en.vec").touch()
     plan = TARGETS["table1"].plan(Options(tmp_path, n_seeds=1))
     run = next(run for run in plan.runs if run.name == "beer_look PI, robust")
-    network = make_estimator(run.config, Prepared(None))
+    network = runner.make_estimator(run.config, Prepared(None))
     final = RECIPES["robust"].network(network, final=True)
     assert (final.max_epochs, final.learning_rate, final.dropout, final.loss) == (16, 2e-3, 0.3, "gce")
     assert RECIPES["robust"].network(network, final=False).patience == 2
@@ -152,6 +152,17 @@ def test_a_cluster_needs_ray(tmp_path, monkeypatch):
     experiment = parse_experiment({"run": {"dataset": "toy"}, "methods": [{"method": "erm"}]})
     with pytest.raises(MissingExtraError, match=r"^Sweeps on a cluster need ray, .* pip install 'holdfast\[ray\]'$"):
         run_on_ray(experiment.runs, RunStore(tmp_path))
+
+
+def test_the_toy_figure_has_three_panels(tmp_path):
+    """E1 with x2 = y, the halves of E2 with x2 = y and its opposite, and their mixture, where x2 says nothing."""
+    plan = TARGETS["toy"].plan(Options(tmp_path))
+    halves = next(run.config for run in plan.runs if run.config.method == "halves")
+    record = runner.run(halves, cache=tmp_path)
+    (figure,) = TARGETS["toy"].report(plan, lambda config: record if config == halves else None).figures
+    same, opposite, nothing = [[0.5, 0.0], [0.0, 0.5]], [[0.0, 0.5], [0.5, 0.0]], [[0.25, 0.25]] * 2
+    np.testing.assert_allclose(figure.values, [*same, *same, *opposite, *nothing], atol=1e-12)
+    assert figure.breaks == (2, 4, 6)
 
 
 def test_the_toy_table_does_without_a_run_that_is_not_there(tmp_path):

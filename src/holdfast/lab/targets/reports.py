@@ -199,7 +199,9 @@ def report_time(plan: Plan, read: Reader) -> Report:
     names = ("data set", "method", "paper: min", "min", "epochs")
     columns = (*names, "paper: train", "train", "paper: val.", "val.", "paper: test", "test")
     note = (
-        "The paper's times are those of a graphics card. Natural data: validation and test are worst-group accuracies."
+        "The paper's times are those of a graphics card. 'train' is what the selection rule sees: batch accuracy with "
+        "dropout on, of DRO, PI and the oracle that of the worst group. Natural data: validation and test are "
+        "worst-group accuracies."
     )
     note = f"{selection_note(records_of(plan.runs, read))} {note} {what_differs(plan, read)}".strip()
     return Report((Table("Running time", columns, tuple(rows), note, digits=2, n_keys=2),))
@@ -433,13 +435,15 @@ def plan_toy(options: Options) -> Plan:
 
 
 def report_toy(plan: Plan, read: Reader) -> Report:
-    """Return the correlations of panels (b) and (c), and every method's accuracy where x2 flips."""
-    tables = []
+    """Return the correlations of panels (b) and (c), every method's accuracy where x2 flips, and the three panels."""
+    tables, figures = [], []
     halves = records_of(plan.runs, read, HALVES)
     if halves:
         pair = [h for h in halves[0]["halves"] if h["judged"] == "E2"]
         values = {h["half"]: h["correlations"]["x2"] for h in pair}
         mixed = sum(values.values()) / 2  # both halves have uniform labels and x2: correlations average
+        first = next(e["correlations"]["x2"] for e in halves[0]["data"]["environments"] if e["environment"] == "E1")
+        figures.append(_toy_panels(first, values["correct"], values["mistaken"], mixed))
         rows: list[tuple[Any, ...]] = [
             ("(a, b) E2 judged by E1: correct", 1.0, values["correct"], values["correct"] - 1),
             ("(a, b) E2 judged by E1: mistaken", -1.0, values["mistaken"], values["mistaken"] + 1),
@@ -460,7 +464,29 @@ def report_toy(plan: Plan, read: Reader) -> Report:
         columns = ("method", *environments, "paper: every one", "difference in the worst")
         note = "Exact counts, so there are no seeds; one fit, nothing is selected. x2 follows y, means nothing, flips."
         tables.append(Table("Accuracy by the environment's eta", columns, tuple(rows), note))
-    return Report(tuple(tables))
+    return Report(tuple(tables), figures=tuple(figures))
+
+
+def _toy_panels(first: float, correct: float, mistaken: float, mixed: float) -> HeatMap:
+    """Return the figure's panels, one below the other: the share of rows with each x2 and y.
+
+    Both are uniform everywhere, so that the correlation r says it all: (1 + r)/4 where they agree, (1 - r)/4 elsewhere.
+    """
+    panels = {
+        "(a) E1": first,
+        "(b) E2, f1 is right": correct,
+        "(b) E2, f1 is wrong": mistaken,
+        "(c) both in equal parts": mixed,
+    }
+    rows = tuple(f"{name}: x2 = {x2}" for name in panels for x2 in (0, 1))
+    shares = tuple(tuple((1 + r if x2 == y else 1 - r) / 4 for y in (0, 1)) for r in panels.values() for x2 in (0, 1))
+    note = (
+        "f1, fitted on E1, learns x2. Where it is right in E2, x2 is the label; where it is wrong, the opposite; in "
+        "equal parts of both x2 says nothing about the label."
+    )
+    return HeatMap(
+        "The toy example: share of rows", rows, ("y = 0", "y = 1"), shares, "range", "rows", "label", note, (2, 4, 6)
+    )
 
 
 def plan_ablation(options: Options) -> Plan:
@@ -607,19 +633,21 @@ def _irm_table(plan: Plan, read: Reader, setting: str, words: str) -> Table:
     return Table(f"IRM by its penalty weight, percent; validation {words}", columns, tuple(rows), note)
 
 
-def _irm_charts(plan: Plan, read: Reader) -> tuple[Curves, Curves]:
-    """Return accuracy and penalty as curves over the weight's powers of ten."""
-    accuracies, penalties = [], []
+def _irm_charts(plan: Plan, read: Reader) -> tuple[Curves, Curves, Curves]:
+    """Return accuracy, cross-entropy and penalty as curves over the weight's powers of ten."""
+    accuracies, risks, penalties = [], [], []
     by_weight = {math.log10(float(name)): records for name, records in _by_weight(plan, read).items()}
     for setting, words in VALIDATIONS.items():
         for rows, path in (("training", ("training_score",)), ("test", ("test", "accuracy"))):
             means = [summarize_setting(records, setting, *path).mean / 100 for records in by_weight.values()]
             accuracies.append(Line(f"{rows} rows, validation {words}", tuple(by_weight), tuple(means)))
-        parts = [_part(records, setting, "penalty") for records in by_weight.values()]
-        penalties.append(Line(f"validation {words}", tuple(by_weight), tuple(parts)))
+        for part, lines in (("risk", risks), ("penalty", penalties)):
+            values = [_part(records, setting, part) for records in by_weight.values()]
+            lines.append(Line(f"validation {words}", tuple(by_weight), tuple(values)))
     weight, note = "penalty weight, as a power of ten", "At the selected epochs, means over seeds."
     return (
         Curves("IRM's accuracy as its penalty weight grows", weight, "accuracy", tuple(accuracies), note=note),
+        Curves("IRM's cross-entropy as its penalty weight grows", weight, "cross-entropy", tuple(risks), note=note),
         Curves("IRM's penalty as its weight grows", weight, "penalty", tuple(penalties), log=True, note=note),
     )
 
