@@ -678,8 +678,8 @@ class _RGMRun(ObjectiveRun):
         if self._optimizer is not None:
             first = self._own[0]
             state["heads"] = {
-                "width": first[1].in_features,  # type: ignore[index, union-attr]
-                "n_outputs": first[-1].out_features,  # type: ignore[index, union-attr]
+                "width": first[1].in_features,  # type: ignore[index]
+                "n_outputs": first[-1].out_features,  # type: ignore[index]
                 "own": self._own.state_dict(),
                 "others": self._others.state_dict(),
                 "optimizer": self._optimizer.state_dict(),

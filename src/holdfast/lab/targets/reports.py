@@ -635,7 +635,9 @@ def _irm_table(plan: Plan, read: Reader, setting: str, words: str) -> Table:
 
 def _irm_charts(plan: Plan, read: Reader) -> tuple[Curves, Curves, Curves]:
     """Return accuracy, cross-entropy and penalty as curves over the weight's powers of ten."""
-    accuracies, risks, penalties = [], [], []
+    accuracies: list[Line] = []
+    risks: list[Line] = []
+    penalties: list[Line] = []
     by_weight = {math.log10(float(name)): records for name, records in _by_weight(plan, read).items()}
     for setting, words in VALIDATIONS.items():
         for rows, path in (("training", ("training_score",)), ("test", ("test", "accuracy"))):
