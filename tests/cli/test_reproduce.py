@@ -76,6 +76,16 @@ def test_table2_as_json(holdfast, out, tmp_path):
     assert (tmp_path / "table.md").read_text().startswith("**Correlation of unstable feature and label**")
 
 
+def test_known_records_count_as_finished(holdfast, out, tmp_path):
+    """A reproduction goes on from the compact records of another: nothing is run again, the tables are the same."""
+    kept, other = tmp_path / "kept.jsonl", tmp_path / "other"
+    first = holdfast("reproduce", "toy", "--out", out, "--records", kept, "--json")
+    left = holdfast("reproduce", "toy", "--out", other, "--known", kept, "--dry-run", "--json")
+    assert left.json["runs"] == []
+    again = holdfast("reproduce", "toy", "--out", other, "--known", kept, "--finished", "--json")
+    assert again.json["tables"] == first.json["tables"]
+
+
 @pytest.mark.parametrize("target", sorted(path.stem for path in KEPT.glob("*.jsonl")))
 def test_the_documented_tables_follow_from_the_kept_records(holdfast, target, tmp_path):
     """No number in the documentation is typed: each table comes from the compact records beside it."""
@@ -169,12 +179,19 @@ def test_names_are_whole_in_80_columns(holdfast):
         assert name in outcome.out
 
 
-def test_irm_is_drawn(holdfast, tmp_path):
-    """Accuracy and penalty against the weight, as SVG."""
-    outcome = holdfast("reproduce", "irm", "--from", KEPT / "irm.jsonl", "--figures", tmp_path)
+def test_irm_is_drawn(holdfast, out, tmp_path):
+    """Accuracy, cross-entropy and penalty against the weight, as SVG."""
+    outcome = holdfast("reproduce", "irm", "--quick", "--out", out, "--figures", tmp_path)
     assert outcome.code == 0, outcome.err
-    for title in ("irm-s-accuracy-as-its-penalty-weight-grows", "irm-s-penalty-as-its-weight-grows"):
-        assert len(list(tmp_path.glob(f"*-{title}.svg"))) == 1
+    titles = ("accuracy-as-its-penalty-weight", "cross-entropy-as-its-penalty-weight", "penalty-as-its-weight")
+    for title in titles:
+        assert len(list(tmp_path.glob(f"*-irm-s-{title}-grows.svg"))) == 1
+
+
+def test_the_toy_example_is_drawn(holdfast, out, tmp_path):
+    """The figure's three panels are one picture."""
+    assert holdfast("reproduce", "toy", "--out", out, "--figures", tmp_path).code == 0
+    assert len(list(tmp_path.glob("*-the-toy-example-share-of-rows.svg"))) == 1
 
 
 def test_an_unknown_target_is_one_line(holdfast):

@@ -72,6 +72,9 @@ def reproduce(
     out: Annotated[Path, option("--out", "Folder for the records; finished runs are used again.", "DIR")] = Path(
         "holdfast-reproduction"
     ),
+    known: Annotated[
+        Path | None, option("--known", "Compact records that count as finished runs; they are put into --out.", "FILE")
+    ] = None,
     runs: RecordOptions,
     figures: Annotated[Path | None, option("--figures", "Also write tables and figures, one file each.", "DIR")] = None,
     report: ReportOption = None,
@@ -82,7 +85,7 @@ def reproduce(
     What is finished is used again. Data sets that are not there are listed with the files they need; the rest is run.
     Files that are there but damaged are listed too, and the exit code is 1.
     """
-    from holdfast.lab.reproduction import compare_recorded, write_compact, write_markdown
+    from holdfast.lab.reproduction import compare_recorded, keep_known, write_compact, write_markdown
     from holdfast.lab.reproduction import reproduce as run_target
     from holdfast.lab.store import RunStore
     from holdfast.lab.targets import TARGETS, Options
@@ -92,6 +95,8 @@ def reproduce(
     if report is not None:
         check_file(report, option="--report", overwrite=True, suffixes=PAGES)  # a second call shows more of the same
     options = Options(plan.data, plan.quick, plan.seeds or (1 if plan.quick else 3), small=plan.small)
+    if known is not None and runs.from_records is None:
+        keep_known(known, RunStore(out))
     if runs.dry_run and runs.from_records is None:
         _show_runs(target, options, out, plan.n_processes, as_json=as_json)
         return
