@@ -95,6 +95,22 @@ def test_the_documented_tables_follow_from_the_kept_records(holdfast, target, tm
     assert (tmp_path / "table.md").read_text() == (KEPT / f"{target}.md").read_text()
 
 
+def cells(page):
+    """Return the rows of a page's Markdown tables as lists of cells."""
+    return [line.strip("| ").split(" | ") for line in page.read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
+
+
+def test_the_table_at_a_glance_shows_what_table1_has():
+    """Every finished cell of Table 1 stands in the first table of docs/reproduction.md, rounded, with its seeds."""
+    shown = {row[0]: row[2:4] for row in cells(KEPT.parent / "reproduction.md") if row[0].startswith("Table 1 · ")}
+    finished = {f"Table 1 · {row[0]} · {row[1]} · {row[2]}": row for row in cells(KEPT / "table1.md") if len(row) == 8}
+    finished.pop("Table 1 · data set · method · validation")
+    for name, row in finished.items():
+        mean, *spread = (f"{float(number):.1f}" for number in row[5].split(" ± "))
+        assert shown[name] == [" ± ".join([mean, *spread]), row[7]]
+    assert {name for name, (ours, _) in shown.items() if ours != "–"} == set(finished)
+
+
 def test_absent_data_are_listed_and_do_not_fail(holdfast, tmp_path):
     """Without any file the target says what it needs, and the exit code is 0."""
     (tmp_path / "data").mkdir()
