@@ -76,6 +76,16 @@ def test_table2_as_json(holdfast, out, tmp_path):
     assert (tmp_path / "table.md").read_text().startswith("**Correlation of unstable feature and label**")
 
 
+def test_known_records_count_as_finished(holdfast, out, tmp_path):
+    """A reproduction goes on from the compact records of another: nothing is run again, the tables are the same."""
+    kept, other = tmp_path / "kept.jsonl", tmp_path / "other"
+    first = holdfast("reproduce", "toy", "--out", out, "--records", kept, "--json")
+    left = holdfast("reproduce", "toy", "--out", other, "--known", kept, "--dry-run", "--json")
+    assert left.json["runs"] == []
+    again = holdfast("reproduce", "toy", "--out", other, "--known", kept, "--finished", "--json")
+    assert again.json["tables"] == first.json["tables"]
+
+
 @pytest.mark.parametrize("target", sorted(path.stem for path in KEPT.glob("*.jsonl")))
 def test_the_documented_tables_follow_from_the_kept_records(holdfast, target, tmp_path):
     """No number in the documentation is typed: each table comes from the compact records beside it."""
@@ -83,6 +93,22 @@ def test_the_documented_tables_follow_from_the_kept_records(holdfast, target, tm
     outcome = holdfast(*command, "--from", KEPT / f"{target}.jsonl", "--markdown", tmp_path / "table.md")
     assert outcome.code == 0, outcome.err
     assert (tmp_path / "table.md").read_text() == (KEPT / f"{target}.md").read_text()
+
+
+def cells(page):
+    """Return the rows of a page's Markdown tables as lists of cells."""
+    return [line.strip("| ").split(" | ") for line in page.read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
+
+
+def test_the_table_at_a_glance_shows_what_table1_has():
+    """Every finished cell of Table 1 stands in the first table of docs/reproduction.md, rounded, with its seeds."""
+    shown = {row[0]: row[2:4] for row in cells(KEPT.parent / "reproduction.md") if row[0].startswith("Table 1 · ")}
+    finished = {f"Table 1 · {row[0]} · {row[1]} · {row[2]}": row for row in cells(KEPT / "table1.md") if len(row) == 8}
+    finished.pop("Table 1 · data set · method · validation")
+    for name, row in finished.items():
+        mean, *spread = (f"{float(number):.1f}" for number in row[5].split(" ± "))
+        assert shown[name] == [" ± ".join([mean, *spread]), row[7]]
+    assert {name for name, (ours, _) in shown.items() if ours != "–"} == set(finished)
 
 
 def test_absent_data_are_listed_and_do_not_fail(holdfast, tmp_path):
@@ -169,12 +195,19 @@ def test_names_are_whole_in_80_columns(holdfast):
         assert name in outcome.out
 
 
-def test_irm_is_drawn(holdfast, tmp_path):
-    """Accuracy and penalty against the weight, as SVG."""
-    outcome = holdfast("reproduce", "irm", "--from", KEPT / "irm.jsonl", "--figures", tmp_path)
+def test_irm_is_drawn(holdfast, out, tmp_path):
+    """Accuracy, cross-entropy and penalty against the weight, as SVG."""
+    outcome = holdfast("reproduce", "irm", "--quick", "--out", out, "--figures", tmp_path)
     assert outcome.code == 0, outcome.err
-    for title in ("irm-s-accuracy-as-its-penalty-weight-grows", "irm-s-penalty-as-its-weight-grows"):
-        assert len(list(tmp_path.glob(f"*-{title}.svg"))) == 1
+    titles = ("accuracy-as-its-penalty-weight", "cross-entropy-as-its-penalty-weight", "penalty-as-its-weight")
+    for title in titles:
+        assert len(list(tmp_path.glob(f"*-irm-s-{title}-grows.svg"))) == 1
+
+
+def test_the_toy_example_is_drawn(holdfast, out, tmp_path):
+    """The figure's three panels are one picture."""
+    assert holdfast("reproduce", "toy", "--out", out, "--figures", tmp_path).code == 0
+    assert len(list(tmp_path.glob("*-the-toy-example-share-of-rows.svg"))) == 1
 
 
 def test_an_unknown_target_is_one_line(holdfast):

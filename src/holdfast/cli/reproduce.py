@@ -41,6 +41,12 @@ class PlanOptions:
 
     data: DataOption = None
     quick: Annotated[bool, option("--quick", "Synthetic data and a few steps, to see that it works.")] = False
+    small: Annotated[
+        bool,
+        option(
+            "--small", "Smaller trainings, named as such: ablation, and CelebA with a linear layer on frozen features."
+        ),
+    ] = False
     seeds: Annotated[int | None, option("--seeds", "How many seeds (default: 3; quick: 1).", "N", min=1)] = None
     jobs: Annotated[
         int | None,
@@ -66,6 +72,9 @@ def reproduce(
     out: Annotated[Path, option("--out", "Folder for the records; finished runs are used again.", "DIR")] = Path(
         "holdfast-reproduction"
     ),
+    known: Annotated[
+        Path | None, option("--known", "Compact records that count as finished runs; they are put into --out.", "FILE")
+    ] = None,
     runs: RecordOptions,
     figures: Annotated[Path | None, option("--figures", "Also write tables and figures, one file each.", "DIR")] = None,
     report: ReportOption = None,
@@ -76,7 +85,7 @@ def reproduce(
     What is finished is used again. Data sets that are not there are listed with the files they need; the rest is run.
     Files that are there but damaged are listed too, and the exit code is 1.
     """
-    from holdfast.lab.reproduction import compare_recorded, write_compact, write_markdown
+    from holdfast.lab.reproduction import compare_recorded, keep_known, write_compact, write_markdown
     from holdfast.lab.reproduction import reproduce as run_target
     from holdfast.lab.store import RunStore
     from holdfast.lab.targets import TARGETS, Options
@@ -85,7 +94,9 @@ def reproduce(
         raise ConfigError(f"There is no target {target!r}. {suggest(target, list(TARGETS))}")
     if report is not None:
         check_file(report, option="--report", overwrite=True, suffixes=PAGES)  # a second call shows more of the same
-    options = Options(plan.data, plan.quick, plan.seeds or (1 if plan.quick else 3))
+    options = Options(plan.data, plan.quick, plan.seeds or (1 if plan.quick else 3), small=plan.small)
+    if known is not None and runs.from_records is None:
+        keep_known(known, RunStore(out))
     if runs.dry_run and runs.from_records is None:
         _show_runs(target, options, out, plan.n_processes, as_json=as_json)
         return
@@ -137,10 +148,15 @@ def _show_runs(target: str, options: Options, out: Path, jobs: int, *, as_json: 
     missing = [lack for lack in plan.missing if not lack.is_damaged]
     damaged = tuple(lack for lack in plan.missing if lack.is_damaged)
     result = {"target": target, **waiting.to_dict(), **_lacks(missing, damaged)}
-    following = command_line("holdfast", "reproduce", target, "--out", out, *(("--quick",) if options.quick else ()))
+    following = command_line("holdfast", "reproduce", target, "--out", out, *_kind(options))
     answer = f"{TARGETS[target].title}: {describe(waiting)}"
     show(answer, result, following=following, as_json=as_json, body=lambda: _print_runs(waiting, missing))
     _end_damaged(damaged)
+
+
+def _kind(options: Options) -> list[str]:
+    """Return the options that say which kind of runs a target was asked for."""
+    return ["--quick"] * options.quick + ["--small"] * options.small
 
 
 def _print_runs(waiting: Waiting, missing: Sequence[Missing]) -> None:

@@ -158,6 +158,7 @@ class DatasetEntry:
     loader: Callable[..., Dataset] | None  # called as loader(folder=…, seed=…, **options); None: files only
     instructions: str = NOTHING_NEEDED  # which files go where; FOLDER and COMMAND are replaced
     downloader: Callable[..., list[Path]] | None = None  # called as downloader(folder, …); None: get them by hand
+    edition: int = 1  # raise it when the same options come to mean other rows: runs on the old ones are not used again
 
     def options(self) -> tuple[str, ...]:
         """Return the names of the loader's own options."""

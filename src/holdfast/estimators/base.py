@@ -275,6 +275,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
     """Base of the classifiers."""
 
     needs_network: ClassVar[bool] = False  # whether the estimator inside must be a NeuralClassifier
+    edition: ClassVar[int] = 1  # raise it when the same settings come to mean another classifier: see `RunConfig`
     _validation_metric = "accuracy_score"
 
     def _default_estimator(self, X: Any) -> Pipeline:

@@ -159,7 +159,7 @@ class RGMClassifier(EnvironmentObjectiveClassifier):
     estimator, penalty_weight, warm_up, selection, random_state
         As for `IRMClassifier`; the penalty is the regret.
     hidden : int
-        Width of the hidden layer of the auxiliary heads.
+        Width of the hidden layer of the auxiliary heads, 390 as in the experiments of Bao et al. (2021).
 
     Examples
     --------
@@ -172,9 +172,11 @@ class RGMClassifier(EnvironmentObjectiveClassifier):
     ['no', 'yes']
     """
 
+    edition: ClassVar[int] = 2  # 1 had heads of 64 units, without dropout, behind the classifier's
+
     _: KW_ONLY
     penalty_weight: float = 0.1
-    hidden: int = 64
+    hidden: int = 390
 
     def _objective(self) -> Objective:
         from holdfast.neural.objectives import RGM

@@ -41,6 +41,15 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class Collapse:
+    """What a classifier that has learned nothing predicts."""
+
+    label: Any  # its most frequent prediction
+    share: float  # of the rows that have it
+    chance: float  # the risk of guessing
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How networks are trained at chance where the defaults are not the best: parameters that the user has not set."""
 
@@ -88,35 +97,66 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
 )
 
 
+FitJudge = Callable[[Sequence[Group], str, int], Solution]  # least worst-case risk over groups; name and round seed it
+
+
 def refine_halves(
     partitions: tuple[Partition, ...],
     training: TrainingRows,
-    fit_judge: Callable[[Sequence[Group], str, int], Solution],
+    fit_judge: FitJudge,
     *,
     rounds: int,
     min_group_size: int,
-) -> tuple[list[Group], int]:
+    refinement: Literal["worst_case", "environments"] = "worst_case",
+) -> list[list[Group]]:
     """Cut the hard halves of the first round again until `rounds` are done or no half is cut any more.
 
-    `fit_judge(groups, environment, round)` finds the least worst-case risk over the halves of one environment. A cut
-    that leaves less than `min_group_size` rows on either side is not made. Returns the last round's halves, and the
-    number of rounds that changed anything, the first one included.
+    `fit_judge(groups, name, round)` finds the least worst-case risk over groups. A cut that leaves less than
+    `min_group_size` rows on either side is not made. Returns the halves of every round that changed anything, the first
+    one included.
     """
     halves = {(p.judge, p.judged): [half for half in p.groups() if len(half)] for p in partitions}
+    history = [list(itertools.chain(*halves.values()))]
     for number in range(2, rounds + 1):
-        refined = _cut_again(halves, training, fit_judge, number, min_group_size)
-        n_before, n_after = (sum(map(len, pairs.values())) for pairs in (halves, refined))
-        log.info("round %d: %d halves cut into %d", number, n_before, n_after)
-        if n_after == n_before:
-            return list(itertools.chain(*halves.values())), number - 1
-        halves = refined
-    return list(itertools.chain(*halves.values())), rounds
+        if refinement == "environments":
+            refined = _cut_as_environments(history[-1], training, fit_judge, number, min_group_size)
+        else:
+            halves = _cut_again(halves, training, fit_judge, number, min_group_size)
+            refined = list(itertools.chain(*halves.values()))
+        log.info("round %d: %d halves cut into %d", number, len(history[-1]), len(refined))
+        if {half.rows.tobytes() for half in refined} <= {half.rows.tobytes() for half in history[-1]}:
+            break
+        history.append(refined)
+    return history
+
+
+def _cut_as_environments(
+    halves: Sequence[Group], training: TrainingRows, fit_judge: FitJudge, number: int, min_group_size: int
+) -> list[Group]:
+    """Return the halves as the paper refines them: each is an environment, whose classifier cuts all others.
+
+    Parts that several judges cut alike are there once.
+    """
+    large = [half for half in halves if len(half) >= min_group_size]
+    judges = [
+        (half, fit_judge([half.weighted(training.sample_weight)], half.name, number).estimator)
+        for half in large
+        if len(np.unique(training.y[half.rows])) > 1  # of one label there is nothing to learn
+    ]
+    parts = {
+        part.rows.tobytes(): part
+        for judged in large
+        for judge, classifier in judges
+        if judge is not judged
+        for part in _cut(judged, classifier, training, min_group_size)
+    }
+    return list(parts.values())
 
 
 def _cut_again(
     halves: dict[tuple[str, str], list[Group]],
     training: TrainingRows,
-    fit_judge: Callable[[Sequence[Group], str, int], Solution],
+    fit_judge: FitJudge,
     number: int,
     min_group_size: int,
 ) -> dict[tuple[str, str], list[Group]]:
@@ -149,7 +189,9 @@ class PredictThenInterpolate(MethodEstimator):
     _judges = True
     _objectives: ClassVar[tuple[str, ...]] = ("max", "online")
     _judge_scores: ClassVar[str]  # attribute that has every judge's score in every environment
-    rounds, recipe = 1, cast("Literal['robust'] | None", None)  # parameters of the classifier alone: no fields here
+    # Parameters of the classifier alone: no fields here.
+    rounds, recipe = 1, cast("Literal['robust'] | None", None)
+    refinement = cast("Any", "worst_case")
 
     estimator: Any = None
     _: KW_ONLY
@@ -268,7 +310,7 @@ class PredictThenInterpolate(MethodEstimator):
             options["sample_weight"] = None  # it is in the halves' weights
             changed["objective"] = PooledERM(n_batches=None if self.recipe is None else 1)
         groups = halves_as_groups(partitions, **options)
-        self.rounds_ = 1
+        rounds = [groups]
         if self.rounds > 1:
 
             def fit_judge(groups: Sequence[Group], environment: str, number: int) -> Solution:
@@ -276,13 +318,28 @@ class PredictThenInterpolate(MethodEstimator):
                     estimator, training, groups, seeding.child("round", number, environment), **changed
                 )
 
-            halves, self.rounds_ = refine_halves(
-                partitions, training, fit_judge, rounds=self.rounds, min_group_size=self.min_group_size
-            )
-            groups = large_halves(halves, **options)
-        self.groups_ = groups or training.environment_groups()
-        solution = self._minimize(estimator, training, self.groups_, seeding, validation=validation, **changed)
+            further = refine_halves(
+                partitions,
+                training,
+                fit_judge,
+                rounds=self.rounds,
+                min_group_size=self.min_group_size,
+                refinement=self.refinement,
+            )[1:]
+            rounds += [large_halves(halves, **options) for halves in further]
+        # A cut by a judge that leans on a stable feature takes that one away. Where nothing is left to learn, the round
+        # before it counts.
+        for number, found in reversed(list(enumerate(rounds, start=1))):
+            self.groups_, self.rounds_ = found or training.environment_groups(), number
+            solution = self._minimize(estimator, training, self.groups_, seeding, validation=validation, **changed)
+            if number == 1 or not self._has_collapsed(solution, training):
+                break
+            log.info("round %d leaves nothing to learn: back to round %d", number, number - 1)
         return self._keep_solution(solution, validation)
+
+    def _has_collapsed(self, solution: Solution, training: TrainingRows) -> bool:
+        """Return whether a final classifier has learned nothing."""
+        return False
 
     def _fit_alone(self, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
         """Fit plain ERM: with one environment there is nothing to compare."""
@@ -319,7 +376,11 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     rounds : int
         Largest number of rounds of stages 1 and 2: each further one cuts the halves again, by judges that are already
         best in the worst half of their own environment, for a second unstable feature behind the first. It stops when
-        nothing changes. Needs hard halves.
+        nothing changes, and goes back by a round while the final classifier has learned nothing (`rounds_` says which
+        one counts). Needs hard halves.
+    refinement : "worst_case" or "environments"
+        Who judges in further rounds: classifiers with the least worst-case risk over the halves of one environment, or
+        one plain classifier for each half, as if the halves were environments, which is what the paper proposes.
     recipe : "robust" or None
         For networks whose labels are partly wrong: sets the objective to "chance", stops judges early, and
         trains with a loss that resists wrong labels, averaged weights and a falling learning rate
@@ -365,7 +426,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     solver_ : str
         The solver that was used.
     rounds_ : int
-        Rounds that changed the halves.
+        The round whose halves entered stage 3.
     history_ : list of dict, one for each iteration, round or epoch
     validation_score_ : float
         Accuracy on the validation rows, where some were given.
@@ -385,6 +446,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
 
     _: KW_ONLY
     rounds: int = 1
+    refinement: Literal["worst_case", "environments"] = "worst_case"
     recipe: Literal["robust"] | None = None
 
     def audit(self, X: Any, y: Any, environments: Any, *, settings: AuditSettings | None = None) -> Audit:
@@ -406,20 +468,32 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         self._warn_of_collapse(training)
         return self
 
-    def _warn_of_collapse(self, training: TrainingRows) -> None:
-        """Say when the final classifier gives nearly every row the same label: it has learned nothing."""
+    def _has_collapsed(self, solution: Solution, training: TrainingRows) -> bool:
+        return self._collapse(solution.estimator, solution.worst_case_risk, training) is not None
+
+    def _collapse(self, estimator: Any, worst_case_risk: float, training: TrainingRows) -> Collapse | None:
+        """Return what a classifier that has learned nothing predicts; None for one that has learned something.
+
+        It gives nearly every row the same label, or its worst-case risk is that of guessing.
+        """
         shares = np.bincount(training.y, training.weights, minlength=len(self.classes_)) / training.weights.sum()
         n_asked = 500 if self.solver_ == "gradient" else 2000  # networks take long
         sample = np.unique(np.linspace(0, training.n_rows - 1, min(training.n_rows, n_asked)).astype(np.intp))
-        predicted = predicted_codes(self.estimator_, take_rows(training.X, sample))
+        predicted = predicted_codes(estimator, take_rows(training.X, sample))
         share = np.bincount(predicted, minlength=len(self.classes_)) / len(sample)
         most = int(share.argmax())
         chance = float(-(shares[shares > 0] * np.log(shares[shares > 0])).sum())
-        flat = self.solver_ != "gradient" and self.worst_case_risk_ > 0.98 * max(chance, np.log(2))
-        if (share[most] >= CONSTANT and shares.max() <= SHARED) or flat:
+        flat = self.solver_ != "gradient" and worst_case_risk > 0.98 * max(chance, np.log(2))
+        constant = share[most] >= CONSTANT and shares.max() <= SHARED
+        return Collapse(self.classes_[most], float(share[most]), chance) if constant or flat else None
+
+    def _warn_of_collapse(self, training: TrainingRows) -> None:
+        """Say when the final classifier has learned nothing."""
+        found = self._collapse(self.estimator_, self.worst_case_risk_, training)
+        if found is not None:
             warn(
-                f"The classifier learned almost nothing: it predicts {self.classes_[most]} for {share[most]:.0%} of "
-                f"the rows, and its worst-case risk is {self.worst_case_risk_:.2f} (guessing has {chance:.2f}). The "
+                f"The classifier learned almost nothing: it predicts {found.label} for {found.share:.0%} of the rows, "
+                f"and its worst-case risk is {self.worst_case_risk_:.2f} (guessing has {found.chance:.2f}). The "
                 "worst half contradicts the rest. Use StableClassifier, weaken the estimator's penalty, or, for "
                 "networks, set objective='online'.",
                 CollapseWarning,
@@ -431,6 +505,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             raise ParameterError(
                 f"The 'rounds' parameter of PIClassifier must be an integer >= 1. Got {self.rounds!r} instead."
             )
+        check_choice(self, "refinement", ("worst_case", "environments"))
         if self.rounds > 1 and self.halves == "soft":
             raise ParameterError(
                 "The 'rounds' parameter of PIClassifier above 1 needs halves='hard'. Set one of the two."

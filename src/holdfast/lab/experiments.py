@@ -88,8 +88,16 @@ class RunConfig(BaseModel):
 
     @property
     def identity(self) -> str:
-        """The run's name: a hash of its settings, which are the same run however they are written."""
-        return hashlib.sha256(canonical_json({"format": FORMAT, **self.as_dict()})).hexdigest()[:20]
+        """The run's name: a hash of its settings, which are the same run however they are written.
+
+        The editions of data set and method enter it: runs on other rows, or of an older form of the method, are not
+        used again.
+        """
+        found = {"edition": DATASETS[self.dataset].edition}
+        if self.method != HALVES:
+            found["method_edition"] = METHODS[self.method].edition
+        editions = {kind: edition for kind, edition in found.items() if edition > 1}
+        return hashlib.sha256(canonical_json({"format": FORMAT, **editions, **self.as_dict()})).hexdigest()[:20]
 
     def changed(self, **settings: Any) -> RunConfig:
         """Return the run with other settings, checked."""
@@ -289,7 +297,22 @@ def parse_experiment(content: Mapping[str, Any], *, where: str = "The experiment
             search = PointSearch.model_validate(content["search"])
         except ValidationError as problem:
             raise ConfigError(f"{where}: [search] {first_error(problem, PointSearch.model_fields)}") from problem
+        if search.sampler == "halving":
+            _refuse_short_rounds(search, [run.config for run in unique.values()], f"{where}: [search]")
     return Experiment(str(content.get("name", "experiment")), budget, tuple(reversed(unique.values())), search)
+
+
+def _refuse_short_rounds(search: PointSearch, runs: Iterable[RunConfig], where: str) -> None:
+    """Refuse a first round that ends within a warm-up: it would compare points before their penalty acts."""
+    shortest = min(search.epochs, default=0)
+    for run in runs:
+        steps, warm_up = shortest * run.steps_per_epoch, run.warm_up or 0
+        if search.epochs and steps <= warm_up:
+            raise ConfigError(
+                f"{where} has epochs = {list(search.epochs)}: {shortest} epochs are {steps:,} steps, but points of "
+                f"{run.method} have a warm_up of {warm_up:,}, and would be compared before their penalty acts. Use at "
+                f"least {warm_up // run.steps_per_epoch + 1} epochs."
+            )
 
 
 def expand(values: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -104,6 +104,13 @@ def read_compact(path: Path) -> dict[str, Record]:
     return found
 
 
+def keep_known(path: Path, store: RunStore) -> None:
+    """Put compact records of a file into a store, so that their runs count as finished; those that are there stay."""
+    for identity, record in read_compact(path).items():
+        if not store.has(identity):
+            store.write(identity, dict(record))
+
+
 def _is_record(record: Any) -> bool:
     """Return whether a value has what every record of a run has."""
     parts = [record.get(name) for name in ("config", "data", "settings")]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.audit.importance import word_importance
-from holdfast.datasets import Dataset, Split
+from holdfast.datasets import DATASETS, Dataset, Split
 from holdfast.environments import Partition, Rows, split_environments
 from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.methods import METHODS
@@ -167,6 +167,7 @@ def run(
         "cpu_seconds": round(time.process_time() - work, 2),
         "runtime": runtime_facts(results.pop("precision", None)),
         "data": {
+            "edition": DATASETS[config.dataset].edition,
             "n_train": len(train),
             "notes": list(prepared.dataset.notes),
             "environments": [

@@ -31,8 +31,7 @@ from holdfast.exceptions import DivergedError, InputTypeError, ParameterError
 from holdfast.neural.batches import Batch, GroupBatches
 from holdfast.neural.distributed import all_sum
 from holdfast.neural.networks import Network, as_logits, has_batch_statistics, run_network
-from holdfast.neural.networks.small import MLP
-from holdfast.neural.randomness import borrowing
+from holdfast.neural.randomness import Dropout, borrowing
 from holdfast.neural.risks import Loss, group_risk, irm_penalty, regret, risk_variance
 from holdfast.seeding import Seeding
 
@@ -85,7 +84,7 @@ class Problem:
         with self.autocast():
             if with_features and isinstance(self.network, Network) and isinstance(batch.inputs, Tensor):
                 features = self.network.features(batch.inputs)
-                logits = as_logits(self.network.classifier(features), self.n_outputs)
+                logits = as_logits(self.network.classify(features), self.n_outputs)
             else:
                 # Without features(), penalties act on the logits.
                 logits = features = run_network(self.network, batch.inputs, self.n_outputs)
@@ -583,14 +582,15 @@ class VREx(RiskPenalty):
 class RGM(PenalizedObjective):
     """(1/n)·Σ_e R_e + w·regret_e, with one environment e held out at random in each step (Jin et al., 2020).
 
-    Auxiliary heads with one hidden layer are trained on the last hidden layer: for each environment one that learns
-    from it alone, and one that learns from all others. The heads learn from detached features. The regret, which is the
-    others' head's risk on e minus its own head's, changes the features only.
+    Auxiliary heads with one hidden layer are trained on the network's last hidden layer: for each environment one that
+    learns from it alone, and one that learns from all others. They see that layer before the classifier's dropout, and
+    drop units of it and of their own hidden layer with the same probability. The heads learn from detached features.
+    The regret, which is the others' head's risk on e minus its own head's, changes the features only.
     """
 
     name: ClassVar[str] = "rgm"
     needs_features: ClassVar[bool] = True
-    hidden: int = 64  # width of the heads' hidden layer
+    hidden: int = 390  # width of the heads' hidden layer
 
     def start(self, problem: Problem) -> ObjectiveRun:
         """Begin a training run."""
@@ -658,8 +658,8 @@ class _RGMRun(ObjectiveRun):
             device = next(self.problem.network.parameters()).device
 
             def build(count: int) -> nn.ModuleList:
-                hidden = (self.objective.hidden,)
-                heads = (MLP(input_shape=(width,), n_classes=n_outputs, hidden=hidden) for _ in range(count))
+                dropout = classifier_dropout(self.problem.network)
+                heads = (_head(width, self.objective.hidden, n_outputs, dropout) for _ in range(count))
                 return nn.ModuleList(heads).to(device)
 
             with borrowing():
@@ -678,8 +678,8 @@ class _RGMRun(ObjectiveRun):
         if self._optimizer is not None:
             first = self._own[0]
             state["heads"] = {
-                "width": first.hidden[0].in_features,  # type: ignore[index, union-attr]
-                "n_outputs": first.classifier.out_features,  # type: ignore[union-attr]
+                "width": first[1].in_features,  # type: ignore[index]
+                "n_outputs": first[-1].out_features,  # type: ignore[index]
                 "own": self._own.state_dict(),
                 "others": self._others.state_dict(),
                 "optimizer": self._optimizer.state_dict(),
@@ -696,6 +696,19 @@ class _RGMRun(ObjectiveRun):
             self._own.load_state_dict(heads["own"])
             self._others.load_state_dict(heads["others"])
             optimizer.load_state_dict(heads["optimizer"])
+
+
+def _head(n_features: int, hidden: int, n_outputs: int, dropout: float) -> nn.Sequential:
+    """Return an auxiliary head: one hidden layer, with units of its input and of that layer dropped."""
+    return nn.Sequential(
+        Dropout(dropout), nn.Linear(n_features, hidden), nn.ReLU(), Dropout(dropout), nn.Linear(hidden, n_outputs)
+    )
+
+
+def classifier_dropout(network: nn.Module) -> float:
+    """Return the probability with which a network's last dropout layer drops units, 0 where it has none."""
+    found = [module.p for module in network.modules() if isinstance(module, nn.Dropout)]
+    return found[-1] if found else 0.0
 
 
 OBJECTIVES: Mapping[str, type[Objective]] = MappingProxyType(

@@ -559,8 +559,8 @@ def _cell(figure: HeatMap, row: str, column: str, value: float, box: tuple[float
     """Return one cell, the stronger in color the larger its number."""
     known = not math.isnan(value)
     written = MISSING if not known else f"{value:+z.2f}" if figure.scale == "correlation" else f"{value:.2f}"
-    strength = min(abs(value), 1.0) if known else 0.0
-    side = "share" if figure.scale == "share" else "positive" if value >= 0 else "negative"
+    strength = figure.strength(value)
+    side = "share" if figure.scale != "correlation" else "positive" if value >= 0 else "negative"
     x, y, width, height = box
     inside: dict[str, object] = {"x": x + 1, "y": y + 1, "width": width - 2, "height": height - 2, "rx": 3}
     shapes = [element("rect", class_="cell", **inside)]

@@ -124,7 +124,7 @@ class HeatMap:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     values: tuple[tuple[float, ...], ...]  # (n_rows, n_columns); NaN: unknown
-    scale: Literal["share", "correlation"]  # 0 to 1 in one color, or -1 to 1 in red and blue
+    scale: Literal["share", "correlation", "range"]  # 0 to 1 in one color, -1 to 1 in red and blue, lowest to highest
     row_title: str
     column_title: str
     note: str = ""
@@ -137,6 +137,23 @@ class HeatMap:
                 f"values of the heat map {self.title!r} are not {len(self.rows)} rows of {len(self.columns)} numbers. "
                 "Pass one number for each cell."
             )
+
+    def strength(self, value: float) -> float:
+        """Return how strong a cell's color is, from 0 to 1; on the scale "range" from 0.1 to 0.9.
+
+        Examples
+        --------
+        >>> heat_map = HeatMap("", ("a",), ("b", "c", "d"), ((0.70, 0.75, 0.80),), "range", "", "")
+        >>> [round(heat_map.strength(value), 2) for value in heat_map.values[0]]
+        [0.1, 0.5, 0.9]
+        """
+        if math.isnan(value):
+            return 0.0
+        if self.scale != "range":
+            return min(abs(value), 1.0)
+        known = [number for row in self.values for number in row if not math.isnan(number)]
+        low, high = min(known), max(known)
+        return 0.5 if low == high else 0.1 + 0.8 * (value - low) / (high - low)
 
     def describe(self) -> str:
         """Return the figure in a sentence, for readers who cannot see it."""

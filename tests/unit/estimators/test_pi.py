@@ -1,6 +1,7 @@
 """Predict then interpolate, whole."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import ERMClassifier, GroupDROClassifier, NeuralClassifier, PIClassifier
 from holdfast.datasets import load_dataset
+from holdfast.environments import Partition, split_environments
+from holdfast.estimators.pi import refine_halves
 from holdfast.exceptions import (
     AllMistakenWarning,
     CollapseWarning,
@@ -35,6 +38,7 @@ from holdfast.exceptions import (
 )
 from holdfast.judging import judgements
 from holdfast.metrics import correlation
+from holdfast.rows import TrainingRows
 
 # In few rows with a noisy stable column the worst case is a constant; what the warnings say is tested below.
 pytestmark = [
@@ -392,6 +396,49 @@ def test_second_round_removes_what_the_first_leaves():
     assert np.abs(twice.estimator_.coef_[0])[1:].max() < 0.1
     assert once.score(turned, labels) < 0.3
     assert twice.score(turned, labels) > 0.62
+
+
+def test_a_round_that_leaves_nothing_to_learn_does_not_count():
+    """The third round takes the stable column away as well: the classifier is that of the second."""
+    X, y, environments = two_unstable()
+    twice, thrice = (
+        paper(LogisticRegression(C=1e3), rounds=rounds).fit(X, y, environments=environments) for rounds in (2, 3)
+    )
+    assert thrice.rounds_ == 2
+    np.testing.assert_array_equal(thrice.estimator_.coef_, twice.estimator_.coef_)
+
+
+def test_halves_as_environments_are_cut_by_each_others_classifiers():
+    """Four halves, by hand: x2 is the label in one, its opposite in the next; a third feature cuts two of them."""
+    y = np.tile([0, 1], 20)
+    rows = np.arange(40).reshape(4, 10)
+    X = np.zeros((40, 2))
+    X[rows[0], 0], X[rows[1], 0] = y[rows[0]], 1 - y[rows[1]]  # decided by the first column, in both directions
+    X[rows[2], 0], X[rows[3], 0] = [0, 1, 0, 1, 0, 1, 0, 1, 1, 0], y[rows[3]]  # two of ten against it
+    partitions = (Partition("b", "a", rows[0], rows[1]), Partition("a", "b", rows[3], rows[2]))
+    training = TrainingRows(X, y, split_environments(np.repeat(["a", "b"], 20), 40))
+    names = []
+
+    def fit_judge(groups, name, number):
+        names.append((name, number, len(groups)))
+        return SimpleNamespace(estimator=LogisticRegression(C=100).fit(X[groups[0].rows], y[groups[0].rows]))
+
+    first, second = refine_halves(
+        partitions, training, fit_judge, rounds=2, min_group_size=2, refinement="environments"
+    )
+    assert [name for name, *_ in names] == [half.name for half in first]
+    assert {(number, n_groups) for _, number, n_groups in names} == {(2, 1)}
+    # Whole halves stay; only the mixed one is cut, always in the same way: 8 rows and 2 rows.
+    assert sorted(len(half) for half in second) == [2, 8, 10, 10, 10]
+
+
+def test_the_papers_refinement_is_an_option():
+    """On two unstable columns the plain classifiers of the halves cut nothing: one round counts."""
+    X, y, environments = two_unstable()
+    model = paper(LogisticRegression(C=1e3), rounds=2, refinement="environments").fit(X, y, environments=environments)
+    assert model.rounds_ == 1
+    with pytest.raises(ParameterError, match="'refinement' parameter of PIClassifier must be one of 'worst_case'"):
+        paper(rounds=2, refinement="halves").fit(X, y, environments=environments)
 
 
 def test_refinement_stops_when_nothing_changes():

@@ -1,5 +1,7 @@
 """What a run is and its identity; experiment files and their grids."""
 
+import hashlib
+import itertools
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ from pydantic import ValidationError
 
 from holdfast.exceptions import ConfigError
 from holdfast.lab.experiments import parse_experiment, parse_run, read_experiment
+from holdfast.saving.json_files import canonical_json
 
 TOY = {"dataset": "toy", "method": "erm"}
 
@@ -19,6 +22,31 @@ def test_identity_is_that_of_the_settings():
     assert len({run.identity, run.changed(seed=1).identity, run.changed(dropout=0.3).identity}) == 3
     nested = parse_run({**TOY, "dataset_options": {"etas": [0.0, 0.1]}})
     assert nested.changed(seed=0).identity == nested.identity
+
+
+def test_editions_of_data_set_and_method_change_the_identity():
+    """Runs on rows that were cut in another way, or of heads of another form, are not used again."""
+
+    def first_edition(run):
+        return hashlib.sha256(canonical_json({"format": 1, **run.as_dict()})).hexdigest()[:20]
+
+    runs = [
+        parse_run({"dataset": data, "method": method})
+        for data, method in itertools.product(("toy", "colored_mnist"), ("erm", "rgm"))
+    ]
+    assert [run.identity == first_edition(run) for run in runs] == [True, False, False, False]
+    halves = parse_run({"dataset": "colored_mnist", "method": "halves"})
+    assert halves.identity != first_edition(halves)
+
+
+def test_rounds_of_halving_are_longer_than_the_warm_up():
+    """Ten epochs of 100 steps end with a warm-up of 1,000 steps: they are refused, eleven are not."""
+    method = {"method": "irm", "warm_up": [10, 1000], "penalty_weight": 10.0}
+    content = {"run": {"dataset": "toy"}, "methods": [method], "search": {"sampler": "halving", "epochs": [10, 30]}}
+    message = r"epochs = \[10, 30\]: 10 epochs are 1,000 steps, but points of irm have a warm_up of 1,000.*at least 11"
+    with pytest.raises(ConfigError, match=message):
+        parse_experiment(content)
+    parse_experiment({**content, "search": {"sampler": "halving", "epochs": [11, 30]}})
 
 
 @pytest.mark.parametrize(

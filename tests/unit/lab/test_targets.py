@@ -3,21 +3,21 @@
 import sys
 from dataclasses import astuple
 
+import numpy as np
 import pytest
 
 from holdfast.estimators.pi import RECIPES
 from holdfast.exceptions import MissingExtraError
-from holdfast.lab import paper
+from holdfast.lab import paper, runner
 from holdfast.lab.execution import run_on_ray
 from holdfast.lab.experiments import PlannedRun, parse_experiment
 from holdfast.lab.inputs import Prepared
 from holdfast.lab.reproduction import compact
-from holdfast.lab.runner import make_estimator
 from holdfast.lab.store import RunStore
 from holdfast.lab.targets import TARGETS
 from holdfast.lab.targets.reports import report_table1
 from holdfast.lab.targets.results import summarize
-from holdfast.lab.targets.sources import Options, Plan, make_run
+from holdfast.lab.targets.sources import Options, Plan, make_like_test, make_run
 
 
 def test_runs_have_the_authors_settings():
@@ -32,13 +32,27 @@ def test_runs_have_the_authors_settings():
     }  # fmt: skip
 
 
+def test_each_validation_column_has_its_own_settings(tmp_path, monkeypatch):
+    """IRM on MNIST has the authors' settings where validation is like training, a strong penalty otherwise."""
+    monkeypatch.setattr("holdfast.lab.targets.sources.find_missing", lambda key, options: None)
+    (tmp_path / "wiki.en.vec").touch()
+    plan = TARGETS["table1"].plan(Options(tmp_path, n_seeds=1))
+    runs = {run.name: run.config for run in plan.runs}
+    published, tuned = runs["mnist IRM"], runs["mnist IRM, as test"]
+    assert (published.validations, published.penalty_weight, published.learning_rate) == (("train",), 0.01, 1e-3)
+    assert (tuned.validations, tuned.penalty_weight, tuned.learning_rate) == (("test",), 10_000.0, 1e-4)
+    assert (tuned.warm_up, tuned.weight_decay) == (1000, 1e-3)
+    assert runs["mnist ERM"].validations == ("train", "test")
+    assert runs["mnist IRM"] in [run.config for run in TARGETS["time"].plan(Options(tmp_path, n_seeds=1)).runs]
+
+
 def test_texts_have_the_robust_recipe_as_it_is(tmp_path, monkeypatch):
     """The recipe decides what the run does not set: judges stop early, the final network trains for 800 steps."""
     monkeypatch.setattr("holdfast.lab.targets.sources.find_missing", lambda key, options: None)
     (tmp_path / "wiki.en.vec").touch()
     plan = TARGETS["table1"].plan(Options(tmp_path, n_seeds=1))
     run = next(run for run in plan.runs if run.name == "beer_look PI, robust")
-    network = make_estimator(run.config, Prepared(None))
+    network = runner.make_estimator(run.config, Prepared(None))
     final = RECIPES["robust"].network(network, final=True)
     assert (final.max_epochs, final.learning_rate, final.dropout, final.loss) == (16, 2e-3, 0.3, "gce")
     assert RECIPES["robust"].network(network, final=False).patience == 2
@@ -75,6 +89,11 @@ def test_the_ablation_has_45_pairs(tmp_path, monkeypatch):
     assert len(set(etas)) == 45
     assert all(high > low for high, low in etas)
     assert {run.config.dataset_options["aspect"] for run in plan.runs} == {"aroma"}
+    authors = make_run("beer_aroma", "pi", Options(tmp_path))
+    for name in ("learning_rate", "max_epochs", "estimator_options"):
+        assert {str(getattr(run.config, name)) for run in plan.runs} == {str(getattr(authors, name))}
+    small = TARGETS["ablation"].plan(Options(tmp_path, n_seeds=1, small=True)).runs[0].config
+    assert (small.max_epochs, small.estimator_options) == (12, {"n_filters": 100})
 
 
 def test_table1_is_compared_with_the_paper():
@@ -84,19 +103,26 @@ def test_table1_is_compared_with_the_paper():
     runs, records = [], {}
     for method, (test, train) in found.items():
         for seed in (0, 1):
-            run = PlannedRun(f"mnist {paper.METHODS[method]}", make_run("mnist", method, options, seed=seed))
-            runs.append(run)
-            scores = {
-                setting: {"selection": "min_train_validation", "test": {"accuracy": value + 0.02 * seed}}
-                for setting, value in (("test", test), ("train", train))
-            }
-            records[run.config.identity] = {"settings": scores, "data": {"notes": ["as the paper"]}}
+            title = f"mnist {paper.METHODS[method]}"
+            made = [PlannedRun(title, make_run("mnist", method, options, seed=seed))]
+            if method in paper.LIKE_TEST["mnist"]:
+                made.append(PlannedRun(f"{title}, as test", make_like_test("mnist", method, options, seed=seed)))
+            runs += made
+            for run in made:
+                scores = {
+                    setting: {"selection": "min_train_validation", "test": {"accuracy": value + 0.02 * seed}}
+                    for setting, value in (("test", test), ("train", train))
+                    if setting in run.config.validations
+                }
+                records[run.config.identity] = {"settings": scores, "data": {"notes": ["as the paper"]}}
     table, claims = report_table1(Plan(tuple(runs)), lambda config: records[config.identity]).tables
     row = next(row for row in table.rows if row[1] == "PI" and row[2] == "as training")
-    assert row[3] == 69.68
-    assert astuple(row[4]) == pytest.approx((71.0, 2**0.5))
-    assert row[5] == pytest.approx(71.0 - 69.68)
-    assert row[6:] == (2,)
+    assert row[3:5] == ("authors'", 69.68)
+    assert astuple(row[5]) == pytest.approx((71.0, 2**0.5))
+    assert row[6] == pytest.approx(71.0 - 69.68)
+    assert row[7:] == (2,)
+    irm = {row[2]: (row[3], row[5].value) for row in table.rows if row[1] == "IRM"}
+    assert irm == {"as test": ("ours", pytest.approx(41.0)), "as training": ("authors'", pytest.approx(11.0))}
     assert [claim[1:3] for claim in claims.rows[:3]] == [
         (12.97, pytest.approx(30.0)), (20.06, pytest.approx(50.0)), (23.85, pytest.approx(60.0)),
     ]  # fmt: skip
@@ -126,6 +152,17 @@ def test_a_cluster_needs_ray(tmp_path, monkeypatch):
     experiment = parse_experiment({"run": {"dataset": "toy"}, "methods": [{"method": "erm"}]})
     with pytest.raises(MissingExtraError, match=r"^Sweeps on a cluster need ray, .* pip install 'holdfast\[ray\]'$"):
         run_on_ray(experiment.runs, RunStore(tmp_path))
+
+
+def test_the_toy_figure_has_three_panels(tmp_path):
+    """E1 with x2 = y, the halves of E2 with x2 = y and its opposite, and their mixture, where x2 says nothing."""
+    plan = TARGETS["toy"].plan(Options(tmp_path))
+    halves = next(run.config for run in plan.runs if run.config.method == "halves")
+    record = runner.run(halves, cache=tmp_path)
+    (figure,) = TARGETS["toy"].report(plan, lambda config: record if config == halves else None).figures
+    same, opposite, nothing = [[0.5, 0.0], [0.0, 0.5]], [[0.0, 0.5], [0.5, 0.0]], [[0.25, 0.25]] * 2
+    np.testing.assert_allclose(figure.values, [*same, *same, *opposite, *nothing], atol=1e-12)
+    assert figure.breaks == (2, 4, 6)
 
 
 def test_the_toy_table_does_without_a_run_that_is_not_there(tmp_path):

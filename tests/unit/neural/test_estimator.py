@@ -153,7 +153,7 @@ def test_a_users_network_works_with_every_objective():
     """A callable that returns a plain module needs no features()."""
     for objective in ("erm", "pooled", "balanced", "max", "online", "irm", "vrex", "rgm"):
         classifier = NeuralClassifier(lambda: nn.Linear(3, 2), **FAST)
-        assert classifier.fit_groups(X, Y, GROUPS, objective=objective).score(X, Y) > 0.9
+        assert classifier.fit_groups(X, Y, GROUPS, objective=objective).score(X, Y) > 0.85
 
 
 def test_labels_and_codes_give_the_same_network():

@@ -1,6 +1,7 @@
 """Objectives against values worked out by hand."""
 
 import contextlib
+import copy
 import dataclasses
 import math
 
@@ -189,6 +190,64 @@ def test_rgm_trains_heads_and_leaves_only_the_regret_to_the_network(n_groups):
     # Own heads have learned their environment by heart, so the others' heads are worse: regret is positive.
     assert np.mean(losses[-20:]) > risk + 0.1
     assert len(run.state_dict()["heads"]["own"]) == 4 * n_groups
+
+
+def test_a_step_of_rgm_is_the_one_written_by_hand():
+    """Two heads take an Adam step on detached features; the network gets the gradient of (risk + w·regret) / w."""
+    learning_rate, weight = 0.01, 5.0
+    problem = dataclasses.replace(classification_problem(), learning_rate=learning_rate)
+    run = RGM(weight=weight, hidden=6).start(problem)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        run._heads(4, 2)
+    heads = [copy.deepcopy(head) for head in run._own]
+    held_out = int(Seeding(0).generator("held-out environments").integers(2))
+    report = run.backward(0)
+
+    by_hand = classification_problem()  # the same rows and weights; the batch is the whole group, in another order
+    rows = by_hand.batches.draw([0, 1])
+    network, (X, y) = by_hand.network, (rows.inputs, rows.targets)
+    first, second = slice(0, rows.sizes[0]), slice(rows.sizes[0], None)
+    features = torch.relu(X @ network.hidden[0].weight.T + network.hidden[0].bias)
+
+    def risk(head, place, seen):
+        hidden = torch.relu(seen[place] @ head[1].weight.T + head[1].bias)
+        return nn.functional.cross_entropy(hidden @ head[4].weight.T + head[4].bias, y[place])
+
+    for head, place in zip(heads, (first, second), strict=True):
+        optimizer = torch.optim.Adam(head.parameters(), lr=learning_rate)
+        risk(head, place, features.detach()).backward()
+        optimizer.step()
+    place = (first, second)[held_out]
+    regret = risk(heads[1 - held_out], place, features) - risk(heads[held_out], place, features)
+    logits = features @ network.classifier.weight.T + network.classifier.bias
+    mean = (
+        nn.functional.cross_entropy(logits[first], y[first]) + nn.functional.cross_entropy(logits[second], y[second])
+    ) / 2
+    total = (mean + weight * regret) / weight
+    total.backward()
+    assert report.loss == pytest.approx(total.item(), rel=1e-5)
+    for ours, expected in zip(problem.network.parameters(), network.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, expected.grad, rtol=1e-4, atol=1e-7)
+    for ours, expected in zip(run._own.parameters(), nn.ModuleList(heads).parameters(), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_heads_of_rgm_have_their_own_dropout_and_see_whole_features():
+    """390 wide, the network's probability on input and hidden layer, on features that nothing was dropped from."""
+    network = build_network("mlp", input_shape=(3,), n_classes=2, hidden=(40,), dropout=0.6)
+    problem = classification_problem(network)
+    run = RGM().start(problem)
+    seen = []
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        run._heads(40, 2)
+        run._own[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+        run.backward(0)
+    drop, first, _, drop_hidden, last = run._own[0]
+    assert (drop.p, drop_hidden.p, first.out_features, last.in_features) == (0.6, 0.6, 390, 390)
+    whole = torch.relu(network.hidden[0](problem.batches.draw([0]).inputs))
+    torch.testing.assert_close(seen[0].sum(dim=1).sort().values, whole.sum(dim=1).sort().values)
 
 
 def test_rgm_acts_on_the_logits_of_a_network_without_features():

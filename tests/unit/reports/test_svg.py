@@ -61,6 +61,14 @@ def test_heat_map_colors_and_numbers():
     assert titles(tree)[1:] == ["a · p: +0.90", "a · q: -0.50", "a · r: –"]
 
 
+def test_heat_map_over_the_range_of_its_numbers():
+    """Accuracies from 0.70 to 0.80 have the whole scale, so that neighbors can be told apart."""
+    figure = HeatMap("T", ("a",), ("p", "q", "r", "s"), ((0.7, 0.8, math.nan, 0.75),), "range", "rows", "columns")
+    rects = list(parse(draw(figure, 1)).iter(f"{SVG}rect"))
+    assert [node.get("fill-opacity") for node in rects if node.get("fill-opacity")] == ["0.10", "0.90", "0.50"]
+    assert {node.get("class") for node in rects if node.get("fill-opacity")} == {"share"}
+
+
 def test_marked_curve_is_drawn_last_and_named_first():
     """The marked line lies on top, leads the legend, and a gap breaks a line."""
     lines = (Line("worst", (1.0, 2.0, 3.0), (0.5, math.nan, 0.25)), Line("other", (1.0, 2.0, 3.0), (0.1, 0.2, 0.3)))

@@ -123,8 +123,8 @@ ASK2ME = DatasetEntry(
     summary="ASK2ME abstracts with 17 disease attributes.",
     loader=load_ask2me,
     instructions=(
-        "In FOLDER or FOLDER/ask2me, the authors' file pubmed.json (linked from their repository,\n"
-        "YujiaBao/Predict-then-Interpolate on GitHub):\n"
+        "In FOLDER or FOLDER/ask2me, the authors' file pubmed.json (it is not public: the authors,\n"
+        "YujiaBao/Predict-then-Interpolate on GitHub, ask to write to them):\n"
         "one JSON object a line with text, penetrance and a 0/1 key for each attribute.\n"
         "A text network also needs word vectors; 'holdfast data vectors --show' says which."
     ),

@@ -44,15 +44,20 @@ class Reviews:
 def read_authors(
     number: int, folders: list[Path], folder: Path | str | None
 ) -> tuple[list[Reviews], dict[str, Reviews], Reviews]:
-    """Read the five files of an aspect: the two environments, the two validation settings, test."""
+    """Read the files of an aspect: the two environments, the validation settings, test.
+
+    Validation rows like the test, env_2_val, may be absent: that setting is then left out.
+    """
     stem = f"art_aspect_{number}_env_"
     read = {}
     for part in ("0", "1", "1_val", "2_val", "2"):
         found = find_file(f"{stem}{part}.json", folders)
-        if found is None:
+        if found is not None:
+            read[part] = _read_reviews(found)
+        elif part != "2_val":
             raise missing_file("beer", f"{stem}{part}.json", folder)
-        read[part] = _read_reviews(found)
-    return [read["0"], read["1"]], {"train": read["1_val"], "test": read["2_val"]}, read["2"]
+    validations = {name: read[part] for name, part in (("train", "1_val"), ("test", "2_val")) if part in read}
+    return [read["0"], read["1"]], validations, read["2"]
 
 
 def _read_reviews(path: Path) -> Reviews:
@@ -127,11 +132,12 @@ def load_beer(
 ) -> Dataset:
     """Load reviews whose artificial token agrees with the sentiment in training and contradicts it in the test.
 
-    The authors' files are taken if they are there: ``art_aspect_{k}_env_{0,1,2}.json`` and ``…_env_{1,2}_val.json``,
-    k = 0 look, 1 aroma, 2 palate. Else ``train.tsv``, ``dev.tsv`` and ``test.tsv`` with the columns label and comment,
-    in a folder ``beer_{aspect}`` (look: any folder but the other aspects'); the training reviews are dealt evenly to
-    the environments, by label. Of these tables only reviews of 10 to 300 tokens are kept, as many of each label in each
-    split. The token stands at the end of each text; the attribute ``token`` has its code.
+    The authors' files are taken if they are there: ``art_aspect_{k}_env_{0,1,2}.json`` and ``…_env_{1,2}_val.json``, k
+    = 0 look, 1 aroma, 2 palate; without ``env_2_val`` there are no validation rows like the test. Else ``train.tsv``,
+    ``dev.tsv`` and ``test.tsv`` with the columns label and comment, in a folder ``beer_{aspect}`` (look: any folder but
+    the other aspects'); the training reviews are dealt evenly to the environments, by label. Of these tables only
+    reviews of 10 to 300 tokens are kept, as many of each label in each split. The token stands at the end of each text;
+    the attribute ``token`` has its code.
 
     Parameters
     ----------
@@ -152,6 +158,8 @@ def load_beer(
     notes: list[str] = []
     if find_file(f"art_aspect_{number}_env_0.json", folders) is not None:
         environments, validations, test = read_authors(number, folders, folder)
+        if "test" not in validations:
+            notes.append(f"art_aspect_{number}_env_2_val.json is absent: no validation rows like the test")
     else:
         (train_reviews, validation, test), notes = _read_tables(aspect, folders, folder, streams)
         environments, validations = [train_reviews], {"train": validation, "test": validation}
@@ -174,10 +182,9 @@ def load_beer(
     names = [f"E{i}" for i in range(1, len(environments) + 1)]
     wanted: list[float | None] = [None] * len(names) if etas is None else list(etas)
     train = [split(part, name, eta, "train", 0) for part, name, eta in zip(environments, names, wanted, strict=True)]
-    validation_splits = {
-        "train": split(validations["train"], names[-1], wanted[-1], "validation", 0),
-        "test": split(validations["test"], "test", test_eta, "validation", 0),
-    }
+    validation_splits = {"train": split(validations["train"], names[-1], wanted[-1], "validation", 0)}
+    if "test" in validations:
+        validation_splits["test"] = split(validations["test"], "test", test_eta, "validation", 0)
     held_out = [*(("validation", part) for part in validations.values()), ("test", test)]
     notes += _compare(aspect, [*zip(names, environments, strict=True), *held_out])
     return Dataset(
@@ -221,7 +228,8 @@ def _read_tables(
         rows = _balanced(rows, reviews.y, streams.generator("balance", name))
         notes.append(
             f"{path.name}: {len(rows):,} of {n_reviews:,} reviews used; {n_odd} are shorter than {low} or "
-            f"longer than {high} tokens, {n_reviews - n_odd - len(rows)} left out to balance the labels"
+            f"longer than {high} tokens, {n_reviews - n_odd - len(rows)} left out to balance the labels; "
+            f"{np.mean([len(reviews.texts[row].split()) for row in rows]):.0f} tokens on average"
         )
         splits.append(reviews.take(rows))
     return splits, notes
@@ -272,8 +280,9 @@ BEER = DatasetEntry(
         "In FOLDER, FOLDER/beer or FOLDER/beer_look (_aroma, _palate), either the authors' JSON lines, for\n"
         "aspect k = 0 look, 1 aroma, 2 palate:\n"
         "  art_aspect_{k}_env_0.json  art_aspect_{k}_env_1.json  art_aspect_{k}_env_1_val.json\n"
-        "  art_aspect_{k}_env_2_val.json  art_aspect_{k}_env_2.json\n"
-        "(linked from their repository, YujiaBao/Predict-then-Interpolate on GitHub), or one aspect's tables:\n"
+        "  art_aspect_{k}_env_2_val.json (may be absent)  art_aspect_{k}_env_2.json\n"
+        "(they are not public: the authors, YujiaBao/Predict-then-Interpolate on GitHub, ask to write to them),\n"
+        "or one aspect's tables, which may be sentences about the aspect instead of whole reviews:\n"
         "  train.tsv  dev.tsv  test.tsv   (columns label, 0 or 1, and comment)\n"
         "Tables outside a folder beer_aroma or beer_palate are those of look.\n"
         "A text network also needs word vectors; 'holdfast data vectors --show' says which."

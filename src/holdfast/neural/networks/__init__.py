@@ -46,21 +46,26 @@ NETWORKS: Registry[Factory] = Registry(
 
 
 class Network(nn.Module):
-    """A network that shows its last hidden layer: logits = classifier(features(x)).
+    """A network that shows its last hidden layer: logits = classify(features(x)).
 
-    Subclasses set ``classifier`` (the last `nn.Linear`) and define ``features``. All take ``input_shape`` (of one row),
-    ``n_classes`` (the number of outputs) and ``dropout`` (the probability that a unit is dropped during training).
+    Subclasses set ``classifier`` (the last `nn.Linear`) and define ``features``, and ``classify`` where units are
+    dropped between the two. All take ``input_shape`` (of one row), ``n_classes`` (the number of outputs) and
+    ``dropout`` (the probability that a unit is dropped during training).
     """
 
     classifier: nn.Linear
 
     def features(self, inputs: Tensor) -> Tensor:
-        """Return the last hidden layer, (n_rows, n_features)."""
+        """Return the last hidden layer, before the classifier's dropout, (n_rows, n_features)."""
         raise NotImplementedError(f"{type(self).__name__} does not define features().")
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Return the logits for the last hidden layer, (n_rows, n_classes)."""
+        return self.classifier(features)  # type: ignore[no-any-return]
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the logits, (n_rows, n_classes)."""
-        return self.classifier(self.features(inputs))  # type: ignore[no-any-return]
+        return self.classify(self.features(inputs))
 
 
 def register_network(name: str) -> Callable[[FactoryT], FactoryT]:

@@ -76,7 +76,11 @@ class ResNet50(Network):
         maps = F.relu(self.bn1(self.conv1(self.normalization(inputs))), inplace=True)
         maps = F.max_pool2d(maps, 3, stride=2, padding=1)
         maps = self.layer4(self.layer3(self.layer2(self.layer1(maps))))
-        return self.dropout(maps.mean(dim=(2, 3)))  # type: ignore[no-any-return]
+        return maps.mean(dim=(2, 3))  # type: ignore[no-any-return]
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Return the logits, with units dropped first."""
+        return self.classifier(self.dropout(features))  # type: ignore[no-any-return]
 
 
 def _layer(n_inputs: int, width: int, *, n_blocks: int, stride: int) -> nn.Sequential:

@@ -26,7 +26,11 @@ class Linear(Network):
 
     def features(self, inputs: Tensor) -> Tensor:
         """Return the row itself, flattened."""
-        return self.dropout(inputs.flatten(1))  # type: ignore[no-any-return]
+        return inputs.flatten(1)
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Return the logits, with units dropped first."""
+        return self.classifier(self.dropout(features))  # type: ignore[no-any-return]
 
 
 class MLP(Network):
@@ -43,12 +47,17 @@ class MLP(Network):
         for n_units in hidden:
             layers += [nn.Linear(width, n_units), nn.ReLU(), nn.Dropout(dropout)]
             width = n_units
-        self.hidden = nn.Sequential(*layers)
+        self.hidden = nn.Sequential(*layers[:-1])
+        self.dropout = nn.Dropout(dropout)  # of the last hidden layer
         self.classifier = nn.Linear(width, n_classes)
 
     def features(self, inputs: Tensor) -> Tensor:
         """Return the last hidden layer, (n_rows, hidden[-1])."""
         return self.hidden(inputs.flatten(1))  # type: ignore[no-any-return]
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Return the logits, with units dropped first."""
+        return self.classifier(self.dropout(features))  # type: ignore[no-any-return]
 
 
 class CNN(Network):
@@ -99,11 +108,16 @@ class CNN(Network):
         images = inputs.unsqueeze(1) if inputs.ndim == 3 else inputs
         if self.training and self.shift:
             images = _shifted(images, self.shift)
-        maps = F.relu(self.conv1(images))
+        # The same numbers with the channels of a pixel side by side, which a processor convolves and pools faster.
+        maps = F.relu(self.conv1(images.contiguous(memory_format=torch.channels_last)))
         # ReLU and max commute: pooling first leaves a quarter of the values to rectify.
         maps = F.relu(F.max_pool2d(self.conv2(maps), 2))
         flat = self.channel_dropout(maps).flatten(1)  # (n_rows, 64 * height/2 * width/2)
-        return self.dropout(F.relu(self.hidden(flat)))  # type: ignore[no-any-return]
+        return F.relu(self.hidden(flat))
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Return the logits, with units dropped first."""
+        return self.classifier(self.dropout(features))  # type: ignore[no-any-return]
 
 
 def _shifted(images: Tensor, most: int) -> Tensor:

@@ -80,7 +80,11 @@ class TextCNN(Network):
             seen = windows[:, : width * words.shape[1]]
             answers = _StrongestAnswers.apply(seen, by_word, lengths.tolist())  # type: ignore[no-untyped-call]
             strongest.append(answers + bias)
-        return self.dropout(F.relu(torch.cat(strongest, dim=1)))  # type: ignore[no-any-return]
+        return F.relu(torch.cat(strongest, dim=1))
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Return the logits, with units dropped first."""
+        return self.classifier(self.dropout(features))  # type: ignore[no-any-return]
 
 
 class _StrongestAnswers(torch.autograd.Function):

@@ -35,6 +35,17 @@ def json_folder(tmp_path):
     return tmp_path
 
 
+def test_validation_rows_like_the_test_may_be_absent(json_folder):
+    """Without env_2_val there is one validation setting, and a note; any other file is still needed."""
+    (json_folder / "art_aspect_0_env_2_val.json").unlink()
+    data = load_dataset("beer", folder=json_folder)
+    assert list(data.validation) == ["train"]
+    assert "art_aspect_0_env_2_val.json is absent: no validation rows like the test" in data.notes
+    (json_folder / "art_aspect_0_env_1_val.json").unlink()
+    with pytest.raises(DatasetError, match="art_aspect_0_env_1_val.json"):
+        load_dataset("beer", folder=json_folder)
+
+
 def tokens(split):
     """Return each text's last token as a code."""
     return np.array([("<art_negative>", "<art_positive>").index(text.split()[-1]) for text in split.X])

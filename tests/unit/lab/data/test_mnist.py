@@ -25,13 +25,25 @@ def test_quarters_of_each_class_give_the_papers_sizes():
     testing = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     for counts, size in ((training, 14_995), (testing, 2_497)):
         digits = np.random.default_rng(0).permutation(np.repeat(np.arange(10), counts))
-        parts = class_parts(digits, 4)
+        parts = class_parts(digits, 4, generator=np.random.default_rng(1))
         assert [len(rows) for rows in parts] == [size] * 4
         assert len(np.unique(np.concatenate(parts))) == 4 * size
 
 
-def test_splits_are_disjoint_quarters_in_file_order(folder):
-    """Environments come from the training digits in file order and share no image."""
+def test_each_class_is_shuffled_before_it_is_cut():
+    """With 400 rows of each class every quarter has rows from everywhere; the generator alone decides which."""
+    digits = np.repeat([0, 1, 2], 400)
+    parts, again, other = (class_parts(digits, 4, generator=np.random.default_rng(seed)) for seed in (0, 0, 1))
+    for rows in parts:
+        assert np.bincount(digits[rows]).tolist() == [100, 100, 100]
+        for start in range(0, 1200, 100):  # a quarter of each block of 100 rows, give or take five standard errors
+            assert abs(((rows >= start) & (rows < start + 100)).sum() - 25) < 5 * np.sqrt(100 * 0.25 * 0.75)
+    assert all(np.array_equal(one, two) for one, two in zip(parts, again, strict=True))
+    assert not np.array_equal(parts[0], other[0])
+
+
+def test_splits_are_disjoint_quarters(folder):
+    """Environments come from the training digits and share no image, with each other or with the test digits."""
     data = load_dataset("colored_mnist", folder=folder, verify=False)
     names, counts = np.unique(data.train.environments, return_counts=True)
     assert names.tolist() == ["E1", "E2"]

@@ -88,7 +88,7 @@ def test_the_picture_is_that_of_the_means(report):
     assert picture.values[1] == pytest.approx((0.3, 0.2))
 
 
-def test_irm_has_curves_of_accuracy_and_penalty():
+def test_irm_has_curves_of_accuracy_cross_entropy_and_penalty():
     """Points are means over seeds at the powers of ten; the penalty has a logarithmic axis."""
     options = Options(quick=True, n_seeds=2)
 
@@ -97,11 +97,12 @@ def test_irm_has_curves_of_accuracy_and_penalty():
         setting = {
             "selection": "min_train_validation", "training_score": 0.9, "epoch": 3,
             "validation": {"accuracy": 0.8}, "test": {"accuracy": score},
-            "penalty": {"risk": 1.0, "penalty": score / 10},
+            "penalty": {"risk": 1.0 + config.seed, "penalty": score / 10},
         }  # fmt: skip
         return {"settings": {"train": setting, "test": setting}, "data": {"notes": []}}
 
-    accuracy, penalty = report_irm(plan_irm(options), read).figures
+    accuracy, cross_entropy, penalty = report_irm(plan_irm(options), read).figures
+    assert [line.y for line in cross_entropy.lines] == [pytest.approx((1.5,) * 3)] * 2
     lines = {line.name: line for figure in (accuracy, penalty) for line in figure.lines}
     assert {line.name for line in accuracy.lines} == {
         f"{rows} rows, validation {as_}" for rows in ("training", "test") for as_ in ("as test", "as training")

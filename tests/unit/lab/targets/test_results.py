@@ -41,9 +41,12 @@ def test_vectors_are_named_beside_the_papers(tmp_path):
 def test_frozen_features_are_said_to_be_no_whole_network(tmp_path):
     """Network, weights and learning rate are named."""
     (tmp_path / "mobilenet_v2-b0353104.pth").touch()
-    assert told([make_run("celeba", "pi", Options(tmp_path))], {}) == (
+    assert told([make_run("celeba", "pi", Options(tmp_path, small=True))], {}) == (
         "Features of a frozen MobileNetV2 (mobilenet_v2-b0353104.pth) and a linear layer at a learning rate of 0.001; "
         "the paper trains ResNet-50 as a whole."
+    )
+    assert told([make_run("celeba", "pi", Options(tmp_path))], {}) == (
+        "MobileNetV2 (mobilenet_v2-b0353104.pth) trained as a whole; the paper has ResNet-50."
     )
 
 

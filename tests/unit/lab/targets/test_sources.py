@@ -6,12 +6,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from holdfast.lab import paper
 from holdfast.lab.data.synthetic import make_files
+from holdfast.lab.experiments import read_experiment
 from holdfast.lab.targets import TARGETS
-from holdfast.lab.targets.sources import Options, find_missing, make_run
+from holdfast.lab.targets.sources import Missing, Options, find_missing, make_run
 
 DATA = os.environ.get("HOLDFAST_TEST_DATA")
+
+
+def write_official_celeba(folder):
+    """Write twelve 20x16 images with the official lists: four rows of each split, all four cells of blond × male."""
+    images = folder / "celeba" / "img_align_celeba"
+    images.mkdir(parents=True)
+    names = [f"{number:06d}.jpg" for number in range(1, 13)]
+    for name in names:
+        Image.new("RGB", (16, 20)).save(images / name)
+    cells = ((1, 1), (1, -1), (-1, 1), (-1, -1))
+    rows = [f"{name} {cells[i % 4][0]} {cells[i % 4][1]} 1" for i, name in enumerate(names)]
+    (images.parent / "list_attr_celeba.txt").write_text("\n".join(["12", "Blond_Hair Male Young", *rows]) + "\n")
+    splits = [f"{name} {i // 4}" for i, name in enumerate(names)]
+    (images.parent / "list_eval_partition.txt").write_text("\n".join(splits) + "\n")
+    return folder
 
 
 @pytest.fixture
@@ -80,13 +98,31 @@ def test_whatever_a_loader_dies_of_the_others_go_on(beer, monkeypatch):
     assert [name for name, (is_damaged, _) in lacks.items() if not is_damaged] == ["beer_aroma", "beer_palate"]
 
 
-def test_weights_of_resnet_serve_where_mobilenets_are_not(tmp_path):
-    """MobileNetV2 is taken where both are there."""
+def test_whole_networks_are_trained_resnet_first(tmp_path):
+    """ResNet-50 as a whole at the authors' learning rate; MobileNetV2 where it is alone; small: frozen features."""
     (tmp_path / "weights").mkdir()
-    for file, backbone in (("resnet50-11ad3fa6.pth", "resnet50"), ("mobilenet_v2-b0353104.pth", "mobilenet_v2")):
+    for file, network in (("mobilenet_v2-b0353104.pth", "mobilenet_v2"), ("resnet50-11ad3fa6.pth", "resnet50")):
         (tmp_path / "weights" / file).touch()
         run = make_run("celeba", "erm", Options(tmp_path))
-        assert (run.backbone, run.weights, run.learning_rate) == (backbone, f"weights/{file}", 1e-3)
+        assert (run.estimator, run.backbone, run.weights) == (network, None, f"weights/{file}")
+        assert (run.learning_rate, run.weight_decay) == (1e-5, 1e-3)
+    small = make_run("celeba", "erm", Options(tmp_path, small=True))
+    assert (small.estimator, small.backbone, small.learning_rate) == ("linear", "mobilenet_v2", 1e-3)
+
+
+def test_table4_on_the_official_layout_is_planned_with_whole_networks(tmp_path):
+    """The official files and ResNet-50's weights: five methods, each a whole network with the authors' settings."""
+    folder = write_official_celeba(tmp_path)
+    (tmp_path / "resnet50-0676ba61.pth").touch()
+    plan = TARGETS["table4"].plan(Options(folder, n_seeds=1))
+    assert plan.missing == ()
+    found = {run.config.method: run.config for run in plan.runs}
+    assert set(found) == set(paper.AUTHORS["celeba"])
+    for method, settings in paper.AUTHORS["celeba"].items():
+        config = found[method]
+        assert (config.estimator, config.weights, config.backbone) == ("resnet50", "resnet50-0676ba61.pth", None)
+        assert (config.learning_rate, config.weight_decay) == (settings["learning_rate"], settings["weight_decay"])
+        assert config.selection == "worst_group_validation"
 
 
 @pytest.mark.parametrize(("key", "dataset"), [("ask2me", "ask2me"), ("celeba", "celeba")])
@@ -106,3 +142,26 @@ def test_what_is_there_is_found():
     assert "art_aspect_1_env_0.json" in find_missing("beer_aroma", options).reason
     assert "pubmed.json" in find_missing("ask2me", options).needs
     assert json.dumps(make_run("beer_look", "pi", options).as_dict())
+
+
+def test_the_experiment_file_of_resnet50_is_table4(tmp_path):
+    """experiments/celeba-resnet50.toml has the runs that table4 makes where the weights are in their folder."""
+    folder = write_official_celeba(tmp_path)
+    (folder / "weights").mkdir()
+    (folder / "weights" / "resnet50-0676ba61.pth").touch()
+    planned = TARGETS["table4"].plan(Options(folder))
+    file = Path(__file__).resolve().parents[4] / "experiments" / "celeba-resnet50.toml"
+    runs = read_experiment(file).runs
+    assert {run.config.identity for run in runs} == {run.config.identity for run in planned.runs}
+
+
+def test_the_experiment_file_of_mnist_is_table1(monkeypatch):
+    """experiments/mnist-authors.toml has the runs that table1 makes on MNIST."""
+    monkeypatch.setattr(
+        "holdfast.lab.targets.sources.find_missing",
+        lambda key, options: None if key == "mnist" else Missing(key, "not here", ""),
+    )
+    planned = TARGETS["table1"].plan(Options())
+    file = Path(__file__).resolve().parents[4] / "experiments" / "mnist-authors.toml"
+    runs = read_experiment(file).runs
+    assert {run.config.identity for run in runs} == {run.config.identity for run in planned.runs}
