@@ -53,6 +53,7 @@ POWER = 0.4  # of the likelihood of that regression: features are only about nor
 FLIP_KNOTS = np.array([0.0, 0.015, 0.04, 0.08, 0.14, 0.22, 0.34])  # shares of flipped labels that are computed
 FLIP_SHARES = np.linspace(0.0, 0.34, 60)
 EM_STEPS = 25
+COPY = 0.99  # correlation within label and site from which on features are the same
 NEGLIGIBLE = 0.01  # probability of a change without rivals up to which nothing would be given up: they are not computed
 O_BINS, X_BINS = 32, 16  # cells into which the rows of a large site are put
 BEND_KNOTS = (0.2, 0.4, 0.6, 0.8)  # quantiles at which a bend may turn
@@ -67,7 +68,7 @@ class Posterior:
     """
 
     probability: float  # that the feature depends on the label alone and its relation changes
-    effect: float = 0.0  # typical size at a site: log-odds for a code, standard deviations between the labels for a number
+    effect: float = 0.0  # typical size at a site: log-odds of a code, standard deviations between labels of a number
     by_site: Array = field(default_factory=lambda: np.zeros(0))  # (n_sites,) effects
     errors: Array = field(default_factory=lambda: np.zeros(0))  # (n_sites,) their standard errors
     mechanism: float = np.inf  # log Bayes factor of "part of a mechanism" against "depends on the label alone"
@@ -173,12 +174,13 @@ def _cell_means(values: Array, cells: Codes, weights: Array) -> Array:
 
 
 def _others(within: _Within) -> NDArray[np.bool_]:
-    """Return for each feature which features count as others, (n_features, n_features): not its closest copy."""
+    """Return for each feature which features count as others, (n_features, n_features): not its twin, nor copies."""
     products = within.features.sum(axis=0)
     lengths = np.sqrt(np.maximum(np.diag(products), 1e-12))
     together = np.abs(products) / lengths / lengths[:, None]
     others = ~np.eye(len(together), dtype=bool)
     together[~others] = 0.0
+    others &= together < COPY
     for j, twin in enumerate(together.argmax(axis=1)):
         others[j, twin] &= together[j, twin] < TWIN
     return others
@@ -358,7 +360,7 @@ def _effect_grid(sites: Array) -> tuple[Array, Array]:
 
 
 def _spreads_within(design: Design, j: int) -> Array:
-    """Return the standard deviation of a number within the labels of each site, relative to their mean; 1 for a code."""
+    """Return the standard deviations of a number within the labels of each site, over their mean; 1 for a code."""
     if design.is_code[j]:
         return np.ones(design.n_sites)
     x = design.values[:, j]
