@@ -45,8 +45,8 @@ class Scenarios:
     known: Array
     vanished: tuple[Array, ...]
     reversed: tuple[Array, ...]
-    doubted: tuple[Array, ...]
     training: TrainingRows
+    doubted: tuple[Array, ...] = ()
     asked: dict[tuple[Any, ...], Array] = field(default_factory=dict)  # what was answered already
 
     def accuracies(self, question: str, weights: Sequence[float]) -> Array:
@@ -75,7 +75,7 @@ class Scenarios:
             "known": (self.known,),
             "vanished": self.vanished,
             "reversed": self.reversed,
-            "doubted": self.doubted,
+            "doubted": self.doubted or self.vanished,
         }[question]
         return (np.tensordot(np.asarray(weights), scores, 1) for scores in draws)
 
@@ -165,7 +165,7 @@ def _shift(training: TrainingRows, counts: Array) -> float:
 
 
 def try_scenarios(
-    parts: Sequence[Part], training: TrainingRows, n_classes: int, *, n_draws: int, doubts: Removal
+    parts: Sequence[Part], training: TrainingRows, n_classes: int, *, n_draws: int, doubts: Removal | None = None
 ) -> Scenarios:
     """Ask every part about every row out of fold: as it is, with the removed columns shuffled, and exchanged.
 
@@ -188,8 +188,8 @@ def try_scenarios(
         return tuple(found) or (known,)
 
     vanished = draws(removed, other_label=False)
-    doubted = draws(join_removals([removed, doubts]), other_label=False) if len(doubts) else vanished
-    return Scenarios(known, vanished, draws(removed, other_label=True), doubted, training)
+    doubted = draws(join_removals([removed, doubts]), other_label=False) if doubts else ()
+    return Scenarios(known, vanished, draws(removed, other_label=True), training, doubted)
 
 
 def ask_out_of_fold(
