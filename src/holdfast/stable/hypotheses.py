@@ -38,8 +38,8 @@ Array = NDArray[np.float64]
 
 # The priors of the model.
 LABEL_ALONE = 0.5  # a feature depends on the label and the site alone; else it is part of a mechanism
-CHANGING = 0.15  # expected number of features whose relation changes, shared by what features are worth
-VARIES = 0.2  # the effect of a mechanism's feature varies as much as one that changes
+CHANGING = 0.1  # expected number of features whose relation changes, shared by what features are worth
+VARIES = 0.05  # the effect of a mechanism's feature varies as much as one that changes
 SPREADS = np.array([0.2, 0.4, 0.8])  # rho: standard deviation between sites of an effect that changes, over the effect
 FLIPPED = 0.5  # labels are flipped somewhere
 FLIPPED_SHARE = 0.1  # scale of the share of flipped labels at a site (half normal)

@@ -39,7 +39,8 @@ class Part:
 class Scenarios:
     """Centered scores of every row by every part, out of fold, (n_parts, n_rows, n_classes): as it is, and drawn.
 
-    `doubted` is as `vanished`, with the columns shuffled too whose effects seem to differ although they are kept.
+    `doubted` is as `vanished`, with further columns shuffled: those whose effects seem to differ although they are
+    kept, and the most important of the others.
     """
 
     known: Array
@@ -169,7 +170,7 @@ def try_scenarios(
 ) -> Scenarios:
     """Ask every part about every row out of fold: as it is, with the removed columns shuffled, and exchanged.
 
-    `doubts` are the columns that are kept although their effects seem to differ.
+    `doubts` are columns that are kept, and that may change at the next site.
     """
     removed = join_removals([part.removal for part in parts[-1:]])  # levels are nested: the last removes all
     known = np.stack([ask_out_of_fold(part, training, n_classes) for part in parts])
