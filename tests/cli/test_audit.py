@@ -38,7 +38,7 @@ def test_what_changes_is_named(holdfast, slides):
     assert "relied_on" not in result
     assert [column["feature"] for column in result["verdict"]["columns"]] == result["named"]
     plain = holdfast("audit", slides, *OPTIONS, "--drop", "remark").out
-    said = "What `fit` does about it: Partly stable classifier: the effect of `stain` differs between sites (probab"
+    said = "What `fit` does about it: Stable classifier: the effect of `stain` differs between sites (probab"
     assert said in " ".join(plain.split())
 
 

@@ -40,6 +40,7 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 LEAST_GAIN = 0.01  # log loss, in nats for each row, that adapting must save on average, and may cost at no site
+MOST_PLAYED, MOST_PLAYED_ROWS = 10, 1000  # known sites that play the new one, and rows of each
 LEAST_ROWS = 30  # rows of a site that adapting needs
 N_BINS = 6  # of numbers, at the site's quantiles
 MOST_LEVELS = 12  # values up to which a number counts as levels; more levels of a category are pooled
@@ -506,7 +507,8 @@ def try_known_sites(
     n_classes = stable.shape[1]
     described = tuple(describe_column(column, X, y, sites, n_classes) for column in columns)
     bare = Relearning(described, calibration)
-    large = {name: rows for name, rows in sites.items() if len(rows) >= LEAST_ROWS}
+    by_size = sorted(sites.items(), key=lambda site: -len(site[1]))[:MOST_PLAYED]
+    large = {name: _spread(rows) for name, rows in by_size if len(rows) >= LEAST_ROWS}
     if not large:
         return bare
     added = {
@@ -531,6 +533,11 @@ def try_known_sites(
         for scenario in partners
     }
     return replace(bare, trials=trials, scale=scale)
+
+
+def _spread(rows: Codes) -> Codes:
+    """Return at most `MOST_PLAYED_ROWS` of a site's rows, evenly spaced."""
+    return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_PLAYED_ROWS)).astype(np.intp))]
 
 
 def _play(relearning: Relearning, X: Any, partners: Codes, logs: Array) -> Array:

@@ -53,6 +53,7 @@ POWER = 0.4  # of the likelihood of that regression: features are only about nor
 FLIP_KNOTS = np.array([0.0, 0.015, 0.04, 0.08, 0.14, 0.22, 0.34])  # shares of flipped labels that are computed
 FLIP_SHARES = np.linspace(0.0, 0.34, 60)
 EM_STEPS = 25
+MOST_EFFECTS = 400  # effects b that are integrated over
 COPY = 0.99  # correlation within label and site from which on features are the same
 NEGLIGIBLE = 0.01  # probability of a change without rivals up to which nothing would be given up: they are not computed
 O_BINS, X_BINS = 32, 16  # cells into which the rows of a large site are put
@@ -354,6 +355,7 @@ def _effect_grid(sites: Array) -> tuple[Array, Array]:
     effects = sites[:, 0, 1]
     near.append(np.linspace(effects.min(), effects.max(), 100))
     grid = np.unique(np.clip(np.concatenate(near), -12, 12))
+    grid = grid[np.unique(np.linspace(0, len(grid) - 1, MOST_EFFECTS).astype(np.intp))]
     if len(grid) < 2:
         grid = np.array([grid[0] - 1e-6, grid[0] + 1e-6])
     return grid, np.log(np.maximum(np.gradient(grid), 1e-300))
