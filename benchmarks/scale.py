@@ -93,10 +93,6 @@ def run(folder: Path, case: str, max_memory: float) -> None:
         found = train(int(case.partition("/")[2]))
     elif case.startswith(("rare/", "small/")):
         found = compare_verdicts(case.partition("/")[0], int(case.partition("/")[2]))
-    elif case.startswith("search/"):
-        found = {
-            str(change): compare_searches(int(case.partition("/")[2]), change) for change in (0, 0.01, 0.05, 0.1, 0.15)
-        }
     else:
         found = fit(folder, case, max_memory)
     end = time.perf_counter(), time.process_time()
@@ -180,39 +176,6 @@ def compare_verdicts(table: str, n_rows: int) -> dict[str, object]:
         found[name] = {"rows": int(rows.sum()), "kept": dict(verdict.kept), "mean_and_spread": effects}
         found[name] |= {question: vars(getattr(verdict, question)) for question in ("known", "vanished")}
     return found
-
-
-def compare_searches(n_rows: int, change: float) -> dict[str, object]:
-    """Search 20 tables in which column 4 changes, by 5,000 rows of each environment and in passes over all rows."""
-    from holdfast.audit.effects import find_unstable
-    from holdfast.audit.passes import block_sums, search_in_passes
-    from holdfast.interpolation.verdict import is_given_up, kept_share
-
-    sites, found = np.repeat(np.arange(N_ENVIRONMENTS), n_rows), {"sample": [], "all": []}
-    for seed in range(20):
-        generator = np.random.default_rng(seed)
-        y, X = generator.integers(2, size=len(sites)), generator.standard_normal((len(sites), 10))
-        X[:, :4] += 0.5 * y[:, None]
-        X[:, 4] += (2 * y - 1) * (0.3 + np.linspace(-change, change, N_ENVIRONMENTS)[sites])
-        some = np.arange(len(sites)) % n_rows < 5000
-
-        def add_up(recipe: object, asked: object, X: np.ndarray = X, y: np.ndarray = y) -> list[tuple[object, ...]]:
-            blocks = np.array_split(np.arange(len(y)), len(y) // 16_000)
-            answers = [block_sums(recipe, X[block], y[block], sites[block], asked) for block in blocks]
-            return [tuple(map(sum, zip(*parts, strict=True))) for parts in zip(*answers, strict=True)]
-
-        for name, make in (("sample", None), ("all", search_in_passes(add_up))):
-            rows, options = (X[some], y[some], sites[some]), {"given_up": is_given_up, "make_search": make}
-            effects = find_unstable(*rows, n_classes=2, **options).effects
-            found[name].append({effect.column: kept_share(effect) for effect in effects})
-    return {
-        name: {
-            "named": float(np.mean([4 in kept for kept in tables])),
-            "another_named": float(np.mean([bool(kept.keys() - {4}) for kept in tables])),
-            "kept": [round(extreme(kept.get(4, 1.0) for kept in tables), 3) for extreme in (min, max)],
-        }
-        for name, tables in found.items()
-    }
 
 
 def train(width: int) -> dict[str, object]:

@@ -23,7 +23,6 @@ REASONS: Mapping[str, str] = {
     "small_change": "the change is too small to act on",
     "part_of_mechanism": "other columns predict it, as they do when it is part of one mechanism",
     "bend_or_product": "a curved effect or an interaction that is the same at every site would explain it",
-    "cancels": "effects of opposite signs cancel out, so there is little to give up",
 }
 OF_SEVERAL = {"part_of_mechanism": "other columns predict them, as they do when they are part of one mechanism"}
 
@@ -143,10 +142,7 @@ def find(
 
 def _reason(posterior: Posterior) -> str:
     """Return why a relation is not said to change; none where it is."""
-    if posterior.probability >= LIKELY:
-        return ""
-    certain = posterior.by_site[np.abs(posterior.by_site) > 2 * posterior.errors]
-    return "cancels" if len(certain) and certain.min() < 0 < certain.max() else reason_for(posterior)
+    return "" if posterior.probability >= LIKELY else reason_for(posterior)
 
 
 def _summary(posterior: Posterior) -> tuple[float, float, float]:

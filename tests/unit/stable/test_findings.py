@@ -73,15 +73,6 @@ def test_p_values_are_adjusted_for_the_number_of_columns():
     assert found["x1"].p_value == 1.0
 
 
-def test_effects_of_opposite_signs_are_said_to_cancel():
-    """Neither weak evidence nor a small change: both signs are beyond doubt."""
-    turns = Posterior(0.02, by_site=np.array([2.0, -1.9]), errors=np.full(2, 0.1), change=50.0)
-    doubtful = Posterior(0.02, by_site=np.array([2.0, -0.1]), errors=np.full(2, 0.1), change=0.0)
-    found = found_of(turns, doubtful)
-    assert found["x0"].reason == "cancels"
-    assert found["x1"].reason == "weak_evidence"
-
-
 def test_p_values_are_written_with_their_sign():
     """Small ones as a bound, unknown ones as such."""
     assert [format_p(value) for value in (0.0002, 0.04, float("nan"))] == ["< 0.001", "= 0.040", "unknown"]
