@@ -3,14 +3,12 @@
     python benchmarks/scale.py FOLDER --rows 1000000 10000000 100000000 --cases read erm stable pi erm/xgboost
     python benchmarks/scale.py FOLDER --cases 40x1000 1000x1000
     python benchmarks/scale.py FOLDER --cases rare/2000000 small/2000000
-    python benchmarks/scale.py FOLDER --cases search/50000
     torchrun --standalone --nproc-per-node 2 benchmarks/scale.py FOLDER --cases ranks/2048
 
 Writes FOLDER once, files of 1,000,000 rows × 20 columns of 32 bits × 8 environments, then runs every case in a process
 of its own on the first files, with `--max-memory` GiB, and prints a line of JSON for each. A case of the form 40x1000
 is a table in memory of so many environments and rows in each; ranks/2048 are steps of a network with layers so wide;
-rare/2000000 and small/2000000 compare verdicts about 200,000 rows with those about so many; search/50000 compares what
-is named with 5,000 rows of each environment and with so many.
+rare/2000000 and small/2000000 compare verdicts about 200,000 rows with those about so many.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ def main() -> None:
         with joblib.parallel_config(backend="threading", n_jobs=arguments.threads):
             run(arguments.folder, arguments.cases[0], arguments.max_memory)
         return
-    if arguments.cases[0][0].isdecimal() or arguments.cases[0].startswith(("rare/", "small/", "search/")):
+    if arguments.cases[0][0].isdecimal() or arguments.cases[0].startswith(("rare/", "small/")):
         arguments.rows = [0]
     arguments.folder.mkdir(parents=True, exist_ok=True)
     for number in range(-(-max(arguments.rows) // FILE_ROWS)):
