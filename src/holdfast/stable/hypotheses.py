@@ -54,6 +54,7 @@ FLIP_KNOTS = np.array([0.0, 0.015, 0.04, 0.08, 0.14, 0.22, 0.34])  # shares of f
 FLIP_SHARES = np.linspace(0.0, 0.34, 60)
 EM_STEPS = 25
 MOST_EFFECTS = 400  # effects b that are integrated over
+LEFT = 1e-8  # share of a column's variance below which nothing is left of it but rounding
 COPY = 0.99  # correlation within label and site from which on features are the same
 NEGLIGIBLE = 0.01  # probability of a change without rivals up to which nothing would be given up: they are not computed
 O_BINS, X_BINS = 32, 16  # cells into which the rows of a large site are put
@@ -197,20 +198,22 @@ def _log_dependence(within: _Within, j: int, others: NDArray[np.bool_]) -> float
     said = others.astype(float)
     squares = np.maximum(within.said @ said @ said, 1e-9)  # (n_sites,)
     along = np.einsum("k,ekf->ef", said, within.across)[:, chosen]
-    products = within.features[:, chosen][:, :, chosen].sum(axis=0) - (along.T / squares) @ along
-    lengths = np.sqrt(np.maximum(np.diag(products), 0.0))
-    if lengths[0] < 1e-6:
+    total = within.features[:, chosen][:, :, chosen].sum(axis=0)
+    products = total - (along.T / squares) @ along
+    is_left = np.diag(products) > LEFT * np.diag(total)
+    if not is_left[0]:
         return np.inf
-    kept = np.flatnonzero(lengths > 1e-6)
-    products = products[np.ix_(kept, kept)] / np.outer(lengths[kept], lengths[kept])
+    lengths = np.sqrt(np.where(is_left, np.diag(products), 1.0))
+    products = (products / np.outer(lengths, lengths))[is_left][:, is_left]
     c, n = products[1:, 0], within.n
     q = min(len(c), int(n) - 2)
-    evidence = -np.inf
+    correlation = float(within.signs[j] * along[:, 0].sum() / np.sqrt(total[0, 0] * squares.sum() + 1e-12))
     if q > 0:
         explained = c @ np.linalg.solve(products[1:, 1:] + 1e-6 * np.eye(len(c)), c)
         evidence = _log_r_squared(n, q, float(np.clip(explained, 0.0, 1 - 1e-9)))
-    size = np.sqrt(within.features[:, j, j].sum() * squares.sum() + 1e-12)
-    against = max(-float(within.signs[j] * along[:, 0].sum() / size), 0.0)
+    else:  # with one other column, its direction is the only one; with none, nothing predicts the feature
+        evidence = _log_r_squared(n, 1, correlation**2)
+    against = max(-correlation, 0.0)
     return float(np.logaddexp(np.log1p(-COLLIDER) + evidence, np.log(COLLIDER) + _log_r_squared(n, 1, against**2)))
 
 

@@ -125,3 +125,17 @@ def test_a_larger_change_is_no_less_probable():
     """95 and 55 % is more of a change than 95 and 85 %."""
     small, large = (probabilities(*made((0.95, other), n_rows=2000))[3] for other in (0.85, 0.55))
     assert large >= small - 0.01
+
+
+def test_rounding_is_no_evidence():
+    """With one other column, nothing is left of it beside what it says: the order of rows changes no probability."""
+    generator = np.random.default_rng(0)
+    y, sites = generator.integers(2, size=2000), np.repeat([0, 1], 1000)
+    agreement = np.column_stack([np.full(2000, 0.75), np.where(sites == 0, 0.95, 0.85)])
+    X = np.where(generator.random((2000, 2)) < agreement, y[:, None], 1 - y[:, None]).astype(float)
+    found = []
+    for rows in (np.arange(2000), generator.permutation(2000)):
+        columns = encode_table(X[rows], min_count=1)
+        found.append(posteriors(make_design(columns, y[rows], sites[rows], n_classes=2))[1].probability)
+    assert found[0] > 0.5
+    assert found[1] == pytest.approx(found[0], abs=1e-6)
