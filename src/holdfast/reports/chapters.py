@@ -280,7 +280,7 @@ def reliance_section(reliance: Any) -> Section | None:
         percent=True,
         bars=True,
     )
-    intro = "A classifier that relies on an unstable feature fails where that feature means something else."
+    intro = "A classifier that relies on an unstable feature fails where the effect of that feature is different."
     return Section("What each classifier relies on", intro, (figure,))
 
 

@@ -241,7 +241,7 @@ def _columns_section(found: Any) -> Section:
     title = "3. Which columns?"
     if not found.findings:
         tested = "any column" if found.verdict is None else f"any of {found.verdict.n_tests:,} columns"
-        line = f"No evidence that {tested} means something else at one site than at another."
+        line = f"No evidence that the effect of {tested} differs between sites."
         return Section(title, "", (Sentences((line,)),))
     figure = effects_figure(found.findings)
     sentences = Sentences(tuple(finding.sentence for finding in found.findings), "finding")
