@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +14,6 @@ from sklearn.base import clone
 from holdfast import StableClassifier
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-# The tests of the decision by posterior and loss; without `caution` there is none.
-new_decision = pytest.mark.skipif(
-    "caution" not in inspect.signature(StableClassifier).parameters, reason="needs StableClassifier(caution=…)"
-)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +41,6 @@ def kept_shares(drawn, estimator, *, order=None, **options):
     return np.array([model.verdict_.kept.get(f"x{j}", 1.0) for j in range(drawn.X.shape[1])]), model
 
 
-@new_decision
 @pytest.mark.parametrize(
     ("name", "estimator"),
     [("bent", "logistic"), ("bent", "boosting"), ("step", "logistic"), ("product", "boosting"), ("log", "logistic")],
@@ -60,7 +54,6 @@ def test_no_harm_where_the_relation_is_the_same(worlds, name, estimator):
         assert model.score(X, y) >= ordinary.score(X, y) - 0.01
 
 
-@new_decision
 @pytest.mark.parametrize("layout", [(2, 500), (5, 500)])
 def test_a_planted_code_is_given_up(worlds, layout):
     """Most of what the ordinary classifier loses at a site where a code turned is recovered."""
@@ -75,7 +68,6 @@ def test_a_planted_code_is_given_up(worlds, layout):
     assert worlds.gap_closed(found) >= 0.85
 
 
-@new_decision
 def test_more_rows_and_more_evidence_keep_less(worlds):
     """The mean kept share of a planted code falls with the rows of each site and with how much the code changes."""
     means = {}
@@ -87,7 +79,6 @@ def test_more_rows_and_more_evidence_keep_less(worlds):
     assert means["code", (2, 1000)] < 0.1
 
 
-@new_decision
 @pytest.mark.parametrize("draw", [0, 2])
 def test_one_label_moves_no_kept_share_far(worlds, draw):
     """One flipped label of 1,000 moves a kept share by at most 0.15."""
@@ -101,7 +92,6 @@ def test_one_label_moves_no_kept_share_far(worlds, draw):
         assert np.abs(after - before).max() <= 0.15
 
 
-@new_decision
 def test_order_units_and_names_do_not_matter(worlds):
     """Row order, units of the columns and names of the sites change no kept share."""
     drawn = worlds.draw_world(worlds.SMOOTH["8% wrong labels"], "8% wrong labels", (2, 500), 1)
@@ -114,7 +104,6 @@ def test_order_units_and_names_do_not_matter(worlds):
     assert kept_shares(in_other_units, plain(worlds))[0] == pytest.approx(before, abs=0.05)
 
 
-@new_decision
 def test_caution_goes_from_all_to_nothing(worlds):
     """Caution 0 uses every column whole, and more caution never keeps more."""
     drawn = worlds.draw_world(worlds.PLANTED["code"], "code", (2, 500), 0)
@@ -124,7 +113,6 @@ def test_caution_goes_from_all_to_nothing(worlds):
     assert shares[-1, 5] == 0.0
 
 
-@new_decision
 def test_an_ignored_column_is_ignored(worlds):
     """A column with kept share 0 changes no answer, and without any such column the classifier is the ordinary one."""
     drawn = worlds.draw_world(worlds.PLANTED["code"], "code", (2, 1500), 0)
@@ -140,7 +128,6 @@ def test_an_ignored_column_is_ignored(worlds):
     assert np.array_equal(model.predict(X), ordinary.predict(X))
 
 
-@new_decision
 @pytest.mark.parametrize("name", ["2s", "3s"])
 def test_forecasts_of_the_unit_tests_give_no_false_assurance(worlds, name):
     """Where the classifier rests on what was never seen to vary, the forecast includes the error that follows."""

@@ -477,7 +477,7 @@ def _read_subjects(subjects: Any, training: TrainingRows, columns: Columns) -> N
     keys = np.stack([training.row_keys, training.y.astype(np.uint64), training.environment_codes.astype(np.uint64)])
     codes = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
     n_rows, n_distinct = training.n_rows, int(codes.max()) + 1
-    if n_rows - n_distinct < COPIED * n_rows or isinstance(columns.values, np.ndarray) is False:
+    if n_rows - n_distinct < COPIED * n_rows or not isinstance(columns.values, np.ndarray):
         return None
     if max(len(np.unique(column)) for column in columns.values.T) < DISTINCT * n_distinct:
         return None  # few values: equal rows are no wonder
