@@ -101,7 +101,7 @@ def turning(file):
     """Write 1,200 rows of two sites: the marker goes with the label in both, the scanner less in one."""
     generator = np.random.default_rng(0)
     ill = generator.integers(2, size=1200)
-    follows = generator.random(1200) < np.repeat([0.95, 0.85], 600)
+    follows = generator.random(1200) < np.repeat([0.95, 0.3], 600)
     scanner = np.where(np.where(follows, ill, 1 - ill), "B", "A")
     marker = (ill + generator.normal(size=1200)).round(3)
     columns = {"site": np.repeat(["Boston", "Chicago"], 600), "marker": marker, "scanner": scanner}

@@ -32,7 +32,7 @@ def patients(n_rows=400, seed=0):
     """Return rows of two sites: the marker goes with the label in both, the scanner less in one."""
     generator = np.random.default_rng(seed)
     ill = generator.integers(2, size=2 * n_rows)
-    follows = generator.random(2 * n_rows) < np.repeat([0.95, 0.65], n_rows)
+    follows = generator.random(2 * n_rows) < np.repeat([0.95, 0.3], n_rows)
     return pd.DataFrame(
         {
             "site": np.repeat(["Boston", "Chicago"], n_rows),
