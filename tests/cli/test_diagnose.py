@@ -148,9 +148,12 @@ def test_clinical_measures_by_site_and_pooled(holdfast, tmp_path):
     outcome = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS, "--threshold", "0.3")
     assert "Calibration and net benefit at sites left out (event: 1)" in outcome.out
     assert "net benefit at a risk of 0.30; treating nobody has 0" in outcome.out
+    assert "Treating from a risk of 0.30 on" in outcome.out
     assert max(map(len, outcome.out.splitlines()[:-1])) <= 80
     holdfast("fit", tmp_path / "rows.csv", *OPTIONS, "--method", "erm", "--out", tmp_path / "model")
     clinical = holdfast("evaluate", tmp_path / "model", tmp_path / "rows.csv", "--json").json["clinical"]
     assert [site["name"] for site in clinical["sites"]] == list(SITES)
-    assert [pooled["measure"] for pooled in clinical["pooled"]] == ["auroc", "oe", "slope", "intercept"]
+    assert [pooled["measure"] for pooled in clinical["pooled"]][:4] == ["auroc", "oe", "slope", "intercept"]
+    assert 0 < clinical["sites"][0]["sensitivity"]["value"] < 1
+    assert len(clinical["curves"]["pooled"]) == len(clinical["curves"]["risks"])
     assert clinical["threshold"] == pytest.approx(0.5, abs=0.1)

@@ -212,12 +212,21 @@ def print_clinical(report: ClinicalReport, title: str) -> None:
         f"{title} (event: {report.event})",
         ["site", "events", "slope", "intercept", "O:E", "Brier", "net benefit", "treat all"],
         [
-            [s.name, s.n_events, s.slope.value, s.intercept.value, s.oe.value, s.brier, s.net_benefit, s.treat_all]
+            [s.name, s.n_events, s.slope.value, s.intercept.value, s.oe.value, s.brier.value]
+            + [s.net_benefit.value, s.treat_all]
             for s in report.sites[:MOST_ROWS]
         ],
     )
     print_rest(report.sites)
     print_text(f"net benefit at a risk of {report.threshold:.2f}; treating nobody has 0", indent="  ")
+    print_table(
+        f"Treating from a risk of {report.threshold:.2f} on",
+        ["site", "sensitivity", "specificity", "PPV", "NPV"],
+        [
+            [s.name, s.sensitivity.value, s.specificity.value, s.ppv.value, s.npv.value]
+            for s in report.sites[:MOST_ROWS]
+        ],
+    )
     if report.pooled:
         print_table(
             "Pooled over sites (random effects, 95 % intervals)",
@@ -231,6 +240,7 @@ def print_clinical(report: ClinicalReport, title: str) -> None:
                     f"{p.i2:.0%}",
                 ]
                 for p in report.pooled
+                if p.measure in MEASURE_NAMES  # the others are in --json and on the page
             ],
         )
 

@@ -267,7 +267,9 @@ def _auroc(events: Floats, risks: Floats, weights: Floats | None) -> Estimate:
     area = round(float(placed[0][0] @ placed[0][1]), 12)  # a sum of shares: 1 up to rounding is 1
     half = 0.5 / min(n_1, n_0)
     inside = {0.0: half, 1.0: 1 - half}.get(area, area)  # a perfect order still is uncertain
-    variance = sum(float(shares**2 @ (values - area) ** 2) * len(values) / (len(values) - 1) for values, shares in placed)
+    variance = sum(
+        float(shares**2 @ (values - area) ** 2) * len(values) / (len(values) - 1) for values, shares in placed
+    )
     variance = max(variance, inside * (1 - inside) / (n_1 * n_0))
     found = make_estimate(float(special.logit(inside)), float(np.sqrt(variance)) / (inside * (1 - inside)), "logit")
     return Estimate(area, min(found.low, area), max(found.high, area), found.error)

@@ -23,6 +23,7 @@ N_RISKS, N_THRESHOLDS, N_BINS = 21, 40, 20
 OUTER = 0.02  # share of rows at either end where a curve is not drawn: there it rests on few rows
 KNOTS = (0.1, 0.5, 0.9)  # quantiles of the log-odds, Harrell's for three knots
 LEAST_OF_EACH = 5  # events, and others, that a site needs for a calibration curve
+LARGEST_ERROR = 3.0  # of log-odds: with more, the rows say nothing (events are separated from others)
 BENT = 20  # events, and others, from which on it may be bent
 ALL_SITES = "all sites"
 
@@ -146,7 +147,9 @@ def calibration_curve(events: Floats, risks: Floats, grid: Floats, weights: Floa
     middles, errors = points @ fit.coefficients, np.sqrt(np.einsum("ij,jk,ik->i", points, covariance, points))
     low, high = np.quantile(risks, [OUTER, 1 - OUTER])
     return [
-        make_estimate(float(middle), float(error), "logit") if low <= risk <= high else nothing
+        make_estimate(float(middle), float(error), "logit")
+        if low <= risk <= high and error < LARGEST_ERROR
+        else nothing
         for middle, error, risk, nothing in zip(middles, errors, grid, unknown, strict=True)
     ]
 

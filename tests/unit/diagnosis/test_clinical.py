@@ -173,7 +173,9 @@ def test_a_weight_of_three_gives_the_values_of_three_rows():
 def test_a_row_of_weight_zero_does_not_exist():
     """Nor does a site that has only such rows."""
     weights = np.r_[np.ones(60), np.zeros(5)]
-    report = clinical_report(np.r_[EVENTS, [1] * 5], np.r_[RISKS, [0.1] * 5], ["a"] * 60 + ["b"] * 5, sample_weight=weights)
+    report = clinical_report(
+        np.r_[EVENTS, [1] * 5], np.r_[RISKS, [0.1] * 5], ["a"] * 60 + ["b"] * 5, sample_weight=weights
+    )
     assert [site.name for site in report.sites] == ["a"]
     assert report.sites[0].n_rows == 60
 

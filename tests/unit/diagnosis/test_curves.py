@@ -32,7 +32,9 @@ def test_curves_are_pooled_risk_by_risk():
     events = (generator.random(3000) < special.expit(special.logit(risks) + shift)).astype(float)
     curves = clinical_report(events, risks, sites).curves
     at = 10
-    points = [calibration_curve(events[sites == s], risks[sites == s], np.array([curves.risks[at]]))[0] for s in "abcdef"]
+    points = [
+        calibration_curve(events[sites == s], risks[sites == s], np.array([curves.risks[at]]))[0] for s in "abcdef"
+    ]
     pooled = pool_sites("calibration", points, "logit")
     assert curves.pooled[at] == pytest.approx(pooled.mean.value)
     assert (curves.next_low[at], curves.next_high[at]) == pytest.approx((pooled.next_site.low, pooled.next_site.high))

@@ -41,6 +41,7 @@ def test_the_answer_comes_first_and_the_questions_in_order(found):
         "3. Which columns?",
         "4. Is the data sound?",
         "5. What should I do?",
+        "What clinical studies report",
         "How this was made",
     ]
 
@@ -54,6 +55,8 @@ def test_every_question_has_its_picture(found):
         "Where the log loss at a new site comes from",
         "Effect of each unstable column, by environment",
         "What each change would have brought at the sites left out",
+        "AUROC by site",
+        "O:E by site",
     ]
     parts = next(block for block in page.blocks() if isinstance(block, Dots) and "comes from" in block.title)
     assert parts.series == ("other patients", "other rates", "other relations")
