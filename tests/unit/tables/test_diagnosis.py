@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import diagnose
-from holdfast.diagnosis.answer import recommend
+from holdfast.diagnosis.answer import recommend, say_price
 from holdfast.diagnosis.measurement import MOST_ROUNDS
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.metrics import Interval
