@@ -34,7 +34,7 @@ from holdfast.cli.terminal import (
 from holdfast.estimators.named import find_estimator
 
 if TYPE_CHECKING:
-    from holdfast.tables.diagnosis import Diagnosis
+    from holdfast.diagnosis.values import Diagnosis
 
 
 def diagnose(
