@@ -20,6 +20,7 @@ from holdfast.cli.options import (
     OverwriteOption,
     ReportOption,
     TableArgument,
+    WeightOption,
     check_file,
     check_folder,
     option,
@@ -70,6 +71,7 @@ def fit(
     out: Annotated[Path, option("--out", "Folder to save the classifier to.", "DIR")],
     chosen: MethodOptions,
     report: ReportOption = None,
+    weight: WeightOption = None,
     fits: FitOptions,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -84,12 +86,13 @@ def fit(
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.stages import stages_summary
 
-    classifier = TableClassifier(**columns.roles(), **chosen.to_dict(), random_state=fits.seed, n_jobs=fits.n_jobs)
+    settings: dict[str, Any] = {"weight": weight, "random_state": fits.seed, "n_jobs": fits.n_jobs}
+    classifier = TableClassifier(**columns.roles(), **chosen.to_dict(), **settings)
     classifier.make_method()  # refuses names and options before anything is read
     check_folder(out, overwrite=overwrite)  # before hours of fitting
     if report is not None:
         check_file(report, option="--report", overwrite=overwrite, suffixes=PAGES)
-    rows = columns.read(table, layout)
+    rows = columns.read(table, layout, weight=weight)
     checkpoints = out.with_name(f"{out.name}.unfinished")
     name = f"{chosen.method} with {chosen.estimator}"
     with showing_stages(f"fitting {name} on {rows.n_rows:,} rows"):

@@ -76,6 +76,9 @@ ThresholdOption = Annotated[
         "--threshold", "Risk from which on somebody is treated, for the net benefit (default: share of events).", "RISK"
     ),
 ]
+WeightOption = Annotated[
+    str | None, option("--weight", "Column that says how much each row counts; it is no feature.", "COL")
+]
 JsonOption = Annotated[bool, option("--json", "Print one JSON object instead of text.")]
 OverwriteOption = Annotated[bool, option("--overwrite", "Replace what an earlier run wrote there.")]
 SpreadsheetOption = Annotated[
@@ -125,13 +128,19 @@ class ColumnOptions:
         """Return what the columns are, as parameters of `TableOptions` and `TableClassifier`."""
         return {name: value for name, value in vars(self).items() if name not in ("on_bad_file", "max_memory")}
 
-    def read(self, table: str, layout: LayoutOptions | None = None, attributes: Sequence[str] = ()) -> TableRows:
+    def read(
+        self,
+        table: str,
+        layout: LayoutOptions | None = None,
+        attributes: Sequence[str] = (),
+        weight: str | None = None,
+    ) -> TableRows:
         """Read the rows of a table, and print what was left out or guessed."""
         from holdfast.tables.roles import TableOptions, read_rows
 
         folder = {"on_bad_file": self.on_bad_file or "stop", "max_memory": self.max_memory}
         source = (layout or LayoutOptions()).open(table, self.missing, **folder)
-        rows = read_rows(source, TableOptions(**self.roles()), attributes=attributes)
+        rows = read_rows(source, TableOptions(**self.roles(), weight=weight), attributes=attributes)
         for remark in rows.notes:
             note(f"note: {remark}")
         return rows

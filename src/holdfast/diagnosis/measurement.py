@@ -50,6 +50,7 @@ class Subject(Protocol):
     classes: NDArray[Any]
     environments: tuple[Environment, ...]
     columns: Array  # (n_rows, n_columns) numbers without gaps, which the loss is split with
+    weights: Array | None  # (n_rows,) how much each row counts
     probable: bool  # whether answers are probabilities
     is_network: bool
 
@@ -194,8 +195,10 @@ class Experiment:
             return None
         new, right = self.subject.ask(rest, out), self.correct(known[out], out)
         right_now = self.correct(new, out)
-        stable = _interval(self.correct(self.subject.ask_stable(rest, out), out) - right_now) if with_stable else None
-        lost = _interval(right - right_now)
+        weights, stable = self._weights(out), None
+        if with_stable:
+            stable = _interval(self.correct(self.subject.ask_stable(rest, out), out) - right_now, weights)
+        lost = _interval(right - right_now, weights)
         return Later(late[0].name, self.quality(new, out), self.quality(known[out], out), lost, stable)
 
     def clinical(self, new: Array, threshold: float | None) -> ClinicalReport | None:
@@ -203,20 +206,38 @@ class Experiment:
         if not self.subject.probable or len(self.classes) != 2:
             return None
         risks, sites = np.clip(new[:, 1], 0.0, 1.0), site_names(self.environments)
-        return clinical_report(self.y, risks, sites, event=str(self.classes[1]), threshold=threshold)
+        return clinical_report(
+            self.y,
+            risks,
+            sites,
+            event=str(self.classes[1]),
+            threshold=threshold,
+            sample_weight=self.subject.weights,
+        )
 
     def quality(self, answers: Array, rows: Rows) -> Quality:
         """Return how good the answers about some rows are."""
-        right = self.correct(answers, rows)
-        accuracy = Interval(float(right.mean()), *map(float, exact_interval(right.sum(), len(rows))))
-        area = auroc_interval(self.y[rows], answers) if self.subject.probable else Interval(*[float("nan")] * 3)
-        return Quality(accuracy, area, _interval(self.losses(answers, rows)))
+        right, weights = self.correct(answers, rows), self._weights(rows)
+        share, n_rows = float(np.average(right, weights=weights)), effective_rows(weights, len(rows))
+        accuracy = Interval(share, *map(float, exact_interval(share * n_rows, n_rows)))
+        area = Interval(*[float("nan")] * 3)
+        if self.subject.probable:
+            area = auroc_interval(self.y[rows], answers, sample_weight=weights)
+        return Quality(accuracy, area, _interval(self.losses(answers, rows), weights))
+
+    def _weights(self, rows: Rows) -> Array | None:
+        return None if self.subject.weights is None else self.subject.weights[rows]
 
     def remedy(self, new: Array, action: Action, name: str, answers: Array, columns: tuple[str, ...] = ()) -> Remedy:
         """Compare answers at sites left out with the ordinary model's, row by row."""
         sites = [(new[site.rows], answers[site.rows], site.rows) for site in self.environments]
-        gains = [_interval(self.losses(old, rows) - self.losses(other, rows)) for old, other, rows in sites]
-        right = [_interval(self.correct(other, rows) - self.correct(old, rows)) for old, other, rows in sites]
+        gains, right = (
+            [_interval(of(old, other, rows), self._weights(rows)) for old, other, rows in sites]
+            for of in (
+                lambda old, other, rows: self.losses(old, rows) - self.losses(other, rows),
+                lambda old, other, rows: self.correct(other, rows) - self.correct(old, rows),
+            )
+        )
         n_better = sum(gain.value > 0 for gain in gains)
         return Remedy(action, name, mean_interval(gains), mean_interval(right), n_better, columns)
 
@@ -232,7 +253,9 @@ class Experiment:
             for name in names:
                 rows = by_name[name].rows
                 here = Losses(self.losses(new[rows], rows), self.y[rows], _scores(new[rows]), columns[rows])
-                shares = np.bincount(self.y[rows], minlength=len(self.classes)) / len(rows)
+                weights = self._weights(rows)
+                shares = np.bincount(self.y[rows], weights, minlength=len(self.classes))
+                shares = shares / shares.sum()
                 found[name] = SiteDiagnosis(
                     name,
                     len(rows),
@@ -240,7 +263,7 @@ class Experiment:
                     quality,
                     self.quality(new[rows], rows),
                     self.quality(known[rows], rows),
-                    _interval(self.correct(known[rows], rows) - self.correct(new[rows], rows)),
+                    _interval(self.correct(known[rows], rows) - self.correct(new[rows], rows), weights),
                     split_loss(there, here, generator=self.seeding.generator("split", name)),
                 )
         return [found[site.name] for site in self.environments]
@@ -254,9 +277,22 @@ def site_names(sites: Sequence[Environment]) -> NDArray[Any]:
     return names
 
 
-def _interval(values: Array) -> Interval:
+def effective_rows(weights: Array | None, n_rows: int) -> float:
+    """Return the number of equal rows that are worth as much as weighted ones (Kish).
+
+    Examples
+    --------
+    >>> effective_rows(np.array([1.0, 1.0, 2.0, 0.0]), 4)
+    2.6666666666666665
+    """
+    return float(n_rows) if weights is None else float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def _interval(values: Array, weights: Array | None = None) -> Interval:
     """Return the mean of rows with its 95 % interval; equal values still are uncertain, so one more row is added."""
-    mean, reach = float(values.mean()), 1.96 * float(np.sqrt((values.var() + 1.0 / (len(values) + 1)) / len(values)))
+    mean, n_rows = float(np.average(values, weights=weights)), effective_rows(weights, len(values))
+    variance = float(np.average((values - mean) ** 2, weights=weights))
+    reach = 1.96 * float(np.sqrt((variance + 1.0 / (n_rows + 1)) / n_rows))
     return Interval(mean, mean - reach, mean + reach)
 
 

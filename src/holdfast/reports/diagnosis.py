@@ -28,6 +28,7 @@ SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] 
     "holds": ("good", "The model holds at a new site"),
     "unclear": ("unknown", "Too few rows to tell"),
 }
+MOST_AT_TOP = 8  # sites in the picture of the answer
 MOST_SITES = 12  # that figures show; tables have all
 NEW, KNOWN, ELSEWHERE = "has not seen this site", "has seen this site", "at the other sites"
 HELP = {
@@ -99,7 +100,26 @@ def _answer(found: Any, following: str) -> Answer:
     )
     title = f"{score[:1].upper()}{score[1:]} of the ordinary model"
     numbers = Table(title, (score, "ordinary model"), tuple(rows), note)
-    return Answer(f"{found.finding} *{advice.sentence}*", signal, text, numbers, _advice_lines(found, following))
+    sentence = f"{found.finding} *{advice.sentence}*"
+    return Answer(sentence, signal, text, numbers, _advice_lines(found, following), _top_figure(found))
+
+
+def _top_figure(found: Any) -> Dots:
+    """Return how good the model is at each site that it has not seen: by accuracy, or AUROC where that tells more."""
+    by_rank = found.by_rank
+    sites = found.ranked if by_rank else found.sites
+    scores = [(site.name, site.new.auroc if by_rank else site.new.accuracy) for site in sites]
+    shown = sorted(scores, key=lambda pair: pair[1].value)[:MOST_AT_TOP]
+    left_out = f" The {len(shown)} worst of {len(scores)} sites." if len(shown) < len(scores) else ""
+    score = "AUROC" if by_rank else "Accuracy"
+    return Dots(
+        f"{score} at each site, the model not having seen it",
+        "with 95% intervals",
+        tuple(Dot(name, score, value.value, value.low, value.high) for name, value in shown),
+        left_out.strip(),
+        place_title="site",
+        percent=not by_rank,
+    )
 
 
 def _advice_lines(found: Any, following: str) -> tuple[str, ...]:

@@ -369,10 +369,11 @@ class Answer:
     """What the reader came for: one sentence, a signal, and the few numbers behind it."""
 
     sentence: str
-    signal: Literal["good", "caution", "bad", "unknown"]
+    signal: Literal["good", "protected", "caution", "bad", "unknown"]
     signal_text: str  # the signal in a few words
     numbers: Table | None = None  # situations by classifier
     advice: tuple[str, ...] = ()  # what to do next
+    figure: Dots | None = None  # the picture that shows it, a site in each row
 
 
 @dataclass(frozen=True)
@@ -394,9 +395,12 @@ class Page:
     answer: Answer | None = None
 
     def blocks(self) -> tuple[Block, ...]:
-        """Return the blocks of all sections, the numbers of the answer before them."""
-        first = (self.answer.numbers,) if self.answer is not None and self.answer.numbers is not None else ()
-        return (*first, *(block for section in self.sections for block in section.blocks))
+        """Return the blocks of all sections, the figure and the numbers of the answer before them."""
+        first = () if self.answer is None else (self.answer.figure, self.answer.numbers)
+        return (
+            *(block for block in first if block is not None),
+            *(block for section in self.sections for block in section.blocks),
+        )
 
 
 MOST_CELLS_DOWN, MOST_CELLS_ACROSS = 48, 40  # of a heat map

@@ -94,6 +94,8 @@ class TableClassifier(BaseEstimator):
         Columns to leave out; whose words are used; of numbers that are levels, not amounts.
     missing : str or sequence of str
         Texts that mean a missing value, such as "?", when it is fitted and when it predicts.
+    weight : str, optional
+        Column that says how much each row counts when it is fitted; it is no feature.
     random_state : int, default=0
         Makes the fit repeatable.
     n_jobs : int, optional
@@ -138,6 +140,7 @@ class TableClassifier(BaseEstimator):
         text: str | Sequence[str] = (),
         categorical: str | Sequence[str] = (),
         missing: str | Sequence[str] = (),
+        weight: str | None = None,
         random_state: int | None = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -151,6 +154,7 @@ class TableClassifier(BaseEstimator):
         self.text = text
         self.categorical = categorical
         self.missing = missing
+        self.weight = weight
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -212,7 +216,7 @@ class TableClassifier(BaseEstimator):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", HoldfastWarning)
             with self._continued(rows, checkpoints):
-                fit_pipeline(pipeline, rows.features, rows.y, rows.environments)
+                fit_pipeline(pipeline, rows.features, rows.y, rows.environments, rows.sample_weight)
             notes = rows.notes
             if rows.source is not None:
                 n_passes = refit(pipeline, rows.source, rows.roles, self.n_jobs)
@@ -577,6 +581,31 @@ class TableClassifier(BaseEstimator):
             threshold=threshold,
         )
 
+    def score(self, table: TableLike, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of rows of a table that it gets right.
+
+        Parameters
+        ----------
+        table : path or data frame
+            With the label column, unless `y` is given.
+        y : labels of shape (n_rows,), optional
+            In place of the label column.
+        sample_weight : array of shape (n_rows,), optional
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"site": ["A", "B"] * 20, "age": range(40), "ill": [0] * 20 + [1] * 20})
+        >>> TableClassifier(label="ill", environment="site", method="erm").fit(frame).score(frame)
+        1.0
+        """
+        source = open_table(table, self.roles_.missing)
+        if y is None:
+            source.require([self.roles_.label])
+            y = read_known_labels(source.read([self.roles_.label])[self.roles_.label], self.roles_.label, self.classes_)
+        right = np.array([str(label) for label in self.predict(source)]) == np.array([str(label) for label in y])
+        return float(np.average(right, weights=sample_weight))
+
     def check_same_label(self, other: TableClassifier) -> None:
         """Refuse to be compared with a classifier of another label."""
         labels = [fitted.roles_.label for fitted in (self, other)]
@@ -682,6 +711,7 @@ def _digest(rows: TableRows, settings: Mapping[str, Any], seed: int | None) -> s
     facts = {"settings": {key: str(value) for key, value in settings.items()}, "seed": seed}
     digest = hashlib.sha256(canonical_json({**facts, "table": rows.roles.to_dict()}))
     digest.update(pd.util.hash_pandas_object(rows.features, index=False).to_numpy().tobytes())
-    for values in (rows.y, rows.environments):
+    weights = [] if rows.sample_weight is None else [rows.sample_weight]
+    for values in (rows.y, rows.environments, *weights):
         digest.update(pd.util.hash_pandas_object(pd.Series(values), index=False).to_numpy().tobytes())
     return digest.hexdigest()[:20]

@@ -209,16 +209,21 @@ def _matrix_words(preprocessor: ColumnTransformer) -> list[frozenset[str]]:
     return words
 
 
-def fit_pipeline(pipeline: Pipeline, X: Any, y: NDArray[Any], environments: Any = None) -> Pipeline:
-    """Fit a pipeline whose last step is a method, which alone sees the environments."""
+def fit_pipeline(
+    pipeline: Pipeline, X: Any, y: NDArray[Any], environments: Any = None, sample_weight: Any = None
+) -> Pipeline:
+    """Fit a pipeline whose last step is a method, which alone sees the environments and the weights."""
     method = pipeline[-1]
+    given = {"environments": environments}
+    if sample_weight is not None:
+        given["sample_weight"] = sample_weight
     try:
         # Outside of metadata routing a keyword goes straight to the step it names, whatever the global setting is.
         with sklearn.config_context(enable_metadata_routing=False):
             if len(pipeline) == 1 or not getattr(method, "reads_columns", False):
-                return pipeline.fit(X, y, **{f"{pipeline.steps[-1][0]}__environments": environments})
+                return pipeline.fit(X, y, **{f"{pipeline.steps[-1][0]}__{name}": of for name, of in given.items()})
             rows = pipeline[:-1].fit_transform(X, y)
-            method.fit(rows, y, environments=environments, words=_matrix_words(pipeline[-2]))
+            method.fit(rows, y, **given, words=_matrix_words(pipeline[-2]))
             return pipeline
     except ValueError as problem:
         if "vocabulary" in str(problem) or "no terms remain" in str(problem):

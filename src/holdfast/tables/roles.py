@@ -389,6 +389,7 @@ class TableOptions:
     text: str | Sequence[str] = ()  # feature columns whose words are used
     categorical: str | Sequence[str] = ()  # feature columns of numbers that are levels, not amounts
     missing: str | Sequence[str] = ()  # texts that mean a missing value, such as "?"
+    weight: str | None = None  # column that says how much each row counts
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
@@ -409,6 +410,8 @@ class TableOptions:
             raise TableError(f"Column {self.label!r} cannot be both the label and an environment. Name two columns.")
         for name in (*self.drop, *self.text, *self.categorical):
             self.refuse_role(name, "it cannot be a feature or dropped")
+        if self.weight is not None:
+            self.refuse_role(self.weight, "it cannot be the weight")
 
     def refuse_role(self, name: str, reason: str) -> None:
         """Refuse a column that is the label or an environment already."""
@@ -417,7 +420,7 @@ class TableOptions:
 
     def feature_names(self, columns: Iterable[str]) -> list[str]:
         """Return the columns that are left as features."""
-        taken = {self.label, *self.environment, *self.drop}
+        taken = {self.label, *self.environment, *self.drop, self.weight}
         return [name for name in columns if name not in taken]
 
 
@@ -477,6 +480,7 @@ class TableRows:
     attributes: pd.DataFrame | None = None  # columns that are looked at, but are not features
     notes: tuple[str, ...] = ()  # what was left out or guessed
     source: TableFolder | None = None  # where all rows are, if these are a sample of a folder beyond the memory
+    sample_weight: NDArray[np.float64] | None = None  # (n_rows,) how much each row counts
 
     @property
     def n_rows(self) -> int:
@@ -490,13 +494,14 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
     label, environment = options.label, options.environment
     for name in attributes:
         options.refuse_role(name, "it cannot be an attribute")
-    source.require([label, *environment, *options.drop, *options.text, *options.categorical, *attributes])
+    weighted = [] if options.weight is None else [options.weight]
+    source.require([label, *environment, *options.drop, *options.text, *options.categorical, *weighted, *attributes])
     names = options.feature_names(source.columns)
     if attributes:
         names = [name for name in names if name not in set(attributes)]
     if not names:
         raise TableError(f"{source.name} has no feature column left. Keep at least one besides label and environment.")
-    wanted = list(dict.fromkeys([label, *environment, *names, *attributes]))
+    wanted = list(dict.fromkeys([label, *environment, *names, *weighted, *attributes]))
     frame, sampled, notes = _read_or_sample(source, wanted, environment)
     y = read_labels(frame[label], label)
     _check_classes(frame[label], label)
@@ -524,7 +529,27 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
     spelled = [note for column in (label, *environment) if (note := _spelling_note(frame[column], column))]
     features = schema.features(frame)
     notes = (*notes, *spelled, *table_notes(frame, schema), *(say(leak, label) for leak in find_leaks(features, y)))
-    return TableRows(roles, features, y, labels, found, notes, sampled)
+    weights = None if options.weight is None else _read_weights(frame[options.weight], options.weight, sampled)
+    return TableRows(roles, features, y, labels, found, notes, sampled, weights)
+
+
+def _read_weights(series: pd.Series[Any], name: str, sampled: TableFolder | None) -> NDArray[np.float64]:
+    """Return a column of weights; refuse gaps, texts and negative numbers."""
+    if sampled is not None:
+        raise ParameterError(
+            f"weight={name!r} does not go with a folder beyond the memory, of which a sample is read. Raise "
+            "max_memory=, or leave the weights out."
+        )
+    if storage_of(series, name) not in ("number", "boolean"):
+        raise TableError(f"Weight column {name!r} has no numbers. Name a column that says how much each row counts.")
+    _refuse_missing(series, "Weight", name)
+    weights = series.to_numpy(dtype=np.float64)
+    if weights.min() < 0 or not np.isfinite(weights).all() or not weights.any():
+        raise TableError(
+            f"Weight column {name!r} runs from {weights.min():.3g} to {weights.max():.3g}. Weights are "
+            "finite, at least 0, and not all 0."
+        )
+    return weights
 
 
 def _read_or_sample(
