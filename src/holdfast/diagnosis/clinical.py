@@ -216,7 +216,7 @@ def _measure(y: Floats, p: Floats, w: Floats | None, site: Environment, threshol
         _in_the_large(events, scores, weights),
         slope_intercept,
         _observed_to_expected(events, risks, weights),
-        _mean((events - risks) ** 2, weights),
+        _mean(np.square(events - risks), weights),
         _mean(losses, weights),
         _mean(treatment_benefits(events, risks, threshold), weights),
         float(np.average(treatment_benefits(events, np.ones(len(events)), threshold), weights=weights)),

@@ -20,11 +20,12 @@ from holdfast.fitting.newton import fit_logistic
 
 Floats = NDArray[np.float64]
 N_RISKS, N_THRESHOLDS, N_BINS = 21, 40, 20
-OUTER = 0.02  # share of rows at either end where a curve is not drawn: there it rests on few rows
+OUTER = 0.05  # share of rows at either end where a curve is not drawn: there it rests on few rows
 KNOTS = (0.1, 0.5, 0.9)  # quantiles of the log-odds, Harrell's for three knots
 LEAST_OF_EACH = 5  # events, and others, that a site needs for a calibration curve
 LARGEST_ERROR = 3.0  # of log-odds: with more, the rows say nothing (events are separated from others)
 BENT = 20  # events, and others, from which on it may be bent
+MOST_SITES = 0.75  # share of the sites with a curve that a point of the pooled one needs
 ALL_SITES = "all sites"
 
 
@@ -83,7 +84,8 @@ def clinical_curves(
     sites : sequence of Environment
     weights : array of shape (n_rows,), optional
     """
-    grid = np.linspace(*np.quantile(risks, [OUTER, 1 - OUTER]), N_RISKS)
+    lowest, highest = (float(np.quantile(risks, share)) for share in (OUTER, 1 - OUTER))
+    grid = np.linspace(lowest, highest, N_RISKS)
     curves = {
         site.name: calibration_curve(
             events[site.rows], risks[site.rows], grid, None if weights is None else weights[site.rows]
@@ -176,12 +178,12 @@ def spline_basis(values: Floats, knots: Floats | None) -> Floats:
 def _pool_curves(
     curves: Sequence[Sequence[Estimate]],
 ) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    """Return the mean curve and the band of the next site, where at least half of the sites with a curve have it."""
+    """Return the mean curve and the band of the next site, where most sites with a curve have it."""
     n_known = sum(any(np.isfinite(point.error) for point in curve) for curve in curves)
     found = []
     for place in range(N_RISKS):
         points = [curve[place] for curve in curves]
-        enough = sum(np.isfinite(point.error) for point in points) >= max(2, n_known / 2)
+        enough = sum(np.isfinite(point.error) for point in points) >= max(2, MOST_SITES * n_known)
         pooled = pool_sites("calibration", points, "logit") if enough else None
         nothing = (float("nan"),) * 3
         found.append(nothing if pooled is None else (pooled.mean.value, pooled.next_site.low, pooled.next_site.high))

@@ -231,13 +231,11 @@ class Experiment:
     def remedy(self, new: Array, action: Action, name: str, answers: Array, columns: tuple[str, ...] = ()) -> Remedy:
         """Compare answers at sites left out with the ordinary model's, row by row."""
         sites = [(new[site.rows], answers[site.rows], site.rows) for site in self.environments]
-        gains, right = (
-            [_interval(of(old, other, rows), self._weights(rows)) for old, other, rows in sites]
-            for of in (
-                lambda old, other, rows: self.losses(old, rows) - self.losses(other, rows),
-                lambda old, other, rows: self.correct(other, rows) - self.correct(old, rows),
-            )
-        )
+        gains, right = [], []
+        for old, other, rows in sites:
+            weights = self._weights(rows)
+            gains.append(_interval(self.losses(old, rows) - self.losses(other, rows), weights))
+            right.append(_interval(self.correct(other, rows) - self.correct(old, rows), weights))
         n_better = sum(gain.value > 0 for gain in gains)
         return Remedy(action, name, mean_interval(gains), mean_interval(right), n_better, columns)
 

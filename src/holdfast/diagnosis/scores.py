@@ -14,13 +14,14 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special, stats
 
-from holdfast.diagnosis.advice import Facts, Recommendation, State, decide
+from holdfast.diagnosis.advice import Action, Facts, Recommendation, State, decide
 from holdfast.diagnosis.clinical import ClinicalReport, SiteMeasures
 from holdfast.diagnosis.pooling import Estimate, random_effects
 from holdfast.diagnosis.profile import Profile
 from holdfast.diagnosis.soundness import Problem
 from holdfast.diagnosis.words import headline, say
 from holdfast.environments import listed
+from holdfast.stable.notebook import html_card
 
 Question = Literal["reversed", "ranking", "level", "slope"]
 LEVEL = 0.05  # of all tests together
@@ -92,14 +93,19 @@ class ScoreDiagnosis:
         return f"{self.finding} {self.recommendation.sentence}"
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self}>"
+        return f"<{type(self).__name__} {self.name}: {self.state}, {self.recommendation.action}>"
+
+    def _repr_html_(self) -> str:
+        """Return the answer and a table of the sites, for notebooks."""
+        rows = [(s.name, f"{s.n_rows:,}", f"{s.n_events:,}", s.auroc, s.oe) for s in self.clinical.sites]
+        return html_card(str(self), self.explanation, ("site", "rows", "events", "AUROC", "O:E"), rows)
 
     @property
     def finding(self) -> str:
         """What is wrong with the data; else where the model holds and where it does not."""
         if self.problems:
             return headline(self.problems, self.label)[0]
-        return describe_state(self.clinical, self.findings, self.state)
+        return describe_state(self.clinical, self.findings, self.state, self.label)
 
     @property
     def explanation(self) -> tuple[str, ...]:
@@ -136,7 +142,7 @@ def judge_scores(
     """Say what measured risks mean; parameters as the attributes of `ScoreDiagnosis`."""
     findings = find_sites(report)
     state = _state(report, findings)
-    remedy = "recalibrate" if state == "miscalibrated" else None
+    remedy: Action | None = "recalibrate" if state == "miscalibrated" else None
     turned = any(finding.question == "reversed" for finding in findings)
     rule = decide(Facts(state=state, data_is_wrong=bool(problems) or turned, remedy=remedy))
     advice = _advise(report, findings, state, problems, label)
@@ -217,14 +223,14 @@ def _state(report: ClinicalReport, findings: Sequence[SiteFinding]) -> State:
     return "unclear" if wide or min(n_events, n_others) < LEAST_EVENTS else "holds"
 
 
-def describe_state(report: ClinicalReport, findings: Sequence[SiteFinding], state: State) -> str:
+def describe_state(report: ClinicalReport, findings: Sequence[SiteFinding], state: State, label: str) -> str:
     """Say where the model holds and where it does not, with the sites' names and numbers."""
     sites = {site.name: site for site in report.sites}
     lines = []
     for question in ("reversed", "ranking", "level", "slope"):
         found = [finding for finding in findings if finding.question == question]
         if found:
-            lines.append(_SAID[question](found, sites, report.event))
+            lines.append(_SAID[question](found, sites, f"`{label}` = {report.event}"))
     off = {finding.site for finding in findings}
     fine = [name for name in sites if name not in off]
     if lines:
@@ -265,9 +271,8 @@ def _say_level(found: Sequence[SiteFinding], sites: dict[str, SiteMeasures], eve
         site = sites[finding.site]
         share = site.n_events / site.n_rows
         expected = share / finding.value
-        parts.append(
-            f"in {finding.site} the model expects {100 * expected:.0f} of 100 to be {event}, {100 * share:.0f} are"
-        )
+        stated, seen = f"{100 * expected:.0f}", f"{100 * share:.0f}"
+        parts.append(f"in {finding.site} the model expects {event} in {stated} of 100 rows, and it is so in {seen}")
     more = f"; {len(found) - 3} more sites are off" if len(found) > 3 else ""
     text = "; ".join(parts) + more
     return f"{text[:1].upper()}{text[1:]}."

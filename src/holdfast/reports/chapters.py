@@ -14,11 +14,13 @@ import numpy as np
 
 from holdfast import __version__
 from holdfast.datasets.values import Split
+from holdfast.diagnosis.clinical import ClinicalReport
 from holdfast.diagnosis.profile import Profile, profile_columns
 from holdfast.environments import Group, Partition, listed, split_environments
 from holdfast.exceptions import InputError
 from holdfast.learners import last_step, predicted_codes
 from holdfast.metrics import Interval, Score, exact_interval, label_attribute_groups, prevalence, score_groups
+from holdfast.reports.clinical import clinical_section
 from holdfast.reports.correlations import correlation_maps
 from holdfast.reports.values import (
     Answer,
@@ -75,6 +77,8 @@ class Evidence:
     comparison : Dots
         Instead of `test` and `methods`: a comparison made elsewhere, for example of several seeds, or by
         `comparison_dots`.
+    clinical : ClinicalReport
+        Calibration and net benefit of the classifier on labeled rows, by environment.
     audit : Audit
         What `holdfast.audit.audit_data` returned.
     reliance : Reliance
@@ -97,6 +101,7 @@ class Evidence:
     test: Split | None = None
     methods: Mapping[str, Any] | None = None
     comparison: Dots | None = None
+    clinical: ClinicalReport | None = None
     audit: Any = None
     reliance: Any = None
     attributes: Sequence[str] | None = None
@@ -168,6 +173,9 @@ def estimator_page(
         warnings_section(given.warnings),
         reliance_section(reliance),
         accuracy_section(verdict, training, comparison),
+        None
+        if given.clinical is None
+        else clinical_section(given.clinical, "What clinical studies report", where="on the test rows"),
         changes_section(verdict, audit),
         data_section(fitted, training, names, profile),
         path_section(fitted),

@@ -27,25 +27,30 @@ TRIPOD_MEASURES = ("auroc", "slope", "intercept", "oe", "net_benefit")
 POOLED, NEXT = "mean over sites", "the next site (95%)"
 
 
-def clinical_section(report: ClinicalReport, title: str, *, where: str = "at every site left out") -> Section:
-    """Return the section of a page with measures, curves and the table for TRIPOD-Cluster."""
-    intro = (
-        f"An event is *{report.event}*. Discrimination, calibration and net benefit {where}, pooled over sites, with "
-        "what to expect at the next one."
-    )
-    return Section(title, intro, tuple(clinical_blocks(report, where)))
-
-
-def clinical_blocks(report: ClinicalReport, where: str = "at every site left out") -> list[Block]:
-    """Return measures of every site, the curves, and what is pooled over sites.
+def clinical_section(
+    report: ClinicalReport, title: str, *, where: str = "at every site left out", shown: str = ""
+) -> Section:
+    """Return the section of a page with measures, curves and the table for TRIPOD-Cluster.
 
     Parameters
     ----------
     report : ClinicalReport
+    title : str
     where : str
         Which rows of the sites these are.
+    shown : str
+        The measure whose picture is on the page already.
     """
-    blocks: list[Block] = [measure_dots(report, "auroc"), measure_dots(report, "oe")]
+    intro = (
+        f"An event is *{report.event}*. Discrimination, calibration and net benefit {where}, pooled over sites, with "
+        "what to expect at the next one."
+    )
+    return Section(title, intro, tuple(clinical_blocks(report, where, shown)))
+
+
+def clinical_blocks(report: ClinicalReport, where: str, shown: str = "") -> list[Block]:
+    """Return measures of every site, the curves, and what is pooled over sites; parameters as in the section."""
+    blocks: list[Block] = [measure_dots(report, name) for name in ("auroc", "oe") if name != shown]
     blocks += [calibration_figure(report), _calibration_table(report, where)]
     blocks += [decision_figure(report), *_threshold_tables(report, where), distribution_figure(report)]
     if report.pooled:
@@ -91,7 +96,7 @@ def calibration_figure(report: ClinicalReport) -> Curves:
         (*lines, ideal),
         POOLED if band is not None else "",
         note="Below the dashed line the stated risk is too high. Logistic regression on a restricted cubic spline of "
-        "the stated log-odds, pooled by random effects at each risk. The outer 2% of the rows have no curve."
+        "the stated log-odds, pooled by random effects at each risk. Curves leave out the 5% of rows at either end."
         + _left_out(report, shown),
         band=band,
     )

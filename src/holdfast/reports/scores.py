@@ -46,7 +46,9 @@ def score_page(
         title,
         f"{n_rows:,} rows of {len(sites)} sites: {listed(sites)}. The model is given: {found.name}.",
         (
-            clinical_section(found.clinical, "What clinical studies report", where="at every site"),
+            clinical_section(
+                found.clinical, "What clinical studies report", where="at every site", shown=_shown(found)
+            ),
             *_data_sections(found),
             made,
         ),
@@ -73,8 +75,13 @@ def _answer(found: ScoreDiagnosis, following: str) -> Answer:
     run = [f"Run next: `{following}`"] if following else []
     lines = (*found.explanation, *run, *([found.recommendation.how] if found.recommendation.how else []))
     sentence = f"{found.finding} *{found.recommendation.sentence}*"
-    figure = measure_dots(report, "auroc" if found.state in ("breaks", "holds", "unclear") else "oe")
+    figure = measure_dots(report, _shown(found))
     return Answer(sentence, signal, text, numbers if rows else None, lines, figure)
+
+
+def _shown(found: ScoreDiagnosis) -> str:
+    """Return the measure that the picture of the answer shows."""
+    return "oe" if found.state == "miscalibrated" else "auroc"
 
 
 def _data_sections(found: ScoreDiagnosis) -> list[Section]:
