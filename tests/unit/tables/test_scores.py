@@ -67,7 +67,7 @@ def test_labels_written_otherwise_at_one_site_are_the_answer():
     """Where Denver writes ja and nein, no AUROC is given: the values and the site are named."""
     frame = patients()
     frame.loc[frame["site"] == "Denver", "died"] = frame["died"].map({"yes": "ja", "no": "nein"})
-    with pytest.raises(LabelsError, match="In Denver, `died` is 'ja' and 'nein'"):
+    with pytest.raises(LabelsError, match="In Denver, `died` is 'ja', 'nein'"):
         diagnose_score_column(frame, OPTIONS, "risk")
 
 
@@ -79,7 +79,7 @@ def test_a_saved_model_is_measured_and_known_sites_are_said(tmp_path):
     fitted = TableClassifier.load(tmp_path / "model")
     found = diagnose_model(fitted, frame)
     assert found.known == ("Boston", "Chicago")
-    assert found.notes[0].startswith("The model was fitted on rows of Boston and Chicago")
+    assert found.notes[0].startswith("The model was fitted on rows of Boston, Chicago")
     denver = frame[frame["site"] == "Denver"]
     assert found.clinical.sites[2].brier.value == pytest.approx(
         np.mean((fitted.predict_proba(denver)[:, 1] - (denver["died"] == "yes")) ** 2)
