@@ -17,9 +17,11 @@ from holdfast.cli.options import (
     LayoutOptions,
     OverwriteOption,
     TableArgument,
+    TaskOption,
     ThresholdOption,
     WeightOption,
     check_file,
+    check_task,
     option,
 )
 from holdfast.cli.terminal import (
@@ -28,6 +30,7 @@ from holdfast.cli.terminal import (
     counting,
     in_options,
     print_clinical,
+    print_regression,
     print_rest,
     print_table,
     print_text,
@@ -40,6 +43,7 @@ from holdfast.exceptions import ParameterError
 if TYPE_CHECKING:
     from holdfast.diagnosis.scores import ScoreDiagnosis
     from holdfast.diagnosis.values import Diagnosis
+    from holdfast.tables.roles import TableRows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +115,7 @@ def diagnose(
     ] = None,
     threshold: ThresholdOption = None,
     weight: WeightOption = None,
+    task: TaskOption = "auto",
     fits: FitOptions,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -124,7 +129,9 @@ def diagnose(
     """
     from holdfast.tables.diagnosis import diagnose_rows
 
-    find_estimator(estimator)  # refuses names before anything is read
+    if task != "regression":
+        find_estimator(estimator)  # refuses names before anything is read
+    check_task(task)
     given.check(weight)
     if out is not None:
         check_file(out, overwrite=overwrite, inputs=[table], suffixes=PAGES)
@@ -145,7 +152,10 @@ def diagnose(
             body=lambda: _print_scores(found_scores, out),
         )
         return
-    rows = columns.read(table, layout, weight=weight)
+    rows = columns.read(table, layout, weight=weight, task=task)
+    if rows.task == "regression":
+        _diagnose_numbers(rows, table, estimator, columns, weight, fits, out, page, settings, as_json=as_json)
+        return
     with counting("fit") as step:
         found = diagnose_rows(
             rows,
@@ -164,6 +174,44 @@ def diagnose(
         write_report(diagnosis_page(found, title=page, following=following, settings=settings), out)
     result = {"n_rows": len(rows.y), "seed": fits.seed, **found.to_dict(), "out": out}
     show(str(found), result, following=following, as_json=as_json, body=lambda: _print(found, out))
+
+
+def _diagnose_numbers(
+    rows: TableRows,
+    table: str,
+    estimator: str,
+    columns: ColumnOptions,
+    weight: str | None,
+    fits: FitOptions,
+    out: Path | None,
+    title: str,
+    settings: dict[str, str],
+    *,
+    as_json: bool,
+) -> None:
+    """Diagnose a model of an amount: R², RMSE and mean error at sites left out."""
+    from holdfast.tables.regression import diagnose_regression
+
+    with counting("fit") as step:
+        found = diagnose_regression(rows, estimator=estimator, random_state=fits.seed, progress=step)
+    words = [*columns.words(), *(("--weight", weight) if weight else ()), "--estimator", found.estimator]
+    following = command_line("holdfast", "fit", table, *words, "--task", "regression", "--out", "model")
+    if out is not None:
+        from holdfast.reports import regression_page, write_report
+
+        settings["seed"] = str(fits.seed)
+        write_report(regression_page(found, title=title, following=following, settings=settings), out)
+    result = {"n_rows": len(rows.y), "seed": fits.seed, **found.to_dict(), "out": out}
+
+    def body() -> None:
+        say("")
+        print_text(f"Why: {found.recommendation.reason}")
+        print_regression(found.new, "R², RMSE and mean error at sites left out (95 % intervals)")
+        if out is not None:
+            say("")
+            say(f"Wrote {out}.")
+
+    show(str(found), result, following=following, as_json=as_json, body=body)
 
 
 def _print_scores(found: ScoreDiagnosis, out: Path | None) -> None:

@@ -79,6 +79,10 @@ ThresholdOption = Annotated[
 WeightOption = Annotated[
     str | None, option("--weight", "Column that says how much each row counts; it is no feature.", "COL")
 ]
+TaskOption = Annotated[
+    str,
+    option("--task", "classification, regression (the label is an amount) or auto: detected, and said.", "TASK"),
+]
 JsonOption = Annotated[bool, option("--json", "Print one JSON object instead of text.")]
 OverwriteOption = Annotated[bool, option("--overwrite", "Replace what an earlier run wrote there.")]
 SpreadsheetOption = Annotated[
@@ -134,13 +138,14 @@ class ColumnOptions:
         layout: LayoutOptions | None = None,
         attributes: Sequence[str] = (),
         weight: str | None = None,
+        task: Any = "classification",
     ) -> TableRows:
         """Read the rows of a table, and print what was left out or guessed."""
         from holdfast.tables.roles import TableOptions, read_rows
 
         folder = {"on_bad_file": self.on_bad_file or "stop", "max_memory": self.max_memory}
         source = (layout or LayoutOptions()).open(table, self.missing, **folder)
-        rows = read_rows(source, TableOptions(**self.roles(), weight=weight), attributes=attributes)
+        rows = read_rows(source, TableOptions(**self.roles(), weight=weight, task=task), attributes=attributes)
         for remark in rows.notes:
             note(f"note: {remark}")
         return rows
@@ -186,6 +191,15 @@ class RecordOptions:
         Path | None, option("--from", "Start no run; show the tables of these compact records.", "FILE")
     ] = None
     dry_run: Annotated[bool, option("--dry-run", "Print the runs that are left and how long they will take.")] = False
+
+
+def check_task(task: str) -> None:
+    """Refuse a task that does not exist."""
+    from holdfast.exceptions import ParameterError, suggest
+
+    known = ("auto", "classification", "regression")
+    if task not in known:
+        raise ParameterError(f"There is no --task {task!r}. {suggest(task, known)}")
 
 
 def one_by_one(command: Callable[..., None]) -> Callable[..., None]:

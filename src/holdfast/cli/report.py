@@ -156,6 +156,9 @@ def _page(folder: Path, options: RowOptions, *, audit: bool, threshold: float | 
         reliance=reliance,
         audit=audit,
         settings={name: value for name, value in vars(options).items() if isinstance(value, Path)},
+        following=""
+        if options.table is None
+        else command_line("holdfast", "predict", folder, options.table, "--out", "predictions.csv"),
     )
     return page, classifiers[-1].method_
 
@@ -179,6 +182,7 @@ def table_page(
     reliance: Reliance | None = None,
     audit: bool = True,
     settings: Mapping[str, Any] | None = None,
+    following: str = "",
 ) -> Page:
     """Return the page about a classifier fitted on a table; with its training rows, also what changes in them."""
     from holdfast.datasets import Split
@@ -208,7 +212,8 @@ def table_page(
         settings=told,
         warnings=None if fitted.warnings_ is None else (*fitted.notes_, *fitted.warnings_),
     )
-    return estimator_page(fitted.method_, evidence, title=title)
+    advice = (f"Run next: `{following}`",) if following else ()
+    return estimator_page(fitted.method_, evidence, title=title, advice=advice)
 
 
 def compare_saved(classifiers: Mapping[str, TableClassifier], table: str, *, attributes: Sequence[str]) -> Dots:

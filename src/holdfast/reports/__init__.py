@@ -18,6 +18,7 @@ from holdfast.reports.chapters import (
 from holdfast.reports.clinical import clinical_section
 from holdfast.reports.diagnosis import diagnosis_page
 from holdfast.reports.html import render_report, write_report
+from holdfast.reports.regression import regression_page
 from holdfast.reports.scores import score_page
 from holdfast.reports.tables import to_csv, to_latex, to_markdown, write_assets
 from holdfast.reports.values import (
@@ -62,6 +63,7 @@ __all__ = [
     "comparison_dots",
     "diagnosis_page",
     "estimator_page",
+    "regression_page",
     "render_report",
     "score_page",
     "seeds_interval",

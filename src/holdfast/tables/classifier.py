@@ -161,7 +161,9 @@ class TableClassifier(BaseEstimator):
     @property
     def options(self) -> TableOptions:
         """What the columns are, checked."""
-        return TableOptions(**{option.name: getattr(self, option.name) for option in fields(TableOptions)})
+        return TableOptions(
+            **{option.name: getattr(self, option.name) for option in fields(TableOptions) if option.name != "task"}
+        )
 
     @property
     def names(self) -> dict[str, str]:
@@ -644,6 +646,11 @@ class TableClassifier(BaseEstimator):
             if "table" not in extra:
                 raise SavedModelError(
                     f"{folder} is a classifier that was not fitted on a table. Pass a folder that 'holdfast fit' wrote."
+                )
+            if extra.get("task") == "regression":
+                raise SavedModelError(
+                    f"{folder} is a model of numbers. 'holdfast predict' and 'holdfast evaluate' take it, and "
+                    "holdfast.tables.regression.TableRegressor.load."
                 )
             roles = TableRoles.from_dict(extra["table"])
             options: dict[str, Any] = {name: tuple(map(str, v)) for name, v in extra.get("options", {}).items()}

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from holdfast.tables.folders import TableFolder
 
+Task = Literal["classification", "regression", "auto"]
 Kind = Literal["numeric", "categorical", "text", "date"]
 Storage = Literal["number", "boolean", "string", "date", "time"]
 DATE_PARTS: Mapping[str, str] = {"month": "month", "weekday": "day_of_week"}  # our word, pandas' word
@@ -50,6 +51,7 @@ _PLAIN_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?")
 MIN_FREQUENCY, MAX_LEVELS = 5, 100  # rows that a level needs to count by itself, and how many levels do
 MANY_LEVELS, FEW_COVERED = 20, 0.5  # levels from which on it is noted that those that count cover few rows
+MOST_CLASSES = 50  # different whole numbers from which on a label may be an amount
 LARGEST = 1e100  # the square of anything larger is close to overflow
 
 
@@ -390,6 +392,7 @@ class TableOptions:
     categorical: str | Sequence[str] = ()  # feature columns of numbers that are levels, not amounts
     missing: str | Sequence[str] = ()  # texts that mean a missing value, such as "?"
     weight: str | None = None  # column that says how much each row counts
+    task: Task = "classification"  # "regression": the label is an amount; "auto": see `is_amount`
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
@@ -481,6 +484,7 @@ class TableRows:
     notes: tuple[str, ...] = ()  # what was left out or guessed
     source: TableFolder | None = None  # where all rows are, if these are a sample of a folder beyond the memory
     sample_weight: NDArray[np.float64] | None = None  # (n_rows,) how much each row counts
+    task: Task = "classification"  # or "regression": the label is an amount
 
     @property
     def n_rows(self) -> int:
@@ -503,8 +507,16 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
         raise TableError(f"{source.name} has no feature column left. Keep at least one besides label and environment.")
     wanted = list(dict.fromkeys([label, *environment, *names, *weighted, *attributes]))
     frame, sampled, notes = _read_or_sample(source, wanted, environment)
-    y = read_labels(frame[label], label)
-    _check_classes(frame[label], label)
+    task = options.task
+    if task == "auto":
+        task = "regression" if is_amount(frame[label], label) else "classification"
+        if task == "regression":
+            notes += (f"label {label!r} is an amount, so this is a regression; task='classification' takes classes",)
+    if task == "regression":
+        y: NDArray[Any] = read_numbers(frame[label], label)
+    else:
+        y = read_labels(frame[label], label)
+        _check_classes(frame[label], label)
     schema = TableSchema.infer(frame[names], text=options.text, categorical=options.categorical)
     storages = {name: storage_of(frame[name], name) for name in environment}
     if options.environment_by is not None and "date" not in storages.values():
@@ -526,11 +538,47 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
         tuple(options.missing),
     )
     found = TableSchema.infer(frame[list(attributes)]).features(frame) if attributes else None
-    spelled = [note for column in (label, *environment) if (note := _spelling_note(frame[column], column))]
+    named = environment if task == "regression" else (label, *environment)
+    spelled = [note for column in named if (note := _spelling_note(frame[column], column))]
     features = schema.features(frame)
-    notes = (*notes, *spelled, *table_notes(frame, schema), *(say(leak, label) for leak in find_leaks(features, y)))
+    leaks = [] if task == "regression" else [say(leak, label) for leak in find_leaks(features, y)]
+    notes = (*notes, *spelled, *table_notes(frame, schema), *leaks)
     weights = None if options.weight is None else _read_weights(frame[options.weight], options.weight, sampled)
-    return TableRows(roles, features, y, labels, found, notes, sampled, weights)
+    return TableRows(roles, features, y, labels, found, notes, sampled, weights, task)
+
+
+def is_amount(series: pd.Series[Any], name: str) -> bool:
+    """Return whether a label is an amount: decimal numbers, or whole ones with many values.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> is_amount(pd.Series([1.5, 2.0]), "cost"), is_amount(pd.Series([0, 1, 1]), "ill")
+    (True, False)
+    """
+    if storage_of(series, name) != "number":
+        return False
+    known = series.dropna()
+    if (known % 1 != 0).any():
+        return True
+    n_values = int(known.nunique())
+    return n_values > MOST_CLASSES and n_values > 0.1 * len(known)
+
+
+def read_numbers(series: pd.Series[Any], name: str) -> NDArray[np.float64]:
+    """Return a label that is an amount; refuse gaps, texts and infinity."""
+    _refuse_missing(series, "Label", name)
+    if storage_of(series, name) != "number":
+        raise LabelsError(
+            f"Label column {name!r} contains {storage_of(series, name)} values such as {str(series.iloc[0])!r}, so it "
+            "is no amount. Pass task='classification', or name a column of numbers."
+        )
+    values = series.to_numpy(dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise LabelsError(f"Label column {name!r} contains infinity. Remove these rows.")
+    if values.min() == values.max():
+        raise LabelsError(f"Label column {name!r} is {values[0]:g} in every row. Pass rows whose labels differ.")
+    return values
 
 
 def _read_weights(series: pd.Series[Any], name: str, sampled: TableFolder | None) -> NDArray[np.float64]:
@@ -576,7 +624,8 @@ def _check_classes(series: pd.Series[Any], name: str) -> None:
         amount = series[series % 1 != 0].iloc[0]
         raise LabelsError(
             f"Label column {name!r} contains decimal numbers such as {amount}, so it is an amount, not a class. "
-            "Name a column with classes, or cut it into classes first."
+            "Name a column with classes, cut it into classes, or use 'fit', 'diagnose' or 'evaluate' with "
+            "task='regression'."
         )
     if series.nunique() < 2:
         raise LabelsError(
