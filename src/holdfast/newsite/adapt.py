@@ -50,7 +50,15 @@ SCALES = tuple(np.linspace(1.0, 0.0, 11).round(1).tolist())
 CONVERGED = 1e-4  # largest change of a share by a step of EM
 
 Reason = Literal[
-    "no_unstable_column", "mechanism", "no_gain", "loses", "few_rows", "says_nothing", "too_few_sites", "older_model"
+    "no_unstable_column",
+    "mechanism",
+    "no_gain",
+    "loses",
+    "few_rows",
+    "says_nothing",
+    "too_few_sites",
+    "older_model",
+    "done",
 ]
 REASONS: Mapping[str, str] = {
     "no_unstable_column": "no column has an effect that differs between the known sites",
@@ -60,6 +68,7 @@ REASONS: Mapping[str, str] = {
     "few_rows": "it needs at least {least} rows of the site",
     "says_nothing": "these rows do not tell what {names} means there",
     "older_model": "the model was saved by an earlier version, which did not store what adapting needs. Fit it again",
+    "done": "it is adapted to a site already",
     "too_few_sites": f"no known site has the {LEAST_ROWS} rows that are needed to try it",
 }
 
@@ -457,6 +466,20 @@ def adapt(
     return adapted, Adaptation(True, n_rows, used)
 
 
+def ask_again(adapted: AdaptedClassifier, columns: Sequence[UnstableColumn], X: Any) -> Adaptation:
+    """Return what columns say about the label in further rows, compared with the rows that it was adapted to."""
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    scores = class_scores(adapted.estimator, adapted.removal.apply(X), len(adapted.classes_))
+    chances = adapted.calibration.probabilities(scores)
+    before = {relation.name: relation.right for relation in adapted.relations if relation.weight > 0}
+    relations = tuple(
+        replace(relearn(column, X, chances), known={"the rows that it was adapted to": before[column.name]})
+        for column in columns
+        if n_rows >= LEAST_ROWS and column.name in before
+    )
+    return Adaptation(False, n_rows, relations, "done")
+
+
 def _independent(relearning: Relearning, relations: Sequence[Relation]) -> tuple[Relation, ...]:
     """Return the relations of columns that depend on the label alone; the others are given no weight."""
     return tuple(
@@ -525,7 +548,7 @@ def try_known_sites(
     described = tuple(describe_column(column, X, y, sites, n_classes) for column in columns)
     bare = Relearning(described, calibration)
     by_size = sorted(sites.items(), key=lambda site: -len(site[1]))[:MOST_PLAYED]
-    large = {name: _spread(rows) for name, rows in by_size if len(rows) >= LEAST_ROWS}
+    large = {name: spread_rows(rows, MOST_PLAYED_ROWS) for name, rows in by_size if len(rows) >= LEAST_ROWS}
     if not large or all(column.mechanism >= 0 for column in columns):
         return bare
 
@@ -558,9 +581,9 @@ def try_known_sites(
     return tried
 
 
-def _spread(rows: Codes) -> Codes:
-    """Return at most `MOST_PLAYED_ROWS` of a site's rows, evenly spaced."""
-    return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_PLAYED_ROWS)).astype(np.intp))]
+def spread_rows(rows: Codes, most: int) -> Codes:
+    """Return at most so many rows of a site, evenly spaced."""
+    return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.intp))]
 
 
 def _play(relearning: Relearning, X: Any, partners: Codes, logs: Array) -> Array:

@@ -60,7 +60,11 @@ def _columns_section(found: SiteCheck) -> Section:
 
 def _unstable_section(found: SiteCheck) -> Section:
     if found.adaptation is None:
-        return Section("Unstable columns", "", (Sentences(("The model is not a stable classifier.",)),))
+        return Section(
+            "Unstable columns",
+            "",
+            (Sentences(("Not asked: the model is not a stable classifier, or was recalibrated for a site.",)),),
+        )
     blocks: list[Block] = [Sentences((found.adaptation.answer,))]
     if found.relations:
         sites = tuple(found.relations[0].known)[:10]
