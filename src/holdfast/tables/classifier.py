@@ -589,8 +589,12 @@ class TableClassifier(BaseEstimator):
             )
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save it as a folder that `load` reads, and `load_model` as a pipeline. Nothing in it can execute code."""
+        """Save it as a folder that `load` reads, and `load_model` as a pipeline. Nothing in it can execute code.
+
+        The folder also has a model card for people, `card.md`, which you may edit.
+        """
         from holdfast.saving import save
+        from holdfast.tables.card import model_card
 
         check_is_fitted(self, "pipeline_")
         options = self.options
@@ -603,7 +607,7 @@ class TableClassifier(BaseEstimator):
         }
         if self.profile_ is not None:
             extra["profile"] = self.profile_.to_dict()
-        save(self.pipeline_, folder, overwrite=overwrite, extra=extra)
+        save(self.pipeline_, folder, overwrite=overwrite, extra=extra, card=model_card(self))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> TableClassifier:
