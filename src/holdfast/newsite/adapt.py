@@ -581,6 +581,19 @@ def try_known_sites(
     return tried
 
 
+def play_partners(y: Codes, sites: Mapping[str, Codes]) -> dict[str, Codes]:
+    """Return for each row the row whose unstable columns it gets when its site plays a new one, for each scenario."""
+    generator = np.random.default_rng(0)
+    vanished, reversed_ = np.arange(len(y)), np.arange(len(y))
+    for rows in sites.values():
+        vanished[rows] = generator.permutation(rows)
+        for code in np.unique(y[rows]):
+            own, others = rows[y[rows] == code], rows[y[rows] != code]
+            if len(others):
+                reversed_[own] = generator.choice(others, len(own))
+    return {"known": np.arange(len(y)), "vanished": vanished, "reversed": reversed_}
+
+
 def spread_rows(rows: Codes, most: int) -> Codes:
     """Return at most so many rows of a site, evenly spaced."""
     return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.intp))]
