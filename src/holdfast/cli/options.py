@@ -16,7 +16,8 @@ from holdfast.estimators.named import ESTIMATORS
 from holdfast.extras import import_estimators
 
 if TYPE_CHECKING:
-    from holdfast.tables.files import TableSource
+    from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.files import TableSource, TextLayout
     from holdfast.tables.roles import TableRows
 
 
@@ -100,11 +101,26 @@ class LayoutOptions:
 
     def open(self, table: str, missing: Sequence[str] = (), **folder: Any) -> TableSource:
         """Open a table's file, or a folder of files, which `folder` is about."""
-        from holdfast.tables.files import TextLayout, open_table
+        from holdfast.tables.files import open_table
+
+        return open_table(table, missing, self.text(), **folder)
+
+    def text(self) -> TextLayout:
+        """Return how text files are written."""
+        from holdfast.tables.files import TextLayout
 
         separator = None if self.separator is None else self.separator.replace("\\t", "\t")
-        layout = TextLayout(separator=separator, decimal=self.decimal, encoding=self.encoding)
-        return open_table(table, missing, layout, **folder)
+        return TextLayout(separator=separator, decimal=self.decimal, encoding=self.encoding)
+
+    def open_for(self, folder: Path, table: str) -> tuple[TableClassifier, TableSource]:
+        """Return the classifier that was saved in a folder and a table for it, and print how the table is read."""
+        from holdfast.tables.classifier import TableClassifier
+
+        fitted = TableClassifier.load(folder)
+        rows = self.open(table, fitted.roles_.missing)
+        for remark in rows.notes:
+            note(f"note: {remark}")
+        return fitted, rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from holdfast.cli.options import (
     check_folder,
     option,
 )
-from holdfast.cli.terminal import command_line, note, print_table, say, show, showing_stages
+from holdfast.cli.terminal import command_line, print_table, say, show, showing_stages
 
 
 def recalibrate(
@@ -32,13 +32,8 @@ def recalibrate(
     an intercept for each class, and a slope too; coefficients are shrunk when rows are few. The saved result holds the
     coefficients and none of the rows. Rows without a label only tell how many rows the site has.
     """
-    from holdfast.tables.classifier import TableClassifier
-
     check_folder(out, overwrite=overwrite)
-    fitted = TableClassifier.load(folder)
-    rows = layout.open(table, fitted.roles_.missing)
-    for remark in rows.notes:
-        note(f"note: {remark}")
+    fitted, rows = layout.open_for(folder, table)
     with showing_stages(f"recalibrating with {table}"):
         corrected = fitted.recalibrate(rows)
         corrected.save(out, overwrite=overwrite)
