@@ -63,6 +63,7 @@ class RunConfig(BaseModel):
     validations: tuple[str, ...] = ("train", "test")  # settings that are scored; data sets without one leave it out
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     explain: int | None = Field(None, ge=0)  # texts: test row whose words are taken out one by one
+    explain_rows: int = Field(1, ge=1)  # texts: the same for so many test rows from there on
 
     @field_validator("validations")
     @classmethod

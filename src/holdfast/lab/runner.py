@@ -253,7 +253,9 @@ def _score_setting(
     if config.method == "irm":
         found["penalty"] = _irm_penalty(classifier, data.train)
     if config.explain is not None:
-        found["words"] = _words(classifier, data.test, config.explain)
+        rows = range(config.explain, min(config.explain + config.explain_rows, len(data.test)))
+        explained = [_words(classifier, data.test, row) for row in rows or [config.explain]]
+        found |= {"words": explained[0]} if config.explain_rows == 1 else {"reviews": explained}
     return found
 
 

@@ -27,6 +27,8 @@ from holdfast.lab.targets.results import (
     what_differs,
 )
 from holdfast.lab.targets.sources import (
+    ROBUST_NAME,
+    ROBUST_TEXT,
     SOURCES,
     Missing,
     Options,
@@ -39,6 +41,7 @@ from holdfast.lab.targets.sources import (
     plan_halves,
     plan_methods,
 )
+from holdfast.lab.targets.words import plan_words, report_words
 from holdfast.reports.values import Curves, HeatMap, Line, Table
 
 # Beyond the paper: a loss that resists label noise, the mixture at chance instead of the maximum, averaged weights, a
@@ -52,9 +55,6 @@ ROBUST = {
     "estimator_options": {"shift": 2},
     "method_options": {"objective": "chance"},
 }
-# Texts: the recipe of `PIClassifier` as it is, instead of the authors' settings.
-ROBUST_TEXT = {"learning_rate": 1e-3, "weight_decay": 0.0, "dropout": 0.1, "method_options": {"recipe": "robust"}}
-ROBUST_NAME = "PI, robust"
 LIKE_TEST_NAME = "as test"  # behind a method's name: its run with settings of its own for such validation rows
 
 
@@ -412,7 +412,6 @@ def _opposite(key: str, records: Sequence[Record]) -> list[tuple[Any, ...]]:
 
 
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
-WORDS_SHOWN = 15
 PENALTY_WEIGHTS = (1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4)
 # A quarter of the filters, a larger step, few epochs: as the authors train, each seed's 45 pairs take about half a day.
 SMALLER: Mapping[str, Any] = {
@@ -547,34 +546,6 @@ def _training(config: RunConfig) -> str:
         f"Trained with {config.estimator_options['n_filters']} filters of each width, a learning rate of "
         f"{config.learning_rate:g} and at most {config.max_epochs} evaluations. "
     )
-
-
-def plan_words(options: Options) -> Plan:
-    """Return Table 1's runs on beer look, which take the words of one review out."""
-    key, missing = _beer(options, ("beer_look",))
-    if key is None:
-        return Plan((), missing)
-    runs = [PlannedRun(paper.METHODS[method], make_run(key, method, options, seed=0)) for method in paper.AUTHORS[key]]
-    return Plan(tuple(runs), missing)
-
-
-def report_words(plan: Plan, read: Reader) -> Report:
-    """Return for each word how much less sure each method is without it."""
-    found = {run.name: read(run.config) for run in plan.runs}
-    explained = {name: r["settings"]["train"]["words"] for name, r in found.items() if r is not None}
-    if not explained:
-        return Report()
-    first = next(iter(explained.values()))
-    drops = [entry["drops"] for entry in explained.values()]
-    order = sorted(range(len(first["words"])), key=lambda i: -max(abs(drop[i]) for drop in drops))[:WORDS_SHOWN]
-    rows: list[tuple[Any, ...]] = [("prediction", *(entry["prediction"] for entry in explained.values()))]
-    rows += [(first["words"][i], *(f"{drop[i]:+.3f}" for drop in drops)) for i in order]
-    note = (
-        f"The label is {first['label']}. Numbers: probability of the prediction minus that without the word. Of "
-        f"{len(first['words'])} words, those that matter most to any method. Validation rows are like the training "
-        f"environments. {selection_note(records_of(plan.runs, read))} {what_differs(plan, read)}"
-    ).strip()
-    return Report((Table(f"Words of test review {first['row']}", ("word", *explained), tuple(rows), note),))
 
 
 def plan_irm(options: Options) -> Plan:

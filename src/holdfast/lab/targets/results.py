@@ -31,6 +31,7 @@ class Report:
     tables: tuple[Table, ...] = ()
     rows: tuple[dict[str, Any], ...] = ()  # machine-readable, for the targets that have them
     figures: tuple[Figure, ...] = ()
+    kept: tuple[Record, ...] | None = None  # the records to publish, where they hold more than may be
 
 
 @dataclass(frozen=True)
