@@ -20,7 +20,7 @@ from holdfast.environments import Partition, Rows, split_environments
 from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.methods import METHODS
 from holdfast.estimators.named import ESTIMATORS
-from holdfast.exceptions import ConfigError
+from holdfast.exceptions import ConfigError, suggest
 from holdfast.judging.judgements import judge_environments
 from holdfast.judging.judges import JudgeSettings
 from holdfast.lab.experiments import HALVES, RunConfig
@@ -208,6 +208,8 @@ def _run_method(config: RunConfig, prepared: Prepared, monitor: SettingsMonitor 
         if data.unstable_attribute is None:
             raise ConfigError(f"Data set {config.dataset!r} has no planted attribute that an oracle could know.")
         extra["attribute"] = data.train.attributes[data.unstable_attribute]
+    if config.known_attribute is not None:
+        extra["group_labels"] = _known_groups(config, data)
     classifier.fit(data.train.X, data.train.y, environments=data.train.environments, **extra)
     settings = {}
     for name, split in _validations(config, prepared).items():
@@ -221,6 +223,20 @@ def _run_method(config: RunConfig, prepared: Prepared, monitor: SettingsMonitor 
     if partitions:
         results["halves"] = half_correlations(data, partitions)
     return results
+
+
+def _known_groups(config: RunConfig, data: Dataset) -> NDArray[Any]:
+    """Return the groups that a known attribute makes: its values for PI's halves, these × labels for other methods."""
+    name = str(config.known_attribute)
+    if name not in data.train.attributes:
+        known = suggest(name, list(data.train.attributes))
+        raise ConfigError(f"Data set {config.dataset!r} has no attribute {name!r} that could be known. {known}")
+    if "group_labels" not in inspect.signature(METHODS[config.method].fit).parameters:
+        raise ConfigError(f"Method {config.method!r} has no groups that known_attribute could refine. Leave it out.")
+    values = data.train.attributes[name]
+    if config.method == "pi":
+        return values
+    return np.array([f"{value} {label}" for value, label in zip(values, data.train.y, strict=True)])
 
 
 def _score_setting(
