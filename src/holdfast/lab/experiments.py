@@ -41,7 +41,7 @@ class RunConfig(BaseModel):
     estimator: str = "mlp"  # a name in `holdfast.estimators.named.ESTIMATORS`, or a network by name
     estimator_options: Mapping[str, Any] = Field(default_factory=dict)
     method_options: Mapping[str, Any] = Field(default_factory=dict)
-    known_attribute: str | None = None  # an attribute of the training rows that refines the method's groups
+    known_attribute: str | None = None  # its values × labels refine PI's halves, or are group DRO's groups
     vectors: str | None = None  # texts: file of word vectors, in the data folder
     min_count: int = Field(5, ge=1)  # texts: words that occur less often, over all splits, are unknown
     backbone: str | None = None  # images: network whose frozen features are the rows

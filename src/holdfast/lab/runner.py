@@ -226,17 +226,15 @@ def _run_method(config: RunConfig, prepared: Prepared, monitor: SettingsMonitor 
 
 
 def _known_groups(config: RunConfig, data: Dataset) -> NDArray[Any]:
-    """Return the groups that a known attribute makes: its values for PI's halves, these × labels for other methods."""
+    """Return the groups that a known attribute makes: its values × labels."""
     name = str(config.known_attribute)
     if name not in data.train.attributes:
         known = suggest(name, list(data.train.attributes))
         raise ConfigError(f"Data set {config.dataset!r} has no attribute {name!r} that could be known. {known}")
     if "group_labels" not in inspect.signature(METHODS[config.method].fit).parameters:
         raise ConfigError(f"Method {config.method!r} has no groups that known_attribute could refine. Leave it out.")
-    values = data.train.attributes[name]
-    if config.method == "pi":
-        return values
-    return np.array([f"{value} {label}" for value, label in zip(values, data.train.y, strict=True)])
+    pairs = zip(data.train.attributes[name], data.train.y, strict=True)
+    return np.array([f"{value} {label}" for value, label in pairs])
 
 
 def _score_setting(

@@ -139,7 +139,7 @@ def test_several_texts_are_explained(tmp_path):
 
 
 def test_a_known_attribute_refines_the_groups(tmp_path):
-    """PI's halves are cut by its values, group DRO has one group for each value and label; others have no groups."""
+    """PI's halves are cut by its values and the label, which are group DRO's groups; other methods have none."""
     config = {"dataset": "adult", "method": "pi", "estimator": "logistic", "synthetic": True, "known_attribute": "race"}
     plain = run(parse_run({**config, "known_attribute": None}), cache=tmp_path)["settings"]["train"]["test"]
     known = run(parse_run(config), cache=tmp_path)["settings"]["train"]["test"]
