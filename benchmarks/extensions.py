@@ -1,9 +1,9 @@
-"""Extensions that the paper names, measured: rounds, online weights, known attributes, regression; makes their page's tables.
+"""The extensions that the paper names, measured: rounds, online weights, known attributes, regression.
 
     python benchmarks/extensions.py [--measure] [--repetitions 10]
 
-`--measure` runs the planted tables again (a minute of one core) and writes docs/evidence/extensions.json. Then the tables
-of docs/extensions.md are made: from that record, and from the runs of experiments/extensions.toml, whose records are
+`--measure` runs the planted tables again (seconds) and writes docs/evidence/extensions.json. Then the tables of
+docs/extensions.md are made: from that record, and from the runs of experiments/extensions.toml, whose records are
 docs/reproduction/extensions.jsonl. Seeds count from 100, so that none is one of the tests'.
 """
 
@@ -56,6 +56,7 @@ def turned(stable: float, unstable: Iterable[float], seed: int) -> tuple[NDArray
 
 
 def logistic() -> LogisticRegression:
+    """Return the estimator of every method."""
     return LogisticRegression(C=1e3)
 
 
@@ -188,9 +189,10 @@ def _online_rows(runs: Sequence[dict[str, Any]]) -> Iterable[Sequence[str]]:
                 continue
             # Stages are timed on the clock of a shared machine; processor time is divided in the same proportions.
             last = [_share_of_last(run) * run["cpu_seconds"] for run in found]
-            values = [
-                [100 * run["settings"][s]["test"]["accuracy"] for run in found] for s in ("test", "train")
-            ] + [last, [run["cpu_seconds"] for run in found]]
+            values = [[100 * run["settings"][s]["test"]["accuracy"] for run in found] for s in ("test", "train")] + [
+                last,
+                [run["cpu_seconds"] for run in found],
+            ]
             epochs = float(np.mean([run["settings"]["train"]["epoch"] for run in found]))
             yield (title, name, *(_mean(v) for v in values), f"{epochs:.0f}", str(len(found)))
 
@@ -243,7 +245,9 @@ def main() -> int:
     arguments = options.parse_args()
     if arguments.measure or arguments.quick:
         seeds = range(FIRST_SEED, FIRST_SEED + (2 if arguments.quick else arguments.repetitions))
-        rows = [row for seed in seeds for run in (measure_rounds, measure_known, measure_regression) for row in run(seed)]
+        rows = [
+            row for seed in seeds for run in (measure_rounds, measure_known, measure_regression) for row in run(seed)
+        ]
         arguments.record = None if arguments.quick else Path(RECORD.parent)
         write_record(arguments, [row | {"scores": [round(s, 5) for s in row["scores"]]} for row in rows])
     if not arguments.quick:

@@ -42,8 +42,8 @@ def load_ask2me(
     Texts are in lower case. The attributes are all other keys that are 0 or 1 in every line, the environment's
     included; the notes name keys that are so in the first line only.
 
-    Without ``pubmed.json`` the files of the authors' later work are read, ``penetrance_env_{0,1,1_val,2}.json`` with the
-    keys text, y and c. They are cut into environments already, and have one attribute, ``c``; of the options below,
+    Without ``pubmed.json`` the files of the authors' later work are read, ``penetrance_env_{0,1,1_val,2}.json`` with
+    the keys text, y and c. They are cut into environments already, and have one attribute, ``c``; of the options below,
     `label` is the first part of their names, `max_tokens` holds, and the others change nothing.
 
     Parameters
@@ -114,7 +114,9 @@ def _load_cut(label: str, folders: list[Path], folder: Path | str | None, max_to
     train = [split(part, f"E{number}") for number, part in enumerate(environments, start=1)]
     held_out = {name: split(part, "E2" if name == "train" else "test") for name, part in validations.items()}
     tested = split(test, "test")
-    notes = [f"{label}_env_*.json: environments as the files cut them and one attribute, the paper has {len(ATTRIBUTES)}"]
+    notes = [
+        f"{label}_env_*.json: environments as the files cut them and one attribute, the paper has {len(ATTRIBUTES)}"
+    ]
     if n_long:
         notes.append(f"{n_long} texts of more than {max_tokens} tokens are left out")
     notes += word_notes([text for part in (*train, *held_out.values(), tested) for text in part.X], PAPER_WORDS)

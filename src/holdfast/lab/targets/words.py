@@ -11,8 +11,18 @@ import numpy as np
 from holdfast.lab import paper
 from holdfast.lab.data.beer import TOKENS
 from holdfast.lab.experiments import PlannedRun
-from holdfast.lab.targets.results import Reader, Report, records_of, selection_note, what_differs
-from holdfast.lab.targets.sources import ROBUST_NAME, ROBUST_TEXT, Options, Plan, Record, find_missing, make_run
+from holdfast.lab.targets.results import Reader, Report, records_of, selection_note, smaller_training, what_differs
+from holdfast.lab.targets.sources import (
+    ROBUST_NAME,
+    ROBUST_TEXT,
+    SMALLER,
+    Options,
+    Plan,
+    Record,
+    find_missing,
+    is_smaller,
+    make_run,
+)
 from holdfast.reports.values import HeatMap, Table
 
 KEY, SETTING = "beer_look", "train"
@@ -26,11 +36,11 @@ def plan_words(options: Options) -> Plan:
     absent = find_missing(KEY, options)
     if absent is not None:
         return Plan((), (absent,))
-    settings = {"explain_rows": N_REVIEWS, "validations": [SETTING]}
+    settings = {"explain_rows": N_REVIEWS, "validations": [SETTING], **(SMALLER if is_smaller(options) else {})}
     runs = [
         PlannedRun(title, make_run(KEY, method, options, seed=0, **settings)) for method, title in paper.METHODS.items()
     ]
-    robust = make_run(KEY, "pi", options, seed=0, **settings, **ROBUST_TEXT)
+    robust = make_run(KEY, "pi", options, seed=0, explain_rows=N_REVIEWS, validations=[SETTING], **ROBUST_TEXT)
     return Plan((*runs, PlannedRun(ROBUST_NAME, robust)))
 
 
@@ -84,7 +94,7 @@ def report_words(plan: Plan, read: Reader) -> Report:
     chosen = choose(reviews)
     note = (
         f"Validation rows are like the training environments; seed 0. {selection_note(records_of(plan.runs, read))} "
-        f"{what_differs(plan, read)}"
+        f"{smaller_training(plan.runs[0].config)}{what_differs(plan, read)}"
     ).strip()
     tables, figures = [_means(reviews, note)], []
     if chosen is not None:
@@ -119,8 +129,8 @@ def _means(reviews: Mapping[str, Sequence[Review]], note: str) -> Table:
     columns = ("method", "accuracy, %", "token", "strongest other word", "misled by the token, %", "reviews")
     text = (
         "'token': how much the token raises the probability of the class it stands for, mean over the reviews. "
-        "'strongest other word': the largest change by any other word, up or down. 'misled': of the reviews whose token "
-        f"contradicts the label, those that are wrong and where no other word matters more. {note}"
+        "'strongest other word': the largest change by any other word, up or down. 'misled': of the reviews whose "
+        f"token contradicts the label, those that are wrong and where no other word matters more. {note}"
     )
     return Table("What the planted token does, first test reviews", columns, tuple(rows), text, digits=2)
 
@@ -132,8 +142,8 @@ def _review(chosen: Mapping[str, Review]) -> tuple[Table, HeatMap]:
     shown = sorted(strength, key=lambda word: -strength[word])[:N_SHOWN]
     title = f"Words of test review {first.row}, whose label is {'negative' if first.label == 0 else 'positive'}"
     note = (
-        f"Chosen by rule: {RULE}. Numbers: probability of the true label minus that without the word, so that a negative "
-        f"word misleads. Of {len(first.words)} words, those that matter most to any method, strongest first."
+        f"Chosen by rule: {RULE}. Numbers: probability of the true label minus that without the word, so that a "
+        f"negative word misleads. Of {len(first.words)} words, those that matter most to any method, strongest first."
     )
     rows: list[tuple[Any, ...]] = [
         ("right or wrong", *("right" if review.right else "wrong" for review in chosen.values()))

@@ -97,7 +97,9 @@ def test_bad_options_are_refused(folder, tmp_path):
         load_dataset("ask2me", folder=folder, environment="gout")
     with pytest.raises(ParameterError, match="sum to 1.1 and leave no training rows"):
         load_dataset("ask2me", folder=folder, validation_share=0.6, test_share=0.5)
-    with pytest.raises(DatasetError, match="needs pubmed.json or penetrance_env_0.json and its companions, which is not in"):
+    with pytest.raises(
+        DatasetError, match="needs pubmed.json or penetrance_env_0.json and its companions, which is not in"
+    ):
         load_dataset("ask2me", folder=tmp_path)
 
 
