@@ -136,7 +136,7 @@ def difference(counts: Sequence[int]) -> Interval:
 
 
 def fill(page: str, record: dict[str, Any]) -> str:
-    """Return the page with the table of a record: for each kind of interval, the cases with the least and most coverage."""
+    """Return the page with the table of a record: the lowest and highest coverage of each kind of interval."""
     kinds: dict[str, list[dict[str, Any]]] = {}
     for row in record["rows"]:
         kinds.setdefault(row["interval"], []).append(row)
