@@ -134,7 +134,9 @@ def _table_of(source: str, table: str | None, columns: AuditColumns, baseline: P
             )
         for name, values in options.items():
             if values and name != "--environment":
-                raise ParameterError(f"{name} does not go with a saved model: it knows its columns. Leave it out.")
+                raise ParameterError(
+                    f"{name} cannot be used with a saved model, which knows its columns. Leave it out."
+                )
         return table
     if table is not None:
         raise ParameterError(

@@ -151,7 +151,7 @@ def _refuse(options: RowOptions, why: str) -> None:
 
     for name, value in vars(options).items():
         if value:
-            raise ParameterError(f"{why}, so --{name} does not go with it. Leave it out.")
+            raise ParameterError(f"{why}, so --{name} cannot be used with it. Leave it out.")
 
 
 def table_page(
