@@ -6,12 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from holdfast.diagnosis.advice import MATTERS, WORTH, Recommendation, best_remedy, decide, facts_of
+from holdfast.diagnosis.advice import (
+    BREAKS,
+    MATTERS,
+    WORTH,
+    Recommendation,
+    best_remedy,
+    decide,
+    facts_of,
+    mending_options,
+    surely_lost,
+)
 from holdfast.diagnosis.words import check_line, headline
 from holdfast.environments import listed
 from holdfast.metrics import Interval
 
 if TYPE_CHECKING:
+    from holdfast.diagnosis.soundness import Problem
     from holdfast.diagnosis.values import Diagnosis, Later, Remedy
 
 
@@ -20,25 +31,19 @@ REASONS = {  # parts of the loss in words
     "other rates": "classes are more or less frequent there",
     "other relations": "effects of columns differ there",
 }
+RECALIBRATE = (
+    "With the fitted model, at the new site (labeled rows in LABELED.csv, the others in NEW.csv): "
+    "`holdfast predict model NEW.csv --recalibrate LABELED.csv --out predictions.csv`"
+)
 ADD_ROWS = "First add labeled rows of the new site to the table."
 RATES_DIFFER = 0.1  # difference of a class's frequency between sites that is mentioned
 
 
 def find(found: Diagnosis) -> str:
-    """Whether the model breaks and why, in one sentence."""
-    new, known = found.mean("new"), found.mean("known")
-    numbers = f"it is right for {new:.0%} of rows, and for {known:.0%} when it has seen the site"
-    often = "about as often" if known - new < WORTH else "perhaps less often"
-    as_good = f"is right {often} ({new:.0%} of rows, {known:.0%}"
-    worst = max(found.sites, key=lambda site: site.lost.value)
-    there = f"{worst.new.accuracy.value:.0%} instead of {worst.known.accuracy.value:.0%}"
-    if found.by_rank:
-        new, known = found.areas
-        numbers = f"its AUROC is {new:.2f} there, and {known:.2f} when it has seen the site"
-        well = "about as well" if known - new < WORTH else "perhaps worse"
-        as_good = f"ranks rows {well} (AUROC {new:.2f}, {known:.2f}"
-        worst = max(found.ranked, key=lambda site: site.known.auroc.value - site.new.auroc.value)
-        there = f"{worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f}"
+    """Whether the model breaks, where and why, in one sentence."""
+    numbers, as_good = _numbers(found)
+    if found.odd_sites and found.recommendation.rule in ("odd_labels", "odd_rates"):
+        return _say_odd(found)
     if found.state == "holds":
         return f"An ordinary model holds at a site it has not seen: {numbers}."
     if found.state == "unclear":
@@ -51,8 +56,73 @@ def find(found: Diagnosis) -> str:
             f"At a site it has not seen, an ordinary model {as_good} when it has seen the site), but its "
             f"probabilities are off{why}."
         )
+    return f"An ordinary model breaks at a site it has not seen{why}: {numbers} ({_say_worst(found)})."
+
+
+def _numbers(found: Diagnosis) -> tuple[str, str]:
+    """Return how good the model is at new and at known sites, as a sentence and within one."""
+    label, share = found.usual
+    if found.by_rank:
+        new, known = found.areas
+        well = "about as well" if known - new < WORTH else "perhaps worse"
+        right = f"accuracy {found.mean('new'):.0%}, always saying {label}: {share:.0%}"
+        return (
+            f"its AUROC is {new:.2f} there, and {known:.2f} when it has seen the site ({right})",
+            f"ranks rows {well} (AUROC {new:.2f}, {known:.2f}",
+        )
+    new, known = found.mean("new"), found.mean("known")
+    often = "about as often" if known - new < WORTH else "perhaps less often"
+    return (
+        f"it is right for {new:.0%} of rows, and for {known:.0%} when it has seen the site (always saying {label}: "
+        f"{share:.0%})",
+        f"is right {often} ({new:.0%} of rows, {known:.0%}",
+    )
+
+
+def _say_worst(found: Diagnosis) -> str:
+    """Name the sites at which accuracy is surely lost, and say where nothing is."""
+    broken = [site for site in found.large if surely_lost(site) > BREAKS]
+    n_fine = len(found.large) - len(broken)
+    worst = max(found.large, key=lambda site: site.lost.value)
+    there = f"{worst.new.accuracy.value:.0%} instead of {worst.known.accuracy.value:.0%}"
+    if found.by_rank and found.ranked:
+        worst = max(found.ranked, key=lambda site: site.known.auroc.value - site.new.auroc.value)
+        there = f"{worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f}"
+        broken = []
     most = f"most is lost in {worst.name}: {there}"
-    return f"An ordinary model breaks at a site it has not seen{why}: {numbers} ({most})."
+    if not broken or not n_fine:
+        return most
+    fine = "the other one is fine" if n_fine == 1 else f"the other {_count(n_fine)} are fine"
+    return f"{most}; {fine}" if len(broken) == 1 else f"{most}; {_count(n_fine)} of {len(found.large)} sites are fine"
+
+
+def _say_odd(found: Diagnosis) -> str:
+    """Name the site that stands apart, and say that the others are fine."""
+    odd = found.odd_sites[0]
+    n_others = len(found.large) - len(found.odd_sites)
+    if odd.kind == "labels":
+        return (
+            f"In {odd.name} an ordinary model ranks rows much worse than at the other {_count(n_others)} sites (AUROC "
+            f"{odd.here:.2f} against {odd.elsewhere:.2f}), even when it has seen the site: are labels wrong there?"
+        )
+    event = list(found.sites[0].shares)[1]
+    fine = f"the other {_count(n_others)} sites are fine" if found.state == "holds" else "no other site is as far off"
+    return (
+        f"In {odd.name} a model of the other sites expects `{found.label}` to be {event} in "
+        f"{100 * odd.elsewhere:.0f} of 100 rows, and it is so in {100 * odd.here:.0f}; {fine}."
+    )
+
+
+def _count(number: int) -> str:
+    """Return a small number as a word.
+
+    Examples
+    --------
+    >>> _count(5), _count(40)
+    ('five', '40')
+    """
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+    return words[number] if number < len(words) else str(number)
 
 
 def explain(found: Diagnosis) -> tuple[str, ...]:
@@ -81,7 +151,7 @@ def say_later(later: Later) -> str:
 def recommend(found: Diagnosis) -> Recommendation:
     """Return the advice of the first rule that applies, in words."""
     rule = decide(facts_of(found))
-    return replace(_WORDED[rule.key](found), command=rule.command)
+    return replace(_WORDED[rule.key](found), command=rule.command, rule=rule.key)
 
 
 def _advise_recent(found: Diagnosis) -> Recommendation:
@@ -114,7 +184,7 @@ def _advise_more_rows(found: Diagnosis) -> Recommendation:
 
 
 def _advise_new_rows(found: Diagnosis) -> Recommendation:
-    worst = max(found.sites, key=lambda site: site.lost.value)
+    worst = max(found.large, key=lambda site: site.lost.value)
     lower = f"Accuracy at a new site is {in_points(found.lost)}"
     if found.by_rank:
         new, known = found.areas
@@ -147,14 +217,38 @@ def _advise_keep(found: Diagnosis) -> Recommendation:
 
 def _advise_repair(found: Diagnosis) -> Recommendation:
     """Recommend to mend the data first."""
-    options = [pair for p in found.blocking for pair in zip(p.options[::2], p.options[1::2], strict=True)]
+    columns = tuple(dict.fromkeys(problem.column for problem in found.blocking if problem.column))
     return Recommendation(
         "repair",
         headline(found.blocking, found.label)[1],
         "The figures below include this error and may change once it is mended.",
         "",
-        tuple(dict.fromkeys(value for option, value in options if option == "--drop")),
-        missing=tuple(dict.fromkeys(value for option, value in options if option == "--missing")),
+        columns,
+        options=mending_options(found.blocking),
+    )
+
+
+def _advise_labels(found: Diagnosis) -> Recommendation:
+    odd = found.odd_sites[0]
+    return Recommendation(
+        "repair",
+        f"Check how `{found.label}` was recorded in {odd.name} before you use its rows.",
+        f"The AUROC there is {odd.distance:.1f} standard errors below that of the other sites.",
+        "Fairly sure that the site differs; wrong labels are one reason, harder rows are another.",
+        site=odd.name,
+    )
+
+
+def _advise_rates(found: Diagnosis) -> Recommendation:
+    odd = found.odd_sites[0]
+    return Recommendation(
+        "recalibrate",
+        f"Before you use it at a site like {odd.name}, label rows there and adjust its probabilities (recalibrate it).",
+        f"The share of events in {odd.name} is {odd.distance:.1f} standard errors from what a model of the other sites "
+        "expects, more than the other sites differ.",
+        "Fairly sure that the site differs; the next one may be like it or like the others.",
+        site=odd.name,
+        how=RECALIBRATE,
     )
 
 
@@ -180,6 +274,7 @@ def _advise(found: Diagnosis) -> Recommendation:
             f"{' '.join(odd)} Without {it}, the model does better at sites it has not seen. {gained}",
             sure,
             remedy.columns,
+            options=tuple(word for name in remedy.columns for word in ("--drop", name)),
         )
     if remedy.action == "recalibrate":
         sizes = [site.n_rows // 2 for site in found.sites]
@@ -191,10 +286,9 @@ def _advise(found: Diagnosis) -> Recommendation:
             "with them.",
             f"{_ranking(found)}{_rates(found)}. {gained}",
             sure,
-            how="With the fitted model, at the new site (labeled rows in LABELED.csv, the others in NEW.csv): "
-            "`holdfast predict model NEW.csv --recalibrate LABELED.csv --out predictions.csv`",
+            how=RECALIBRATE,
         )
-    worst = max(found.sites, key=lambda site: site.new.loss.value - site.known.loss.value)
+    worst = max(found.large, key=lambda site: site.new.loss.value - site.known.loss.value)
     return Recommendation(
         "collect",
         "Collect labeled rows at the new site and fit with them before using the model there.",
@@ -288,7 +382,9 @@ _WORDED: Mapping[str, Callable[[Diagnosis], Recommendation]] = {  # the words of
     "wrong_data": _advise_repair,
     "unstable": _advise_stable,
     "drift": _advise_recent,
+    "odd_labels": _advise_labels,
     "few_rows": _advise_more_rows,
+    "odd_rates": _advise_rates,
     "odd_column": _advise,
     "calibration": _advise,
     "site_rows": _advise,
@@ -314,3 +410,14 @@ def in_points(value: Interval) -> str:
     '5.0 points [2.0 to 8.0]'
     """
     return f"{100 * value.value:.1f} points [{100 * value.low:.1f} to {100 * value.high:.1f}]"
+
+
+def lead(problems: Sequence[Problem], label: str, answer: str) -> str:
+    """Return a command's answer with what is wrong with the data before it.
+
+    Examples
+    --------
+    >>> lead([], "ill", "All is well.")
+    'All is well.'
+    """
+    return " ".join(filter(None, (*headline(problems, label), answer)))

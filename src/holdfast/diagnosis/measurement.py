@@ -13,12 +13,14 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from holdfast.diagnosis.advice import Action
 from holdfast.diagnosis.clinical import ClinicalReport, clinical_report
 from holdfast.diagnosis.loss_split import Losses, split_loss
-from holdfast.diagnosis.values import Later, Quality, Remedy, SiteDiagnosis, mean_interval
-from holdfast.environments import Environment, Rows, listed
+from holdfast.diagnosis.soundness import SMALL_CLASS, SMALL_SITE
+from holdfast.diagnosis.values import Later, OddSite, Quality, Remedy, SiteDiagnosis, mean_interval
+from holdfast.environments import Environment, Rows, listed, site_names
 from holdfast.judging.calibration import calibrate
 from holdfast.judging.judges import deal_folds
 from holdfast.metrics import Interval, auroc_interval, exact_interval
@@ -34,6 +36,8 @@ MOST_ROUNDS = 10  # with more sites, several are left out at a time
 STABLE_FITS = 10  # ordinary fits that a stable classifier takes, about
 LABELS = (50, 100, 200, 400)  # labeled rows of a site that recalibration is tried with
 LABELS = (50, 100, 200, 400)  # labeled rows of a site that recalibration is tried with
+ODD_CHANCE = 0.01  # of any site being named by chance
+ODD_AUROC, ODD_RATE = 0.08, 0.08  # differences of one site from the others that are named
 MOST_OF_IT = 0.8  # share of the gain with half of a site's rows that so many labels must bring
 LEAST_TIMES = 4  # sites that are times, from which on a model of earlier ones is asked about later ones
 TIME = re.compile(r"(19|20)\d\d(-?Q[1-4]|-\d\d(-\d\d)?)?")  # 2024, 2024-05, 2024Q2, 2024-05-31
@@ -77,6 +81,8 @@ class Experiment:
         n_rounds = min(len(self.environments), MOST_ROUNDS)
         together = [self.environments[number::n_rounds] for number in range(n_rounds)]
         self.rounds = [([e.name for e in group], np.concatenate([e.rows for e in group])) for group in together]
+        large = tuple(site for site in self.environments if len(site) >= SMALL_SITE)
+        self.large = large if len(large) > 1 else self.environments
         self.n_done = self.n_fits = 0
 
     def notes(self) -> list[str]:
@@ -230,7 +236,7 @@ class Experiment:
 
     def remedy(self, new: Array, action: Action, name: str, answers: Array, columns: tuple[str, ...] = ()) -> Remedy:
         """Compare answers at sites left out with the ordinary model's, row by row."""
-        sites = [(new[site.rows], answers[site.rows], site.rows) for site in self.environments]
+        sites = [(new[site.rows], answers[site.rows], site.rows) for site in self.large]
         gains, right = [], []
         for old, other, rows in sites:
             weights = self._weights(rows)
@@ -238,6 +244,29 @@ class Experiment:
             right.append(_interval(self.correct(other, rows) - self.correct(old, rows), weights))
         n_better = sum(gain.value > 0 for gain in gains)
         return Remedy(action, name, mean_interval(gains), mean_interval(right), n_better, columns)
+
+    def odd_sites(self, new: Array, known: Array) -> tuple[OddSite, ...]:
+        """Return the sites that stand apart from all others, the farthest first; () with fewer than four sites."""
+        counts = {site.name: np.bincount(self.y[site.rows], minlength=len(self.classes)) for site in self.environments}
+        sites = [site for site in self.large if counts[site.name].min() >= SMALL_CLASS]
+        if not self.subject.probable or len(self.classes) != 2 or len(sites) < 4:
+            return ()
+        areas, seen = ([auroc_interval(self.y[s.rows], answers[s.rows]) for s in sites] for answers in (new, known))
+        excess = [_interval(self.y[s.rows] - new[s.rows, 1]) for s in sites]
+        limit = stats.norm.isf(ODD_CHANCE / 2 / len(sites))
+        found = []
+        for place, site in enumerate(sites):
+            (elsewhere, far), (before, _) = _apart(areas, place), _apart(seen, place)
+            here, lower = areas[place].value, before - seen[place].value
+            if far < -limit and min(elsewhere - here, lower) >= ODD_AUROC:
+                found.append(OddSite(site.name, "labels", here, elsewhere, -far))
+                continue
+            usual, far = _apart(excess, place)
+            if abs(far) > limit and abs(excess[place].value - usual) >= ODD_RATE:
+                observed = float(self.y[site.rows].mean())
+                found.append(OddSite(site.name, "rates", observed, observed - excess[place].value, abs(far)))
+        ordered = sorted(found, key=lambda odd: (odd.kind != "labels", -odd.distance))
+        return tuple(ordered) if 2 * len(ordered) < len(sites) else ()
 
     def describe_sites(self, new: Array, known: Array, elsewhere: Sequence[Array]) -> list[SiteDiagnosis]:
         """Return every site's scores and the split of its loss."""
@@ -267,14 +296,6 @@ class Experiment:
         return [found[site.name] for site in self.environments]
 
 
-def site_names(sites: Sequence[Environment]) -> NDArray[Any]:
-    """Return the name of each row's site."""
-    names = np.empty(sum(map(len, sites)), dtype=object)
-    for site in sites:
-        names[site.rows] = site.name
-    return names
-
-
 def effective_rows(weights: Array | None, n_rows: int) -> float:
     """Return the number of equal rows that are worth as much as weighted ones (Kish).
 
@@ -292,6 +313,25 @@ def _interval(values: Array, weights: Array | None = None) -> Interval:
     variance = float(np.average((values - mean) ** 2, weights=weights))
     reach = 1.96 * float(np.sqrt((variance + 1.0 / (n_rows + 1)) / n_rows))
     return Interval(mean, mean - reach, mean + reach)
+
+
+def _apart(values: Sequence[Interval], place: int) -> tuple[float, float]:
+    """Return the mean of the other values, and how far one is from it, in standard errors.
+
+    The variance between the others (DerSimonian and Laird) counts, so that one of many different ones is not apart.
+    """
+    means = np.array([value.value for value in values])
+    variances = np.array([((value.high - value.low) / 3.92) ** 2 for value in values])
+    others = np.arange(len(means)) != place
+    x, v = means[others], np.maximum(variances[others], 1e-12)
+    weights = 1 / v
+    mean = weights @ x / weights.sum()
+    excess = weights @ (x - mean) ** 2 - (len(x) - 1)
+    between = max(0.0, float(excess / (weights.sum() - (weights**2).sum() / weights.sum())))
+    weights = 1 / (v + between)
+    mean = float(weights @ x / weights.sum())
+    error = np.sqrt(variances[place] + between + 1 / weights.sum())
+    return mean, float((means[place] - mean) / error)
 
 
 def _scores(answers: Array) -> Array:

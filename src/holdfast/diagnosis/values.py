@@ -9,17 +9,18 @@ from typing import Any, Literal
 import numpy as np
 
 from holdfast.diagnosis import answer
-from holdfast.diagnosis.advice import BREAKS, WORTH, Action, Recommendation, State
+from holdfast.diagnosis.advice import BREAKS, WORTH, Action, Oddity, Recommendation, State
 from holdfast.diagnosis.clinical import ClinicalReport
 from holdfast.diagnosis.loss_split import LossSplit
 from holdfast.diagnosis.profile import Profile
-from holdfast.diagnosis.soundness import Problem
+from holdfast.diagnosis.soundness import SMALL_SITE, Problem
 from holdfast.diagnosis.words import headline, say
 from holdfast.metrics import Interval
 from holdfast.stable.findings import Finding
 from holdfast.stable.notebook import html_card
 from holdfast.stable.verdict import RARE
 
+AS_USUAL = 0.01  # accuracy above always predicting the most frequent class that is as good as none
 SAME_RATES = 0.25  # log-odds of a class that differ by less between sites: it is as frequent everywhere
 
 
@@ -70,6 +71,26 @@ class Remedy:
 
 
 @dataclass(frozen=True)
+class OddSite:
+    """One site that stands apart from all others, by more than they differ from one another.
+
+    Attributes
+    ----------
+    kind : "labels" or "rates"
+        The AUROC is much lower there, even for a model that has seen the site, as wrong labels make it; or events are
+        more or less frequent there than the model of the other sites expects.
+    here, elsewhere : float
+        The AUROC there and at the other sites; or the share of events there, and the share that was expected there.
+    """
+
+    name: str
+    kind: Oddity
+    here: float
+    elsewhere: float
+    distance: float  # in standard errors
+
+
+@dataclass(frozen=True)
 class Later:
     """Where sites are times: a model of the earlier ones, asked about the last quarter of them."""
 
@@ -116,6 +137,8 @@ class Diagnosis:
     recommendation : Recommendation
     verdict : Verdict or None
         What `StableClassifier` says about all rows; None where it does not take the estimator.
+    odd_sites : tuple of OddSite
+        Sites that stand apart from all others, the farthest first.
     later : Later or None
         Whether a model of the past holds in the future, where the sites are years, months or days.
     clinical : ClinicalReport or None
@@ -137,6 +160,7 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
     label: str = "label"  # the name of what is predicted
     later: Later | None = None
+    odd_sites: tuple[OddSite, ...] = ()
     clinical: ClinicalReport | None = None
 
     def __str__(self) -> str:
@@ -166,15 +190,29 @@ class Diagnosis:
         return tuple(problem for problem in self.problems if problem.is_headline)
 
     def mean(self, which: Literal["elsewhere", "new", "known"]) -> float:
-        """Return the mean accuracy over sites."""
-        return float(np.mean([getattr(site, which).accuracy.value for site in self.sites]))
+        """Return the accuracy over all rows."""
+        scores = [getattr(site, which).accuracy.value for site in self.sites]
+        return float(np.average(scores, weights=[site.n_rows for site in self.sites]))
+
+    @property
+    def large(self) -> tuple[SiteDiagnosis, ...]:
+        """The sites with enough rows to say something alone; all, where fewer than two have."""
+        found = tuple(site for site in self.sites if site.n_rows >= SMALL_SITE)
+        return found if len(found) > 1 else self.sites
+
+    @property
+    def usual(self) -> tuple[str, float]:
+        """The most frequent class, and the accuracy of always predicting it."""
+        names = list(self.sites[0].shares)
+        counts = np.sum([site.n_rows * np.array(list(site.shares.values())) for site in self.sites], axis=0)
+        return names[int(counts.argmax())], float(counts.max() / counts.sum())
 
     @property
     def worst(self) -> SiteDiagnosis:
         """The site at which a model that has not seen it is worst: by accuracy, or by AUROC where that tells more."""
         if self.by_rank:
             return min(self.ranked, key=lambda site: site.new.auroc.value)
-        return min(self.sites, key=lambda site: site.new.accuracy.value)
+        return min(self.large, key=lambda site: site.new.accuracy.value)
 
     @property
     def areas(self) -> tuple[float, float]:
@@ -184,9 +222,12 @@ class Diagnosis:
 
     @property
     def by_rank(self) -> bool:
-        """Whether the AUROC tells more than accuracy: nine rows in ten or more have the same label."""
-        counts = np.sum([site.n_rows * np.array(list(site.shares.values())) for site in self.sites], axis=0)
-        return bool(counts.max() >= RARE * counts.sum() and self.ranked)
+        """Whether the AUROC tells more than accuracy, because a model that says the same of all rows is as often right.
+
+        Or because nine rows in ten or more have the same label.
+        """
+        _, share = self.usual
+        return bool((share >= RARE or self.mean("known") <= share + AS_USUAL) and self.ranked)
 
     @property
     def forecast(self) -> Interval | None:
@@ -223,14 +264,14 @@ class Diagnosis:
     @property
     def ranked(self) -> list[SiteDiagnosis]:
         """The sites that have an AUROC: those with several labels."""
-        return [site for site in self.sites if not np.isnan(site.new.auroc.value + site.known.auroc.value)]
+        return [site for site in self.large if not np.isnan(site.new.auroc.value + site.known.auroc.value)]
 
     @property
     def new_score(self) -> Interval:
         """The accuracy at a new site, or the AUROC where that tells more; mean over sites."""
         if self.by_rank:
             return mean_interval([site.new.auroc for site in self.ranked])
-        return mean_interval([site.new.accuracy for site in self.sites])
+        return mean_interval([site.new.accuracy for site in self.large])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -242,6 +283,7 @@ class Diagnosis:
             "accuracy": {which: self.mean(which) for which in ("elsewhere", "new", "known")},
             "lost": self.lost.to_dict(),
             "forecast": None if self.forecast is None else self.forecast.to_dict(),
+            "odd_sites": [asdict(site) for site in self.odd_sites],
             "later": None if self.later is None else asdict(self.later),
             "clinical": None if self.clinical is None else self.clinical.to_dict(),
             "cause": self.cause,

@@ -7,22 +7,20 @@ sites it was fitted on, out of fold. Remedies are tried in the same way, and one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
 from holdfast.diagnosis.advice import Recommendation, state_of
 from holdfast.diagnosis.answer import recommend
-from holdfast.diagnosis.measurement import Array, Experiment, Progress, no_progress, site_names
+from holdfast.diagnosis.measurement import Array, Experiment, Progress, no_progress
 from holdfast.diagnosis.profile import Profile, describe_columns
-from holdfast.diagnosis.soundness import Problem, check_table
 from holdfast.diagnosis.values import Diagnosis, mean_interval
-from holdfast.environments import Rows, split_environments, take_rows, unique_labels
+from holdfast.environments import Rows, site_names, split_environments, take_rows, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
 from holdfast.learners import (
@@ -38,10 +36,11 @@ from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
 from holdfast.stable.verdict import Verdict
 from holdfast.tables.audits import audit_rows
+from holdfast.tables.checks import find_words, numbers_alone
 from holdfast.tables.classifier import TableClassifier, fit_stable
 from holdfast.tables.files import open_table
 from holdfast.tables.preprocessing import make_preprocessor, with_preprocessing
-from holdfast.tables.roles import DATE_FEATURES, TableRoles, TableRows, TableSchema, odd_tokens, table_notes
+from holdfast.tables.roles import TableRoles, TableRows, TableSchema, table_notes
 from holdfast.tables.stages import split_rows
 
 MOST_ODD, NETWORK_ODD = 5, 1  # columns that do not fit of which each is left out alone; fits of networks take long
@@ -130,9 +129,9 @@ def diagnose_rows(
     """Diagnose the rows of a table; parameters as in `diagnose`."""
     subject = _Table(rows, estimator, n_jobs, random_state)
     experiment = Experiment(subject, n_jobs=n_jobs, random_state=random_state, progress=progress)
-    categorical = rows.roles.schema.names("categorical")
-    tokens = {name: words for name in categorical if (words := odd_tokens(rows.features[name]))}
-    profile = _profile(rows, tokens, site_names(subject.environments))
+    tokens, sites_of_rows = find_words(rows), site_names(subject.environments)
+    features = numbers_alone(rows.features, tokens)
+    profile = describe_columns(features, sites_of_rows, rows.problems, rows.roles.label)
     odd = _odd_columns(profile, rows.roles.schema, NETWORK_ODD if subject.is_network else MOST_ODD)
     known, new, elsewhere, without = experiment.ask_all(odd)
     experiment.announce_verdict()
@@ -155,7 +154,7 @@ def diagnose_rows(
         "log loss" if subject.probable else "share of mistakes",
         "unclear",
         sites,
-        mean_interval([site.lost for site in sites]),
+        mean_interval([site.lost for site in sites if site.name in {large.name for large in experiment.large}]),
         parts,
         findings,
         profile,
@@ -163,9 +162,10 @@ def diagnose_rows(
         remedies,
         Recommendation("keep", "", "", ""),
         verdict,
-        (*(note for note in rows.notes if note not in profile.sentences), *notes, *experiment.notes()),
+        (*rows.notes, *notes, *experiment.notes()),
         rows.roles.label,
         experiment.later(known, with_stable=is_stable),
+        experiment.odd_sites(new, known),
         experiment.clinical(new, threshold),
     )
     found = replace(found, state=state_of(found, collect))
@@ -232,29 +232,6 @@ class _Table:
         return fit_stable(rows, estimator=self.estimator, random_state=self.random_state, n_jobs=self.n_jobs)
 
 
-def _profile(rows: TableRows, tokens: Mapping[str, tuple[str, ...]], sites: NDArray[Any]) -> Profile:
-    """Return every column at every site, and what is wrong with the data; problems name the columns of the table."""
-    schema, features = rows.roles.schema, _without_words(rows.features, tokens)
-    source = {f"{c.name} ({part})": c.name for c in schema.columns if c.kind == "date" for part in DATE_FEATURES}
-    found = [
-        Problem("words_among_numbers", "stop", name, (), {"words": list(words)}, _repeated("--missing", words))
-        for name, words in tokens.items()
-    ]
-    for problem in check_table(features, rows.y, sites, texts=schema.names("text")):
-        name = source.get(problem.column, problem.column)
-        if name != problem.column:
-            problem = replace(problem, column=name, options=("--drop", name) if problem.options else ())
-        if name in tokens or (name in source.values() and name in {p.column for p in found}):
-            continue  # of several parts of a date, the worst is told
-        found.append(problem)
-    return describe_columns(features, sites, found, rows.roles.label)
-
-
-def _repeated(option: str, values: Iterable[str]) -> tuple[str, ...]:
-    """Return an option once for each value, as words of a command."""
-    return tuple(word for value in values for word in (option, value))
-
-
 def _odd_columns(profile: Profile | None, schema: TableSchema, most: int) -> list[tuple[str, ...]]:
     """Return sets of columns to try without: each that does not fit at some site, and all of them."""
     if profile is None:
@@ -267,13 +244,3 @@ def _odd_columns(profile: Profile | None, schema: TableSchema, most: int) -> lis
 
 def _without(columns: Sequence[str]) -> str:
     return f"without {columns[0]}" if len(columns) == 1 else f"without all {len(columns)} odd columns"
-
-
-def _without_words(features: Any, columns: Iterable[str]) -> Any:
-    """Return a frame in which columns of numbers and a few words have numbers and gaps."""
-    import pandas as pd
-
-    def numbers(column: Any) -> Any:
-        return pd.to_numeric(column.astype(object).str.replace(",", "."), errors="coerce")
-
-    return features.assign(**{name: numbers(features[name]) for name in columns})

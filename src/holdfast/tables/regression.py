@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.diagnosis.measurement import MOST_ROUNDS, N_FOLDS, Progress, no_progress, site_names
+from holdfast.diagnosis.measurement import MOST_ROUNDS, N_FOLDS, Progress, no_progress
 from holdfast.diagnosis.regression import RegressionDiagnosis, RegressionReport, judge_regression, regression_report
-from holdfast.environments import split_environments, take_rows
+from holdfast.environments import site_names, split_environments, take_rows
 from holdfast.estimators.named import NamedEstimator
 from holdfast.estimators.regression import PIRegressor
 from holdfast.exceptions import ParameterError, SavedModelError, TableError, suggest

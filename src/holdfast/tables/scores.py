@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.diagnosis.clinical import clinical_report
-from holdfast.diagnosis.measurement import site_names
 from holdfast.diagnosis.profile import describe_columns
 from holdfast.diagnosis.scores import ScoreDiagnosis, judge_scores
 from holdfast.diagnosis.soundness import Problem, check_table
 from holdfast.diagnosis.words import headline
-from holdfast.environments import listed, split_environments
+from holdfast.environments import listed, site_names, split_environments
 from holdfast.exceptions import LabelsError, ParameterError, TableError, suggest
 from holdfast.tables.files import open_table
 from holdfast.tables.roles import TableOptions, TableSchema, read_environments, read_labels, read_rows
