@@ -45,9 +45,7 @@ class AuditColumns(ColumnOptions):
 class ModelOptions:
     """What is asked of a saved model: what it relies on, by shuffled columns, and next to which other one."""
 
-    baseline: Annotated[Path | None, option("--baseline", "With a model: another one to show next to it.", "DIR")] = (
-        None
-    )
+    baseline: Annotated[Path | None, option("--baseline", "With a model: another one to compare with.", "DIR")] = None
     seed: SeedOption = 0
 
 
@@ -82,12 +80,12 @@ def audit(
 ) -> None:
     """Name the columns and words whose effect on the label differs between environments.
 
-    Each column gets the probability that its relation with the label changes, the same that 'holdfast fit' acts on. For
-    the named ones the effect in each environment is shown, and what to expect at the next one. A plain test of equal
-    effects stands beside it; --level is its family-wise error rate.
+    Each column gets the probability that its effect changes; 'holdfast fit' uses the same probability. For the named
+    columns the output has the effect in each environment and a prediction interval for the next one. It also has a
+    test of equal effects; --level is its family-wise error rate.
 
-    For a table pass --label and --environment. For a saved model pass the model and a table: its columns are audited,
-    and what it relies on is shown; best with rows that it was not fitted on.
+    For a table pass --label and --environment. For a saved model pass the model and a table, best with rows that it was
+    not fitted on. Then the output also shows what the model relies on.
     """
     from holdfast.diagnosis.advice import decide_early, mending_options
     from holdfast.diagnosis.answer import lead
@@ -145,7 +143,9 @@ def _table_of(source: str, table: str | None, columns: AuditColumns, baseline: P
             )
         for name, values in options.items():
             if values and name != "--environment":
-                raise ParameterError(f"{name} does not go with a saved model: it knows its columns. Leave it out.")
+                raise ParameterError(
+                    f"{name} cannot be used with a saved model, which knows its columns. Leave it out."
+                )
         return table
     if table is not None:
         raise ParameterError(

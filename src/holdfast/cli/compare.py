@@ -39,7 +39,7 @@ def compare(
         str | None,
         typer.Option(
             "--estimator",
-            help=f"{ESTIMATOR_NAMES} By default logistic, and next to it a booster inside erm and stable, where "
+            help=f"{ESTIMATOR_NAMES} Default: logistic, and for erm and stable also a booster, if "
             "XGBoost, LightGBM or CatBoost is installed.",
             metavar="NAME",
         ),
@@ -47,7 +47,7 @@ def compare(
     method: Annotated[
         list[str],
         typer.Option(
-            "--method", help="Method to compare with erm; can be repeated. By default all methods.", metavar="NAME"
+            "--method", help="Method to compare with erm; can be repeated (default: all methods).", metavar="NAME"
         ),
     ] = [],  # noqa: B006 - typer copies defaults
     metric: Annotated[
@@ -64,10 +64,9 @@ def compare(
 ) -> None:
     """Rank the methods for a table, and recommend one.
 
-    Each environment is left out in turn, every method is fitted on the others, and it is scored in the environment that
-    it has not seen. With two environments rows are held out in both, and the worst half of them counts, cut by the
-    other environment's classifier: this is only a hint, and it favors methods that minimize the risk of such halves.
-    irm, vrex and rgm take part with --estimator mlp.
+    Each environment is left out in turn. Every method is fitted on the others and scored in the left-out one. With two
+    environments, rows of both are held out instead, and the score is that of the worst half, cut by the other
+    environment's classifier. This is only a hint, and it favors pi. irm, vrex and rgm need --estimator mlp.
     """
     from holdfast.diagnosis.advice import decide_early, mending_options
     from holdfast.diagnosis.answer import lead

@@ -52,11 +52,11 @@ def diagnose(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say whether a model breaks at a site it has not seen, why, and what to do.
+    """Say whether a model fails at a site it has not seen, why, and what to do.
 
-    Each environment (site) is left out in turn, and an ordinary model is fitted on the others. What it loses there is
-    split into other patients, other rates and other relations; columns whose effects differ and data that does not fit
-    are named; remedies are tried at the sites left out, and one is recommended, with the command to run next.
+    Each site (environment) is left out in turn, and an ordinary model is fitted on the others. Its loss at the left-out
+    site is split into covariate shift, label shift and concept shift. Columns whose effects differ and problems of the
+    data are named. Remedies are tried at the left-out sites, and one is recommended with the command to run next.
     """
     from holdfast.tables.diagnosis import diagnose_rows
 

@@ -51,9 +51,16 @@ class MethodOptions:
     )
     caution: Annotated[
         float | None,
-        option("--caution", "For stable: relations that change stay (0), vanish (0.5) or reverse (1).", "X"),
+        option(
+            "--caution",
+            "For stable: what a changing effect does at the next site: it stays (0), vanishes (0.5) or reverses (1).",
+            "X",
+        ),
     ] = None
-    halves: Annotated[str | None, option("--halves", "For pi: hard or soft.", "KIND")] = None
+    halves: Annotated[
+        str | None,
+        option("--halves", "For pi: hard halves (right or wrong) or soft halves (weighted by probability).", "KIND"),
+    ] = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return them as parameters of `TableClassifier`."""
@@ -76,10 +83,10 @@ def fit(
 ) -> None:
     """Fit a classifier on a table and save it.
 
-    Columns that are neither label, environment nor dropped are features. Numbers are scaled, and missing numbers become
-    the median with a column that says so. Texts are categories: missing is a category, rare ones are grouped. Dates
-    become days, month and weekday. If a network's fit is interrupted, the same command continues from its last epoch.
-    Start it by torchrun to train a network with several processes or GPUs.
+    All columns except label, environment and dropped ones are features. Numbers are scaled; a missing number becomes
+    the median, and a second column marks it. Texts are categories: missing is a category, rare ones are grouped. Dates
+    become days, month and weekday. If the training of a network is interrupted, the same command continues from its
+    last epoch. Use torchrun to train a network with several processes or GPUs.
     """
     from holdfast.diagnosis.advice import decide_early, mending_options
     from holdfast.diagnosis.answer import lead

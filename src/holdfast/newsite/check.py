@@ -76,11 +76,7 @@ class SiteCheck:
     @property
     def misfits(self) -> tuple[ColumnCheck, ...]:
         """The columns that forbid to use the model as it is."""
-        return tuple(
-            check
-            for check in self.columns
-            if check.share >= EVERYWHERE and not check.changed < MATTERS  # unknown counts as much
-        )
+        return tuple(filter(forbids, self.columns))
 
     @property
     def relations(self) -> tuple[Relation, ...]:
@@ -90,6 +86,8 @@ class SiteCheck:
     @property
     def turned(self) -> tuple[str, ...]:
         """The unstable columns that surely mean something else there than at every known site."""
+        if self.misfits:
+            return ()  # the part that tells what they mean is not to be trusted
         return tuple(relation.name for relation in self.relations if differs(relation))
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,6 +107,11 @@ class SiteCheck:
             "notes": list(self.notes),
             "doubts": list(self.doubts),
         }
+
+
+def forbids(check: ColumnCheck) -> bool:
+    """Return whether a column forbids to use the model: it does not fit in most rows, and predictions need it."""
+    return check.share >= EVERYWHERE and not check.changed < MATTERS  # unknown counts as much
 
 
 def differs(relation: Relation) -> bool:
@@ -133,6 +136,7 @@ RULES: tuple[tuple[Advice, Callable[[SiteCheck], bool]], ...] = (
     ("do_not_use", lambda found: bool(found.doubts)),
     ("do_not_use", lambda found: bool(found.misfits)),
     ("adapt", lambda found: found.adaptation is not None and found.adaptation.adapted),
+    ("adapt", lambda found: found.adaptation is not None and found.adaptation.reason == "done" and bool(found.turned)),
     ("label", lambda found: found.forecast is not None and is_low(found, found.forecast)),
     ("label", lambda found: found.forecast is not None and found.forecast.high - found.forecast.low > UNKNOWN),
     ("use", lambda found: True),
@@ -183,10 +187,13 @@ def check_site(
     else:
         columns, moved = profile.check(features), profile.moved(features)
         columns, moved = (_weigh(checks, profile, features, predict, labels) for checks in (columns, moved))
+    if any(map(forbids, columns)):
+        basis = None
+        notes = (*notes, "No accuracy is forecast, because of the columns that do not fit.")
     answers = summarize(probabilities)
     shares = np.bincount(labels, minlength=len(classes)) / len(labels)
     found = SiteCheck(
-        len(features),
+        len(labels),
         "use",
         columns,
         moved,

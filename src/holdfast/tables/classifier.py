@@ -241,6 +241,8 @@ class TableClassifier(BaseEstimator):
                     f"preprocessing and {also} come from the {len(rows.y):,} rows that were read.",
                 )
         self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, notes
+        if hasattr(self.method_, "profile_"):
+            self.method_.profile_ = None  # of columns that are scaled and encoded
         self.profile_ = profile_training(rows.features, rows.environments, tuple(rows.roles.schema.names("text")))
         self._name_verdict()
         warned = {(entry.category, str(entry.message)): entry.message for entry in caught}
@@ -298,9 +300,7 @@ class TableClassifier(BaseEstimator):
 
     def _answer(self, rows: Any) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
         """Return labels and, where the method has them, probabilities."""
-        *before, (_, method) = self.pipeline_.steps
-        for _, step in before:  # once for labels and probabilities
-            rows = step.transform(rows)
+        method, rows = self.method_, self._transform(rows)  # once for labels and probabilities
         probabilities = method.predict_proba(rows) if hasattr(method, "predict_proba") else None
         if probabilities is not None and not np.isfinite(probabilities).all():
             raise SavedModelError("The classifier answers with NaN or infinity: its weights are damaged. Fit it again.")
@@ -378,19 +378,10 @@ class TableClassifier(BaseEstimator):
                 f"Only a classifier of the method 'stable' can be adapted. Got method={self.method!r}. Fit with "
                 "method='stable', or recalibrate this one with labeled rows."
             )
-        if self.recalibration_ is not None:
-            raise ParameterError(
-                "This classifier was recalibrated for a site. Adapt the one that it was made of, then recalibrate."
-            )
         rows, notes = self._read_unlabeled(table)
-        *before, (name, method) = self.pipeline_.steps
-        for _, step in before:
-            rows = step.transform(rows)
-        adapted = copy.copy(self)
-        method = method.adapt(rows)
+        method = self.method_.adapt(self._transform(rows))
         method.adaptation_ = replace(method.adaptation_, notes=notes)
-        adapted.pipeline_ = Pipeline([*before, (name, method)])
-        return adapted
+        return self._with_method(method)
 
     def check(self, table: TableLike) -> SiteCheck:
         """Say whether this classifier can be used at a new site, from rows of that site without labels.
@@ -412,10 +403,10 @@ class TableClassifier(BaseEstimator):
                 f"The estimator {self.names['estimator']} gives no probabilities, which a check needs. Fit another one."
             )
         rows, notes = self._read_unlabeled(table)
-        used, adaptation = self, self.adaptation_
-        if adaptation is None and isinstance(self.method_, StableClassifier) and self.recalibration_ is None:
-            used = self.adapt(table)
-            adaptation = used.adaptation_
+        used, adaptation = self, None
+        if isinstance(self.method_, StableClassifier):
+            method, adaptation = self.method_.arrive(self._transform(rows))
+            used = self._with_method(method)
 
         def predict(features: Any) -> NDArray[np.float64]:
             probabilities = used._answer(features)[1]
@@ -423,8 +414,6 @@ class TableClassifier(BaseEstimator):
             return probabilities
 
         basis = getattr(self.method_, "forecasting_", None)
-        if self.adaptation_ is not None and self.adaptation_.adapted and adaptation is not None:
-            adaptation = replace(adaptation, adapted=False)  # it is done
         return check_site(
             rows,
             predict,
@@ -475,11 +464,22 @@ class TableClassifier(BaseEstimator):
 
     def _with_estimator(self, estimator: Any) -> Self:
         """Return a copy whose method answers by another fitted classifier over class codes."""
-        changed, method = copy.copy(self), copy.copy(self.method_)
+        method = copy.copy(self.method_)
         method.estimator_ = estimator
+        return self._with_method(method)
+
+    def _with_method(self, method: Any) -> Self:
+        """Return a copy with another fitted method."""
+        changed = copy.copy(self)
         *before, (name, _) = self.pipeline_.steps
         changed.pipeline_ = Pipeline([*before, (name, method)])
         return changed
+
+    def _transform(self, rows: Any) -> Any:
+        """Return features as the method takes them."""
+        for _, step in self.pipeline_.steps[:-1]:
+            rows = step.transform(rows)
+        return rows
 
     def predict(self, table: TableLike) -> NDArray[Any]:
         """Return the most probable label of each row of a file or frame."""
@@ -610,8 +610,12 @@ class TableClassifier(BaseEstimator):
             )
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save it as a folder that `load` reads, and `load_model` as a pipeline. Nothing in it can execute code."""
+        """Save it as a folder that `load` reads, and `load_model` as a pipeline. Nothing in it can execute code.
+
+        The folder also has a model card for people, `card.md`, which you may edit.
+        """
         from holdfast.saving import save
+        from holdfast.tables.card import model_card
 
         check_is_fitted(self, "pipeline_")
         options = self.options
@@ -625,7 +629,7 @@ class TableClassifier(BaseEstimator):
         }
         if self.profile_ is not None:
             extra["profile"] = self.profile_.to_dict()
-        save(self.pipeline_, folder, overwrite=overwrite, extra=extra)
+        save(self.pipeline_, folder, overwrite=overwrite, extra=extra, card=model_card(self))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> TableClassifier:

@@ -160,7 +160,7 @@ class TableSchema:
             columns = tuple(Column(str(c["name"]), c["kind"], c["storage"]) for c in values["columns"])
             left_out = {str(name): str(reason) for name, reason in values["left_out"].items()}
         except (KeyError, TypeError, AttributeError) as problem:
-            raise SavedModelError(f"The saved table schema is not one of ours ({problem!r}). Fit again.") from problem
+            raise SavedModelError(f"The saved table schema is not valid ({problem!r}). Fit again.") from problem
         for column in columns:
             if column.kind not in get_args(Kind) or column.storage not in get_args(Storage):
                 raise SavedModelError(
