@@ -149,6 +149,22 @@ def copied(share: float) -> Plant:
     return plant
 
 
+def near_copied(column: str) -> Plant:
+    """Append copies of a fifth of the rows in which one column, or the label, is another."""
+
+    def plant(t: Patients, g: np.random.Generator) -> Patients:
+        rows = np.flatnonzero(g.random(len(t.y)) < 0.2)
+        X, y = t.X.iloc[rows].copy(), t.y[rows]
+        if column:
+            X[column] += 1
+        else:
+            y = np.where(y == "yes", "no", "yes").astype(object)
+        whole = pd.concat([t.X, X], ignore_index=True)
+        return Patients(whole, np.concatenate([t.y, y]), np.concatenate([t.sites, t.sites[rows]]))
+
+    return plant
+
+
 def exchanged(t: Patients, g: np.random.Generator) -> Patients:
     """Exchange the labels of one site."""
     other = np.where(t.y == "yes", "no", "yes")
@@ -219,6 +235,17 @@ KINDS = {
         add("mrn", lambda t, g: 5000.0 + g.permutation(2 * len(t.y))[: len(t.y)]), "identifier", "mrn"
     ),
     "a fifth copied": Kind(copied(0.2), "copied_rows", apart=True),
+    "rows nearly copied": Kind(near_copied("sodium"), "near_copied_rows"),
+    "copied with another label": Kind(near_copied(""), "near_copied_rows", apart=True),
+    "weight in pounds, too": Kind(
+        add("weight lb", lambda t, g: (t.X["weight"] * 2.2046).round(1)), "near_copied_column", "weight lb"
+    ),
+    "marker with some noise": Kind(
+        add("marker 2", lambda t, g: t.X["marker"] + g.normal(0, 0.001, len(t.y))),
+        "near_copied_column",
+        "marker 2",
+        apart=True,
+    ),
     "a column twice": Kind(add("age2", lambda t, g: t.X["age"]), "copied_column", "age2"),
 }
 

@@ -196,7 +196,7 @@ def _diagnose_numbers(
     with counting("fit") as step:
         found = diagnose_regression(rows, estimator=estimator, random_state=fits.seed, progress=step)
     words = [*columns.words(), *(("--weight", weight) if weight else ()), "--estimator", found.estimator]
-    following = command_line("holdfast", "fit", table, *words, "--task", "regression", "--out", "model")
+    following = command_line("holdfast", "fit", table, *words, "--task", "regression", "--out", free_name("model"))
     if out is not None:
         from holdfast.reports import regression_page, write_report
 

@@ -192,7 +192,7 @@ class Diagnosis:
     def mean(self, which: Literal["elsewhere", "new", "known"]) -> float:
         """Return the accuracy over all rows."""
         scores = [getattr(site, which).accuracy.value for site in self.sites]
-        return float(np.average(scores, weights=[site.n_rows for site in self.sites]))
+        return round(float(np.average(scores, weights=[site.n_rows for site in self.sites])), 9)  # in any order of rows
 
     @property
     def large(self) -> tuple[SiteDiagnosis, ...]:

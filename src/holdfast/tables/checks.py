@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from holdfast.diagnosis.soundness import Problem, check_table
 from holdfast.environments import merge_small_environments, site_names, split_environments
 from holdfast.tables.roles import DATE_FEATURES, odd_tokens
@@ -28,7 +30,10 @@ def check_rows(rows: TableRows) -> tuple[Problem, ...]:
         for name, texts in words.items()
     ]
     sites = site_names(merge_small_environments(split_environments(rows.environments, len(rows.y)), MIN_ROWS))
-    for problem in check_table(features, rows.y, sites, texts=schema.names("text")):
+    y = np.zeros(len(rows.y), dtype=np.intp) if rows.task == "regression" else rows.y
+    for problem in check_table(features, y, sites, texts=schema.names("text")):
+        if rows.task == "regression" and problem.key.startswith(("label", "leak", "one_class")):
+            continue  # these compare classes
         name = source.get(problem.column, problem.column)
         if name != problem.column:
             problem = replace(problem, column=name, options=("--drop", name) if problem.options else ())

@@ -99,7 +99,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         A name in `REGRESSORS`, or a regressor.
     method : "erm" or "pi", default="erm"
         The ordinary fit, or `PIRegressor`. Columns whose effect differs are not searched for in numbers yet.
-    environment_by, drop, text, categorical, missing, weight, random_state
+    environment_by, drop, text, categorical, missing, scale, missing_labels, weight, random_state
         As for `TableClassifier`.
 
     Attributes
@@ -129,6 +129,8 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         text: str | Sequence[str] = (),
         categorical: str | Sequence[str] = (),
         missing: str | Sequence[str] = (),
+        scale: str | Sequence[str] = (),
+        missing_labels: str = "stop",
         weight: str | None = None,
         random_state: int | None = 0,
     ) -> None:
@@ -141,6 +143,8 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         self.text = text
         self.categorical = categorical
         self.missing = missing
+        self.scale = scale
+        self.missing_labels = missing_labels
         self.weight = weight
         self.random_state = random_state
 
@@ -176,12 +180,10 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     def predict(self, table: Any) -> NDArray[np.float64]:
         """Return the predicted number of each row of a file or frame."""
         check_is_fitted(self, "pipeline_")
-        source, schema = open_table(table, self.roles_.missing), self.roles_.schema
-        schema.require(source.columns)
-        parts = [
-            self.pipeline_.predict(schema.features(chunk))
-            for chunk in source.chunks(schema.names(), schema.types, CHUNK_ROWS)
-        ]
+        source, roles = open_table(table, self.roles_.missing), self.roles_
+        roles.schema.require(source.columns)
+        chunks = source.chunks(roles.needed(source.columns), roles.needed_types(source.columns), CHUNK_ROWS)
+        parts = [self.pipeline_.predict(roles.features(chunk)) for chunk in chunks]
         return np.concatenate(parts) if parts else np.empty(0)
 
     def score(self, table: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -252,7 +254,9 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         if not is_regression(extra):
             raise SavedModelError(f"{folder} is not a model of numbers. Load it with TableClassifier.load.")
         roles = TableRoles.from_dict(extra["table"])
-        fitted = cls(label=roles.label, environment=roles.environments, missing=roles.missing, **extra["names"])
+        scales = tuple(scale.text for scale in roles.scales)
+        given: dict[str, Any] = {"missing": roles.missing, "scale": scales, **extra["names"]}
+        fitted = cls(label=roles.label, environment=roles.environments, **given)
         fitted.pipeline_, fitted.roles_ = load(folder), roles
         fitted.notes_ = tuple(map(str, extra.get("notes", ())))
         return fitted

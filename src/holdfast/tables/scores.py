@@ -117,6 +117,8 @@ def diagnose_score_column(
     weighted = [] if options.weight is None else [options.weight]
     source.require([options.label, *options.environment, *weighted])
     frame = source.read(list(dict.fromkeys([options.label, *options.environment, score, *weighted])))
+    if options.missing_labels == "drop":
+        frame = frame[frame[[options.label, *options.environment]].notna().all(axis=1)]
     return _diagnose(
         read_scores(frame[score], score),
         read_labels(frame[options.label], options.label),
