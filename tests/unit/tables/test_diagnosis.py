@@ -185,11 +185,14 @@ def test_many_sites_are_left_out_together_and_several_classes_are_told():
 
 
 def test_the_answer_does_not_depend_on_the_order_of_rows():
-    """Shuffled rows get the same scores and the same advice."""
+    """Shuffled rows get the same scores at sites left out and the same advice; only folds are dealt otherwise."""
     X, y, sites = table(n_rows=40)
     order = np.random.default_rng(0).permutation(len(y))
     first, second = diagnose(X, y, sites), diagnose(X.iloc[order], y[order], sites[order])
-    assert str(first) == str(second)
+    assert (first.state, first.recommendation.sentence) == (second.state, second.recommendation.sentence)
+    scores = [[site.new.accuracy.value for site in found.sites] for found in (first, second)]
+    assert scores[0] == scores[1]
+    assert first.mean("known") == pytest.approx(second.mean("known"), abs=0.03)
 
 
 def test_a_lost_ranking_is_not_recalibrated():
@@ -339,3 +342,54 @@ def test_only_times_have_an_order():
     assert diagnose(X, y, np.unique(times, return_inverse=True)[1]).later is None
     few = times != "2021-01"
     assert diagnose(X[few], y[few], times[few]).later is None
+
+
+def seven_sites(seed=0, n_rows=200):
+    """Return rows of seven sites that differ in nothing."""
+    return table(n_rows=n_rows, sites=(*SITES, "Oslo", "Turin", "Köln"), seed=seed)
+
+
+def test_wrong_labels_at_one_site_are_named():
+    """Where 35 % of the labels of one site are wrong, the headline has its AUROC, and the advice is to check them."""
+    X, y, sites = seven_sites()
+    wrong = (sites == "Köln") & (np.random.default_rng(1).random(len(y)) < 0.35)
+    found = diagnose(X, np.where(wrong, 1 - y, y), sites)
+    assert [(odd.name, odd.kind) for odd in found.odd_sites] == [("Köln", "labels")]
+    assert str(found).startswith(
+        "In Köln an ordinary model ranks rows much worse than at the other six sites (AUROC 0."
+    )
+    assert (found.recommendation.action, found.recommendation.rule) == ("repair", "odd_labels")
+    assert "`label`" in found.recommendation.sentence
+
+
+def test_other_rates_at_one_site_are_named():
+    """Where events are more frequent at one site, the headline says what was expected and what was seen there."""
+    X, y, sites = seven_sites()
+    keep = (sites != "Köln") | (y == 1) | (np.random.default_rng(1).random(len(y)) < 0.25)
+    found = diagnose(X[keep], y[keep], sites[keep])
+    assert [(odd.name, odd.kind) for odd in found.odd_sites] == [("Köln", "rates")]
+    assert re.match(r"In Köln a model of the other sites expects `label` to be 1 in \d\d of 100 rows", str(found))
+    assert (found.recommendation.action, found.recommendation.site) == ("recalibrate", "Köln")
+    assert diagnose(*seven_sites()).odd_sites == ()
+
+
+def test_shares_are_of_rows_and_have_their_baseline():
+    """A small site counts by its rows, and the most frequent class is said beside the accuracy."""
+    X, y, sites = table(n_rows=300)
+    keep = (sites != "Lyon") | (np.arange(len(y)) % 30 == 0)  # ten rows
+    found = diagnose(X[keep], y[keep], sites[keep])
+    right = sum(site.new.accuracy.value * site.n_rows for site in found.sites)
+    assert found.mean("new") == pytest.approx(right / keep.sum(), abs=1e-8)
+    assert [site.name for site in found.large] == list(SITES[:3])
+    label, share = found.usual
+    assert f"(always saying {label}: {share:.0%})" in str(found)
+
+
+def test_remedies_of_a_large_table_come_from_a_sample(monkeypatch):
+    """Scores are of all rows, remedies of a sample, and a note says so."""
+    monkeypatch.setattr("holdfast.diagnosis.measurement.MOST_TRIED_ROWS", 600)
+    monkeypatch.setattr("holdfast.diagnosis.measurement.LEAST_TRIED", 100)
+    found = diagnose(*table())
+    assert sum(site.n_rows for site in found.sites) == 1600
+    assert "remedies and the parts of the loss come from 600 of 1,600 rows, drawn at random" in found.notes
+    assert (found.state, found.recommendation.action) == ("holds", "keep")
