@@ -151,7 +151,7 @@ def test_a_file_that_answers_otherwise_is_not_kept(tmp_path, monkeypatch):
     coefficients = model.method_.estimator_.coef_
     monkeypatch.setattr(model, "predict_proba", lambda rows: expected)
     with pytest.raises(
-        SavedModelError, match=r"does not answer like the classifier: of 400 rows \d+ get another label"
+        SavedModelError, match=r"differ from those of the classifier: of 400 rows \d+ get another label"
     ):
         export.export_onnx(model, tmp_path / "model.onnx", TABLE)
     assert not (tmp_path / "model.onnx").exists()
