@@ -48,7 +48,7 @@ def keep_if_same(
     wrong = (labels != predicted) & (ranked[:, -1] - ranked[:, -2] > 2 * TOLERANCE)
     if not difference <= TOLERANCE or wrong.any():
         raise SavedModelError(
-            f"The predictions of the ONNX file differ from those of the classifier: {int(wrong.sum())} of {len(labels)} "
+            f"Predictions of the ONNX file differ from those of the classifier: {int(wrong.sum())} of {len(labels)} "
             f"labels, and probabilities by up to {difference:.2g}. It was not written. {INSTEAD}"
         )
     write_bytes(Path(file), content)
