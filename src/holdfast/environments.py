@@ -129,6 +129,14 @@ def split_environments(environments: Any, n_rows: int) -> tuple[Environment, ...
     return result
 
 
+def site_names(sites: Sequence[Environment]) -> NDArray[Any]:
+    """Return the name of each row's site."""
+    names = np.empty(sum(map(len, sites)), dtype=object)
+    for site in sites:
+        names[site.rows] = site.name
+    return names
+
+
 def label_array(
     values: Any, n_rows: int, *, what: str, error: type[EnvironmentsError] | type[LabelsError], example: str
 ) -> NDArray[Any]:

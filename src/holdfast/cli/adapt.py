@@ -14,7 +14,7 @@ from holdfast.cli.options import (
     check_folder,
     option,
 )
-from holdfast.cli.terminal import command_line, note, print_table, print_text, say, show, showing_stages
+from holdfast.cli.terminal import command_line, print_table, print_text, say, show, showing_stages
 
 
 def adapt(
@@ -32,13 +32,8 @@ def adapt(
     columns at the site. This needs 30 rows, better 100. If the same was not safe at the known sites, nothing is saved.
     The saved result contains none of the rows.
     """
-    from holdfast.tables.classifier import TableClassifier
-
     check_folder(out, overwrite=overwrite)
-    fitted = TableClassifier.load(folder)
-    rows = layout.open(table, fitted.roles_.missing)
-    for remark in rows.notes:
-        note(f"note: {remark}")
+    fitted, rows = layout.open_for(folder, table)
     with showing_stages(f"adapting to {table}"):
         adapted = fitted.adapt(rows)
         found = adapted.adaptation_

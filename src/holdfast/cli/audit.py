@@ -21,6 +21,7 @@ from holdfast.cli.options import (
     SeedOption,
     SpreadsheetOption,
     check_file,
+    free_name,
     option,
 )
 from holdfast.cli.terminal import MOST_ROWS, command_line, print_table, print_text, say, show, showing_stages
@@ -86,6 +87,8 @@ def audit(
     For a table pass --label and --environment. For a saved model pass the model and a table, best with rows that it was
     not fitted on. Then the output also shows what the model relies on.
     """
+    from holdfast.diagnosis.advice import decide_early, mending_options
+    from holdfast.diagnosis.answer import lead
     from holdfast.tables.audits import audit_rows, reliance_of
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.files import WRITTEN
@@ -97,7 +100,9 @@ def audit(
     models: dict[str, TableClassifier] = {}
     if table is None:
         rows = columns.read(file, layout, attribute)
-        following = command_line("holdfast", "fit", file, *columns.words(), "--out", "model")
+        following = command_line("holdfast", "fit", file, *columns.words(), "--out", free_name("model"))
+        if blocking := [problem for problem in rows.problems if problem.is_headline]:
+            following = command_line("holdfast", "diagnose", file, *columns.words(), *mending_options(blocking))
     else:
         fitted = TableClassifier.load(source)
         rows = fitted.read_rows(
@@ -118,7 +123,10 @@ def audit(
         _write(files, found, reliance, Path(file), [*advice, f"Run next: `{following}`"])
     result = _result(found, reliance, rows, files.out)
     result["verdict"] = None if verdict is None else verdict.to_dict()
-    answer, *more = [*found.sentences(), *advice]
+    problems = () if models else rows.problems
+    result["advice"] = decide_early(problems, verdict).to_dict()
+    result["problems"] = [problem.to_dict() for problem in problems]
+    answer, *more = [lead(problems, columns.label, found.answer), *found.sentences()[1:], *advice]
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, more, found))
 
 

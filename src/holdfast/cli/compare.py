@@ -6,7 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import ESTIMATOR_NAMES, ColumnOptions, FitOptions, JsonOption, LayoutOptions, TableArgument
+from holdfast.cli.options import (
+    ESTIMATOR_NAMES,
+    ColumnOptions,
+    FitOptions,
+    JsonOption,
+    LayoutOptions,
+    TableArgument,
+    free_name,
+)
 from holdfast.cli.terminal import (
     MOST_ROWS,
     command_line,
@@ -60,6 +68,8 @@ def compare(
     environments, rows of both are held out instead, and the score is that of the worst half, cut by the other
     environment's classifier. This is only a hint, and it favors pi. irm, vrex and rgm need --estimator mlp.
     """
+    from holdfast.diagnosis.advice import decide_early, mending_options
+    from holdfast.diagnosis.answer import lead
     from holdfast.tables.comparison import METRICS, N_FOLDS, compare_rows, table_candidates
 
     n_methods = len(table_candidates(estimator, method or None, fits.seed))  # refuses names before anything is read
@@ -101,12 +111,17 @@ def compare(
         "recommendation": found.recommendation,
         "caveat": in_options(found.caveat),
         "verdict": None if found.verdict is None else found.verdict.to_dict(),
+        "advice": decide_early(rows.problems, found.verdict).to_dict(),
+        "problems": [problem.to_dict() for problem in rows.problems],
     }
     best, _, other = found.recommended.partition(" with ")
     words = [*columns.words(), "--estimator", other or result["estimator"], "--method", best]
-    following = command_line("holdfast", "fit", table, *words, "--out", "model")
+    following = command_line("holdfast", "fit", table, *words, "--out", free_name("model"))
+    if blocking := [problem for problem in rows.problems if problem.is_headline]:
+        following = command_line("holdfast", "diagnose", table, *columns.words(), *mending_options(blocking))
     by = METRICS[found.ranked_by]
-    show(found.recommendation, result, following=following, as_json=as_json, body=lambda: _print(result, by))
+    answer = lead(rows.problems, columns.label, found.recommendation)
+    show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, by))
 
 
 def _print(result: dict[str, Any], by: str) -> None:

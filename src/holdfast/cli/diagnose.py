@@ -18,6 +18,7 @@ from holdfast.cli.options import (
     TableArgument,
     ThresholdOption,
     check_file,
+    free_name,
 )
 from holdfast.cli.terminal import (
     MOST_ROWS,
@@ -34,7 +35,7 @@ from holdfast.cli.terminal import (
 from holdfast.estimators.named import find_estimator
 
 if TYPE_CHECKING:
-    from holdfast.tables.diagnosis import Diagnosis
+    from holdfast.diagnosis.values import Diagnosis
 
 
 def diagnose(
@@ -91,9 +92,8 @@ def next_command(table: str, words: list[str], found: Diagnosis, out: Path | Non
     advice = found.recommendation
     first, *more = advice.command
     if first == "fit":
-        return command_line("holdfast", "fit", table, *words, *more, "--out", "model")
-    words = [*words, *(word for text in advice.missing for word in ("--missing", text))]
-    words += [word for name in advice.columns for word in ("--drop", name)]
+        return command_line("holdfast", "fit", table, *words, *more, "--out", free_name("model"))
+    words += advice.options
     page = [] if out is None else ["--out", str(out), "--overwrite"]
     return command_line("holdfast", first, table, *words, *page)
 

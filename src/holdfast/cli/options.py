@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -16,7 +17,8 @@ from holdfast.estimators.named import ESTIMATORS
 from holdfast.extras import import_estimators
 
 if TYPE_CHECKING:
-    from holdfast.tables.files import TableSource
+    from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.files import TableSource, TextLayout
     from holdfast.tables.roles import TableRows
 
 
@@ -51,6 +53,18 @@ CategoricalOption = Annotated[
 ]
 MissingOption = Annotated[
     list[str], option("--missing", "Text that means a missing value, such as '?'; can be repeated.", "TEXT")
+]
+ScaleOption = Annotated[
+    list[str],
+    option(
+        "--scale",
+        "Convert the unit of a column at a site, such as 'creatinine@Lyon=1/88.4'; can be repeated. The saved model "
+        "does the same.",
+        "RULE",
+    ),
+]
+UnlabeledOption = Annotated[
+    str, option("--missing-labels", "Rows without label or environment: stop (default) or drop.", "WHAT")
 ]
 BadFileOption = Annotated[
     str | None,
@@ -107,11 +121,26 @@ class LayoutOptions:
 
     def open(self, table: str, missing: Sequence[str] = (), **folder: Any) -> TableSource:
         """Open a table's file, or a folder of files, which `folder` is about."""
-        from holdfast.tables.files import TextLayout, open_table
+        from holdfast.tables.files import open_table
+
+        return open_table(table, missing, self.text(), **folder)
+
+    def text(self) -> TextLayout:
+        """Return how text files are written."""
+        from holdfast.tables.files import TextLayout
 
         separator = None if self.separator is None else self.separator.replace("\\t", "\t")
-        layout = TextLayout(separator=separator, decimal=self.decimal, encoding=self.encoding)
-        return open_table(table, missing, layout, **folder)
+        return TextLayout(separator=separator, decimal=self.decimal, encoding=self.encoding)
+
+    def open_for(self, folder: Path, table: str) -> tuple[TableClassifier, TableSource]:
+        """Return the classifier that was saved in a folder and a table for it, and print how the table is read."""
+        from holdfast.tables.classifier import TableClassifier
+
+        fitted = TableClassifier.load(folder)
+        rows = self.open(table, fitted.roles_.missing)
+        for remark in rows.notes:
+            note(f"note: {remark}")
+        return fitted, rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +153,8 @@ class ColumnOptions:
     text: TextOption = field(default_factory=list)
     categorical: CategoricalOption = field(default_factory=list)
     missing: MissingOption = field(default_factory=list)
+    scale: ScaleOption = field(default_factory=list)
+    missing_labels: UnlabeledOption = "stop"
     environment_by: PeriodOption = None
     on_bad_file: BadFileOption = None
     max_memory: MemoryOption = None
@@ -134,6 +165,7 @@ class ColumnOptions:
 
     def read(self, table: str, layout: LayoutOptions | None = None, attributes: Sequence[str] = ()) -> TableRows:
         """Read the rows of a table, and print what was left out or guessed."""
+        from holdfast.diagnosis.words import say
         from holdfast.tables.roles import TableOptions, read_rows
 
         folder = {"on_bad_file": self.on_bad_file or "stop", "max_memory": self.max_memory}
@@ -141,6 +173,9 @@ class ColumnOptions:
         rows = read_rows(source, TableOptions(**self.roles()), attributes=attributes)
         for remark in rows.notes:
             note(f"note: {remark}")
+        said = dict.fromkeys(say(problem, self.label) for problem in rows.problems if problem.is_headline)
+        for sentence in said:  # before anything is fitted
+            note(f"note: {sentence}")
         return rows
 
     def words(self) -> list[str]:
@@ -156,6 +191,7 @@ class ColumnOptions:
     def typed(self) -> dict[str, list[str]]:
         """Return the values of each option, by its name on the command line."""
         values = {f"--{name.replace('_', '-')}": value for name, value in self.roles().items()}
+        values["--missing-labels"] = [self.missing_labels] * (self.missing_labels != "stop")
         return {name: value if isinstance(value, list) else [value] * bool(value) for name, value in values.items()}
 
 
@@ -274,6 +310,12 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
 
     check_target(folder, KIND, overwrite=True)
     check_writable(folder.resolve())
+
+
+def free_name(name: str) -> str:
+    """Return a name that no file or folder has yet, so that the next command runs as it is."""
+    names = (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
+    return next(found for found in names if not Path(found).exists())
 
 
 def refuse_inside_model(path: Path, option: str) -> None:

@@ -44,7 +44,8 @@ class PlanOptions:
     small: Annotated[
         bool,
         option(
-            "--small", "Smaller trainings, named as such: ablation, and CelebA with a linear layer on frozen features."
+            "--small",
+            "Smaller trainings, named as such: ablation, words, and CelebA with a linear layer on frozen features.",
         ),
     ] = False
     seeds: Annotated[int | None, option("--seeds", "How many seeds (default: 3; quick: 1).", "N", min=1)] = None

@@ -93,8 +93,13 @@ def verdict_values(method: Any) -> dict[str, Any] | None:
 
 def print_json(result: Mapping[str, Any]) -> None:
     """Print one JSON object, NaN as null, with the warnings of the run."""
-    text = json.dumps(_plain({**result, "warnings": list(_shown)}), ensure_ascii=False)
-    print(_UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text))  # inside of strings, where JSON reads it back
+    print(json_line({**result, "warnings": list(_shown)}))
+
+
+def json_line(result: Mapping[str, Any]) -> str:
+    """Return one JSON object in one line, NaN as null."""
+    text = json.dumps(_plain(result), ensure_ascii=False)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # inside of strings, where JSON reads it back
 
 
 def print_table(

@@ -457,7 +457,7 @@ class Stream:
                 if merged:  # small environments are one
                     sites[sites < 0] = merged[0]
                 self._refuse_rare(file, " × ".join(roles.environments), places[sites < 0])
-            yield roles.schema.features(chunk), codes, sites
+            yield roles.features(chunk), codes, sites
 
     def _refuse_rare(self, file: File, column: str, values: NDArray[Any]) -> None:
         if len(values):
