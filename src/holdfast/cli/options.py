@@ -163,6 +163,9 @@ class ColumnOptions:
     scale: ScaleOption = field(default_factory=list)
     missing_labels: UnlabeledOption = "stop"
     environment_by: PeriodOption = None
+    subjects: Annotated[
+        str | None, option("--subjects", "Column that says which rows belong together, such as a patient.", "COL")
+    ] = None
     on_bad_file: BadFileOption = None
     max_memory: MemoryOption = None
 

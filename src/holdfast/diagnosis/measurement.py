@@ -56,6 +56,7 @@ class Subject(Protocol):
     environments: tuple[Environment, ...]
     columns: Array  # (n_rows, n_columns) numbers without gaps, which the loss is split with
     weights: Array | None  # (n_rows,) how much each row counts
+    subjects: NDArray[Any] | None  # (n_rows,) rows with the same label belong together
     probable: bool  # whether answers are probabilities
     is_network: bool
 
@@ -76,7 +77,10 @@ class Experiment:
         self.y, self.classes, self.environments = subject.y, subject.classes, subject.environments
         self.seeding = Seeding(random_state)
         self.n_folds = NETWORK_FOLDS if subject.is_network else N_FOLDS
-        folds = deal_folds(TrainingRows(subject.columns, self.y, self.environments), self.n_folds)
+        folds = None  # rows of one subject share a fold
+        if subject.subjects is not None:
+            folds = np.unique(subject.subjects, return_inverse=True)[1] % self.n_folds
+        folds = deal_folds(TrainingRows(subject.columns, self.y, self.environments, folds=folds), self.n_folds)
         assert folds is not None
         self.folds = folds
         n_rounds = min(len(self.environments), MOST_ROUNDS)

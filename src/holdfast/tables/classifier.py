@@ -102,6 +102,9 @@ class TableClassifier(BaseEstimator):
         Rows without a label or an environment are refused, or left out when it is fitted.
     weight : str, optional
         Column that says how much each row counts when it is fitted; it is no feature.
+    subjects : str, optional
+        Column that says which rows belong together, such as the visits of one patient. They share a fold, and the
+        stable method counts them as one row. It is no feature.
     random_state : int, default=0
         Makes the fit repeatable.
     n_jobs : int, optional
@@ -152,6 +155,7 @@ class TableClassifier(BaseEstimator):
         scale: str | Sequence[str] = (),
         missing_labels: str = "stop",
         weight: str | None = None,
+        subjects: str | None = None,
         random_state: int | None = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -168,6 +172,7 @@ class TableClassifier(BaseEstimator):
         self.scale = scale
         self.missing_labels = missing_labels
         self.weight = weight
+        self.subjects = subjects
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -237,7 +242,7 @@ class TableClassifier(BaseEstimator):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", HoldfastWarning)
             with self._continued(rows, checkpoints):
-                fit_pipeline(pipeline, rows.features, rows.y, rows.environments, rows.sample_weight)
+                fit_pipeline(pipeline, rows.features, rows.y, rows.environments, rows.sample_weight, rows.subjects)
             notes = rows.notes
             if rows.source is not None:
                 n_passes = refit(pipeline, rows.source, rows.roles, self.n_jobs)
@@ -746,7 +751,7 @@ def _digest(rows: TableRows, settings: Mapping[str, Any], seed: int | None) -> s
     facts = {"settings": {key: str(value) for key, value in settings.items()}, "seed": seed}
     digest = hashlib.sha256(canonical_json({**facts, "table": rows.roles.to_dict()}))
     digest.update(pd.util.hash_pandas_object(rows.features, index=False).to_numpy().tobytes())
-    weights = [] if rows.sample_weight is None else [rows.sample_weight]
-    for values in (rows.y, rows.environments, *weights):
+    given = [values for values in (rows.sample_weight, rows.subjects) if values is not None]
+    for values in (rows.y, rows.environments, *given):
         digest.update(pd.util.hash_pandas_object(pd.Series(values), index=False).to_numpy().tobytes())
     return digest.hexdigest()[:20]

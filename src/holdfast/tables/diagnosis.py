@@ -192,7 +192,7 @@ class _Table:
         encoded = make_preprocessor(rows.roles.schema).fit_transform(rows.features)
         if encoded.shape[1] > MOST_ENCODED:
             encoded = TruncatedSVD(20, random_state=0).fit_transform(encoded)
-        self.weights = rows.sample_weight
+        self.weights, self.subjects = rows.sample_weight, rows.subjects
         self.columns: Array = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
 
     def take(self, rows: Rows) -> _Table:
@@ -228,6 +228,7 @@ class _Table:
             environments=rows.environments[rest],
             notes=(),
             sample_weight=None if self.weights is None else self.weights[rest],
+            subjects=None if self.subjects is None else self.subjects[rest],
         )
         fitted, answers = self._fit_stable(part), np.zeros((len(out), len(self.classes)))
         places = np.searchsorted(self.classes.astype(fitted.classes_.dtype), fitted.classes_)

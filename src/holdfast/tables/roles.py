@@ -396,6 +396,7 @@ class TableOptions:
     scale: str | Sequence[str] = ()  # conversions of units, such as "creatinine@Lyon=1/88.4"
     missing_labels: str = "stop"  # rows without a label or an environment: see `MISSING_LABELS`
     weight: str | None = None  # column that says how much each row counts
+    subjects: str | None = None  # column that says which rows belong together, such as those of one patient
     task: Task = "classification"  # "regression": the label is an amount; "auto": see `is_amount`
 
     def __post_init__(self) -> None:
@@ -424,6 +425,8 @@ class TableOptions:
             self.refuse_role(name, "it cannot be a feature or dropped")
         if self.weight is not None:
             self.refuse_role(self.weight, "it cannot be the weight")
+        if self.subjects is not None:
+            self.refuse_role(self.subjects, "it cannot say which rows belong together")
 
     def refuse_role(self, name: str, reason: str) -> None:
         """Refuse a column that is the label or an environment already."""
@@ -432,7 +435,7 @@ class TableOptions:
 
     def feature_names(self, columns: Iterable[str]) -> list[str]:
         """Return the columns that are left as features."""
-        taken = {self.label, *self.environment, *self.drop, self.weight}
+        taken = {self.label, *self.environment, *self.drop, self.weight, self.subjects}
         return [name for name in columns if name not in taken]
 
 
@@ -522,6 +525,7 @@ class TableRows:
     notes: tuple[str, ...] = ()  # what was left out or guessed
     source: TableFolder | None = None  # where all rows are, if these are a sample of a folder beyond the memory
     sample_weight: NDArray[np.float64] | None = None  # (n_rows,) how much each row counts
+    subjects: NDArray[Any] | None = None  # (n_rows,) rows with the same label belong together
     task: Task = "classification"  # or "regression": the label is an amount
 
     @cached_property
@@ -543,7 +547,7 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
     label, environment = options.label, options.environment
     for name in attributes:
         options.refuse_role(name, "it cannot be an attribute")
-    weighted = [] if options.weight is None else [options.weight]
+    weighted = [name for name in (options.weight, options.subjects) if name is not None]
     source.require([label, *environment, *options.drop, *options.text, *options.categorical, *weighted, *attributes])
     names = options.feature_names(source.columns)
     if attributes:
@@ -604,7 +608,8 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
     features = schema.features(frame)
     notes = (*notes, *spelled, *table_notes(frame, schema))
     weights = None if options.weight is None else _read_weights(frame[options.weight], options.weight, sampled)
-    return TableRows(roles, features, y, labels, found, notes, sampled, weights, task)
+    subjects = None if options.subjects is None else _read_subjects(frame[options.subjects], options.subjects)
+    return TableRows(roles, features, y, labels, found, notes, sampled, weights, subjects, task)
 
 
 def is_amount(series: pd.Series[Any], name: str) -> bool:
@@ -658,6 +663,18 @@ def _read_weights(series: pd.Series[Any], name: str, sampled: TableFolder | None
             "finite, at least 0, and not all 0."
         )
     return weights
+
+
+def _read_subjects(series: pd.Series[Any], name: str) -> NDArray[Any]:
+    """Return which rows belong together; refuse gaps."""
+    _refuse_missing(series, "Subject", name)
+    subjects = series.astype(str).to_numpy()
+    if len(np.unique(subjects)) < 2:
+        raise TableError(
+            f"Subject column {name!r} is {subjects[0]!r} in every row. Name a column that tells subjects apart, such as "
+            "a patient number."
+        )
+    return np.asarray(subjects)
 
 
 def _read_or_sample(
