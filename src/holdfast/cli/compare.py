@@ -26,7 +26,6 @@ from holdfast.cli.terminal import (
     say,
     show,
 )
-
 from holdfast.exceptions import ParameterError
 
 MOST_METHODS = 6  # that fit next to each other in 80 characters

@@ -99,7 +99,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         A name in `REGRESSORS`, or a regressor.
     method : "erm" or "pi", default="erm"
         The ordinary fit, or `PIRegressor`. Columns whose effect differs are not searched for in numbers yet.
-    environment_by, drop, text, categorical, missing, scale, missing_labels, weight, random_state
+    environment_by, drop, text, categorical, missing, scale, missing_labels, weight, subjects, random_state
         As for `TableClassifier`.
 
     Attributes
@@ -132,6 +132,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         scale: str | Sequence[str] = (),
         missing_labels: str = "stop",
         weight: str | None = None,
+        subjects: str | None = None,
         random_state: int | None = 0,
     ) -> None:
         self.label = label
@@ -146,6 +147,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         self.scale = scale
         self.missing_labels = missing_labels
         self.weight = weight
+        self.subjects = subjects
         self.random_state = random_state
 
     @property
@@ -170,7 +172,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
             raise TableError("A folder beyond the memory is not fitted for numbers yet. Raise max_memory=.")
         if self.method == "pi":
             pipeline = make_pipeline(rows.roles.schema, PIRegressor(inner, random_state=self.random_state))
-            fit_pipeline(pipeline, rows.features, rows.y, rows.environments, rows.sample_weight)
+            fit_pipeline(pipeline, rows.features, rows.y, rows.environments, rows.sample_weight, rows.subjects)
         else:
             model = seeded_clone(with_preprocessing(rows.roles.schema, inner), Seeding(self.random_state), "erm")
             pipeline = fit_rows(model, rows.features, rows.y, np.arange(len(rows.y)), rows.sample_weight)

@@ -671,8 +671,8 @@ def _read_subjects(series: pd.Series[Any], name: str) -> NDArray[Any]:
     subjects = series.astype(str).to_numpy()
     if len(np.unique(subjects)) < 2:
         raise TableError(
-            f"Subject column {name!r} is {subjects[0]!r} in every row. Name a column that tells subjects apart, such as "
-            "a patient number."
+            f"Subject column {name!r} is {subjects[0]!r} in every row. Name a column that tells subjects apart, such "
+            "as a patient number."
         )
     return np.asarray(subjects)
 
