@@ -156,7 +156,9 @@ def tables(record: dict[str, Any], runs: Sequence[dict[str, Any]]) -> dict[str, 
         [*_online_rows(runs)],
     )
     made["celeba"] = _markdown(
-        ["method"], ["gender, worst %", "others, mean worst %", "accuracy, %", "seeds"], [*_celeba_rows(runs)]
+        ["label", "method"],
+        ["gender, worst %", "others, mean worst %", "accuracy, %", "rows of the worst", "seeds"],
+        [*_celeba_rows(runs)],
     )
     return made
 
@@ -167,7 +169,7 @@ def _cells(values: Sequence[Sequence[float]], digits: Sequence[int]) -> list[str
     return [f"{mean:.{n}f} ± {spread:.{n}f}" for mean, spread, n in columns]
 
 
-def _markdown(keys: Sequence[str], scores: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _markdown(keys: Sequence[str], scores: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = [f"| {' | '.join([*keys, *scores])} |", f"|{'---|' * len(keys)}{'--:|' * len(scores)}"]
     return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
 
@@ -176,7 +178,7 @@ def _runs_of(runs: Sequence[dict[str, Any]], dataset: str) -> list[dict[str, Any
     return [run for run in runs if run["config"]["dataset"] == dataset]
 
 
-def _online_rows(runs: Sequence[dict[str, Any]]) -> Iterable[Sequence[str]]:
+def _online_rows(runs: Sequence[dict[str, Any]]) -> Iterable[Sequence[Any]]:
     """Yield accuracies and processor times of both objectives on the paper's data."""
     for dataset, title in (("colored_mnist", "colored MNIST"), ("beer", "beer look")):
         for objective, name in ((None, "maximum"), ("online", "online")):
@@ -202,13 +204,14 @@ def _share_of_last(run: dict[str, Any]) -> float:
     return sum(seconds for name, seconds in stages.items() if name.startswith("stage 3")) / sum(stages.values())
 
 
-def _celeba_rows(runs: Sequence[dict[str, Any]]) -> Iterable[Sequence[str]]:
+def _celeba_rows(runs: Sequence[dict[str, Any]]) -> Iterable[Sequence[Any]]:
     """Yield the worst accuracies by gender, which some methods know, and by all attributes that no method knows."""
     names = {"erm": "ERM", "group_dro": "DRO", "pi": "PI"}
-    order: dict[tuple[str, bool], list[dict[str, Any]]] = {}
-    for run in _runs_of(runs, "celeba"):
-        order.setdefault((names[run["config"]["method"]], "known_attribute" in run["config"]), []).append(run)
-    for (name, knows), found in order.items():
+    order: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
+    for run in sorted(_runs_of(runs, "celeba"), key=lambda run: str(run["config"]["dataset_options"]["label"])):
+        label = run["config"]["dataset_options"]["label"].replace("_", " ").lower()
+        order.setdefault((label, names[run["config"]["method"]], "known_attribute" in run["config"]), []).append(run)
+    for (label, name, knows), found in order.items():
         tests = [run["settings"]["train"]["test"] for run in found]
         gender = [100 * test["attributes"]["Male"]["worst"] for test in tests]
         others = [
@@ -216,7 +219,14 @@ def _celeba_rows(runs: Sequence[dict[str, Any]]) -> Iterable[Sequence[str]]:
             for test in tests
         ]
         overall = [100 * test["accuracy"] for test in tests]
-        yield (f"{name}{', gender known' if knows else ''}", *map(_mean, (gender, others, overall)), str(len(found)))
+        fewest = min(test["attributes"]["Male"]["worst_rows"] for test in tests)
+        yield (
+            label,
+            f"{name}{', gender known' if knows else ''}",
+            *map(_mean, (gender, others, overall)),
+            fewest,
+            len(found),
+        )
 
 
 SEEN = ("Male", "Young")  # known to some methods, and the environments
