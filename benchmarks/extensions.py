@@ -152,7 +152,7 @@ def tables(record: dict[str, Any], runs: Sequence[dict[str, Any]]) -> dict[str, 
         made[table] = _markdown(keys, scores, [(*key, *_cells(values, digits)) for key, values in found.items()])
     made["online"] = _markdown(
         ["data", "weights"],
-        ["as test, %", "as training, %", "stage 3, s", "all stages, s", "evaluations", "seeds"],
+        ["as test, %", "as training, %", "all stages, s", "evaluations", "seeds"],
         [*_online_rows(runs)],
     )
     made["celeba"] = _markdown(
@@ -189,19 +189,10 @@ def _online_rows(runs: Sequence[dict[str, Any]]) -> Iterable[Sequence[Any]]:
             ]
             if not found:
                 continue
-            # Stages are timed on the clock of a shared machine; processor time is divided in the same proportions.
-            last = [_share_of_last(run) * run["cpu_seconds"] for run in found]
-            values = [[100 * run["settings"][s]["test"]["accuracy"] for run in found] for s in ("test", "train")] + [
-                last,
-                [run["cpu_seconds"] for run in found],
-            ]
+            values = [[100 * run["settings"][s]["test"]["accuracy"] for run in found] for s in ("test", "train")]
+            values.append([run["cpu_seconds"] for run in found])
             epochs = float(np.mean([run["settings"]["train"]["epoch"] for run in found]))
             yield (title, name, *(_mean(v) for v in values), f"{epochs:.0f}", str(len(found)))
-
-
-def _share_of_last(run: dict[str, Any]) -> float:
-    stages = {name: float(stage["seconds"]) for name, stage in run["stages"].items()}
-    return sum(seconds for name, seconds in stages.items() if name.startswith("stage 3")) / sum(stages.values())
 
 
 def _celeba_rows(runs: Sequence[dict[str, Any]]) -> Iterable[Sequence[Any]]:
