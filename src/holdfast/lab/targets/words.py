@@ -68,7 +68,8 @@ def read_review(entry: Mapping[str, Any] | Sequence[Any]) -> Review:
            words={'tiny': 0.1, '<art_positive>': -0.4})
     """
     if not isinstance(entry, Mapping):
-        return Review(*entry, {})
+        row, label, is_right, code, token_change, other_change = entry
+        return Review(row, label, is_right, code, token_change, other_change, {})
     right = str(entry["prediction"]) == str(entry["label"])
     changes: dict[str, float] = {}
     for word, drop in zip(entry["words"], entry["drops"], strict=True):
