@@ -24,7 +24,6 @@ from holdfast.diagnosis.words import check_line, headline, say
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
-from holdfast.judging.calibration import calibrate
 from holdfast.judging.judges import deal_folds
 from holdfast.learners import (
     code_probabilities,
@@ -35,6 +34,7 @@ from holdfast.learners import (
     seeded_clone,
 )
 from holdfast.metrics import Interval, auroc_interval, exact_interval
+from holdfast.newsite.recalibrate import recalibrate
 from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows, is_sparse
 from holdfast.seeding import Seeding
@@ -606,7 +606,7 @@ class _Work:
         return whole
 
     def recalibrate(self, answers: Array, n_labels: int | None = None) -> Array:
-        """Return answers at each site left out, with temperature and rates from half of its rows, for the other."""
+        """Return answers at each site left out, recalibrated with half of its rows for the other half."""
         found, scores = answers.copy(), np.log(np.maximum(answers, LEAST_PROBABILITY))
         for site in self.environments:
             generator = self.seeding.generator("recalibrate", site.name)
@@ -614,7 +614,7 @@ class _Work:
             for labeled, asked in ((site.rows[half], site.rows[~half]), (site.rows[~half], site.rows[half])):
                 if len(labeled) and len(asked):
                     rows = generator.permutation(labeled)[:n_labels]
-                    found[asked] = calibrate(scores[rows], self.y[rows], offsets=True).probabilities(scores[asked])
+                    found[asked] = recalibrate(scores[rows], self.y[rows]).calibration.probabilities(scores[asked])
         return found
 
     def losses(self, answers: Array, rows: Rows) -> Array:
