@@ -1,8 +1,8 @@
 """A check for the reports of skore (https://docs.skore.probabl.ai): can the model be used at the test rows' site?
 
-    report = skore.EstimatorReport(model, X_test=rows_of_the_new_site, y_test=labels)
-    report.checks.add([NewSiteCheck()])
-    report.checks.summarize()
+report = skore.EstimatorReport(model, X_test=rows_of_the_new_site, y_test=labels)
+report.checks.add([NewSiteCheck()])
+report.checks.summarize()
 """
 
 from __future__ import annotations
