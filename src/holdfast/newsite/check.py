@@ -62,6 +62,8 @@ class SiteCheck:
         """What the advice rests on, a sentence each."""
         lines = [check.sentence for check in self.columns]
         lines += [relation.sentence for relation in self.relations]
+        if self.adaptation is not None and self.relations and self.adaptation.reason not in ("", "done"):
+            lines.append(self.adaptation.answer)
         if self.forecast is not None:
             value, adapted = self.forecast, " once it is adapted" if self.advice == "adapt" else ""
             lines.append(
