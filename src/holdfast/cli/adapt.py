@@ -26,11 +26,11 @@ def adapt(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Adapt a stable classifier to a new site by rows of that site without labels.
+    """Adapt a stable classifier to a new site with unlabeled rows of that site.
 
-    The part of the classifier that does without the unstable columns teaches what they say about the label there. This
-    needs 30 rows, better 100. Where it was not safe at the known sites, the classifier is left as it is, and nothing is
-    saved. The saved result holds none of the rows.
+    The stable part of the classifier predicts the rows. From these predictions it learns the effects of the unstable
+    columns at the site. This needs 30 rows, better 100. If the same was not safe at the known sites, nothing is saved.
+    The saved result contains none of the rows.
     """
     check_folder(out, overwrite=overwrite)
     fitted, rows = layout.open_for(folder, table)

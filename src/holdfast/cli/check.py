@@ -40,7 +40,11 @@ def check(
     date: Annotated[str | None, option("--date", "The column of dates (default: the only one).", "COL")] = None,
     records: Annotated[
         Path | None,
-        option("--records", "Keep one JSON line for each period; changes that are there are no news.", "FILE"),
+        option(
+            "--records",
+            "Append one JSON line for each period; changes that it already has are not reported again.",
+            "FILE",
+        ),
     ] = None,
     out: Annotated[Path | None, option("--out", "Also write the answer as an .html page.", "FILE")] = None,
     overwrite: OverwriteOption = False,
@@ -48,9 +52,9 @@ def check(
 ) -> None:
     """Say whether a classifier can be used at a new site, from rows of that site without labels.
 
-    The first line is the advice: use it, adapt it, label about 50 rows, or do not use it. Then come columns that do not
-    fit what the classifier was fitted on, columns that are distributed differently, what unstable columns say about the
-    label there, and the accuracy to expect. A label column is ignored.
+    The first line is the advice: use it, adapt it, label about 50 rows, or do not use it. Then come columns that differ
+    from the training data in type or content, covariate shift by column, how unstable columns relate to the label
+    there, and the accuracy to expect. A label column is ignored.
 
     If the table is a folder of files with dates in their names (2026-01.csv), or with --by, each period is checked and
     gets one line. The exit code is 3 if the advice changed, else 0.

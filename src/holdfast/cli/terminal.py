@@ -550,10 +550,10 @@ def start(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """Train classifiers that keep working when the environment changes.
+    """Find out whether a classifier will still work at the next site, why not, and what to do.
 
-    Say which environment (hospital, site, year, camera) each row came from, and
-    only the correlations that hold in all of them are learned.
+    You say which site (hospital, camera, year) each row of a table came from. Start with 'holdfast diagnose'. 'holdfast
+    fit' trains a classifier that relies less on columns whose effect differs between sites.
     """
     if version:
         say(f"holdfast {__version__}")

@@ -69,7 +69,7 @@ class PathPoint:
 
 @dataclass(eq=False, repr=False)
 class StableClassifier(MethodClassifier):
-    r"""Train a classifier that does not rely on relations that change between environments.
+    r"""Train a classifier that relies less on columns whose effect differs between environments.
 
     For each column :math:`x` the model compares three hypotheses, with :math:`o` the log-odds of the label given the
     other columns: *mechanism* (the others predict :math:`x` within label and environment), *label alone, stable* and

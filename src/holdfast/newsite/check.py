@@ -48,6 +48,7 @@ class SiteCheck:
     lowest_accuracy: float  # at the worst known site, by a fit without it
     predicted: Mapping[str, float]  # class -> share of the predictions
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()  # what was wrong with the rows that the model was fitted on
 
     def __str__(self) -> str:
         return " ".join([self.answer, *self.remarks])
@@ -55,12 +56,14 @@ class SiteCheck:
     @property
     def answer(self) -> str:
         """The advice in one sentence."""
+        if self.doubts:
+            return f"{REFIT} {self.doubts[0]}"
         return ANSWERS[self.advice].format(columns=listed([f"`{c.name}`" for c in self.misfits], most=3))
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What the advice rests on, a sentence each."""
-        lines = [check.sentence for check in self.columns]
+        lines = [*self.doubts[1:], *(check.sentence for check in self.columns)]
         lines += [relation.sentence for relation in self.relations]
         if self.adaptation is not None and self.relations and self.adaptation.reason not in ("", "done"):
             lines.append(self.adaptation.answer)
@@ -102,6 +105,7 @@ class SiteCheck:
             "lowest_accuracy": self.lowest_accuracy,
             "predicted": dict(self.predicted),
             "notes": list(self.notes),
+            "doubts": list(self.doubts),
         }
 
 
@@ -120,6 +124,7 @@ def differs(relation: Relation) -> bool:
     return bool(below or (low > max(known) and relation.right > max(known) + TURNED))
 
 
+REFIT = "Do not use the model yet: mend the data that it was fitted on, and fit again."
 ANSWERS: Mapping[Advice, str] = {
     "use": "Use the model at this site.",
     "adapt": "Adapt the model to this site before you use it.",
@@ -128,6 +133,7 @@ ANSWERS: Mapping[Advice, str] = {
 }
 # The first rule that holds gives the advice.
 RULES: tuple[tuple[Advice, Callable[[SiteCheck], bool]], ...] = (
+    ("do_not_use", lambda found: bool(found.doubts)),
     ("do_not_use", lambda found: bool(found.misfits)),
     ("adapt", lambda found: found.adaptation is not None and found.adaptation.adapted),
     ("adapt", lambda found: found.adaptation is not None and found.adaptation.reason == "done" and bool(found.turned)),
@@ -151,6 +157,7 @@ def check_site(
     basis: ForecastBasis | None = None,
     adaptation: Adaptation | None = None,
     notes: tuple[str, ...] = (),
+    doubts: tuple[str, ...] = (),
 ) -> SiteCheck:
     """Check whether a model can be used at a site.
 
@@ -168,6 +175,8 @@ def check_site(
     adaptation : Adaptation, optional
     notes : tuple of str
         Sentences to add.
+    doubts : tuple of str
+        What was wrong with the rows that the model was fitted on, in sentences; then it must not be used.
     """
     probabilities = predict(features)
     labels = probabilities.argmax(axis=1)
@@ -195,6 +204,7 @@ def check_site(
         float("nan") if basis is None else basis.lowest,
         {str(name): float(share) for name, share in zip(classes, shares, strict=True)},
         notes,
+        doubts,
     )
     return replace(found, advice=next(advice for advice, holds in RULES if holds(found)))
 

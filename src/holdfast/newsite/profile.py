@@ -104,7 +104,7 @@ class TrainingProfile:
             )
             return cls(columns, {str(name): int(n) for name, n in values["sites"].items()})
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            raise SavedModelError(f"The saved profile is not one of ours ({problem!r}). Fit again.") from problem
+            raise SavedModelError(f"The saved profile is not valid ({problem!r}). Fit again.") from problem
 
     def check(self, features: pd.DataFrame) -> tuple[ColumnCheck, ...]:
         """Return the columns of a new site that do not fit, those with most rows first."""

@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from holdfast.diagnosis.words import say
 from holdfast.environments import listed
 from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
 from holdfast.exceptions import (
@@ -94,6 +95,11 @@ class TableClassifier(BaseEstimator):
         Columns to leave out; whose words are used; of numbers that are levels, not amounts.
     missing : str or sequence of str
         Texts that mean a missing value, such as "?", when it is fitted and when it predicts.
+    scale : str or sequence of str
+        Conversions of units, such as "creatinine@Lyon=1/88.4": numbers of the column are multiplied at that site, when
+        it is fitted and when it predicts. "=1/1.8-32/1.8" also adds an offset; without "@" it is about all rows.
+    missing_labels : {"stop", "drop"}, default="stop"
+        Rows without a label or an environment are refused, or left out when it is fitted.
     random_state : int, default=0
         Makes the fit repeatable.
     n_jobs : int, optional
@@ -106,6 +112,8 @@ class TableClassifier(BaseEstimator):
     roles_ : TableRoles
         What each column is.
     classes_ : ndarray
+    doubts_ : tuple of str
+        What is wrong with the rows that it was fitted on, in sentences: a check says so before anything else.
     notes_ : tuple of str
         What was left out or guessed when the table was read.
     warnings_ : tuple of str or None
@@ -123,6 +131,7 @@ class TableClassifier(BaseEstimator):
     """
 
     _folder: str | None = None  # where it was loaded from, for errors
+    doubts_: tuple[str, ...] = ()  # what was wrong with the rows that it was fitted on
     profile_: TrainingProfile | None = None  # what the columns looked like at the known sites; saved models may lack it
 
     def __init__(
@@ -138,6 +147,8 @@ class TableClassifier(BaseEstimator):
         text: str | Sequence[str] = (),
         categorical: str | Sequence[str] = (),
         missing: str | Sequence[str] = (),
+        scale: str | Sequence[str] = (),
+        missing_labels: str = "stop",
         random_state: int | None = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -151,6 +162,8 @@ class TableClassifier(BaseEstimator):
         self.text = text
         self.categorical = categorical
         self.missing = missing
+        self.scale = scale
+        self.missing_labels = missing_labels
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -202,8 +215,14 @@ class TableClassifier(BaseEstimator):
             Networks with `n_jobs=None`: a folder to which each epoch is written. A fit with the same rows and settings
             continues from there. Delete the folder when you have saved the classifier.
         """
-        method = self.make_method()
+        self.make_method()  # refuses names and options before anything is read
         rows = table if isinstance(table, TableRows) else read_rows(table, self.options)
+        self.doubts_ = tuple(dict.fromkeys(say(p, rows.roles.label) for p in rows.problems if p.is_headline))
+        return self._fit_rows(rows, checkpoints)
+
+    def _fit_rows(self, rows: TableRows, checkpoints: str | Path | None = None) -> Self:
+        """Fit on rows that were read, whatever is wrong with them."""
+        method = self.make_method()
         if rows.source is not None:
             from holdfast.tables.folders import refit, refuse_what_cannot_stream
 
@@ -257,12 +276,12 @@ class TableClassifier(BaseEstimator):
     def predict_chunks(self, table: TableLike, keep: Sequence[str] = ()) -> Iterator[Predictions]:
         """Predict a table a chunk at a time; columns in `keep` are handed through."""
         check_is_fitted(self, "pipeline_")
-        source, schema = open_table(table, self.roles_.missing), self.roles_.schema
-        schema.require(source.columns)
-        first = True
-        for chunk in source.chunks(list(dict.fromkeys([*schema.names(), *keep])), schema.types, CHUNK_ROWS):
+        source, roles = open_table(table, self.roles_.missing), self.roles_
+        roles.schema.require(source.columns)
+        first, wanted = True, list(dict.fromkeys([*roles.needed(source.columns), *keep]))
+        for chunk in source.chunks(wanted, roles.needed_types(source.columns), CHUNK_ROWS):
             with _naming(self._folder) if self._folder else nullcontext():
-                features = schema.features(chunk)
+                features = roles.features(chunk)
                 labels, probabilities = self._answer(features)
             if first and self.profile_ is not None:
                 self._warn_of_misfits(self.profile_.check(features))
@@ -284,7 +303,7 @@ class TableClassifier(BaseEstimator):
         method, rows = self.method_, self._transform(rows)  # once for labels and probabilities
         probabilities = method.predict_proba(rows) if hasattr(method, "predict_proba") else None
         if probabilities is not None and not np.isfinite(probabilities).all():
-            raise SavedModelError("The classifier answers with NaN or infinity: its weights are damaged. Fit it again.")
+            raise SavedModelError("The classifier predicts NaN or infinity: its weights are damaged. Fit it again.")
         return method.predict(rows), probabilities
 
     @property
@@ -403,13 +422,15 @@ class TableClassifier(BaseEstimator):
             basis=basis,
             adaptation=adaptation,
             notes=notes,
+            doubts=self.doubts_,
         )
 
     def _read_unlabeled(self, table: TableLike) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """Return the features of all rows of a site, and a note where there are labels, which are not used."""
         source, schema = open_table(table, self.roles_.missing), self.roles_.schema
         schema.require(source.columns)
-        rows = schema.features(source.read(schema.names(), schema.types))
+        roles = self.roles_
+        rows = roles.features(source.read(roles.needed(source.columns), roles.needed_types(source.columns)))
         if not len(rows):
             raise TableError(f"{source.name} has a header but no rows. Pass a table with rows of the site.")
         has_label = self.roles_.label in source
@@ -532,7 +553,7 @@ class TableClassifier(BaseEstimator):
         others = source.read(list(attributes)) if attributes else None
         return TableRows(
             roles,
-            roles.schema.features(frame),
+            roles.features(frame),
             read_known_labels(frame[roles.label], roles.label, self.classes_),
             read_environments(frame, names, roles.period, roles.environment_storages),
             None if others is None else TableSchema.infer(others).features(others),
@@ -604,6 +625,7 @@ class TableClassifier(BaseEstimator):
             "options": {name: list(getattr(options, name)) for name in ("drop", "text", "categorical")},
             "notes": list(self.notes_),
             "warnings": list(self.warnings_ or ()),
+            "doubts": list(self.doubts_),
         }
         if self.profile_ is not None:
             extra["profile"] = self.profile_.to_dict()
@@ -623,9 +645,11 @@ class TableClassifier(BaseEstimator):
             roles = TableRoles.from_dict(extra["table"])
             options: dict[str, Any] = {name: tuple(map(str, v)) for name, v in extra.get("options", {}).items()}
             options |= {"label": roles.label, "environment": roles.environments, "environment_by": roles.period}
-            fitted = cls(**options, missing=roles.missing, **extra.get("names", {}))
+            options |= {"missing": roles.missing, "scale": tuple(scale.text for scale in roles.scales)}
+            fitted = cls(**options, **extra.get("names", {}))
             fitted.pipeline_, fitted.roles_ = load(folder, trust=trust), roles
             fitted.notes_ = tuple(map(str, extra.get("notes", ())))
+            fitted.doubts_ = tuple(map(str, extra.get("doubts", ())))
             fitted.warnings_ = tuple(map(str, extra["warnings"])) if "warnings" in extra else None
             if "profile" in extra:
                 fitted.profile_ = TrainingProfile.from_dict(extra["profile"])
@@ -655,7 +679,7 @@ def fit_stable(
     classifier = TableClassifier(label=rows.roles.label, environment=rows.roles.environments, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return classifier.fit(replace(rows, source=None))
+        return classifier._fit_rows(replace(rows, source=None))
 
 
 def make_method(name: str, estimator: Any, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:

@@ -81,6 +81,11 @@ def export_onnx(model: Any, file: str | os.PathLike[str], rows: Any) -> float:
             "A classifier that was adapted to a site cannot be exported to ONNX. Recalibrate the one that it was made "
             f"of, and export that. {INSTEAD}"
         )
+    if model.roles_.scales:
+        raise ParameterError(
+            "The classifier converts units of some sites (--scale), which cannot be exported to ONNX. Convert the "
+            f"table and fit again. {INSTEAD}"
+        )
     source = open_table(rows, model.roles_.missing)
     schema.require(source.columns)
     first = next(iter(source.chunks(schema.names(), schema.types, N_COMPARED)))
