@@ -21,10 +21,9 @@ from holdfast.diagnosis.loss_split import Losses, LossSplit, split_loss
 from holdfast.diagnosis.soundness import SMALL_CLASS, SMALL_SITE
 from holdfast.diagnosis.values import Later, OddSite, Quality, Remedy, SiteDiagnosis, mean_interval
 from holdfast.environments import Environment, Rows, listed, site_names
-from holdfast.judging.calibration import calibrate
 from holdfast.judging.judges import deal_folds
 from holdfast.metrics import Interval, auroc_interval, exact_interval
-from holdfast.newsite.recalibrate import LEAST_PROBABILITY
+from holdfast.newsite.recalibrate import LEAST_PROBABILITY, recalibrate
 from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
@@ -204,7 +203,7 @@ class Experiment:
         return whole
 
     def recalibrate(self, answers: Array, n_labels: int | None = None) -> Array:
-        """Return answers at each site left out, with temperature and rates from half of its rows, for the other."""
+        """Return answers at each site left out, recalibrated with half of its rows for the other half."""
         found, scores = answers.copy(), np.log(np.maximum(answers, LEAST_PROBABILITY))
         for site in self.environments:
             generator = self.seeding.generator("recalibrate", site.name)
@@ -212,7 +211,7 @@ class Experiment:
             for labeled, asked in ((site.rows[half], site.rows[~half]), (site.rows[~half], site.rows[half])):
                 if len(labeled) and len(asked):
                     rows = generator.permutation(labeled)[:n_labels]
-                    found[asked] = calibrate(scores[rows], self.y[rows], offsets=True).probabilities(scores[asked])
+                    found[asked] = recalibrate(scores[rows], self.y[rows]).calibration.probabilities(scores[asked])
         return found
 
     def losses(self, answers: Array, rows: Rows) -> Array:
