@@ -198,7 +198,7 @@ class PredictThenInterpolate(MethodEstimator):
     solver: Literal["auto", "convex", "gradient", "reweight"] = "auto"
     halves: Literal["hard", "soft"] = "hard"
     reweight_rounds: int = 20
-    objective: Literal["max", "online", "chance"] = "max"
+    objective: Literal["max", "online", "chance", "equal"] = "max"
     selection: str | None = None
     judge_selection: str | None = "other_environments"
     min_group_size: int = 5
@@ -246,7 +246,7 @@ class PredictThenInterpolate(MethodEstimator):
             training.check_folds()
         estimator = self._coded_estimator(training)
         self.solver_ = choose_solver(estimator, self.solver)  # refuses an estimator before any work
-        for name, value in (("objective", "chance"), ("recipe", "robust")):
+        for name, value in (("objective", "chance"), ("objective", "equal"), ("recipe", "robust")):
             if getattr(self, name) == value and self.solver_ != "gradient":
                 raise ParameterError(f"{name}={value!r} is for networks. Use a NeuralClassifier, or leave it out.")
         judge, recipe = estimator, None if self.recipe is None else RECIPES[self.recipe]
@@ -303,12 +303,16 @@ class PredictThenInterpolate(MethodEstimator):
         }
         changed: dict[str, Any] = {"solver": self.solver_, "objective": self._chosen_objective()}
         partitions = self.partitions_
-        if changed["objective"] == "chance":
+        if changed["objective"] in ("chance", "equal"):
             from holdfast.neural.objectives import PooledERM  # torch loads when a network is trained, not before
 
-            partitions = halves_at_chance(partitions, len(self.classes_), sample_weight=training.sample_weight)
+            n_kinds = len(self.classes_) if changed["objective"] == "chance" else 2
+            n_batches = None if self.recipe is None else 1
+            if changed["objective"] == "equal":  # as many rows as the ordinary network sees
+                n_batches = len(training.environments)
+            partitions = halves_at_chance(partitions, n_kinds, sample_weight=training.sample_weight)
             options["sample_weight"] = None  # it is in the halves' weights
-            changed["objective"] = PooledERM(n_batches=None if self.recipe is None else 1)
+            changed["objective"] = PooledERM(n_batches=n_batches)
         groups = halves_as_groups(partitions, **options)
         rounds = [groups]
         if self.rounds > 1:
@@ -387,9 +391,10 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         (`holdfast.estimators.pi.RECIPES` has the values). Parameters that differ from their defaults stay as they are.
     reweight_rounds : int
         Largest number of fits of each fold by the reweighting solver.
-    objective : "max", "online" or "chance"
+    objective : "max", "online", "chance" or "equal"
         For networks: differentiate the worst group alone, or weight the groups by exponentiated risks, or take the one
-        mixture in which every judge is right as often as chance (1/K correct, 1 − 1/K mistaken rows).
+        mixture in which every judge is right as often as chance (1/K correct, 1 − 1/K mistaken rows), or the equal
+        mean of both halves, which costs no more than an ordinary fit and loses less where nothing is unstable.
     selection : str or None
         For networks: the rule that selects the final classifier's epoch; None: the network's own.
     judge_selection : str or None
@@ -441,7 +446,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     0.8
     """
 
-    _objectives = ("max", "online", "chance")
+    _objectives = ("max", "online", "chance", "equal")
     _judge_scores = "accuracies_"
 
     _: KW_ONLY
@@ -512,5 +517,6 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             )
         if self.recipe is not None:
             check_choice(self, "recipe", tuple(RECIPES))
-        if self.rounds > 1 and self._chosen_objective() == "chance":
-            raise ParameterError("objective='chance' takes the halves of one round. Set rounds to 1.")
+        objective = self._chosen_objective()
+        if self.rounds > 1 and objective in ("chance", "equal"):
+            raise ParameterError(f"objective={objective!r} takes the halves of one round. Set rounds to 1.")

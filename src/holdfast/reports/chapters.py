@@ -45,6 +45,11 @@ SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad"], str]] = {
     "partly": ("caution", "Some columns are unstable; they are used in part"),
     "stable": ("bad", "The ordinary classifier is at risk: it relies on unstable columns"),
 }
+NETWORK_SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad"], str]] = {
+    "unstable": ("bad", "The ordinary network is at risk: it relies on something that differs between environments"),
+    "nothing_found": ("good", "Nothing was found that the network relies on and that differs between environments"),
+    "cannot_tell": ("caution", "It cannot be told whether the network relies on something unstable"),
+}
 NOTHING_CHANGES = "No column changes its meaning between environments"
 WIDTH = 1.96  # standard errors of a 95 % interval
 MOST_RELIED, MOST_EFFECTS = 12, 12  # features with bars, columns of the forest plot
@@ -215,7 +220,9 @@ def _class_names(fitted: Any, class_names: Sequence[str] | None) -> dict[Any, st
 def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
     """Return the verdict of a `StableClassifier` as the answer at the top of the page."""
     signal, text = SIGNALS[verdict.fitted]
-    if not verdict.columns:
+    if verdict.network is not None:
+        signal, text = NETWORK_SIGNALS[verdict.network.outcome]
+    elif not verdict.columns:
         signal, text = "good", NOTHING_CHANGES
         if verdict.is_uncertain:
             signal, text = "caution", f"{NOTHING_CHANGES}, but accuracy differs much between them"
