@@ -245,9 +245,7 @@ TASKS = (
     Task("colour", "colour", "fashion3", _agree(0.95, 0.85), TURN, True, False),
     Task("texture", "texture", "fashion3", _agree(0.95, 0.8), TURN, True, False),
     Task("patch ten", "patch", "fashion10", _agree(0.95, 0.85, 0.75), TURN, True, False),
-    Task(
-        "text marker", "text", "text", _texts(*ONE, *_agree(0.95, 0.85, 0.75)), _texts(*ONE, TURN)[0], True, False
-    ),
+    Task("text marker", "text", "text", _texts(*ONE, *_agree(0.95, 0.85, 0.75)), _texts(*ONE, TURN)[0], True, False),
     Task("plain", "patch", "fashion3", ({}, {}), {}, False, False),
     Task(
         "brightness and blur",
@@ -264,9 +262,7 @@ TASKS = (
     Task("colour, noisy labels", "colour", "mnist2", _agree(0.9, 0.8), TURN, True, True, noise=0.2),
     Task("texture, weaker", "texture", "fashion3", _agree(0.9, 0.75), TURN, True, True),
     Task("patch", "patch", "fashion3", _agree(0.95, 0.8, 0.85), TURN, True, True),
-    Task(
-        "text marker, two sites", "text", "text", _texts(*TWO, *_agree(0.95, 0.8)), _texts(*TWO, TURN)[0], True, True
-    ),
+    Task("text marker, two sites", "text", "text", _texts(*TWO, *_agree(0.95, 0.8)), _texts(*TWO, TURN)[0], True, True),
     Task("label shift", "texture", "fashion3", ({"rates": 0.7}, {"rates": -0.7}), {}, False, True),
     Task("two stable signals", "colour", "fashion3", _agree(0.9, 0.9), {"agreement": 0.9}, False, True),
     Task("geometry", "patch", "mnist10", ({"shift": -1}, {"shift": 1}, {}), {"shift": 2}, False, True),
@@ -389,7 +385,10 @@ def _mean(records: Sequence[Mapping[str, Any]], method: str, where: str) -> floa
 
 def details(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a row for each task: accuracies at known sites and at the turned one, mean over the seeds."""
-    lines = ["| task | planted | held out | ERM | PI | StableClassifier | verdicts |", "|---|---|---|---:|---:|---:|---|"]
+    lines = [
+        "| task | planted | held out | ERM | PI | StableClassifier | verdicts |",
+        "|---|---|---|---:|---:|---:|---|",
+    ]
     for task in TASKS:
         own = [record for record in records if record["key"]["task"] == task.name]
         if not own:

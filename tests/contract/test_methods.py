@@ -46,10 +46,6 @@ def test_every_method_on_every_kind_of_rows(name, n_environments, n_classes, kin
     """Fit, predict, probabilities: any number of environments and classes, tabular, image and text."""
     X, y, environments, attribute = make_rows(kind, n_environments, n_classes)
     known = {"attribute": attribute} if name == "oracle" else {}
-    if name == "stable" and kind == "image":  # it changes columns
-        with pytest.raises(FeaturesError, match="StableClassifier looks at columns, but X has shape"):
-            make_method(name, kind).fit(X, y, environments=environments)
-        return
     method = make_method(name, kind).fit(X, y, environments=environments, **known)
     assert method.predict(X).shape == (len(y),)
     assert method.predict_proba(X).shape == (len(y), n_classes)

@@ -102,10 +102,14 @@ class StableClassifier(MethodClassifier):
     is mixed with the ordinary one accordingly. Where nothing changes, the result is the ordinary classifier, to the
     last bit. `verdict_` says what was fitted, why, what it costs and what it saves.
 
+    Pictures, sequences, dicts and Datasets have no columns. There the ordinary network is compared with a network of
+    Predict then Interpolate, both out of fold (`holdfast.stable.network`).
+
     Parameters
     ----------
     estimator : scikit-learn classifier or None
-        Any classifier or Pipeline. None: columns scaled to unit variance, then a logistic regression.
+        Any classifier or Pipeline, or a NeuralClassifier. None: columns scaled to unit variance, then a logistic
+        regression.
     caution : float between 0 and 1
         What to expect of a relation that changes. 0: the next environment is like these, so nothing is given up. 0.5:
         the relation may vanish there. 1: it may reverse. `path_` has price and gain of others.
@@ -149,7 +153,7 @@ class StableClassifier(MethodClassifier):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         environments: Any = None,
         sample_weight: Any = None,
@@ -160,10 +164,11 @@ class StableClassifier(MethodClassifier):
 
         Parameters
         ----------
-        X : array, sparse matrix, frame or list of texts
-        y : labels of shape (n_rows,)
+        X : array, sparse matrix, frame, list of texts, images of shape (n_rows, …), dict or Dataset
+        y : labels of shape (n_rows,); None: those of a dict or Dataset
         environments : labels of shape (n_rows,)
             Which environment each row came from. None, or one label only: the ordinary classifier, with a warning.
+            Those of a dict or Dataset where it has some.
         sample_weight : array of shape (n_rows,), optional
             How many rows each row stands for.
         subjects : labels of shape (n_rows,), optional
@@ -219,11 +224,9 @@ class StableClassifier(MethodClassifier):
     def _fit_network(self, estimator: Any, training: TrainingRows, subjects: Any, seeding: Seeding) -> None:
         """Decide for inputs without columns: the ordinary classifier, or PI, or both mixed, by `stable.network`."""
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
-        n_classes, sites = len(self.classes_), [environment.name for environment in training.environments]
+        sites = [environment.name for environment in training.environments]
         asked = _ask_folds(self, estimator, training, _network_folds(training, subjects), seeding)
-        rows = NetworkRows(
-            asked.ordinary, asked.stable, training.y, training.environment_codes, training.sample_weight
-        )
+        rows = NetworkRows(asked.ordinary, asked.stable, training.y, training.environment_codes, training.sample_weight)
         weights = rows.weights(float(self.caution))
         readable = float("nan") if rows.evidence.probability >= UNSTABLE else asked.read_sites(estimator, seeding)
         if weights[1]:
@@ -240,10 +243,10 @@ class StableClassifier(MethodClassifier):
         self.forecasting_ = make_basis(
             known, left_out, training.y, {environment.name: environment.rows for environment in training.environments}
         )
-        right = asked.left_out.argmax(axis=1) == training.y
-        elsewhere = np.array([np.average(right[e.rows], weights=training.weights[e.rows]) for e in training.environments])
+        right, shares = asked.left_out.argmax(axis=1) == training.y, training.weights
+        elsewhere = np.array([np.average(right[e.rows], weights=shares[e.rows]) for e in training.environments])
         ordinary, fitted = rows.accuracies((1.0, 0.0)), rows.accuracies(weights)
-        shares = np.bincount(training.y, training.weights, minlength=n_classes) / training.weights.sum()
+        most_frequent = np.bincount(training.y, shares).max() / shares.sum()
         self.verdict_ = Verdict(
             "ordinary" if not weights[1] else "partly" if weights[0] else "stable",
             (),
@@ -254,7 +257,7 @@ class StableClassifier(MethodClassifier):
             rows.compare(weights, rows.reversed_share),
             rows.forecast(weights, elsewhere),
             {name: Accuracy(float(a), float(b)) for name, a, b in zip(sites, ordinary, fitted, strict=True)},
-            float(shares.max()),
+            float(most_frequent),
             0,
             {},
             float(self.caution),

@@ -42,7 +42,7 @@ from holdfast.neural.settings import (
     autocast,
     resolve_device,
 )
-from holdfast.neural.sources import Inputs, ItemSource, RowShape, read_items
+from holdfast.neural.sources import Inputs, ItemSource, RowShape, labeled_items, read_items
 from holdfast.neural.state import TrainingState
 from holdfast.neural.training import TrainingTask, holds_images, train
 from holdfast.registry import ImportPath
@@ -682,6 +682,11 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
         """Return the most probable label of each row."""
         codes = self.outputs(X).argmax(1).numpy()
         return self.classes_[codes]  # type: ignore[no-any-return]
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy; y may be left out where X is a dict or Dataset with labels."""
+        X, y = labeled_items(X, y, n_workers=self.n_workers)
+        return float(super().score(X, y, sample_weight))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each label, columns in the order of `classes_`."""

@@ -271,7 +271,9 @@ class NetworkFinding:
                 f"(probability {self.probability:.2f})."
             )
         why, help_ = WORDS[self.reason]
-        return f"Ordinary classifier: it cannot be told whether the network relies on something unstable: {why}. {help_}"
+        return (
+            f"Ordinary classifier: it cannot be told whether the network relies on something unstable: {why}. {help_}"
+        )
 
     @property
     def price(self) -> str:
@@ -320,7 +322,7 @@ class NetworkRows:
     def reversed_share(self) -> float:
         """The share in which h predicts the label where its relation is reversed."""
         n_classes, seen = self.ordinary.shape[1], float(self._right.mean())
-        return min((1 - seen) / (n_classes - 1), seen)
+        return float(min((1 - seen) / (n_classes - 1), seen))
 
     def reweighted(self, share: float) -> Array:
         """Return a weight for each row, as if h predicted the label in such a share of the rows of each site and label.
@@ -415,7 +417,7 @@ def find_network(rows: NetworkRows, weights: tuple[float, float], readable: floa
     outcome: Outcome = "unstable" if evidence.probability >= LIKELY else "nothing_found"
     reason: Reason = ""
     if outcome == "nothing_found":
-        reason = rows.too_little() or ("site_readable" if readable >= READABLE else "")
+        reason = "site_readable" if readable >= READABLE else rows.too_little()
         outcome = "cannot_tell" if reason else outcome
     return NetworkFinding(
         outcome,
