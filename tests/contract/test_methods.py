@@ -8,7 +8,6 @@ from sklearn.base import clone
 
 from holdfast import NeuralClassifier
 from holdfast.estimators.methods import METHODS
-from holdfast.exceptions import FeaturesError
 
 KINDS = {"tabular": "mlp", "image": "cnn", "text": "text_cnn"}
 # Two steps on few rows cut odd halves and predict one class; what such warnings say is tested where they are born.

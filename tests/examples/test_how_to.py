@@ -35,7 +35,9 @@ def test_own_network(tmp_path, monkeypatch, capsys):
         NETWORKS._entries.pop("words")
     found = run_page("own-network.md", tmp_path, monkeypatch)
     out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith(("Stable classifier: the network relies on", "Partly stable classifier: the network relies on"))
+    assert out[0].startswith(
+        ("Stable classifier: the network relies on", "Partly stable classifier: the network relies on")
+    )
     place = next(i for i, line in enumerate(out) if line.startswith("["))
     assert re.fullmatch(r"\['north' 'south'\] 0\.\d\d", out[place])
     assert float(out[place].split()[-1]) > 0.7

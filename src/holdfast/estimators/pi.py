@@ -365,7 +365,8 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     One classifier is fitted on each environment; each judges the other environments, cutting them into correct and
     mistaken rows; the final classifier minimizes the worst-case risk over all mixtures of these halves.
 
-    The worst case is harsh where stable features are noisy. For tables `StableClassifier` is recommended.
+    The worst case is harsh where stable features are noisy, and costs accuracy where nothing is unstable.
+    `StableClassifier` is recommended: it says first whether something is, and what PI costs.
 
     Parameters
     ----------
@@ -418,7 +419,8 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     partitions_ : tuple of Partition
         Stage 2: judge, judged, and the row numbers of both halves.
     accuracies_ : array of shape (n_environments, n_environments)
-        Accuracy of each judge (row) in each environment (column); the diagonal is out of fold.
+        Accuracy of each judge (row) in each environment (column). The diagonal is out of fold; for networks with hard
+        halves it comes from validation rows whose group labels are the environments, and else is NaN.
     groups_ : tuple of Group
         The halves that entered stage 3.
     group_risks_, worst_case_risk_, gap_ : array, float, float
@@ -470,8 +472,19 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
 
     def _interpolate(self, estimator: Any, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
         super()._interpolate(estimator, training, seeding, validation)
+        self._fill_diagonal(validation)
         self._warn_of_collapse(training)
         return self
+
+    def _fill_diagonal(self, validation: Any) -> None:
+        """Score judges in their own environment on validation rows whose groups are the environments, where unknown."""
+        if validation is None or validation[2] is None:
+            return
+        X, y, groups = validation
+        for place, (label, judge) in enumerate(self.environment_classifiers_.items()):
+            rows = np.flatnonzero(np.asarray(groups) == label)
+            if len(rows) and np.isnan(self.accuracies_[place, place]):
+                self.accuracies_[place, place] = np.mean(predicted_codes(judge, take_rows(X, rows)) == y[rows])
 
     def _has_collapsed(self, solution: Solution, training: TrainingRows) -> bool:
         return self._collapse(solution.estimator, solution.worst_case_risk, training) is not None

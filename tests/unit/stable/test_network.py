@@ -57,7 +57,7 @@ def test_a_difference_between_sites_is_found():
     ids=["nothing", "label shift", "noisier labels"],
 )
 def test_what_is_the_same_everywhere_is_kept(rows):
-    """Two stable signals, other label rates and noisier labels at one site are no evidence: weights are one and zero."""
+    """Two stable signals, other label rates and noisier labels at one site are no evidence."""
     assert rows.evidence.probability < LIKELY
     assert rows.weights(0.75) == (1.0, 0.0)
     assert rows.weights(1.0) == (1.0, 0.0)
@@ -65,7 +65,7 @@ def test_what_is_the_same_everywhere_is_kept(rows):
 
 
 def test_false_alarms_are_rare():
-    """With nothing unstable the probability passes one half in at most 2 of 40 draws, and p values are not too small."""
+    """With nothing unstable the probability passes one half in at most 2 of 40 draws."""
     found = [make_rows((0.85, 0.85), n=600, seed=seed).evidence for seed in range(40)]
     assert sum(evidence.probability >= LIKELY for evidence in found) <= 2
     assert sum(evidence.p_value < 0.05 for evidence in found) <= 6
@@ -141,7 +141,9 @@ def test_three_classes_and_sites():
     rng, parts = np.random.default_rng(0), []
     for agreement in (0.95, 0.8, 0.65):
         y = rng.integers(3, size=1500)
-        codes = [np.where(rng.random(1500) < share, y, (y + rng.integers(1, 3, 1500)) % 3) for share in (0.7, agreement)]
+        codes = [
+            np.where(rng.random(1500) < share, y, (y + rng.integers(1, 3, 1500)) % 3) for share in (0.7, agreement)
+        ]
         jitter = 0.3 * rng.standard_normal((2, 1500, 3))
         stable, unstable = (strength * np.eye(3)[code] for strength, code in zip((1.5, 2.5), codes, strict=True))
         parts.append((stable + unstable + jitter[0], stable + jitter[1], y))
