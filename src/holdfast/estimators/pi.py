@@ -272,7 +272,7 @@ class PredictThenInterpolate(MethodEstimator):
         check_choice(self, "objective", self._objectives)
         check_choice(self, "solver", ("auto", *SOLVERS))
         if self.halves == "soft" and self.n_folds < 2:
-            raise ParameterError("halves='soft' needs answers out of fold. Set n_folds to 2 or more.")
+            raise ParameterError("halves='soft' needs out-of-fold predictions. Set n_folds to 2 or more.")
 
     def _chosen_objective(self) -> str:
         """Return the objective: a recipe's, where it is not set."""
@@ -360,10 +360,10 @@ class PredictThenInterpolate(MethodEstimator):
 
 @dataclass(eq=False, repr=False)
 class PIClassifier(PredictThenInterpolate, MethodClassifier):
-    """Train a classifier that is best in its worst half: the method of the paper.
+    """Predict then Interpolate (Bao et al., 2021): minimize the worst-group risk over halves of the environments.
 
-    One classifier is fitted on each environment; each judges the other environments, cutting them into correct and
-    mistaken rows; the final classifier minimizes the worst-case risk over all mixtures of these halves.
+    One classifier is fitted on each environment. Its predictions cut every other environment into correct and mistaken
+    rows. The final classifier minimizes the worst-case risk over all mixtures of these halves.
 
     The worst case is harsh where stable features are noisy, and costs accuracy where nothing is unstable.
     `StableClassifier` is recommended: it says first whether something is, and what PI costs.

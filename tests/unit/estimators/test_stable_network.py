@@ -12,7 +12,7 @@ from holdfast.exceptions import ParameterError
 
 
 def make_pictures(agreements, *, n=600, seed=0):
-    """Return 2 x 3 x 3 pictures: the first channel agrees with the label in 3 of 4 rows, the second as often as said."""
+    """Return 2 x 3 x 3 pictures: the first channel agrees with the label in 3 of 4 rows, the second as said."""
     rng, parts = np.random.default_rng(seed), []
     for agreement in agreements:
         y = rng.integers(2, size=n)
