@@ -84,3 +84,18 @@ def test_the_tables_of_a_new_site_are_those_of_the_records():
         shown = page.split(f"<!-- table {name} -->\n")[1].split("<!-- end -->")[0]
         assert shown == "\n".join(lines) + "\n"
         assert len(lines) > 2
+
+
+def test_the_tables_of_networks_are_those_of_the_records():
+    """docs/how-to/own-network.md shows what the committed records say, and an ordinary verdict is the same network."""
+    pytest.importorskip("torch")
+    networks = load_script("networks")
+    records = networks.read_records()
+    page = networks.PAGE.read_text(encoding="utf-8")
+    assert networks.fill(page, records) == page
+    assert all(record["same"] for record in records)
+    keys = [json.dumps(record["key"], sort_keys=True) for record in records]
+    assert len(keys) == len(set(keys)) > 10
+    for record in records:
+        if record["fitted"] == "ordinary":
+            assert record["stable"] == record["erm"]
