@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, Literal, Self
@@ -24,6 +25,7 @@ from holdfast.exceptions import (
     ParameterError,
     SavedModelError,
     UntrustedFileError,
+    suggest,
 )
 from holdfast.neural.batches import RowSource, Vocabulary, make_source
 from holdfast.neural.evaluation import HeldOut, minus_squared_error, outputs_on, right_class, union_of
@@ -66,6 +68,13 @@ _NOT_STORED = (
 )
 _CODE = ("network", "row_transform", "collate_fn")  # stored as import paths where they are classes or functions
 _TRAINING_ONLY = ("optimizer", "scheduler", "callbacks")
+# What other libraries call our parameters.
+_ELSEWHERE = {
+    **{"lr": "learning_rate", "learning_rate_init": "learning_rate", "eta": "learning_rate"},
+    **{"epochs": "max_epochs", "n_epochs": "max_epochs", "max_iter": "max_epochs"},
+    **{"module": "network", "model": "network", "criterion": "loss", "num_workers": "n_workers"},
+    **{"seed": "random_state", "early_stopping": "patience", "l2": "weight_decay", "alpha": "weight_decay"},
+}
 
 
 def _check_sizes(
@@ -149,6 +158,15 @@ class NeuralEstimator(BaseEstimator):
     precision: Precision = "auto"
     device: str = "auto"
     random_state: RandomState = None
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Refuse unknown options with the name that was probably meant."""
+        known = [field.name for field in fields(NeuralEstimator)]
+        for name in options:
+            if name not in known:
+                meant = f"Did you mean {_ELSEWHERE[name]!r}?" if name in _ELSEWHERE else suggest(name, known)
+                raise ParameterError(f"{cls.__name__} has no parameter {name!r}. {meant}")
+        return super().__new__(cls)
 
     takes_items: ClassVar[bool] = True  # X may be a dict or a Dataset
     _score = staticmethod(right_class)
@@ -533,6 +551,11 @@ class NeuralEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+# `__new__` takes anything; tools that ask the class for its parameters must see those of `__init__`.
+_signature = inspect.signature(NeuralEstimator.__init__)
+NeuralEstimator.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])
 
 
 def _same_shape(found: RowShape, fitted: RowShape, *, exactly: bool) -> bool:

@@ -285,7 +285,9 @@ class NetworkFinding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as plain values."""
-        return {**asdict(self), "stable_price": self.stable_price.to_dict(), "answer": self.answer}
+        readable = None if np.isnan(self.readable) else self.readable
+        price = self.stable_price.to_dict()
+        return {**asdict(self), "stable_price": price, "readable": readable, "answer": self.answer}
 
 
 @dataclass(frozen=True, eq=False)
