@@ -162,11 +162,12 @@ class NeuralEstimator(BaseEstimator):
     def __new__(cls, *args: Any, **options: Any) -> Self:
         """Refuse unknown options with the name that was probably meant."""
         known = [field.name for field in fields(NeuralEstimator)]
-        for name in options:
+        for name in options if cls.__init__ is NeuralEstimator.__init__ else ():  # a subclass may have more
             if name not in known:
                 meant = f"Did you mean {_ELSEWHERE[name]!r}?" if name in _ELSEWHERE else suggest(name, known)
                 raise ParameterError(f"{cls.__name__} has no parameter {name!r}. {meant}")
-        return super().__new__(cls)
+        made: Self = super().__new__(cls)
+        return made
 
     takes_items: ClassVar[bool] = True  # X may be a dict or a Dataset
     _score = staticmethod(right_class)
