@@ -1,5 +1,6 @@
 """The tables of evidence follow from the records next to them."""
 
+import importlib
 import importlib.util
 import json
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_the_tables_of_a_new_site_are_those_of_the_records():
 def test_the_tables_of_networks_are_those_of_the_records():
     """docs/how-to/own-network.md shows what the committed records say, and an ordinary verdict is the same network."""
     pytest.importorskip("torch")
-    networks = load_script("networks")
+    networks = importlib.import_module("networks")
     records = networks.read_records()
     page = networks.PAGE.read_text(encoding="utf-8")
     assert networks.fill(page, records) == page
