@@ -47,6 +47,11 @@ SIGNALS: Mapping[str, tuple[Literal["good", "protected", "caution"], str]] = {
     "partly": ("protected", "Protected: this classifier uses less of the unstable columns"),
     "stable": ("protected", "Protected: this classifier ignores the unstable columns"),
 }
+NETWORK_SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad"], str]] = {
+    "unstable": ("bad", "The ordinary network is at risk: it relies on something that differs between environments"),
+    "nothing_found": ("good", "Nothing was found that the network relies on and that differs between environments"),
+    "cannot_tell": ("caution", "It cannot be told whether the network relies on something unstable"),
+}
 NOTHING_CHANGES = "No column changes its meaning between environments"
 WIDTH = 1.96  # standard errors of a 95 % interval
 MOST_AT_TOP = 8  # environments in the picture of the answer: those with the lowest accuracy
@@ -226,7 +231,9 @@ def verdict_answer(verdict: Any, advice: Sequence[str] = (), sizes: Mapping[str,
     """Return the verdict of a `StableClassifier` as the answer at the top of the page; `sizes` are rows by site."""
     signal: Literal["good", "protected", "caution"]
     signal, text = SIGNALS[verdict.fitted]
-    if not verdict.columns:
+    if verdict.network is not None:
+        signal, text = NETWORK_SIGNALS[verdict.network.outcome]
+    elif not verdict.columns:
         signal, text = "good", NOTHING_CHANGES
         if verdict.is_uncertain:
             signal, text = "caution", f"{NOTHING_CHANGES}, but accuracy differs much between them"
