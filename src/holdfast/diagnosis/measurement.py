@@ -55,6 +55,8 @@ class Subject(Protocol):
     classes: NDArray[Any]
     environments: tuple[Environment, ...]
     columns: Array  # (n_rows, n_columns) numbers without gaps, which the loss is split with
+    weights: Array | None  # (n_rows,) how much each row counts
+    subjects: NDArray[Any] | None  # (n_rows,) rows with the same label belong together
     probable: bool  # whether answers are probabilities
     is_network: bool
 
@@ -75,7 +77,10 @@ class Experiment:
         self.y, self.classes, self.environments = subject.y, subject.classes, subject.environments
         self.seeding = Seeding(random_state)
         self.n_folds = NETWORK_FOLDS if subject.is_network else N_FOLDS
-        folds = deal_folds(TrainingRows(subject.columns, self.y, self.environments), self.n_folds)
+        folds = None  # rows of one subject share a fold
+        if subject.subjects is not None:
+            folds = np.unique(subject.subjects, return_inverse=True)[1] % self.n_folds
+        folds = deal_folds(TrainingRows(subject.columns, self.y, self.environments, folds=folds), self.n_folds)
         assert folds is not None
         self.folds = folds
         n_rounds = min(len(self.environments), MOST_ROUNDS)
@@ -234,8 +239,10 @@ class Experiment:
             return None
         new, right = self.subject.ask(rest, out), self.correct(known[out], out)
         right_now = self.correct(new, out)
-        stable = _interval(self.correct(self.subject.ask_stable(rest, out), out) - right_now) if with_stable else None
-        lost = _interval(right - right_now)
+        weights, stable = self._weights(out), None
+        if with_stable:
+            stable = _interval(self.correct(self.subject.ask_stable(rest, out), out) - right_now, weights)
+        lost = _interval(right - right_now, weights)
         return Later(late[0].name, self.quality(new, out), self.quality(known[out], out), lost, stable)
 
     def clinical(self, new: Array, threshold: float | None) -> ClinicalReport | None:
@@ -243,20 +250,36 @@ class Experiment:
         if not self.subject.probable or len(self.classes) != 2:
             return None
         risks, sites = np.clip(new[:, 1], 0.0, 1.0), site_names(self.environments)
-        return clinical_report(self.y, risks, sites, event=str(self.classes[1]), threshold=threshold)
+        return clinical_report(
+            self.y,
+            risks,
+            sites,
+            event=str(self.classes[1]),
+            threshold=threshold,
+            sample_weight=self.subject.weights,
+        )
 
     def quality(self, answers: Array, rows: Rows) -> Quality:
         """Return how good the answers about some rows are."""
-        right = self.correct(answers, rows)
-        accuracy = Interval(float(right.mean()), *map(float, exact_interval(right.sum(), len(rows))))
-        area = auroc_interval(self.y[rows], answers) if self.subject.probable else Interval(*[float("nan")] * 3)
-        return Quality(accuracy, area, _interval(self.losses(answers, rows)))
+        right, weights = self.correct(answers, rows), self._weights(rows)
+        share, n_rows = float(np.average(right, weights=weights)), effective_rows(weights, len(rows))
+        accuracy = Interval(share, *map(float, exact_interval(share * n_rows, n_rows)))
+        area = Interval(*[float("nan")] * 3)
+        if self.subject.probable:
+            area = auroc_interval(self.y[rows], answers, sample_weight=weights)
+        return Quality(accuracy, area, _interval(self.losses(answers, rows), weights))
+
+    def _weights(self, rows: Rows) -> Array | None:
+        return None if self.subject.weights is None else self.subject.weights[rows]
 
     def remedy(self, new: Array, action: Action, name: str, answers: Array, columns: tuple[str, ...] = ()) -> Remedy:
         """Compare answers at sites left out with the ordinary model's, row by row."""
         sites = [(new[site.rows], answers[site.rows], site.rows) for site in self.large]
-        gains = [_interval(self.losses(old, rows) - self.losses(other, rows)) for old, other, rows in sites]
-        right = [_interval(self.correct(other, rows) - self.correct(old, rows)) for old, other, rows in sites]
+        gains, right = [], []
+        for old, other, rows in sites:
+            weights = self._weights(rows)
+            gains.append(_interval(self.losses(old, rows) - self.losses(other, rows), weights))
+            right.append(_interval(self.correct(other, rows) - self.correct(old, rows), weights))
         n_better = sum(gain.value > 0 for gain in gains)
         return Remedy(action, name, mean_interval(gains), mean_interval(right), n_better, columns)
 
@@ -305,7 +328,9 @@ class Experiment:
         found = []
         for site in self.environments:
             rows, (elsewhere, parts) = site.rows, split[site.name]
-            shares = np.bincount(self.y[rows], minlength=len(self.classes)) / len(rows)
+            weights = self._weights(rows)
+            shares = np.bincount(self.y[rows], weights, minlength=len(self.classes))
+            shares = shares / shares.sum()
             found.append(
                 SiteDiagnosis(
                     site.name,
@@ -314,16 +339,29 @@ class Experiment:
                     elsewhere,
                     self.quality(new[rows], rows),
                     self.quality(known[rows], rows),
-                    _interval(self.correct(known[rows], rows) - self.correct(new[rows], rows)),
+                    _interval(self.correct(known[rows], rows) - self.correct(new[rows], rows), weights),
                     parts,
                 )
             )
         return found
 
 
-def _interval(values: Array) -> Interval:
+def effective_rows(weights: Array | None, n_rows: int) -> float:
+    """Return the number of equal rows that are worth as much as weighted ones (Kish).
+
+    Examples
+    --------
+    >>> effective_rows(np.array([1.0, 1.0, 2.0, 0.0]), 4)
+    2.6666666666666665
+    """
+    return float(n_rows) if weights is None else float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def _interval(values: Array, weights: Array | None = None) -> Interval:
     """Return the mean of rows with its 95 % interval; equal values still are uncertain, so one more row is added."""
-    mean, reach = float(values.mean()), 1.96 * float(np.sqrt((values.var() + 1.0 / (len(values) + 1)) / len(values)))
+    mean, n_rows = float(np.average(values, weights=weights)), effective_rows(weights, len(values))
+    variance = float(np.average((values - mean) ** 2, weights=weights))
+    reach = 1.96 * float(np.sqrt((variance + 1.0 / (n_rows + 1)) / n_rows))
     return Interval(mean, mean - reach, mean + reach)
 
 

@@ -31,7 +31,7 @@ from holdfast.learners import (
     require_classifier,
     seeded_clone,
 )
-from holdfast.rows import is_sparse
+from holdfast.rows import is_sparse, read_weights
 from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
 from holdfast.stable.verdict import Verdict
@@ -54,6 +54,7 @@ def diagnose(
     *,
     estimator: Any = "logistic",
     threshold: float | None = None,
+    sample_weight: Any = None,
     n_jobs: int | None = None,
     random_state: int | None = 0,
     progress: Progress = no_progress,
@@ -71,6 +72,8 @@ def diagnose(
         A name such as "boosting" (see `holdfast fit --help`), or a classifier of numbers.
     threshold : float, optional
         Risk from which on somebody is treated, for the net benefit; by default the share of events.
+    sample_weight : array of shape (n_rows,), optional
+        How much each row counts, in fits and in measures.
     n_jobs : int, optional
         Fits that run at the same time.
     random_state : int or None
@@ -106,7 +109,9 @@ def diagnose(
         raise LabelsError(f"y has {len(labels)} labels for {len(frame)} rows. Pass one label for each row.")
     schema = TableSchema.infer(frame)
     roles = TableRoles(str(getattr(y, "name", None) or "label"), "string", ("environments",), None, schema)
-    rows = TableRows(roles, schema.features(frame), labels, sites, notes=table_notes(frame, schema))
+    weights = read_weights(sample_weight, len(frame))
+    notes = table_notes(frame, schema)
+    rows = TableRows(roles, schema.features(frame), labels, sites, notes=notes, sample_weight=weights)
     return diagnose_rows(
         rows, estimator=estimator, threshold=threshold, n_jobs=n_jobs, random_state=random_state, progress=progress
     )
@@ -187,13 +192,19 @@ class _Table:
         encoded = make_preprocessor(rows.roles.schema).fit_transform(rows.features)
         if encoded.shape[1] > MOST_ENCODED:
             encoded = TruncatedSVD(20, random_state=0).fit_transform(encoded)
+        self.weights, self.subjects = rows.sample_weight, rows.subjects
         self.columns: Array = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
 
     def take(self, rows: Rows) -> _Table:
         """Return some of the rows, with the same model."""
         whole = self.rows
         part = replace(
-            whole, features=whole.features.iloc[rows], y=whole.y[rows], environments=whole.environments[rows], notes=()
+            whole,
+            features=whole.features.iloc[rows],
+            y=whole.y[rows],
+            environments=whole.environments[rows],
+            notes=(),
+            sample_weight=None if self.weights is None else self.weights[rows],
         )
         return _Table(part, self.estimator, self.n_jobs, self.random_state)
 
@@ -204,14 +215,20 @@ class _Table:
             schema = replace(schema, columns=tuple(c for c in schema.columns if c.name not in without))
             features = features[schema.feature_names()]
         model = seeded_clone(with_preprocessing(schema, self.inner), Seeding(self.random_state), "diagnose")
-        fitted = fit_rows(model, features, self.y, rest)
+        fitted = fit_rows(model, features, self.y, rest, None if self.weights is None else self.weights[rest])
         return code_probabilities(fitted, take_rows(features, out), len(self.classes))
 
     def ask_stable(self, rest: Rows, out: Rows) -> Array:
         """Return the stable classifier's probabilities for rows of sites left out, (n_out, n_classes)."""
         rows = self.rows
         part = replace(
-            rows, features=rows.features.iloc[rest], y=rows.y[rest], environments=rows.environments[rest], notes=()
+            rows,
+            features=rows.features.iloc[rest],
+            y=rows.y[rest],
+            environments=rows.environments[rest],
+            notes=(),
+            sample_weight=None if self.weights is None else self.weights[rest],
+            subjects=None if self.subjects is None else self.subjects[rest],
         )
         fitted, answers = self._fit_stable(part), np.zeros((len(out), len(self.classes)))
         places = np.searchsorted(self.classes.astype(fitted.classes_.dtype), fitted.classes_)
