@@ -259,7 +259,7 @@ class TableClassifier(BaseEstimator):
         warned = {(entry.category, str(entry.message)): entry.message for entry in caught}
         self.warnings_: tuple[str, ...] | None = tuple(text for _, text in warned)
         for (category, text), _ in warned.items():
-            warnings.warn(text, category, stacklevel=2)
+            warnings.warn(text, category, stacklevel=3)
         return self
 
     def _name_verdict(self) -> None:

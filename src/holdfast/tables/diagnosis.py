@@ -197,16 +197,19 @@ class _Table:
 
     def take(self, rows: Rows) -> _Table:
         """Return some of the rows, with the same model."""
+        return _Table(self._part(rows), self.estimator, self.n_jobs, self.random_state)
+
+    def _part(self, rows: Rows) -> TableRows:
         whole = self.rows
-        part = replace(
+        return replace(
             whole,
             features=whole.features.iloc[rows],
             y=whole.y[rows],
             environments=whole.environments[rows],
             notes=(),
             sample_weight=None if self.weights is None else self.weights[rows],
+            subjects=None if whole.subjects is None else whole.subjects[rows],
         )
-        return _Table(part, self.estimator, self.n_jobs, self.random_state)
 
     def ask(self, rest: Rows, out: Rows, without: Sequence[str] = ()) -> Array:
         """Fit the model on some rows and return its probabilities for others, (n_out, n_classes)."""
@@ -221,15 +224,7 @@ class _Table:
     def ask_stable(self, rest: Rows, out: Rows) -> Array:
         """Return the stable classifier's probabilities for rows of sites left out, (n_out, n_classes)."""
         rows = self.rows
-        part = replace(
-            rows,
-            features=rows.features.iloc[rest],
-            y=rows.y[rest],
-            environments=rows.environments[rest],
-            notes=(),
-            sample_weight=None if self.weights is None else self.weights[rest],
-            subjects=None if self.subjects is None else self.subjects[rest],
-        )
+        part = self._part(rest)
         fitted, answers = self._fit_stable(part), np.zeros((len(out), len(self.classes)))
         places = np.searchsorted(self.classes.astype(fitted.classes_.dtype), fitted.classes_)
         if hasattr(fitted.pipeline_, "predict_proba"):
