@@ -40,7 +40,7 @@ def test_an_adapted_model_is_saved(holdfast, folder, tmp_path):
     outcome = holdfast("adapt", folder / "model", folder / "denver.csv", "--out", tmp_path / "denver")
     assert outcome.code == 0, outcome.err
     assert outcome.out.startswith("Adapted to 500 rows without labels: the classifier has learned what `scanner`\n")
-    assert "`scanner` is right in 1" in outcome.out
+    assert "`scanner` agrees with the label in 1" in outcome.out
     assert "Next: holdfast predict" in outcome.out
     before = accuracy(holdfast, folder / "model", folder / "denver-labeled.csv")
     assert before == pytest.approx(0.75, abs=0.04)
@@ -54,7 +54,7 @@ def test_predict_adapts_first(holdfast, folder, tmp_path):
     assert result.json["adaptation"]["adapted"]
     truth = pd.read_csv(folder / "denver-labeled.csv")["diagnosis"]
     assert (pd.read_csv(out)["prediction"] == truth).mean() > 0.86
-    assert "The column 'diagnosis' is not used." in result.err
+    assert "The label column 'diagnosis' is ignored." in result.err
 
 
 def test_a_refusal_saves_nothing(holdfast, folder, tmp_path):

@@ -141,6 +141,6 @@ def test_one_environment_cannot_be_audited(holdfast, slides, tmp_path):
     assert outcome.err == (
         "note: column 'slide' has 400 levels, none in 5 rows or more: all count as one\n"
         "note: `slide` has 400 different texts: it looks like an identifier.\n"
-        "error: Column 'site' has one environment only, so there is no other one in which something could change. "
-        "Pass rows of at least two.\n"
+        "error: Column 'site' has only one value, so no effects can be compared. "
+        "Pass rows of at least two sites.\n"
     )

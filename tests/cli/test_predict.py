@@ -51,7 +51,7 @@ def test_columns_may_be_reordered_extra_or_partly_missing(holdfast, hospitals, t
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        ({"marker": [1.0], "sex": ["f"]}, "Column 'scanner' is missing: the classifier was fitted with it."),
+        ({"marker": [1.0], "sex": ["f"]}, "Column 'scanner' is missing, and the classifier needs it."),
         (
             {"marker": ["high"], "sex": ["f"], "scanner": ["A"]},
             "column 'marker' contains 'high' (line 2), which is not a",

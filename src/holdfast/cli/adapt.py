@@ -26,9 +26,9 @@ def adapt(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Adapt a stable classifier to a new site with unlabeled rows of that site.
+    """Adapt a stable classifier to a new site without labels.
 
-    The stable part of the classifier predicts the rows. From these predictions it learns the effects of the unstable
+    The stable part of the classifier predicts rows of that site. From these predictions it learns the effects of the unstable
     columns at the site. This needs 30 rows, better 100. If the same was not safe at the known sites, nothing is saved.
     The saved result contains none of the rows.
     """
@@ -61,6 +61,6 @@ def _print(result: dict[str, Any]) -> None:
     ]
     if rows:
         sites = [f"in {name}" for name in list(result["columns"][0]["known"])[:3]]
-        print_table("Share of rows in which a column is right", ["column", "weight", "here", *sites], rows)
+        print_table("Share of rows in which a column agrees with the label", ["column", "weight", "here", *sites], rows)
     say("")
     say("Nothing was saved." if result["out"] is None else f"Saved the classifier to {result['out']}.")

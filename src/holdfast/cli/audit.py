@@ -78,7 +78,7 @@ def audit(
     files: FileOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Name the columns and words whose effect on the label differs between environments.
+    """Name columns and words whose effects differ between sites.
 
     Each column gets the probability that its effect changes; 'holdfast fit' uses the same probability. For the named
     columns the output has the effect in each environment and a prediction interval for the next one. It also has a

@@ -50,9 +50,9 @@ def check(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say whether a classifier can be used at a new site, from rows of that site without labels.
+    """Say whether a classifier can be used at a new site.
 
-    The first line is the advice: use it, adapt it, label about 50 rows, or do not use it. Then come columns that differ
+    It compares rows of the site, without labels, with the training data. The first line is the advice: use it, adapt it, label about 50 rows, or do not use it. Then come columns that differ
     from the training data in type or content, covariate shift by column, how unstable columns relate to the label
     there, and the accuracy to expect. A label column is ignored.
 

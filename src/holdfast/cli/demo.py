@@ -24,7 +24,7 @@ def demo(
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare Predict then Interpolate with ordinary training on colored digits.
+    """Compare Predict then Interpolate with ERM on colored digits.
 
     The color agrees with the label in 90 % and 80 % of the rows of the two training environments, and in 10 % of the
     test rows. A classifier that relies on the color fails there. The 1,797 digits come with scikit-learn.

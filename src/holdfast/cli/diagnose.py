@@ -121,7 +121,7 @@ def diagnose(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say whether a model fails at a site it has not seen, why, and what to do.
+    """Say whether a model fails at a new site, why, and what to do.
 
     Each site (environment) is left out in turn, and an ordinary model is fitted on the others. Its loss at the left-out
     site is split into covariate shift, label shift and concept shift. Columns whose effects differ and problems of the
@@ -249,6 +249,8 @@ def next_command(table: str, words: list[str], found: Diagnosis, out: Path | Non
 
 
 def _print(found: Diagnosis, out: Path | None) -> None:
+    from holdfast.diagnosis.answer import SHIFTS
+
     for line in filter(None, (*found.explanation, found.recommendation.how)):
         text, is_command, command = line.partition(" `holdfast ")
         say("")
@@ -261,9 +263,9 @@ def _print(found: Diagnosis, out: Path | None) -> None:
         + [s.new.auroc.value, s.known.auroc.value, s.new.loss.value, s.known.loss.value]
         for s in found.sites
     ]
-    header = ["site", "rows", f"{new}", f"{seen}", f"AUROC {new}", seen, f"loss {new}", seen]
+    header = ["site", "rows", f"accuracy {new}", seen, f"AUROC {new}", seen, f"loss {new}", seen]
     print_table(
-        "1. Does the model break? Accuracy, AUROC and loss where the site is new, and where it has been seen",
+        "1. Does the model break? Scores when the site is new, and when it was seen",
         header,
         rows[:MOST_ROWS],
     )
@@ -277,11 +279,11 @@ def _print(found: Diagnosis, out: Path | None) -> None:
         print_clinical(found.clinical, "Calibration and net benefit at sites left out")
     parts = [["all sites", *map(_interval, found.parts.values())]]
     parts += [[site.name, *map(_interval, site.split.parts.values())] for site in found.sites]
-    print_table(f"2. Why? Parts of the {found.loss_name} at a new site", ["site", *found.parts], parts[:MOST_ROWS])
+    print_table(f"2. Why? Parts of the {found.loss_name} at a new site", ["site", *(SHIFTS[name] for name in found.parts)], parts[:MOST_ROWS])
     print_rest(parts)
     say("")
     print_text("3. Which columns?")
-    for line in [f.sentence for f in found.findings] or ["No evidence that any column changes its meaning."]:
+    for line in [f.sentence for f in found.findings] or ["No column has an effect that differs between sites."]:
         print_text(line, indent="  ")
     say("")
     print_text("4. Is the data sound?")
@@ -289,7 +291,7 @@ def _print(found: Diagnosis, out: Path | None) -> None:
     for line in odd[:MOST_ROWS] or ["Nothing stands out."]:
         print_text(line, indent="  ")
     remedies = [[r.name, _interval(r.gain), f"{r.n_better} of {len(found.sites)}"] for r in found.remedies]
-    title = f"5. What should I do? Gain of {found.loss_name} at the sites left out"
+    title = f"5. What should I do? Gain in {found.loss_name} at left-out sites"
     print_table(title, ["change", "gain", "sites better"], [[name.replace("`", ""), *rest] for name, *rest in remedies])
     for remark in found.notes:
         print_text(in_options(f"Note: {remark.rstrip('.')}."))

@@ -106,7 +106,7 @@ LITTLE_SPACE = 1 << 30  # bytes
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Check versions, processor and disk, and list what the extras need.
+    """Check versions, processor, disk and optional packages.
 
     The exit code is 1 if something that holdfast needs is missing, too old or broken.
     """

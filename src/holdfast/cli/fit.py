@@ -254,7 +254,7 @@ def _print(result: dict[str, Any], remarks: Sequence[str]) -> None:
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     say("")
     print_text(
-        f"{result['method']} with {result['estimator']}; features: {counts}; {len(result['classes'])} classes of "
+        f"Method: {result['method']}; estimator: {result['estimator']}; features: {counts}; {len(result['classes'])} classes of "
         f"{result['label']!r}."
     )
     print_stages(result)

@@ -32,7 +32,7 @@ def partition(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write which rows the classifiers of the other environments get right.
+    """Write which rows classifiers of other environments get right.
 
     One classifier (a judge) is fitted on each environment and predicts the rows of all others. The file has a row for
     each row of the table: its number (from 0), label, environment, and a column 'correct_by_<judge>' that is empty for

@@ -26,7 +26,7 @@ def recalibrate(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Correct a classifier's probabilities for one site with labeled rows of that site.
+    """Correct probabilities for one site with labeled rows of it.
 
     About 50 labeled rows, drawn at random at the site, are usually enough. The Bayesian evidence decides between no
     correction, new intercepts, and new intercepts with a slope. With few rows the coefficients are shrunk. The saved

@@ -68,7 +68,7 @@ def report(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a report about a saved classifier or finished runs as one HTML file.
+    """Write an HTML report about a classifier or finished runs.
 
     The file opens offline and is small enough to mail. Without --table it shows what the saved classifier contains.
     --table adds label balance, effects by environment and the audit. --test adds a comparison of classifiers and, for

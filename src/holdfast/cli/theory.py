@@ -22,7 +22,7 @@ def theory(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute the correct and mistaken halves of the paper's toy example exactly.
+    """Compute the halves of the paper's toy example exactly.
 
     x1 and x2 are binary features of the label y; x1 is stable, x2 is not. The ideal classifier of one environment cuts
     another one into a correct and a mistaken half. Nothing is sampled. The figure shows the halves for every eta2.

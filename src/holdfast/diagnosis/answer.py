@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from holdfast.diagnosis.values import Diagnosis, Later, Remedy
 
 
+SHIFTS = {"other patients": "covariate shift", "other rates": "label shift", "other relations": "concept shift"}
 REASONS = {  # parts of the loss in words
-    "other patients": "the rows (patients) there are different",
-    "other rates": "classes are more or less frequent there",
-    "other relations": "effects of columns differ there",
+    "other patients": "the features are distributed differently there (covariate shift)",
+    "other rates": "classes are more or less frequent there (label shift)",
+    "other relations": "effects of columns differ there (concept shift)",
 }
 RECALIBRATE = (
     "With the fitted model, at the new site (labeled rows in LABELED.csv, the others in NEW.csv): "
@@ -337,11 +338,11 @@ def _advise_stable(found: Diagnosis) -> Recommendation:
     if later is not None and later.breaks and later.stable is not None and later.stable.low > 0:
         sure = f"Fairly sure: on the later rows its accuracy is higher by {in_points(later.stable)}."
     elif tried is None:
-        sure = "Less sure: with two sites it cannot be tried at one left out."
+        sure = "Confidence: low, because with two sites it cannot be tried at a left-out site."
     elif tried.is_sure:
         sure = _sureness(found, tried)
     else:
-        sure = "Less sure: leaving sites out does not show a gain; it is an insurance."
+        sure = "Confidence: low, because no gain is seen at left-out sites. It protects against larger changes."
     return Recommendation(
         "stable",
         f"Use the stable classifier, which relies less on {_quoted(names)}, {effects} between sites.",

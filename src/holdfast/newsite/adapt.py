@@ -151,7 +151,7 @@ class Relation:
         known = [f"{share:.0%} in {site}" for site, share in list(self.known.items())[:3]]
         than = f"; {listed(known)}" if known else ""
         reach = f" ± {1.96 * self.error:.0%}" if np.isfinite(self.error) else ""
-        return f"`{self.name}` is right in {self.right:.0%}{reach} of these rows{than}."
+        return f"`{self.name}` agrees with the label in {self.right:.0%}{reach} of these rows (estimated){than}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -38,9 +38,9 @@ HELP = {
     "other relations": "The model applies what does not hold there: see questions 3 and 4.",
 }
 MEANINGS = {
-    "other patients": "the rows there are of another kind, P(x) changes",
-    "other rates": "classes are more or less frequent than the columns explain",
-    "other relations": "the effects of columns differ, P(y | x) changes",
+    "other patients": "covariate shift: the features are distributed differently, P(x) changes",
+    "other rates": "label shift: classes are more or less frequent than the columns explain",
+    "other relations": "concept shift: the effects of columns differ, P(y | x) changes",
 }
 
 

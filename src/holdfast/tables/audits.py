@@ -28,7 +28,7 @@ MOST_RELIED_ROWS = 20_000  # enough to see what a classifier relies on
 def audit_rows(rows: TableRows, *, level: float) -> Audit:
     """Audit columns, words and attributes."""
     classes, codes = unique_labels(rows.y, what="labels", error=LabelsError)
-    split = split_rows(rows, because="so there is no other one in which something could change")
+    split = split_rows(rows, because="so no effects can be compared")
     inputs = _encode(rows.features, rows.roles.schema.names("text"))
     columns = inputs
     if rows.attributes is not None:

@@ -445,7 +445,7 @@ class TableClassifier(BaseEstimator):
         if not len(rows):
             raise TableError(f"{source.name} has a header but no rows. Pass a table with rows of the site.")
         has_label = self.roles_.label in source
-        return rows, (f"The column {self.roles_.label!r} is not used.",) if has_label else ()
+        return rows, (f"The label column {self.roles_.label!r} is ignored.",) if has_label else ()
 
     def _label_codes(self, written: pd.Series[Any]) -> NDArray[np.intp]:
         """Return the places of labels among the classes; refuse labels that are unknown, or of one class only."""

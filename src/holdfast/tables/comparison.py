@@ -134,8 +134,7 @@ def compare_rows(
     n_environments, names = len(np.unique(rows.environments)), " × ".join(rows.roles.environments)
     if n_environments < 2:
         raise EnvironmentsError(
-            f"Column {names!r} has one environment only, so no method can be tried on another. "
-            "Pass rows of at least two."
+            f"Column {names!r} has only one value, so no site can be left out. Pass rows of at least two sites."
         )
     if n_environments > MOST_ENVIRONMENTS:
         raise EnvironmentsError(

@@ -188,7 +188,7 @@ class _Table:
         self.probable, self.is_network = has_probabilities(self.inner), hasattr(self.inner, "fit_groups")
         self.classes, self.y = unique_labels(rows.y, what="labels", error=LabelsError)
         self.inner = over_codes(self.inner, self.classes)
-        self.environments = split_rows(rows, because="so nothing can be tried at a site that the model has not seen")
+        self.environments = split_rows(rows, because="so no site can be left out")
         encoded = make_preprocessor(rows.roles.schema).fit_transform(rows.features)
         if encoded.shape[1] > MOST_ENCODED:
             encoded = TruncatedSVD(20, random_state=0).fit_transform(encoded)

@@ -123,10 +123,9 @@ class TableSchema:
         there = set(present)
         missing = [column.name for column in self.columns if column.name not in there]
         if missing:
-            raise TableError(
-                f"Column {missing[0]!r} is missing{f' (and {len(missing) - 1} more)' if missing[1:] else ''}: "
-                f"the classifier was fitted with it. {suggest(missing[0], present)}"
-            )
+            more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
+            hint = suggest(missing[0], present).replace("Choose from", "The table has")
+            raise TableError(f"Column {missing[0]!r} is missing{more}, and the classifier needs it. {hint}")
 
     def features(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Check the columns and turn them into numbers and texts for the preprocessor.
@@ -426,7 +425,7 @@ class TableOptions:
         if self.weight is not None:
             self.refuse_role(self.weight, "it cannot be the weight")
         if self.subjects is not None:
-            self.refuse_role(self.subjects, "it cannot say which rows belong together")
+            self.refuse_role(self.subjects, "it cannot also say which rows belong together. Name another column, for example that of the patient")
 
     def refuse_role(self, name: str, reason: str) -> None:
         """Refuse a column that is the label or an environment already."""

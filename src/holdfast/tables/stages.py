@@ -37,7 +37,7 @@ def split_rows(rows: TableRows, *, because: str) -> tuple[Environment, ...]:
                 f"Column {columns!r} has {len(found):,} environments with fewer than {MIN_ROWS} rows each, which were "
                 f"merged into one, {because}. Name a coarser column, or cut dates with environment_by='year'."
             )
-        raise EnvironmentsError(f"Column {columns!r} has one environment only, {because}. Pass rows of at least two.")
+        raise EnvironmentsError(f"Column {columns!r} has only one value, {because}. Pass rows of at least two sites.")
     return merged
 
 
@@ -57,7 +57,7 @@ def partition_rows(
 
     judge = find_estimator(estimator).make()
     classes, codes = unique_labels(rows.y, what="labels", error=LabelsError)
-    environments = split_rows(rows, because="so there is no other one to judge")
+    environments = split_rows(rows, because="so there are no other rows to judge")
     schema = rows.roles.schema
     matrix = make_preprocessor(schema, dense=needs_dense(judge)).fit_transform(rows.features)
     training, settings = TrainingRows(matrix, codes, environments), JudgeSettings(n_folds=2, n_jobs=n_jobs)

@@ -471,7 +471,7 @@ def test_rounds_are_checked(parameters, message):
 def test_one_environment_is_plain_erm(environments):
     """Nothing to compare: ERM, warned."""
     X, y, _ = shifted()
-    with pytest.warns(SingleEnvironmentWarning, match="PIClassifier compares environments, but only one is there"):
+    with pytest.warns(SingleEnvironmentWarning, match="PIClassifier compares environments, but there is only one"):
         model = paper(random_state=0).fit(X, y, environments=environments)
     np.testing.assert_array_equal(model.predict_proba(X), ERMClassifier(random_state=0).fit(X, y).predict_proba(X))
     assert model.partitions_ == ()

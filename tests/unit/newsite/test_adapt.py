@@ -128,9 +128,9 @@ def test_an_adapted_classifier_is_saved_without_rows(model, tmp_path):
     loaded = TableClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(new), adapted.predict_proba(new))
     assert str(loaded.adaptation_) == str(adapted.adaptation_)
-    assert "`scanner` is right in 1" in str(adapted.adaptation_)
+    assert "`scanner` agrees with the label in 1" in str(adapted.adaptation_)
     assert "98% in Boston" in str(adapted.adaptation_)
-    assert "The column 'ill' is not used." in str(adapted.adaptation_)
+    assert "The label column 'ill' is ignored." in str(adapted.adaptation_)
     assert sum(path.stat().st_size for path in (tmp_path / "model").iterdir()) < 100_000
 
 

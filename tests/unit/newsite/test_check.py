@@ -97,7 +97,7 @@ def test_a_turned_column_is_named_and_adapting_is_advised(model):
     found = model.check(hospital("Denver", 300, 0.1, 7).drop(columns="ill"))
     assert found.turned == ("scanner",)
     assert found.advice == "adapt"
-    assert "`scanner` is right in 1" in str(found)
+    assert "`scanner` agrees with the label in 1" in str(found)
 
 
 def test_labels_that_are_there_are_ignored_and_said(model):
@@ -105,7 +105,7 @@ def test_labels_that_are_there_are_ignored_and_said(model):
     new = hospital("Denver", 300, 0.1, 7)
     with_labels, without = model.check(new), model.check(new.drop(columns="ill"))
     assert with_labels.to_dict()["forecast"] == without.to_dict()["forecast"]
-    assert with_labels.notes == ("The column 'ill' is not used.",)
+    assert with_labels.notes == ("The label column 'ill' is ignored.",)
 
 
 def test_the_profile_is_saved_and_has_no_rows(plain, tmp_path):
@@ -294,7 +294,7 @@ def test_labels_that_are_there_by_accident(model):
     """They change nothing, and it is said."""
     rows = hospital("Denver", 300, 0.1, 7)
     with_labels, without = model.check(rows), model.check(rows.drop(columns="ill"))
-    assert with_labels.notes == ("The column 'ill' is not used.",)
+    assert with_labels.notes == ("The label column 'ill' is ignored.",)
     assert with_labels.to_dict() | {"notes": []} == without.to_dict() | {"notes": []}
 
 

@@ -53,7 +53,7 @@ def test_other_rates_are_recalibrated():
     found = diagnose(X[keep], y[keep], sites[keep])
     assert found.cause == "other rates"
     assert found.recommendation.action == "recalibrate"
-    assert "mostly because classes are more or less frequent there" in str(found)
+    assert "mostly because classes are more or less frequent there (label shift)" in str(found)
     assert "Its ranking of rows carries over (AUROC " in found.recommendation.reason
     assert re.search(
         r"its probabilities do not: `\w+` is 1 in \d+% of rows in \w+, and in \d+% in \w+\. Tried",
@@ -214,7 +214,7 @@ def test_a_lost_ranking_is_not_recalibrated():
 def test_what_cannot_be_diagnosed_is_refused():
     """One site, images, and labels that do not match get an error that says what to pass."""
     X, y, sites = table(n_rows=20)
-    with pytest.raises(EnvironmentsError, match="has one environment only, so nothing can be tried at a site"):
+    with pytest.raises(EnvironmentsError, match="has only one value, so no site can be left out"):
         diagnose(X, y, np.full(len(y), "Boston"))
     with pytest.raises(FeaturesError, match="diagnose looks at the columns of a table"):
         diagnose(np.zeros((4, 8, 8)), [0, 1, 0, 1], ["a", "a", "b", "b"])
@@ -236,7 +236,7 @@ def test_where_a_column_is_used_less_that_is_the_advice():
     assert advice.sentence == (
         "Use the stable classifier, which relies less on `scanner`, a column whose effect differs between sites."
     )
-    assert advice.sure == "Less sure: with two sites it cannot be tried at one left out."
+    assert advice.sure == "Confidence: low, because with two sites it cannot be tried at a left-out site."
     nothing = SimpleNamespace(**{**vars(verdict), "gain": (0.001, 0.002)})
     assert recommend(replace(found, state="breaks", verdict=nothing)).action != "stable"
     given_up = SimpleNamespace(**{**vars(nothing), "kept": {"scanner": 0.0}})

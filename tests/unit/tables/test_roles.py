@@ -104,7 +104,7 @@ def test_reordered_and_extra_columns_are_fine():
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("agee", [1], r"Column 'age' is missing: the classifier was fitted with it\. Did you mean 'agee'\?"),
+        ("agee", [1], r"Column 'age' is missing, and the classifier needs it\. Did you mean 'agee'\?"),
         ("age", ["old"], "Column 'age' contains string values such as 'old', but it contained number values when"),
         ("age", [np.inf], r"Column 'age' is infinite or beyond 1e\+100 in 1 rows \(first in data row 1\)"),
         ("age", [-1e200], "is infinite or beyond"),
