@@ -352,7 +352,7 @@ def _mean(records: list[dict[str, Any]], *path: str) -> float:
 
 def _adapt_table(by_suite: dict[str, list[dict[str, Any]]]) -> list[str]:
     lines = ["| column | estimator | at the new site | ordinary | without it | adapted |", "|---|---|---|--:|--:|--:|"]
-    for suite, what in (("given_up", "known to be unstable"), ("planted", "found by the verdict")):
+    for suite, what in (("given_up", "known"), ("planted", "found")):
         for estimator in ("logistic", "boosting"):
             mine = [r for r in by_suite[suite] if r["key"]["estimator"] == estimator]
             for scenario in SCENARIOS if mine else ():
@@ -363,12 +363,12 @@ def _adapt_table(by_suite: dict[str, list[dict[str, Any]]]) -> list[str]:
 
 def _natural_table(records: list[dict[str, Any]]) -> list[str]:
     lines = ["| column | estimator | adapted | mean | lowest table |", "|---|---|--:|--:|--:|"]
-    for what in ("as the verdict says", "the most suspicious one, given up"):
+    for what in ("as found", "most suspicious"):
         for estimator in ("logistic", "boosting"):
             mine = [r for r in records if r["key"]["estimator"] == estimator]
             if not mine:
                 continue
-            found = mine if what == "as the verdict says" else [{"key": r["key"], **r["given_up"]} for r in mine]
+            found = mine if what == "as found" else [{"key": r["key"], **r["given_up"]} for r in mine]
             names = dict.fromkeys(r["key"]["table"] for r in found)
             gains = [
                 np.mean([100 * (r["adapted"] - r["stable"]) for r in found if r["key"]["table"] == name])
@@ -452,12 +452,12 @@ def _alarms_table(alarms: list[dict[str, Any]], named: list[dict[str, Any]]) -> 
     lines = ["| question | share |", "|---|--:|"]
     if alarms:
         labels, repair = (np.mean([r["advice"] == advice for r in alarms]) for advice in ("label", "do_not_use"))
-        lines.append(f"| a known site is advised against: labels first | {labels:.1%} of {len(alarms)} |")
-        lines.append(f"| a known site is advised against: do not use | {repair:.1%} of {len(alarms)} |")
+        lines.append(f"| known site: label rows first | {labels:.1%} of {len(alarms)} |")
+        lines.append(f"| known site: do not use it | {repair:.1%} of {len(alarms)} |")
     if named:
         for name in ("turned", "as known"):
             share = np.mean([r[name] for r in named])
-            lines.append(f"| an unstable column is said to differ, where it is {name} | {share:.1%} of {len(named)} |")
+            lines.append(f"| unstable column, {name}: said to differ | {share:.1%} of {len(named)} |")
     return lines
 
 

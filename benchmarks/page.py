@@ -48,8 +48,7 @@ def noted(records: Records, name: str, write: Callable[[Record], str]) -> str:
     if name not in records:
         return f"Not measured on this machine yet: `./scripts/bench --only {name}`."
     record = records[name]
-    load = f"load {record['load']} on {record['machine']['cores']} cores at the end"
-    return f"`{record['command']}` ({record['date']}, {load}):\n\n{write(record)}"
+    return f"`{record['command']}` ({record['date']}, load {record['load']}):\n\n{write(record)}"
 
 
 def machine(records: Records) -> str:
