@@ -11,8 +11,8 @@ from typing import Any
 
 from holdfast.exceptions import MissingExtraError
 
-# What modules of scikit-learn take out of these modules when they are imported; they only call it
-TAKEN = ("BSpline", "chi2", "gmean", "rankdata", "spearmanr", "trapezoid")
+# What modules of scikit-learn take out of scipy.stats when they are imported; they only call it
+TAKEN = ("chi2", "gmean", "rankdata", "spearmanr")
 
 
 def require(module: str, *, extra: str | None, what: str) -> Any:
@@ -91,14 +91,8 @@ def imported_later(*names: str) -> Iterator[None]:
                 del sys.modules[name]
 
 
-def import_sklearn() -> None:
-    """Import scikit-learn without scipy.stats and pandas, which take longer than all the rest."""
+def import_sklearn(*modules: str) -> None:
+    """Import modules of scikit-learn without scipy.stats and pandas, which take half of that time: 0.4 s."""
     with imported_later("pandas", "scipy.stats"):
-        import_module("sklearn.pipeline")
-
-
-def import_estimators() -> None:
-    """Import what commands about tables need of scikit-learn, without modules that they do not call."""
-    with imported_later("pandas", "scipy.integrate", "scipy.interpolate", "scipy.stats"):
-        for module in ("sklearn.linear_model", "sklearn.impute"):
-            import_module(module)
+        for module in modules or ("pipeline",):
+            import_module(f"sklearn.{module}")

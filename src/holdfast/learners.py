@@ -9,7 +9,6 @@ import copy
 import inspect
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from holdfast.seeding import Seeding
 BOOSTERS = ("xgboost", "lightgbm", "catboost")  # packages
 MOST_STEPS, MOST_COLUMNS = 30, 100  # of a logistic regression that is fitted by Newton's steps
 FEW_ROWS = 500
-MOST_BINNED = 200_000  # rows; of more, LightGBM draws a sample by its seed to place bins
 NEWTON_GAIN = 1e-7  # of the log-likelihood, which the step after the last one would gain
 # Ensembles whose parts are fitted to numbers of classes: class weights inside of them are by number already.
 RECODERS = ["VotingClassifier", "StackingClassifier", "BaggingClassifier", "OneVsRestClassifier", "OneVsOneClassifier"]
@@ -146,11 +144,11 @@ def require_sample_weight(estimator: Any, *, asked_by: str) -> None:
 
 
 def fit_rows(
-    estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weights | None = None, **options: Any
+    estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weights | None = None
 ) -> Any:
     """Fit `estimator` itself on the rows, `weights` one for each of them; rows of weight zero stay out.
 
-    A classifier that sees one class only becomes that constant, because most refuse such rows. `options` go to `fit`.
+    A classifier that sees one class only becomes that constant, because most refuse such rows.
     """
     if weights is not None:
         n_rows = len(rows)
@@ -172,7 +170,7 @@ def fit_rows(
             codes, targets = np.unique(targets, return_inverse=True)
     if weights is not None:
         require_sample_weight(estimator, asked_by="weighting rows")
-    keywords = options if weights is None else options | dict.fromkeys(weighted_steps(estimator), weights)
+    keywords = {} if weights is None else dict.fromkeys(weighted_steps(estimator), weights)
     try:
         fitted = _fit_with_gaps(estimator, features, targets, keywords)
         return fitted if codes is None or len(codes) == codes[-1] + 1 else RecodedClassifier(fitted, codes)
@@ -219,49 +217,6 @@ def _fit_with_gaps(estimator: Any, features: Any, targets: NDArray[Any], keyword
             if not empty_columns(features):
                 raise
             return estimator.fit(_with_values(features), targets, **keywords)
-
-
-@dataclass
-class KeptBins:
-    """What LightGBM made of some rows, to fit them again with other weights: its bins do not depend on these."""
-
-    fitted: Any = None  # the first model, or a pipeline that ends in it
-    data: Any = None
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    def fit(self, estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weights) -> Any:
-        """Fit as `fit_rows` does. Every call has the same rows, and an estimator that differs by its seed alone."""
-        last = last_step(estimator)
-        if not self._applies(estimator, weights):
-            return fit_rows(estimator, X, y, rows, weights)
-        if self.data is None:
-            step = weighted_steps(estimator)[0].removesuffix("sample_weight")
-            self.fitted = fit_rows(estimator, X, y, rows, weights, **{f"{step}callbacks": [self._keep]})
-            return self.fitted
-        import lightgbm
-
-        settings = self.settings | {"random_state": last.random_state}
-        model = copy.copy(last_step(self.fitted)).set_params(random_state=last.random_state)
-        model._Booster = lightgbm.train(settings, self.data.set_weight(weights), num_boost_round=last.n_estimators)
-        if isinstance(self.fitted, Pipeline):
-            return Pipeline([*self.fitted.steps[:-1], (self.fitted.steps[-1][0], model)])
-        return model
-
-    def _applies(self, estimator: Any, weights: Weights) -> bool:
-        """Return whether the weights reach nothing but the booster, and no seed chooses the rows that make its bins."""
-        last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-        return (
-            type(last).__name__ in ("LGBMClassifier", "LGBMRegressor")
-            and library_of(last) == "lightgbm"
-            and last.get_params().get("class_weight") is None
-            and len(weighted_steps(estimator)) == 1
-            and len(weights) <= MOST_BINNED
-            and bool((weights > 0).all())
-        )
-
-    def _keep(self, state: Any) -> None:
-        """Keep the data of a fit: a callback of LightGBM."""
-        self.data, self.settings = state.model.train_set, state.params
 
 
 class LogisticFit:

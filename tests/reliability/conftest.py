@@ -17,9 +17,6 @@ import pytest
 from holdfast.exceptions import HoldfastWarning
 from holdfast.saving.models import save
 
-collect_ignore = ["old_models/make_models.py"]  # it imports what only version 0.1 has
-
-
 DONE = os.environ.get("HOLDFAST_TORTURE")  # a file: the long tests that passed, which another run leaves out
 
 

@@ -13,7 +13,6 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     VotingClassifier,
 )
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
@@ -25,9 +24,7 @@ from holdfast import BalancedClassifier, ERMClassifier, GroupDROClassifier, PICl
 from holdfast.exceptions import ParameterError
 from holdfast.judging.calibration import class_scores
 from holdfast.learners import (
-    KeptBins,
     fit_logistic,
-    fit_rows,
     last_step,
     logistic_start,
     refit_logistic,
@@ -144,38 +141,6 @@ def test_parts_are_boosted_no_longer_than_the_whole():
     assert (part.max_iter, part.early_stopping, estimator.max_iter) == (7, "auto", 50)
     for other in (LogisticRegression(), SimpleNamespace(early_stopping=True, do_early_stopping_=True, n_iter_=7)):
         assert stopped_like(estimator, other) is estimator
-
-
-@pytest.mark.parametrize("with_pipeline", [False, True])
-def test_rounds_of_lightgbm_share_their_bins(with_pipeline, monkeypatch):
-    """Fits of the same rows with other weights and seeds are those of `fit_rows` to the last bit, binned once."""
-    lightgbm = pytest.importorskip("lightgbm")
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(300, 4)), rng.integers(0, 2, 300)
-    rows, weights = np.arange(0, 300, 2), rng.random((3, 150)) + 0.1
-    booster = lightgbm.LGBMClassifier(n_estimators=5, subsample=0.5, subsample_freq=1, verbosity=-1, n_jobs=1)
-    estimator = make_pipeline(SimpleImputer(), booster) if with_pipeline else booster
-    seed = "lgbmclassifier__random_state" if with_pipeline else "random_state"
-    found = [fit_rows(clone(estimator).set_params(**{seed: i}), X, y, rows, w) for i, w in enumerate(weights)]
-    binned, construct = [], lightgbm.Dataset.construct
-
-    def count(data):
-        binned.extend([data] if data._handle is None else [])
-        return construct(data)
-
-    monkeypatch.setattr(lightgbm.Dataset, "construct", count)
-    kept = KeptBins()
-    for i, w in enumerate(weights):
-        model = kept.fit(clone(estimator).set_params(**{seed: i}), X, y, rows, w)
-        assert model.predict_proba(X).tobytes() == found[i].predict_proba(X).tobytes()
-        assert model.get_params()[seed] == i
-    assert len(binned) == 1
-    kept.fit(clone(estimator), X, y, rows, np.where(rows < 50, 0.0, 1.0))  # other rows: those of weight zero stay out
-    scaled = make_pipeline(StandardScaler(), booster)  # takes the weights, too
-    for w in weights[:2]:
-        expected = fit_rows(clone(scaled), X, y, rows, w).predict_proba(X)
-        assert KeptBins().fit(clone(scaled), X, y, rows, w).predict_proba(X).tobytes() == expected.tobytes()
-    assert len(binned) == 6
 
 
 def _lightgbm():

@@ -17,9 +17,8 @@ number of rounds, and is the larger the less the groups differ.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -31,7 +30,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from holdfast.environments import Group, Rows, take_rows
 from holdfast.exceptions import DivergedError, ParameterError
 from holdfast.interpolation import Solution, SolverSettings
-from holdfast.learners import KeptBins, code_probabilities, has_probabilities, require_sample_weight, seeded_clone
+from holdfast.learners import code_probabilities, fit_rows, has_probabilities, require_sample_weight, seeded_clone
 from holdfast.parallel import sharing
 from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
@@ -264,7 +263,6 @@ class _Fits:
     used: Rows  # rows of some group
     fold_of_row: Rows  # (n_rows,)
     n_outputs: int | None  # None for regression
-    kept: defaultdict[int, KeptBins] = field(default_factory=lambda: defaultdict(KeptBins))  # by fold, in this process
 
 
 def _fit_fold(
@@ -275,7 +273,7 @@ def _fit_fold(
     inside, outside = fits.used[~is_held_out], fits.used[is_held_out]
     # The mean is that of the sample weights: the estimator's own penalty keeps its strength.
     weights = row_weights[inside] / row_weights[inside].mean() * fits.training.weights[inside].mean()
-    model = fits.kept[fold].fit(estimator, fits.binned, fits.training.y, inside, weights)
+    model = fit_rows(estimator, fits.binned, fits.training.y, inside, weights)
     features = take_rows(fits.training.X, outside)
     if fits.n_outputs is None:
         return model, outside, np.asarray(model.predict(features), dtype=np.float64)

@@ -75,8 +75,6 @@ _OURS = {
     "WeightedEnsemble": "holdfast.interpolation.reweight",
     "WeightedMean": "holdfast.interpolation.reweight",
 }
-# Classes of version 0.1 that are gone.
-_GONE = ("ExtrapolatedClassifier", "Extrapolation", "ExtrapolationClassifier", "EnvironmentClassifier")
 _allowed: dict[str, type] = {}
 
 
@@ -111,11 +109,6 @@ def saved_class(name: object) -> type:
     if isinstance(name, str) and name in _allowed:
         return _allowed[name]
     module = _module_of(name)
-    if name in _GONE:
-        raise SavedModelError(
-            f"The model was saved by holdfast 0.1 with {name}, which does not exist any more. "
-            "Fit again with StableClassifier."
-        )
     if not isinstance(name, str) or module is None:
         raise UntrustedFileError(
             f"The file asks for the class {name!r}, which is not on the list of classes that may be loaded. "
@@ -600,7 +593,7 @@ class Decoder:
         return self._files[name]
 
     def _set_attributes(self, value: Any, attributes: Node) -> None:
-        state = _updated(type(value).__name__, {str(name): self._decode(item) for name, item in attributes})
+        state = {str(name): self._decode(item) for name, item in attributes}
         if _is_plain_value(value):
             fields = dataclasses.fields(value)
             for name, default in _defaults(fields).items():  # an older version may not have known all fields
@@ -619,20 +612,6 @@ class Decoder:
         if file not in self._parts:
             self._parts[file] = unpack_estimator(self._file(file), node["class"], file)
         return self._parts[file]
-
-
-def _updated(cls: str, state: dict[str, Any]) -> dict[str, Any]:
-    """Return an object's attributes as this version names them; what version 0.1 meant otherwise is refused."""
-    if cls == "PIClassifier" and "interpolation" in state:
-        interpolation = state.pop("interpolation_", state["interpolation"])
-        del state["interpolation"]
-        if interpolation != "worst_case":
-            raise SavedModelError(
-                f"The model was saved by holdfast 0.1 as PIClassifier(interpolation={interpolation!r:.20}), and "
-                "PIClassifier is the worst case only now. Fit again with StableClassifier."
-            )
-        state["halves"] = state.pop("halves_", "hard")
-    return state
 
 
 def _defaults(fields: Sequence[dataclasses.Field[Any]]) -> dict[str, Any]:
