@@ -43,7 +43,7 @@ import scipy.sparse as sp  # noqa: E402
 import trust  # noqa: E402
 
 from holdfast import ERMClassifier, StableClassifier, TableClassifier  # noqa: E402
-from holdfast.judging.calibration import calibrate, class_scores  # noqa: E402
+from holdfast.fitting.calibration import calibrate, class_scores  # noqa: E402
 from holdfast.newsite.adapt import Relearning, UnstableColumn, adapt, try_known_sites  # noqa: E402
 from holdfast.newsite.check import differs  # noqa: E402
 from holdfast.newsite.forecast import forecast_accuracy, summarize  # noqa: E402

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from holdfast.estimators.penalties import VRExClassifier as VRExClassifier
     from holdfast.estimators.pi import PIClassifier as PIClassifier
     from holdfast.estimators.regression import PIRegressor as PIRegressor
-    from holdfast.estimators.splitting import LeaveOneEnvironmentOut as LeaveOneEnvironmentOut
     from holdfast.estimators.stable import StableClassifier as StableClassifier
+    from holdfast.fitting.folds import LeaveOneEnvironmentOut as LeaveOneEnvironmentOut
     from holdfast.neural.estimator import NeuralClassifier as NeuralClassifier
     from holdfast.neural.estimator import NeuralRegressor as NeuralRegressor
     from holdfast.neural.objectives import OnlineGroupWeights as OnlineGroupWeights
@@ -44,7 +44,7 @@ _PUBLIC = {
     "ERMClassifier": "holdfast.estimators.erm:ERMClassifier",
     "GroupDROClassifier": "holdfast.estimators.group_dro:GroupDROClassifier",
     "IRMClassifier": "holdfast.estimators.penalties:IRMClassifier",
-    "LeaveOneEnvironmentOut": "holdfast.estimators.splitting:LeaveOneEnvironmentOut",
+    "LeaveOneEnvironmentOut": "holdfast.fitting.folds:LeaveOneEnvironmentOut",
     "NeuralClassifier": "holdfast.neural.estimator:NeuralClassifier",
     "NeuralRegressor": "holdfast.neural.estimator:NeuralRegressor",
     "OnlineGroupWeights": "holdfast.neural.objectives:OnlineGroupWeights",

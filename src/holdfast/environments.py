@@ -183,17 +183,12 @@ def missing_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
     if labels.dtype.kind in "fcmM":
         missing = np.isnan(labels)
     elif labels.dtype.kind == "O":
-        flat = [_is_missing(value) for value in labels.ravel()]
-        missing = np.array(flat, dtype=bool).reshape(labels.shape)
+        import pandas as pd
+
+        missing = pd.isna(labels)
     else:
         missing = np.zeros(labels.shape, dtype=bool)
     return np.asarray(missing.any(axis=1) if missing.ndim == 2 else missing)
-
-
-def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def unique_labels(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
 
@@ -36,6 +37,20 @@ def require(module: str, *, extra: str | None, what: str) -> Any:
         raise MissingExtraError(
             f"{what} need {name}, which is not installed. Run: pip install {install}", name=name
         ) from problem
+
+
+def installed_version(distribution: str) -> str | None:
+    """Return the version of an installed package, None where there is none."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def installed_versions(*distributions: str) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    found = {name: installed_version(name) for name in distributions}
+    return {name: number for name, number in found.items() if number is not None}
 
 
 class _Later(ModuleType):

@@ -18,7 +18,7 @@ from holdfast.datasets.values import Split
 from holdfast.environments import split_environments
 from holdfast.exceptions import InputError, LabelsError, ParameterError
 from holdfast.extras import require
-from holdfast.learners import last_step
+from holdfast.fitting.estimators import last_step
 from holdfast.metrics import exact_interval
 from holdfast.reports.chapters import effects_figure, path_figure
 from holdfast.reports.correlations import correlation_maps

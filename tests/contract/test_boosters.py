@@ -16,7 +16,7 @@ from holdfast import (
 from holdfast.estimators.methods import METHODS
 from holdfast.estimators.named import ESTIMATORS
 from holdfast.exceptions import EmptyColumnWarning, FeaturesError, ParameterError
-from holdfast.learners import RecodedClassifier
+from holdfast.fitting.estimators import RecodedClassifier
 from holdfast.tables.comparison import compare_methods, compare_rows
 from holdfast.tables.diagnosis import diagnose
 from holdfast.tables.roles import TableOptions, read_rows

@@ -107,7 +107,7 @@ def models(tmp_path_factory) -> Path:
 
     from holdfast import NeuralClassifier, PIClassifier
     from holdfast.estimators.named import ESTIMATORS
-    from holdfast.learners import BOOSTERS
+    from holdfast.fitting.estimators import BOOSTERS
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 3))

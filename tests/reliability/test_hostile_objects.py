@@ -42,8 +42,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import NeuralClassifier
 from holdfast.exceptions import HoldfastError, UntrustedFileError
+from holdfast.fitting.calibration import Calibration
 from holdfast.interpolation.reweight import WeightedEnsemble
-from holdfast.judging.calibration import Calibration
 from holdfast.saving import codec, models
 from holdfast.saving.checks import _CHECKS, check_value
 from holdfast.saving.models import load, save

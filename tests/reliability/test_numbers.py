@@ -17,7 +17,7 @@ from holdfast.interpolation.convex.minimax import maximize_on_simplex
 from holdfast.interpolation.convex.solver import solve_convex
 from holdfast.interpolation.gradient import NetworkFit, solve_gradient
 from holdfast.interpolation.reweight import solve_reweight
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 

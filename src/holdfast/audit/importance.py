@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Group, Partition
 from holdfast.exceptions import FeaturesError, ParameterError
-from holdfast.rows import is_sparse, is_text
+from holdfast.rows.kinds import is_sparse, is_text
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.columns import WORD, encode_texts, split_words
 

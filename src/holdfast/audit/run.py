@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from holdfast.audit.results import Audit
 from holdfast.environments import Environment, label_array, split_environments, unique_labels
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
-from holdfast.rows import is_text
+from holdfast.rows.kinds import is_text
 from holdfast.stable.columns import Columns, encode_table, encode_texts
 from holdfast.stable.design import make_design
 from holdfast.stable.findings import find

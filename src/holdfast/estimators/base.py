@@ -19,9 +19,7 @@ from sklearn.utils.validation import _check_feature_names, _check_n_features, ch
 
 from holdfast.environments import Environment, Group, check_pairs, is_lazy, merge_small_environments, split_environments
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SingleEnvironmentWarning, warn
-from holdfast.interpolation import Solution, SolverSettings
-from holdfast.interpolation.worst_case import minimize_worst_case_risk
-from holdfast.learners import (
+from holdfast.fitting.estimators import (
     code_probabilities,
     fit_rows,
     last_step,
@@ -31,25 +29,21 @@ from holdfast.learners import (
     require_classifier,
     seeded_clone,
 )
+from holdfast.interpolation import Solution, SolverSettings
+from holdfast.interpolation.worst_case import minimize_worst_case_risk
 from holdfast.newsite.recalibrate import RecalibratedClassifier, log_probabilities, recalibrate
-from holdfast.rows import (
-    TrainingRows,
-    allows_nan,
+from holdfast.rows.kinds import allows_nan, holds_items, is_float, is_text, needs_frame, refuse_items, takes_items
+from holdfast.rows.reading import (
     as_ours,
-    holds_items,
-    is_float,
-    is_text,
     known_codes,
-    needs_frame,
     read_column,
     read_folds,
     read_groups,
     read_held_out,
     read_labels,
     read_weights,
-    refuse_items,
-    takes_items,
 )
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 

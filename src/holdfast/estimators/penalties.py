@@ -9,7 +9,7 @@ from sklearn.pipeline import Pipeline
 
 from holdfast.estimators.base import MethodClassifier, fit_erm, scaled, warn_single_environment
 from holdfast.exceptions import ParameterError
-from holdfast.learners import last_step, seeded_clone
+from holdfast.fitting.estimators import last_step, seeded_clone
 from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from holdfast.audit import Audit, AuditSettings, audit_data
 from holdfast.environments import Group, Partition, take_rows
 from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, fit_erm, warn_single_environment
 from holdfast.exceptions import CollapseWarning, ParameterError, warn
+from holdfast.fitting.estimators import last_step, predicted_codes
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
 from holdfast.judging.judges import JudgeSettings
-from holdfast.learners import last_step, predicted_codes
 from holdfast.partition import (
     halves_as_groups,
     halves_at_chance,
@@ -31,7 +31,7 @@ from holdfast.partition import (
     partition_by_probability,
     warn_of_constant_judges,
 )
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
 # A classifier that gives this share of the rows one label, where the label's own share is at most the second number.

@@ -18,9 +18,10 @@ from holdfast.audit.run import AuditSettings, read_columns
 from holdfast.environments import label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
-from holdfast.judging.calibration import calibrate, log_softmax
+from holdfast.fitting.calibration import calibrate, log_softmax
+from holdfast.fitting.estimators import has_threshold, last_step, stopped_like
+from holdfast.fitting.logistic import refit_logistic
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
-from holdfast.learners import has_threshold, last_step, refit_logistic, stopped_like
 from holdfast.metrics import Interval
 from holdfast.newsite.adapt import (
     Adaptation,
@@ -32,7 +33,9 @@ from holdfast.newsite.adapt import (
 )
 from holdfast.newsite.forecast import ForecastBasis, make_basis
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows, is_mapped, is_sparse, is_text
+from holdfast.rows.kinds import is_sparse, is_text
+from holdfast.rows.mapped import is_mapped
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.columns import Columns, split_categories
 from holdfast.stable.decision import CAUTION, kept_share, removal_levels

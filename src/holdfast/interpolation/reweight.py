@@ -29,10 +29,17 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 
 from holdfast.environments import Group, Rows, take_rows
 from holdfast.exceptions import DivergedError, ParameterError
+from holdfast.fitting.estimators import (
+    PROBABILITY_FLOOR,
+    code_probabilities,
+    fit_rows,
+    has_probabilities,
+    require_sample_weight,
+    seeded_clone,
+)
 from holdfast.interpolation import Solution, SolverSettings
-from holdfast.learners import code_probabilities, fit_rows, has_probabilities, require_sample_weight, seeded_clone
 from holdfast.parallel import sharing
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 MOST_ROWS = 200_000  # with more, scikit-learn draws a sample by weight and places the bins without
@@ -75,7 +82,6 @@ def bin_columns(X: NDArray[np.floating], n_bins: int) -> NDArray[np.floating]:
 
 
 # The largest loss of one row is log(1000) = 6.9: Hedge needs bounded losses, and so does a mean over a small group.
-PROBABILITY_FLOOR = 1e-3
 
 
 class _FittedParts(BaseEstimator):

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Group, take_rows
 from holdfast.exceptions import ParameterError
+from holdfast.fitting.estimators import fit_rows, last_step, sample_weight_name, seeded_clone
 from holdfast.interpolation import SOLVERS, Solution, SolverSettings
-from holdfast.learners import fit_rows, last_step, sample_weight_name, seeded_clone
-from holdfast.rows import TrainingRows, is_mapped
+from holdfast.rows.mapped import is_mapped
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 log = logging.getLogger(__name__)

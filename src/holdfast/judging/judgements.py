@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.environments import Environment, Rows, Weights, take_rows
-from holdfast.judging.calibration import calibrate, class_scores
+from holdfast.fitting.calibration import calibrate, class_scores
 from holdfast.judging.judges import Judge, JudgeSettings, deal_folds, fit_folds, fit_judges
-from holdfast.rows import TrainingRows, answers, is_mapped
+from holdfast.rows.mapped import answers, is_mapped
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 Array = NDArray[np.float64]

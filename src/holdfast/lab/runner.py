@@ -27,7 +27,7 @@ from holdfast.lab.experiments import HALVES, RunConfig
 from holdfast.lab.inputs import Prepared, prepare
 from holdfast.metrics import accuracy_by_group, correlation, label_attribute_groups, score_groups
 from holdfast.partition import partition_by_correctness
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.saving.checkpoints import runtime_facts
 from holdfast.seeding import Seeding
 

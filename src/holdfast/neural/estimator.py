@@ -46,16 +46,8 @@ from holdfast.neural.sources import Inputs, ItemSource, RowShape, read_items
 from holdfast.neural.state import TrainingState
 from holdfast.neural.training import TrainingTask, holds_images, train
 from holdfast.registry import ImportPath
-from holdfast.rows import (
-    as_ours,
-    holds_items,
-    is_text,
-    known_codes,
-    read_column,
-    read_held_out,
-    read_labels,
-    read_weights,
-)
+from holdfast.rows.kinds import holds_items, is_text
+from holdfast.rows.reading import as_ours, known_codes, read_column, read_held_out, read_labels, read_weights
 from holdfast.seeding import RandomState, Seeding
 
 FORMAT = 1

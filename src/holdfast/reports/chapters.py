@@ -7,7 +7,6 @@ import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,7 +15,8 @@ from holdfast import __version__
 from holdfast.datasets.values import Split
 from holdfast.environments import Group, Partition, listed, split_environments
 from holdfast.exceptions import InputError
-from holdfast.learners import last_step, predicted_codes
+from holdfast.extras import installed_versions
+from holdfast.fitting.estimators import last_step, predicted_codes
 from holdfast.metrics import Interval, Score, exact_interval, label_attribute_groups, prevalence, score_groups
 from holdfast.reports.correlations import correlation_maps
 from holdfast.reports.values import (
@@ -791,12 +791,7 @@ def settings_section(fitted: Any, evidence: Evidence) -> Section:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, holdfast and the libraries that its numbers depend on."""
-    found = {"Python": platform.python_version(), "holdfast": __version__}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
+    found = {"Python": platform.python_version(), "holdfast": __version__, **installed_versions(*LIBRARIES)}
     return {**found, "machine": f"{platform.system()} {platform.machine()}"}
 
 

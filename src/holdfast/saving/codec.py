@@ -44,7 +44,7 @@ _OURS = {
     "AdaptedClassifier": "holdfast.newsite.adapt",
     "Adaptation": "holdfast.newsite.adapt",
     "Answers": "holdfast.newsite.forecast",
-    "Calibration": "holdfast.judging.calibration",
+    "Calibration": "holdfast.fitting.calibration",
     "Coding": "holdfast.newsite.adapt",
     "Environment": "holdfast.environments",
     "Finding": "holdfast.stable.findings",
@@ -61,7 +61,7 @@ _OURS = {
     "NativeColumns": "holdfast.tables.preprocessing",
     "RecalibratedClassifier": "holdfast.newsite.recalibrate",
     "Recalibration": "holdfast.newsite.recalibrate",
-    "RecodedClassifier": "holdfast.learners",
+    "RecodedClassifier": "holdfast.fitting.estimators",
     "Relation": "holdfast.newsite.adapt",
     "Relearning": "holdfast.newsite.adapt",
     "Removal": "holdfast.stable.removal",
@@ -122,7 +122,7 @@ def _module_of(name: object) -> str | None:
     """Return the module of a class that may be loaded: ours, or a method that an installed package has registered."""
     if name in _OURS:
         return _OURS[str(name)]
-    paths = (path.partition(":") for path in METHODS.paths().values())
+    paths = (path.partition(":") for path in METHODS.paths.values())
     return next((module for module, _, attribute in paths if attribute == name), None)
 
 

@@ -205,7 +205,7 @@ class TableClassifier(BaseEstimator):
         method = self.make_method()
         rows = table if isinstance(table, TableRows) else read_rows(table, self.options)
         if rows.source is not None:
-            from holdfast.tables.folders import refit, refuse_what_cannot_stream
+            from holdfast.tables.passes import refit, refuse_what_cannot_stream
 
             refuse_what_cannot_stream(rows.source, rows.roles, self.names, method)
         pipeline = make_pipeline(rows.roles.schema, method)

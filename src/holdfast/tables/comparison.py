@@ -33,10 +33,11 @@ from holdfast.exceptions import (
     SolverWarning,
     suggest,
 )
-from holdfast.learners import BOOSTERS, last_step
+from holdfast.fitting.estimators import BOOSTERS, last_step
+from holdfast.fitting.folds import rows_without
 from holdfast.metrics import auroc
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.verdict import RARE, Verdict, says_little
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, make_preprocessor, matrix_names
@@ -340,7 +341,7 @@ def _fit_and_ask(
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64] | None, NDArray[Any], list[tuple[str, str]]] | str:
     """Return which held-out rows are right, their probabilities with the classes, and warnings; or what went wrong."""
     X, y, environments = rows
-    kept = np.setdiff1d(np.arange(len(y)), held_out, assume_unique=True)
+    kept = rows_without(held_out, len(y))
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", HoldfastWarning)
@@ -377,7 +378,7 @@ def _halves(
     """Return the half of each row: 2·environment + (the other environment's classifier is right), out of fold."""
     parts = np.empty(len(y), dtype=np.intp)
     for rows in held_out:
-        kept = np.setdiff1d(np.arange(len(y)), rows, assume_unique=True)
+        kept = rows_without(rows, len(y))
         for judge in range(len(names)):
             own, judged = kept[of_row[kept] == judge], rows[of_row[rows] != judge]
             classifier = _fit(clone(erm), take_rows(X, own), y[own], None)

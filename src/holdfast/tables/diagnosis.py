@@ -24,9 +24,8 @@ from holdfast.diagnosis.words import check_line, headline, say
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
-from holdfast.judging.calibration import calibrate
-from holdfast.judging.judges import deal_folds
-from holdfast.learners import (
+from holdfast.fitting.calibration import calibrate
+from holdfast.fitting.estimators import (
     code_probabilities,
     fit_rows,
     has_probabilities,
@@ -34,9 +33,11 @@ from holdfast.learners import (
     require_classifier,
     seeded_clone,
 )
+from holdfast.judging.judges import deal_folds
 from holdfast.metrics import Interval, auroc_interval, exact_interval
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows, is_sparse
+from holdfast.rows.kinds import is_sparse
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
 from holdfast.stable.verdict import RARE

@@ -29,7 +29,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.exceptions import TableError
-from holdfast.learners import BOOSTERS, last_step, library_of
+from holdfast.fitting.estimators import BOOSTERS, last_step, library_of
 from holdfast.tables.roles import DATE_PARTS, MAX_LEVELS, MIN_FREQUENCY, TableSchema
 
 if TYPE_CHECKING:

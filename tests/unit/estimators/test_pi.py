@@ -38,7 +38,7 @@ from holdfast.exceptions import (
 )
 from holdfast.judging import judgements
 from holdfast.metrics import correlation
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 
 # In few rows with a noisy stable column the worst case is a constant; what the warnings say is tested below.
 pytestmark = [

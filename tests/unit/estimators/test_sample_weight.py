@@ -11,7 +11,7 @@ from holdfast.environments import Group
 from holdfast.interpolation import SolverSettings
 from holdfast.interpolation.convex.solver import solve_convex
 from holdfast.interpolation.reweight import solve_reweight
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 LOGISTIC = make_pipeline(StandardScaler(), LogisticRegression(C=1.0))

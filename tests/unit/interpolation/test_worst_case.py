@@ -19,7 +19,7 @@ from holdfast.interpolation.worst_case import (
     minimize_mixture_risk,
     minimize_worst_case_risk,
 )
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 NETWORK = NeuralClassifier("linear", max_epochs=2, steps_per_epoch=2, batch_size=4, precision="fp32")

@@ -12,7 +12,7 @@ from holdfast.environments import split_environments
 from holdfast.exceptions import UnseenLabelWarning
 from holdfast.judging.judgements import accuracy_matrix, judge_environments
 from holdfast.judging.judges import JudgeSettings
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 

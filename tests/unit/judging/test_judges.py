@@ -17,10 +17,10 @@ from holdfast.exceptions import (
     SingleClassEnvironmentWarning,
     UnseenLabelWarning,
 )
+from holdfast.fitting.estimators import fit_rows
 from holdfast.judging.judgements import ask_for_predictions
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, fit_judges
-from holdfast.learners import fit_rows
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 

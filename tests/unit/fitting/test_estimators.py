@@ -22,14 +22,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import BalancedClassifier, ERMClassifier, GroupDROClassifier, PIClassifier, StableClassifier
 from holdfast.exceptions import ParameterError
-from holdfast.judging.calibration import class_scores
-from holdfast.learners import (
-    fit_logistic,
-    last_step,
-    logistic_start,
-    refit_logistic,
-    stopped_like,
-)
+from holdfast.fitting.calibration import class_scores
+from holdfast.fitting.estimators import last_step, stopped_like
+from holdfast.fitting.logistic import fit_part, logistic_start, refit_logistic
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +54,12 @@ def test_newtons_steps_end_where_the_estimator_does(table, estimator, n_rows):
     start = logistic_start(whole, X)
     np.testing.assert_allclose(class_scores(start, X, 2), class_scores(whole, X, 2), rtol=1e-9, atol=1e-9)
     X[:, 1] = 0.1
-    quick = fit_logistic(start, estimator, X, y, rows)
+    quick = fit_part(start, estimator, X, y, rows)
     own = estimator.fit(X[rows], y[rows])
     np.testing.assert_allclose(quick.decision_function(X), own.decision_function(X), atol=2e-4)
     np.testing.assert_allclose(quick.predict_proba(X), own.predict_proba(X), atol=1e-4)
     np.testing.assert_array_equal(quick.predict(X)[rows], own.predict(X)[rows])
-    assert fit_logistic(start, estimator, X, y, np.flatnonzero(y == 1)) is None  # one class
+    assert fit_part(start, estimator, X, y, np.flatnonzero(y == 1)) is None  # one class
 
 
 @pytest.mark.parametrize(
@@ -79,7 +74,7 @@ def test_a_logistic_regression_without_a_column_begins_with_its_parts(table, est
     ordinary = clone(estimator).fit(X, y)
     X[:, 1] = 0.7
     start = logistic_start(ordinary, X)
-    parts = [fit_logistic(start, estimator, X, y, np.arange(first, len(y), 2)) for first in (0, 1)]
+    parts = [fit_part(start, estimator, X, y, np.arange(first, len(y), 2)) for first in (0, 1)]
     found, own = refit_logistic(ordinary, parts, estimator, X, y), clone(estimator).fit(X, y)
     assert type(found) is type(own)
     np.testing.assert_allclose(found.decision_function(X), own.decision_function(X), atol=2e-4)

@@ -6,9 +6,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import holdfast.rows
+import holdfast.rows.mapped
 from holdfast import NeuralClassifier, PIClassifier
-from holdfast.rows import MappedRows, answers, blocks_of, is_mapped
+from holdfast.rows.mapped import MappedRows, answers, blocks_of, is_mapped
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_rows_of_a_map_are_read_where_asked_for(on_disk):
 
 def test_answers_come_in_blocks_for_a_map_alone(on_disk, monkeypatch):
     """A function sees a memory map in blocks, an array whole; what it says is the same."""
-    monkeypatch.setattr(holdfast.rows, "BLOCK_NUMBERS", 4)
+    monkeypatch.setattr(holdfast.rows.mapped, "BLOCK_NUMBERS", 4)
     X = np.arange(10.0).reshape(5, 2)
     rows, seen = np.array([0, 2, 3, 4, 1]), []
 
@@ -70,7 +70,7 @@ def test_predict_then_interpolate_on_a_map_is_that_on_the_array(on_disk, monkeyp
     estimator = make_pipeline(StandardScaler(), estimator) if scaled else estimator
     settings = {"halves": "hard", "random_state": 0}
     in_memory = PIClassifier(estimator, **settings).fit(X, y, environments=environments)
-    monkeypatch.setattr(holdfast.rows, "BLOCK_NUMBERS", 128)
+    monkeypatch.setattr(holdfast.rows.mapped, "BLOCK_NUMBERS", 128)
     mapped = on_disk(X)
     from_disk = PIClassifier(estimator, **settings).fit(mapped, y, environments=environments)
     for here, there in zip(in_memory.partitions_, from_disk.partitions_, strict=True):
@@ -99,7 +99,7 @@ def test_a_network_behind_a_scaler_reads_a_map_in_blocks(on_disk, monkeypatch):
     X = np.column_stack([5.0 + 3.0 * y + generator.normal(size=400), 100.0 * (environments + generator.random(400))])
     network = NeuralClassifier("mlp", max_epochs=3, steps_per_epoch=20, batch_size=20, selection="last")
     settings = {"halves": "hard", "n_folds": 0, "min_group_size": 1, "random_state": 0}
-    monkeypatch.setattr(holdfast.rows, "BLOCK_NUMBERS", 128)
+    monkeypatch.setattr(holdfast.rows.mapped, "BLOCK_NUMBERS", 128)
     mapped = on_disk(X)
     model = PIClassifier(make_pipeline(BlockScaler(), network), **settings)
     from_disk = model.fit(mapped, y, environments=environments)

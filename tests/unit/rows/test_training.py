@@ -26,7 +26,11 @@ from holdfast import (
 )
 from holdfast.environments import split_environments
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
-from holdfast.rows import MappedRows, TrainingRows, is_sparse, known_codes, read_labels, row_keys
+from holdfast.rows.keys import row_keys
+from holdfast.rows.kinds import is_sparse
+from holdfast.rows.mapped import MappedRows
+from holdfast.rows.reading import known_codes, read_labels
+from holdfast.rows.training import TrainingRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.exceptions.HoldfastWarning")
 

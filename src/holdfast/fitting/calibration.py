@@ -17,10 +17,10 @@ from scipy import special
 from scipy.optimize import minimize
 
 from holdfast.environments import Weights
-from holdfast.learners import LogisticFit, code_probabilities, expit, has_probabilities
+from holdfast.fitting.estimators import PROBABILITY_FLOOR, code_probabilities, has_probabilities
+from holdfast.fitting.logistic import LogisticModel
+from holdfast.fitting.newton import expit
 
-# A forest answers 0 and 1; beyond one in a thousand its counts of trees say nothing.
-PROBABILITY_FLOOR = 1e-3
 LEAST, MOST = 0.02, 50.0  # scales
 
 
@@ -51,7 +51,7 @@ def log_softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def class_scores(estimator: Any, X: Any, n_classes: int) -> NDArray[np.float64]:
     """Return (n_rows, n_classes) log-probabilities, else decision scores, else log votes, of a fitted classifier."""
-    if isinstance(estimator, LogisticFit):
+    if isinstance(estimator, LogisticModel):
         lead = estimator.decision_function(X)
         return log_softmax(np.stack([np.zeros(len(lead)), lead], axis=1))
     has_scores = hasattr(estimator, "decision_function")

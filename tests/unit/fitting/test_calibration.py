@@ -8,7 +8,7 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast.judging.calibration import PROBABILITY_FLOOR, calibrate, class_scores
+from holdfast.fitting.calibration import PROBABILITY_FLOOR, calibrate, class_scores
 
 
 @pytest.fixture(scope="module")

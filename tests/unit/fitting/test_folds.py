@@ -5,8 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 from holdfast.environments import split_environments
-from holdfast.judging.judges import deal_folds, fold_parts
-from holdfast.rows import TrainingRows
+from holdfast.fitting.folds import fold_parts
+from holdfast.judging.judges import deal_folds
+from holdfast.rows.training import TrainingRows
 
 
 def rows_of(n_rows=90, seed=0, folds=None):

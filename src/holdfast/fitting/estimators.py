@@ -5,10 +5,8 @@ Codes are 0..n_classes-1. An estimator that was fitted on rows that miss some cl
 
 from __future__ import annotations
 
-import copy
 import inspect
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +22,8 @@ from holdfast.exceptions import FeaturesError, HoldfastError, ParameterError
 from holdfast.seeding import Seeding
 
 BOOSTERS = ("xgboost", "lightgbm", "catboost")  # packages
-MOST_STEPS, MOST_COLUMNS = 30, 100  # of a logistic regression that is fitted by Newton's steps
-FEW_ROWS = 500
-NEWTON_GAIN = 1e-7  # of the log-likelihood, which the step after the last one would gain
+# A forest answers 0 and 1; beyond one in a thousand its counts of trees say nothing, and a weight 1/P stays bounded.
+PROBABILITY_FLOOR = 1e-3
 # Ensembles whose parts are fitted to numbers of classes: class weights inside of them are by number already.
 RECODERS = ["VotingClassifier", "StackingClassifier", "BaggingClassifier", "OneVsRestClassifier", "OneVsOneClassifier"]
 
@@ -110,6 +107,11 @@ def has_threshold(estimator: Any) -> bool:
     return type(last_step(estimator)).__name__ in ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 
 
+def library_of(value: Any) -> str:
+    """Return the package that a value's class is from; CatBoost's errors are those of its compiled part."""
+    return type(value).__module__.partition(".")[0].lstrip("_")
+
+
 def sample_weight_name(estimator: Any) -> str | None:
     """Return the keyword under which `estimator.fit` takes row weights, None when it takes none.
 
@@ -133,6 +135,14 @@ def sample_weight_name(estimator: Any) -> str | None:
     return sample_weight_name(inside) if passes_on and hasattr(inside, "fit") else None
 
 
+def weighted_steps(estimator: Any) -> list[str]:
+    """Return the keywords for the weights of every step that takes them: a scaler sees what the classifier sees."""
+    if not isinstance(estimator, Pipeline):
+        name = sample_weight_name(estimator) if hasattr(estimator, "fit") else None
+        return [] if name is None else [name]
+    return [f"{name}__{inner}" for name, step in estimator.steps for inner in weighted_steps(step)]
+
+
 def require_sample_weight(estimator: Any, *, asked_by: str) -> None:
     """Refuse an estimator that cannot weight its rows."""
     if sample_weight_name(estimator) is None:
@@ -143,9 +153,18 @@ def require_sample_weight(estimator: Any, *, asked_by: str) -> None:
         )
 
 
-def fit_rows(
-    estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weights | None = None
-) -> Any:
+def require_classifier(estimator: Any, *, asked_by: str) -> None:
+    """Refuse a regressor, and what else is no classifier, where classes are predicted: it would learn their codes."""
+    kind = (get_tags(estimator).estimator_type or "").replace("_", " ")
+    if kind != "classifier" and (kind or not hasattr(estimator, "predict")):
+        what = f"is {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else "has no predict"
+        raise ParameterError(
+            f"{asked_by} predicts classes, but its estimator {what} ({type(last_step(estimator)).__name__}). "
+            "Pass a classifier, for example LogisticRegression() or HistGradientBoostingClassifier()."
+        )
+
+
+def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weights | None = None) -> Any:
     """Fit `estimator` itself on the rows, `weights` one for each of them; rows of weight zero stay out.
 
     A classifier that sees one class only becomes that constant, because most refuse such rows.
@@ -196,17 +215,6 @@ def fit_error(estimator: Any, features: Any, problem: Exception) -> FeaturesErro
     )
 
 
-def require_classifier(estimator: Any, *, asked_by: str) -> None:
-    """Refuse a regressor, and what else is no classifier, where classes are predicted: it would learn their codes."""
-    kind = (get_tags(estimator).estimator_type or "").replace("_", " ")
-    if kind != "classifier" and (kind or not hasattr(estimator, "predict")):
-        what = f"is {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else "has no predict"
-        raise ParameterError(
-            f"{asked_by} predicts classes, but its estimator {what} ({type(last_step(estimator)).__name__}). "
-            "Pass a classifier, for example LogisticRegression() or HistGradientBoostingClassifier()."
-        )
-
-
 def _fit_with_gaps(estimator: Any, features: Any, targets: NDArray[Any], keywords: dict[str, Any]) -> Any:
     """Fit; where columns without any value are refused, as histogram boosting does, they become zeros: never used."""
     # Outside of metadata routing a keyword goes straight to the step it names, whatever the global setting is.
@@ -217,165 +225,6 @@ def _fit_with_gaps(estimator: Any, features: Any, targets: NDArray[Any], keyword
             if not empty_columns(features):
                 raise
             return estimator.fit(_with_values(features), targets, **keywords)
-
-
-class LogisticFit:
-    """A logistic regression of two classes, fitted by Newton's steps: what `LogisticRegression` fits, in less time."""
-
-    classes_ = np.arange(2)
-
-    def __init__(self, coef: NDArray[np.float64], intercept: float) -> None:
-        self.coef = coef
-        self.intercept = intercept
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the log-odds of the second class."""
-        return np.asarray(X @ self.coef + self.intercept)
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probabilities of both classes."""
-        second = expit(self.decision_function(X))
-        return np.stack([1 - second, second], axis=1)
-
-    def predict(self, X: Any) -> NDArray[np.intp]:
-        """Return the most probable codes."""
-        return (self.decision_function(X) > 0).astype(np.intp)
-
-
-def expit(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return probabilities, to within rounding: half the time of `scipy.special.expit`."""
-    return np.asarray(0.5 + 0.5 * np.tanh(0.5 * log_odds))
-
-
-def logistic_start(fitted: Any, X: Any) -> LogisticFit | None:
-    """Return a fitted logistic regression, alone or after a StandardScaler, over the columns of X; None for all else.
-
-    `fit_logistic` fits the same to other rows of X from there.
-    """
-    steps = [step for _, step in fitted.steps] if isinstance(fitted, Pipeline) else [fitted]
-    names = [type(step).__name__ for step in steps]
-    if names not in (["LogisticRegression"], ["StandardScaler", "LogisticRegression"]):
-        return None
-    last, is_table = steps[-1], type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2
-    usual = (
-        last.solver in ("lbfgs", "newton-cg", "newton-cholesky") and last.fit_intercept and last.class_weight is None
-    )
-    penalized = is_ridge(last) and getattr(last, "penalty", "l2") is not None and np.isfinite(last.C)
-    if not (is_table and usual and penalized and last.max_iter >= MOST_STEPS):
-        return None
-    if last.classes_.tolist() != [0, 1] or last.coef_.shape[1] > MOST_COLUMNS:
-        return None
-    scaler = steps[0] if len(steps) > 1 else None
-    if scaler is None:
-        return LogisticFit(last.coef_[0], float(last.intercept_[0]))
-    if not (scaler.with_mean and scaler.with_std):
-        return None
-    coef = last.coef_[0] / scaler.scale_
-    return LogisticFit(coef, float(last.intercept_[0] - coef @ scaler.mean_))
-
-
-def is_ridge(model: Any) -> bool:
-    """Return whether a LogisticRegression has an L2 penalty or none; how it says so differs between versions."""
-    penalty = getattr(model, "penalty", "deprecated")
-    return bool(penalty in ("l2", None) or (penalty == "deprecated" and not model.l1_ratio))
-
-
-def fit_logistic(
-    start: LogisticFit,
-    estimator: Any,
-    X: NDArray[np.float64],
-    y: NDArray[Any],
-    rows: Rows,
-    *,
-    is_near: bool = False,
-) -> LogisticFit | None:
-    """Fit what `estimator` would to some rows, from the coefficients of others; None where Newton's steps fail.
-
-    The minimum of the estimator's own loss is found to more digits than its solver asks for. `is_near` says that the
-    start leaves little to gain.
-    """
-    target, n_columns = y[rows], X.shape[1]
-    if target.min() == target.max():
-        return None
-    features = np.take(X, rows, axis=0)
-    found, mean, scale = np.append(start.coef, start.intercept), np.zeros(n_columns), np.ones(n_columns)
-    if isinstance(estimator, Pipeline):  # as StandardScaler does, which takes columns of rounding errors for constant
-        mean = np.full(len(rows), 1 / len(rows)) @ features
-        features -= mean
-        variance = np.einsum("nj,nj->j", features, features) / len(rows)
-        bound = len(rows) * np.finfo(np.float64).eps
-        constant = variance <= bound * variance + (bound * mean) ** 2
-        scale = np.where(constant, 1.0, np.sqrt(variance))
-        share = target.mean()
-        intercept = start.intercept + start.coef @ mean
-        if constant.any() and not is_near:
-            intercept = np.log(share / (1 - share))
-        found = np.append(np.where(constant, 0.0, start.coef * scale), intercept)
-    design = np.ones((len(rows), n_columns + 1))
-    np.divide(features, scale, out=design[:, :-1])
-    penalties = np.append(np.full(n_columns, 1 / last_step(estimator).C), 0.0)
-    if len(rows) > 4 * FEW_ROWS and not is_near:  # most of the way is made with a fourth of the rows
-        _newton(design[::4], target[::4], penalties / 4, found, least=len(found))
-    if not _newton(design, target, penalties, found):
-        return None
-    coef = found[:-1] / scale
-    return LogisticFit(coef, float(found[-1] - coef @ mean))
-
-
-def refit_logistic(fitted: Any, parts: Sequence[Any], estimator: Any, X: Any, y: NDArray[Any]) -> Any | None:
-    """Return what `estimator` would learn from all rows of X; None where it is not a logistic regression.
-
-    `fitted` has learned from the same rows, but for columns that are constant now; `parts` are fits of parts of the
-    rows of X, by `fit_logistic`: their mean is where it begins.
-    """
-    if not parts or not all(isinstance(part, LogisticFit) for part in parts):
-        return None
-    start = LogisticFit(
-        np.mean([part.coef for part in parts], axis=0), float(np.mean([part.intercept for part in parts]))
-    )
-    found = fit_logistic(start, estimator, X, y, np.arange(len(y)), is_near=True)
-    if found is None:
-        return None
-    result, coef, intercept = copy.deepcopy(fitted), found.coef, found.intercept
-    if isinstance(result, Pipeline):
-        scaler, constant = result.steps[0][1], (X[0] == X).all(axis=0)
-        scaler.mean_[constant], scaler.var_[constant], scaler.scale_[constant] = X[0, constant], 0.0, 1.0
-        coef, intercept = coef * scaler.scale_, intercept + float(coef @ scaler.mean_)
-    last = last_step(result)
-    last.coef_, last.intercept_ = coef[None, :], np.array([intercept])
-    return result
-
-
-def _newton(
-    design: NDArray[np.float64],
-    target: NDArray[Any],
-    penalties: NDArray[np.float64],
-    found: NDArray[np.float64],
-    least: float = 0.0,
-) -> bool:
-    """Improve coefficients in place, by steps that gain at least so much; return whether there are no more."""
-    gain, inverse, bent = np.inf, penalties, np.empty(design.shape)
-    for _ in range(MOST_STEPS):
-        chances = expit(design @ found)
-        gradient = design.T @ (chances - target) + penalties * found
-        is_new = gain > 1e-3 * len(design)  # else the curvature is that of the step before
-        if is_new:
-            np.multiply(design, np.sqrt(chances * (1 - chances))[:, None], out=bent)
-            curvature = bent.T @ bent + np.diag(penalties)
-            try:
-                inverse = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
-            except np.linalg.LinAlgError:
-                return False
-        step = inverse @ gradient
-        before, gain = gain, float(gradient @ step)
-        if not 0 <= gain < before:  # steps that become longer: the start was far off
-            return False
-        if gain < least:
-            return True
-        found -= step
-        if gain * (gain / min(before, 1.0)) ** (2 if is_new else 1) < NEWTON_GAIN:  # what the next step would gain
-            return True
-    return False
 
 
 class RecodedClassifier(ClassifierMixin, BaseEstimator):
@@ -409,11 +258,6 @@ class RecodedClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
 
 
-def library_of(value: Any) -> str:
-    """Return the package that a value's class is from; CatBoost's errors are those of its compiled part."""
-    return type(value).__module__.partition(".")[0].lstrip("_")
-
-
 def empty_columns(X: Any, names: NDArray[Any] | None = None) -> list[str]:
     """Return the columns without any value: their names, those of a frame or given, or numbers.
 
@@ -442,14 +286,6 @@ def _with_values(X: Any) -> Any:
         empty = [name for name in X.columns[X.isna().all()] if X[name].dtype.kind == "f"]
         return X.assign(**dict.fromkeys(empty, 0.0))
     return np.where(np.isnan(X).all(axis=0), np.zeros(1, dtype=X.dtype), X)
-
-
-def weighted_steps(estimator: Any) -> list[str]:
-    """Return the keywords for the weights of every step that takes them: a scaler sees what the classifier sees."""
-    if not isinstance(estimator, Pipeline):
-        name = sample_weight_name(estimator) if hasattr(estimator, "fit") else None
-        return [] if name is None else [name]
-    return [f"{name}__{inner}" for name, step in estimator.steps for inner in weighted_steps(step)]
 
 
 def has_probabilities(estimator: Any) -> bool:
