@@ -183,12 +183,19 @@ def missing_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
     if labels.dtype.kind in "fcmM":
         missing = np.isnan(labels)
     elif labels.dtype.kind == "O":
-        import pandas as pd
-
-        missing = pd.isna(labels)
+        flat = labels.ravel().tolist()
+        if set(map(type, flat)) <= {str, bytes, int, bool}:
+            return np.zeros(len(labels), dtype=bool)
+        missing = np.array([_is_missing(value) for value in flat], dtype=bool).reshape(labels.shape)
     else:
         missing = np.zeros(labels.shape, dtype=bool)
     return np.asarray(missing.any(axis=1) if missing.ndim == 2 else missing)
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def unique_labels(
