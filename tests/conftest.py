@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Iterator
 from typing import NamedTuple
 
 # Before anybody imports numpy or torch: the suite runs one process for each core.
@@ -26,12 +27,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # after pytest's own summary
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
     """Say in the last lines what was not run, and what runs it."""
+    yield
     reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
-    tools = sorted(
-        {match[1] for match in (re.search(r"could not import '(\w+)", reason) for reason in reasons) if match}
-    )
+    tools = sorted(set(re.findall(r"could not import '(\w+)", "\n".join(reasons))))
     terminalreporter.section("not run")
     marked = [name for name in ("slow", "network") if f"not {name}" in config.option.markexpr]
     for name in marked:
