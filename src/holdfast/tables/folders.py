@@ -119,7 +119,7 @@ class TableFolder(TableSource):
     def _refuse(self, name: str, problem: TableError) -> None:
         """Stop at a bad file, or note that it is left out."""
         if self.on_bad_file == "stop":
-            raise TableError(f"{problem} Repair it, or pass on_bad_file='skip' to do without such files.") from problem
+            raise TableError(f"{problem} Repair it, or pass on_bad_file='skip' to leave such files out.") from problem
         self.skipped[name] = str(problem)
 
     @property
