@@ -143,7 +143,7 @@ class AuditDisplay(_DotsDisplay):
         Parameters
         ----------
         audit : Audit
-            What `holdfast.audit.audit_data` returned.
+            What `holdfast.auditing.audit_data` returned.
         ax : matplotlib axes, optional
         """
         return cls._from_findings([finding for finding in audit.findings if finding.named], ax)

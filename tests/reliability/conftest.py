@@ -105,9 +105,10 @@ def models(tmp_path_factory) -> Path:
     from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.svm import SVC
 
-    from holdfast import NeuralClassifier, PIClassifier
+    from holdfast import PIClassifier
     from holdfast.estimators.named import ESTIMATORS
     from holdfast.fitting.estimators import BOOSTERS
+    from holdfast.neural import NeuralClassifier
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 3))

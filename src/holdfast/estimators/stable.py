@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.audit.run import AuditSettings, read_columns
+from holdfast.auditing.run import AuditSettings, read_columns
 from holdfast.environments import label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn

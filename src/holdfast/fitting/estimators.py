@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import sklearn
@@ -17,7 +18,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from holdfast.environments import Rows, Weights, listed, take_rows
+from holdfast.environments import Group, Rows, Weights, listed, take_rows
 from holdfast.exceptions import FeaturesError, HoldfastError, ParameterError
 from holdfast.seeding import Seeding
 
@@ -26,6 +27,19 @@ BOOSTERS = ("xgboost", "lightgbm", "catboost")  # packages
 PROBABILITY_FLOOR = 1e-3
 # Ensembles whose parts are fitted to numbers of classes: class weights inside of them are by number already.
 RECODERS = ["VotingClassifier", "StackingClassifier", "BaggingClassifier", "OneVsRestClassifier", "OneVsOneClassifier"]
+
+
+@runtime_checkable
+class Network(Protocol):
+    """An estimator that trains a network on several groups of rows, as every method uses it."""
+
+    def fit_groups(self, X: Any, y: Any, groups: Sequence[Group], *, objective: Any, **options: Any) -> Any:
+        """Train under an objective of the groups' risks."""
+
+
+def is_network(estimator: Any) -> bool:
+    """Return whether an estimator, or the end of a pipeline, is a network."""
+    return isinstance(last_step(estimator), Network)
 
 
 def seeded_clone(estimator: Any, seeding: Seeding, *names: object) -> Any:

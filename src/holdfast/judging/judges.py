@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Environment, Group, Rows, listed, take_rows
 from holdfast.exceptions import EmptyColumnWarning, SingleClassEnvironmentWarning, UnseenLabelWarning, warn
-from holdfast.fitting.estimators import empty_columns, fit_rows, last_step, sample_weight_name, seeded_clone
+from holdfast.fitting.estimators import empty_columns, fit_rows, is_network, sample_weight_name, seeded_clone
 from holdfast.fitting.folds import deal_evenly, fold_parts, rows_without
 from holdfast.fitting.logistic import fit_part, logistic_start
 from holdfast.parallel import run_each
@@ -195,7 +195,7 @@ def _fit_judge(
             everything = [Group(own.name, np.arange(len(own)))]
             rows = TrainingRows(MappedRows(X, own.rows), labels, ())
             return solve_convex(estimator, rows, everything, n_classes=n_classes).estimator
-    if not hasattr(last_step(estimator), "fit_groups") or (labels == labels[0]).all():
+    if not is_network(estimator) or (labels == labels[0]).all():
         return fit_rows(estimator, X, y, own.rows, own.weights)
     from holdfast.interpolation.gradient import NetworkFit, fit_network
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.audit.importance import word_importance
+from holdfast.auditing.importance import word_importance
 from holdfast.datasets import DATASETS, Dataset, Split
 from holdfast.environments import Partition, Rows, split_environments
 from holdfast.estimators.base import MethodClassifier

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _clone_parametrized
+from sklearn.base import _clone_parametrized
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_n_features, check_is_fitted, validate_data
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from holdfast.exceptions import (
     SavedModelError,
     UntrustedFileError,
 )
+from holdfast.fitting.bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from holdfast.neural.batches import RowSource, Vocabulary, make_source
 from holdfast.neural.evaluation import HeldOut, minus_squared_error, outputs_on, right_class, union_of
 from holdfast.neural.monitors import ProgressLine, current_monitor

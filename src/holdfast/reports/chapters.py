@@ -75,9 +75,10 @@ class Evidence:
         Instead of `test` and `methods`: a comparison made elsewhere, for example of several seeds, or by
         `comparison_dots`.
     audit : Audit
-        What `holdfast.audit.audit_data` returned.
+        What `holdfast.auditing.audit_data` returned.
     reliance : Reliance
-        What `holdfast.audit.relied_on` returned; by default that of a `StableClassifier` and its ordinary counterpart.
+        What `holdfast.auditing.relied_on` returned; by default that of a `StableClassifier` and its ordinary
+        counterpart.
     attributes : sequence of str
         Which attributes of the rows to show and to evaluate by; all by default.
     feature_names : sequence of str
@@ -196,7 +197,7 @@ def audit_answer(audit: Any, advice: Sequence[str] = ()) -> Answer:
 
 
 def audit_page(audit: Any, reliance: Any = None, *, title: str = "Audit", advice: Sequence[str] = ()) -> Page:
-    """Return a report about what `holdfast.audit.audit_data` and, optionally, `relied_on` returned."""
+    """Return a report about what `holdfast.auditing.audit_data` and, optionally, `relied_on` returned."""
     sections = (reliance_section(reliance), changes_section(None, audit), features_section(audit, reliance))
     return Page(
         title, "", tuple(section for section in sections if section is not None), answer=audit_answer(audit, advice)
@@ -259,7 +260,7 @@ def range_text(forecast: Interval) -> str:
 
 
 def reliance_section(reliance: Any) -> Section | None:
-    """Show what each classifier relies on, as `holdfast.audit.relied_on` found."""
+    """Show what each classifier relies on, as `holdfast.auditing.relied_on` found."""
     if reliance is None or not len(reliance.features):
         return None
     changed = np.asarray(reliance.changed, dtype=np.float64)  # (n_features, n_estimators)
@@ -286,7 +287,7 @@ def reliance_section(reliance: Any) -> Section | None:
 
 def shuffle_features(classifier: Any, training: Split, names: Sequence[str] | None = None) -> Any:
     """Return what a stable classifier and its ordinary counterpart rely on; None where there is nothing to compare."""
-    from holdfast.audit import relied_on
+    from holdfast.auditing import relied_on
 
     fitted = last_step(classifier)
     shape: tuple[int, ...] = getattr(training.X, "shape", ())

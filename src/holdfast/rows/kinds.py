@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
 from holdfast.exceptions import InputTypeError
-from holdfast.fitting.estimators import BOOSTERS, last_step, library_of
+from holdfast.fitting.estimators import BOOSTERS, is_network, last_step, library_of
 
 # Settings in which scikit-learn, XGBoost and CatBoost take names of columns.
 NAMING = "categorical_features", "monotonic_cst", "monotone_constraints", "interaction_constraints", "ignored_features"
@@ -70,7 +70,7 @@ def needs_frame(estimator: Any, X: Any) -> bool:
     """Return whether a frame must reach the estimator as it is: it may choose columns by name or by type."""
     if isinstance(estimator, Pipeline):
         return True
-    if hasattr(estimator, "fit_groups"):  # a network reads arrays
+    if is_network(estimator):  # a network reads arrays
         return False
     given = estimator.get_params(deep=False)
     if any(_names_columns(given.get(name)) for name in NAMING):

@@ -81,7 +81,7 @@ def save(
     Examples
     --------
     >>> import tempfile
-    >>> from holdfast import ERMClassifier, load_model, save_model
+    >>> from holdfast import ERMClassifier, load as load_model, save as save_model
     >>> model = ERMClassifier().fit([[0.0], [1.0], [0.0], [1.0]], ["no", "yes", "no", "yes"])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(model, f"{folder}/model")
@@ -117,7 +117,7 @@ def load(folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> Any:
     Examples
     --------
     >>> import tempfile
-    >>> from holdfast import ERMClassifier, load_model, save_model
+    >>> from holdfast import ERMClassifier, load as load_model, save as save_model
     >>> model = ERMClassifier().fit([[0.0], [1.0], [0.0], [1.0]], ["no", "yes", "no", "yes"])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(model, f"{folder}/model")

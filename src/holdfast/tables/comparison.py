@@ -34,7 +34,7 @@ from holdfast.exceptions import (
     SolverWarning,
     suggest,
 )
-from holdfast.fitting.estimators import BOOSTERS, last_step
+from holdfast.fitting.estimators import BOOSTERS, is_network, last_step
 from holdfast.fitting.folds import rows_without
 from holdfast.metrics import auroc
 from holdfast.parallel import run_each
@@ -127,7 +127,7 @@ def compare_rows(
     random_state: RandomState = 0,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Comparison:
-    """Compare methods on the rows of a table, each with the preprocessing of `holdfast fit`; see `compare_methods`.
+    """Compare methods on the rows of a table, each with the preprocessing of `holdfast fit`; see `compare`.
 
     `estimator` is the name of what is inside every method. None: logistic regression, and next to it a booster inside
     erm and stable, where one is installed.
@@ -277,8 +277,8 @@ def rank_methods(
 def _follow_advice(verdict: Verdict, best: str, sentence: str, *, asked: bool) -> tuple[str, str]:
     """Return the method that the advice of all commands is about, with the ranking as its evidence.
 
-    The rule is that of `diagnose` and `fit`: stable where an unstable column is used less, else the ordinary model. Only
-    a metric that the user asked for decides by itself.
+    The rule is that of `diagnose` and `fit`: stable where an unstable column is used less, else the ordinary model.
+    Only a metric that the user asked for decides by itself.
     """
     rule = decide_early((), verdict)
     if best.split()[0] in (("stable",) if rule.action == "stable" else ("erm", "stable")):
@@ -323,10 +323,10 @@ def table_candidates(estimator: str | None, methods: Sequence[str] | None, rando
 
 
 def candidate_methods(methods: Any, estimator: Any, random_state: RandomState) -> dict[str, Any]:
-    """Return the methods to compare, ERM among them; parameters as in `compare_methods`."""
+    """Return the methods to compare, ERM among them; parameters as in `compare`."""
     if isinstance(methods, Mapping):
         return {"erm": ERMClassifier(estimator, random_state=random_state)} | dict(methods)
-    network = estimator is not None and hasattr(last_step(estimator), "fit_groups")
+    network = estimator is not None and is_network(estimator)
     if methods is None:
         chosen = {name: method for name, method in METHODS.loadable().items() if network or not method.needs_network}
         del chosen["oracle"]  # it needs an attribute

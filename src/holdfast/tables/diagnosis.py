@@ -27,6 +27,7 @@ from holdfast.fitting.estimators import (
     code_probabilities,
     fit_rows,
     has_probabilities,
+    is_network,
     over_codes,
     require_classifier,
     seeded_clone,
@@ -174,7 +175,7 @@ class _Table:
         self.rows, self.estimator, self.n_jobs, self.random_state = rows, estimator, n_jobs, random_state
         self.inner = find_estimator(estimator).make() if isinstance(estimator, str) else clone(estimator)
         require_classifier(self.inner, asked_by="diagnose")
-        self.probable, self.is_network = has_probabilities(self.inner), hasattr(self.inner, "fit_groups")
+        self.probable, self.is_network = has_probabilities(self.inner), is_network(self.inner)
         self.classes, self.y = unique_labels(rows.y, what="labels", error=LabelsError)
         self.inner = over_codes(self.inner, self.classes)
         self.environments = split_rows(rows, because="so nothing can be tried at a site that the model has not seen")

@@ -20,11 +20,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import BalancedClassifier, ERMClassifier, GroupDROClassifier, PIClassifier, StableClassifier
+from holdfast import ERMClassifier, GroupDROClassifier, PIClassifier, StableClassifier
 from holdfast.exceptions import ParameterError
 from holdfast.fitting.calibration import class_scores
 from holdfast.fitting.estimators import last_step, stopped_like
 from holdfast.fitting.logistic import fit_part, logistic_start, refit_logistic
+from holdfast.methods import BalancedClassifier
 
 
 @pytest.fixture(scope="module")

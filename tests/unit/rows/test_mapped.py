@@ -7,7 +7,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import holdfast.rows.mapped
-from holdfast import NeuralClassifier, PIClassifier
+from holdfast import PIClassifier
+from holdfast.neural import NeuralClassifier
 from holdfast.rows.mapped import MappedRows, answers, blocks_of, is_mapped
 
 

@@ -16,16 +16,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import (
-    ERMClassifier,
-    GroupDROClassifier,
-    NeuralClassifier,
-    PIClassifier,
-    PIRegressor,
-    StableClassifier,
-)
+from holdfast import ERMClassifier, GroupDROClassifier, PIClassifier, PIRegressor, StableClassifier
 from holdfast.environments import split_environments
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
+from holdfast.neural import NeuralClassifier
 from holdfast.rows.keys import row_keys
 from holdfast.rows.kinds import is_sparse
 from holdfast.rows.mapped import MappedRows

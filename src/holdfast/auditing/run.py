@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.audit.results import Audit
+from holdfast.auditing.results import Audit
 from holdfast.environments import Environment, label_array, split_environments, unique_labels
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.rows.kinds import is_text

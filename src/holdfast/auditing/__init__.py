@@ -7,7 +7,7 @@ classifiers use.
 
 from __future__ import annotations
 
-from holdfast.audit.importance import (
+from holdfast.auditing.importance import (
     AveragePicture,
     Reliance,
     WordImportance,
@@ -15,8 +15,8 @@ from holdfast.audit.importance import (
     relied_on,
     word_importance,
 )
-from holdfast.audit.results import Audit
-from holdfast.audit.run import AuditSettings, audit_columns, audit_data
+from holdfast.auditing.results import Audit
+from holdfast.auditing.run import AuditSettings, audit_columns, audit_data
 from holdfast.stable.columns import Columns, encode_table, encode_texts
 from holdfast.stable.findings import Finding
 

@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from holdfast.audit.importance import relied_on, word_importance
+from holdfast.auditing.importance import relied_on, word_importance
 from holdfast.exceptions import FeaturesError, ParameterError
 
 

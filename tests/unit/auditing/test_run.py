@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holdfast.audit import AuditSettings, audit_data, average_pictures
+from holdfast.auditing import AuditSettings, audit_data, average_pictures
 from holdfast.environments import Partition
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 
