@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.estimators.pi import PIClassifier as PIClassifier
     from holdfast.estimators.regression import PIRegressor as PIRegressor
     from holdfast.estimators.stable import StableClassifier as StableClassifier
-    from holdfast.fitting.folds import LeaveOneEnvironmentOut as LeaveOneEnvironmentOut
+    from holdfast.fitting.splitter import LeaveOneEnvironmentOut as LeaveOneEnvironmentOut
     from holdfast.saving import load as load
     from holdfast.saving import save as save
     from holdfast.tables.classifier import TableClassifier as TableClassifier
@@ -34,7 +34,7 @@ __version__ = "0.2.0"
 _PUBLIC = {
     "ERMClassifier": "holdfast.estimators.erm:ERMClassifier",
     "GroupDROClassifier": "holdfast.estimators.group_dro:GroupDROClassifier",
-    "LeaveOneEnvironmentOut": "holdfast.fitting.folds:LeaveOneEnvironmentOut",
+    "LeaveOneEnvironmentOut": "holdfast.fitting.splitter:LeaveOneEnvironmentOut",
     "PIClassifier": "holdfast.estimators.pi:PIClassifier",
     "PIRegressor": "holdfast.estimators.regression:PIRegressor",
     "StableClassifier": "holdfast.estimators.stable:StableClassifier",
