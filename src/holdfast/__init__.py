@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.tables.classifier import check as check
     from holdfast.tables.comparison import compare_methods as compare
     from holdfast.tables.diagnosis import diagnose as diagnose
+    from holdfast.tables.scores import diagnose_scores as diagnose_scores
 
 __version__ = "0.2.0"
 
@@ -43,6 +44,7 @@ _PUBLIC = {
     "check": "holdfast.tables.classifier:check",
     "compare": "holdfast.tables.comparison:compare_methods",
     "diagnose": "holdfast.tables.diagnosis:diagnose",
+    "diagnose_scores": "holdfast.tables.scores:diagnose_scores",
     "load": "holdfast.saving:load",
     "save": "holdfast.saving:save",
 }

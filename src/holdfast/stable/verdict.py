@@ -94,6 +94,21 @@ class Verdict:
     def __str__(self) -> str:
         return " ".join([self.answer, *self.remarks])
 
+    def __repr__(self) -> str:
+        kept = ", ".join(f"{finding.feature} {self.kept[finding.feature]:.2f}" for finding in self.acted_on[:5])
+        more = f" and {len(self.acted_on) - 5} more" if len(self.acted_on) > 5 else ""
+        return f"<Verdict: {self.fitted} classifier{f', kept: {kept}{more}' if kept else ''}>"
+
+    def _repr_html_(self) -> str:
+        """Return the answer and a table of the environments, for notebooks."""
+        from holdfast.stable.notebook import html_card
+
+        places = {f"in {name}": accuracy for name, accuracy in self.by_environment.items()}
+        if self.fitted != "ordinary":
+            places = {"if the relation vanishes": self.vanished, "if it reverses": self.reversed, **places}
+        rows = [(place, accuracy.ordinary, accuracy.fitted) for place, accuracy in places.items()]
+        return html_card(self.answer, self.remarks, ("accuracy", "ordinary", "fitted"), rows)
+
     @property
     def answer(self) -> str:
         """What was fitted and why, in one or two sentences."""
