@@ -9,6 +9,7 @@ multiplied by a random orthogonal matrix, so that no single column is stable. In
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def load_units(
     n_environments: int = 3,
     n_rows: int = 1000,
     n_new_rows: int = 5000,
+    scaled: bool = False,
 ) -> Dataset:
     """Draw one of the linear unit tests of invariance.
 
@@ -47,6 +49,8 @@ def load_units(
         Of each environment, in training, validation and test.
     n_new_rows : int, default=5000
         Of an environment that was never seen.
+    scaled : bool, default=False
+        Divide every column by its standard deviation in the training rows, as the default estimators do.
 
     Returns
     -------
@@ -65,6 +69,7 @@ def load_units(
         turn = ortho_group.rvs(2 * N_BLOCK, random_state=rng)
     known = [unit_environment(example[0], rng, number) for number in range(n_environments)]
     names = [f"E{number:02d}" for number in range(1, n_environments + 1)]
+    size: Any = 1.0
 
     def drawn(environment: str | None = None, *, shuffled: bool = False) -> Split:
         parts = []
@@ -72,12 +77,16 @@ def load_units(
             X, y = rows(n_rows)
             if shuffled:
                 X = np.hstack([X[:, :N_BLOCK], rng.permutation(X[:, N_BLOCK:])])
-            parts.append(Split(X @ turn, y, np.full(n_rows, environment or name)))
+            parts.append(Split(X @ turn / size, y, np.full(n_rows, environment or name)))
         return join_splits(parts)
 
-    train, validation = drawn(), {"train": drawn(), "test": drawn(shuffled=True)}
+    train = drawn()
+    if scaled:
+        size = train.X.std(axis=0)
+        train = replace(train, X=train.X / size)
+    validation = {"train": drawn(), "test": drawn(shuffled=True)}
     X, y = unit_environment(example[0], rng, -1)(n_new_rows)
-    new = Split(X @ turn, y, np.full(n_new_rows, "new"))
+    new = Split(X @ turn / size, y, np.full(n_new_rows, "new"))
     test = join_splits([drawn("shuffled", shuffled=True), new])
     return Dataset("units", train, validation, test, ("0", "1"), ())
 
