@@ -47,7 +47,9 @@ class PlanOptions:
             "--small", "Smaller trainings, named as such: ablation, and CelebA with a linear layer on frozen features."
         ),
     ] = False
-    seeds: Annotated[int | None, option("--seeds", "How many seeds (default: 3; rivals: 10; quick: 1).", "N", min=1)] = None
+    seeds: Annotated[
+        int | None, option("--seeds", "How many seeds (default: 3; rivals: 10; quick: 1).", "N", min=1)
+    ] = None
     jobs: Annotated[
         int | None,
         option(
@@ -80,7 +82,9 @@ def reproduce(
     report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a table or figure of the paper, or the benchmarks of other methods (rivals), and compare.
+    """Run a table of the paper, or benchmarks of others, and compare.
+
+    `rivals` runs the benchmarks of other methods; their published numbers are marked.
 
     What is finished is used again. Data sets that are not there are listed with the files they need; the rest is run.
     Files that are there but damaged are listed too, and the exit code is 1.

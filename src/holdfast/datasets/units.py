@@ -3,7 +3,7 @@
 Ten columns: five are related to the label in the same way everywhere, five are spurious. Example 2: the spurious block
 follows the label (cows on grass), more or less so in each environment, and is a hundred times larger. Example 3: the
 spurious block has a mean of its own in each environment, drawn from N(0, 1). "s" stands for scrambled: the columns are
-multiplied by a random orthogonal matrix, so that no single column is stable. In the test the spurious block is shuffled.
+multiplied by a random orthogonal matrix, so that no single column is stable. The test shuffles the spurious block.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def load_units(
     -------
     Dataset
         The test has two environments: ``shuffled``, rows of the known environments whose spurious block is shuffled
-        within each of them, and ``new``. Validation ``"train"`` is like the training rows, ``"test"`` like ``shuffled``.
+        within each of them, and ``new``. Validation ``"train"`` is like the training rows, ``"test"`` like the
+        shuffled ones.
     """
     check_choice("example", example, EXAMPLES)
     for name, count in (("n_environments", n_environments), ("n_rows", n_rows), ("n_new_rows", n_new_rows)):
@@ -101,9 +102,7 @@ def unit_environment(example: str, rng: np.random.Generator, number: int) -> Cal
     ((4, 10), [1, 1, 1, 1])
     """
     if example == "2":
-        follows, cows = (
-            GIVEN[number] if 0 <= number < len(GIVEN) else (rng.uniform(0.9, 1), rng.uniform(0.3, 0.7))
-        )
+        follows, cows = GIVEN[number] if 0 <= number < len(GIVEN) else (rng.uniform(0.9, 1), rng.uniform(0.3, 0.7))
 
         def rows(n: int) -> Rows:
             cow = np.where(rng.random(n) < cows, 1, -1)
