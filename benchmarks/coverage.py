@@ -136,18 +136,20 @@ def difference(counts: Sequence[int]) -> Interval:
 
 
 def fill(page: str, record: dict[str, Any]) -> str:
-    """Return the page with the table of a record."""
+    """Return the page with the table of a record: the lowest and highest coverage of each kind of interval."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for row in record["rows"]:
+        kinds.setdefault(row["interval"], []).append(row)
     lines = [
         f"`{record['command']}`:",
         "",
-        "| interval | true accuracies | draws | held | too high | too low | mean width |",
-        "|---|---|--:|--:|--:|--:|--:|",
+        "| interval | cases | lowest coverage | in the case | highest coverage |",
+        "|---|--:|--:|---|--:|",
     ]
-    for row in record["rows"]:
-        shares = [f"{row[key] / row['draws']:.2%}" for key in ("held", "above", "below")]
-        lines.append(
-            f"| {row['interval']} | {row['case']} | {row['draws']:,} | {' | '.join(shares)} | {row['width']:.3f} |"
-        )
+    for kind, rows in kinds.items():
+        rows.sort(key=lambda row: row["held"] / row["draws"])
+        lowest, highest = (f"{row['held'] / row['draws']:.2%}" for row in (rows[0], rows[-1]))
+        lines.append(f"| {kind} | {len(rows)} | {lowest} | {rows[0]['case']} | {highest} |")
     body = "\n".join(lines) + "\n"
     return TABLE.sub(lambda found: found[1] + body + found[2], page)
 

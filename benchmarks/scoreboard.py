@@ -334,24 +334,21 @@ def readme_figures() -> dict[str, str]:
         for points in trust._differences(_of(natural, estimator), "accuracy").values()
     ]
     shares = [float(np.mean(list(trust._shares(_of(planted, estimator)).values()))) for estimator in estimators]
-    ours = {
-        (row[1], row[2]): row[5]
+    table1 = {
+        row[1]: row
         for row in compare_recorded("table1", DOCS / "reproduction" / "table1.jsonl").tables[0].rows
-        if row[0] == "MNIST"
+        if row[0] == "MNIST" and row[2] == "as training"
     }
-    mnist = {name: _spread(ours[name, "as training"]) for name in ("ERM", "PI", "PI, robust")}
-    board = {row[0]: row[2] for row in rivals()["IRM's two-class colored MNIST"].rows if row[1] == BY_US}
-    n_seeds = min(row[4] for row in rivals()["IRM's two-class colored MNIST"].rows if row[1] == BY_US)
+    names = {"erm": "ERM", "irm": "IRM", "vrex": "V-REx", "pi": "PI", "robust": "PI, robust", "oracle": "oracle"}
+    mnist = {f"mnist_{key}": table1[names[key]] for key in ("erm", "pi", "robust", "oracle")}
+    board = {row[0]: row for row in rivals()["IRM's two-class colored MNIST"].rows if row[1] == BY_US}
     return {
         "natural": f"{max(changes):.1f}",
         "planted": f"{100 * shares[0]:.0f} % and {100 * shares[1]:.0f} %",
-        "mnist_erm": mnist["ERM"],
-        "mnist_pi": mnist["PI"],
-        "mnist_robust": mnist["PI, robust"],
-        "rivals_seeds": str(n_seeds),
-        "rivals_erm": _spread(board["ERM"]),
-        "rivals_pi": _spread(board["PI"]),
-        "rivals_robust": _spread(board["PI, robust"]),
+        **{key: _spread(row[5]) for key, row in mnist.items()},
+        **{f"{key}_seeds": str(row[7]) for key, row in mnist.items()},
+        **{f"rivals_{key}": _spread(board[names[key]][2]) for key in ("erm", "irm", "vrex", "pi", "robust")},
+        "rivals_seeds": str(min(row[4] for row in board.values())),
     }
 
 

@@ -3,8 +3,8 @@ Tutorial: will the model hold at the next clinic?
 =================================================
 
 In fifteen minutes: build a model that looks good and fails at a new clinic, find out why, and fit one that holds. The
-code below runs when this page is built, so every output and figure is what you will get. You need ``pip install
-'holdfast[plots]'``.
+code below runs when this page is built, so every output and figure is what you will get. You need the extra ``plots``:
+``pip install -c constraints.txt '.[plots]'`` in a clone of the repository.
 
 The rows are real: 569 samples of breast tissue that come with scikit-learn, of which we keep four measured columns. Two
 things are made up, so that we know the truth: the clinic that each sample came from, and a column ``referred``, a note

@@ -1,7 +1,7 @@
-"""Classifiers that keep working when the environment changes.
+"""Will a classifier still work at the next site, why not, and what to do.
 
-You say which environment (hospital, site, year, camera) each row came from, and holdfast learns only the correlations
-that hold in all of them: Predict, then Interpolate.
+You say which environment (hospital, site, year, camera) each row came from. `diagnose` measures what an ordinary model
+loses at sites that it has not seen. `StableClassifier` and `PIClassifier` rely less on what differs between sites.
 
 Names load when they are first used, so that `import holdfast` costs next to nothing.
 """

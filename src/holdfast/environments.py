@@ -114,7 +114,7 @@ def split_environments(environments: Any, n_rows: int) -> tuple[Environment, ...
     if environments is None:
         return (Environment("all", np.arange(n_rows)),)
     if n_rows == 0:
-        raise EnvironmentsError("There are no rows to tell environments of. Pass at least one row.")
+        raise EnvironmentsError("X has no rows. Pass at least one row.")
     labels = label_array(environments, n_rows, what="environments", error=EnvironmentsError, example="frame['site']")
     values, codes = unique_labels(labels, what="environments", error=EnvironmentsError)
     order = np.argsort(codes, kind="stable")
@@ -127,6 +127,14 @@ def split_environments(environments: Any, n_rows: int) -> tuple[Environment, ...
             "Convert them to one type, for example environments=frame['site'].astype(str)."
         )
     return result
+
+
+def site_names(sites: Sequence[Environment]) -> NDArray[Any]:
+    """Return the name of each row's site."""
+    names = np.empty(sum(map(len, sites)), dtype=object)
+    for site in sites:
+        names[site.rows] = site.name
+    return names
 
 
 def label_array(

@@ -26,16 +26,16 @@ def require(module: str, *, extra: str | None, what: str) -> Any:
     '[1]'
     >>> require("no_such_package", extra="neural", what="Networks")
     Traceback (most recent call last):
-    holdfast.exceptions.MissingExtraError: Networks need no_such_package, which is not installed. Run: pip install ...
+    holdfast.exceptions.MissingExtraError: Networks need no_such_package, which is not installed. ...
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as problem:
         name = problem.name or module
-        install = f"'holdfast[{extra}]'" if extra else name
-        raise MissingExtraError(
-            f"{what} need {name}, which is not installed. Run: pip install {install}", name=name
-        ) from problem
+        install = (
+            f"pip install -c constraints.txt '.[{extra}]' in a clone of holdfast" if extra else f"pip install {name}"
+        )
+        raise MissingExtraError(f"{what} need {name}, which is not installed. Run {install}.", name=name) from problem
 
 
 class _Later(ModuleType):

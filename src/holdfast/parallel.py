@@ -85,7 +85,7 @@ class _RayRunner(Runner):
             cause = getattr(problem, "cause", None)
             if isinstance(cause, Exception):
                 raise cause from None
-            raise ClusterError(f"Ray lost a fit: {str(problem).strip()[:500]} Give the command again.") from problem
+            raise ClusterError(f"Ray lost a fit: {str(problem).strip()[:500]} Run the command again.") from problem
         return found
 
 
@@ -103,7 +103,7 @@ class _DaskRunner(Runner):
             found: list[Any] = client.gather(running)
         except Exception as problem:
             if type(problem).__module__.partition(".")[0] == "distributed":  # not of the fit
-                raise ClusterError(f"Dask lost a fit: {problem}. Give the command again.") from problem
+                raise ClusterError(f"Dask lost a fit: {problem}. Run the command again.") from problem
             raise
         return found
 

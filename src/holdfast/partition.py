@@ -150,15 +150,14 @@ def halves_as_groups(
     empty = [f"{p.judged} judged by {p.judge}" for p in partitions if not len(p.mistaken)]
     if empty:
         warn(
-            f"nobody is mistaken (alpha = 1) in {listed(empty)}: the conditional is the same there, and the empty half "
-            "is dropped.",
+            f"No row is mistaken (accuracy 1) in {listed(empty)}. The empty mistaken half is dropped.",
             EmptyPartitionWarning,
         )
     all_mistaken = [f"{p.judged} judged by {p.judge}" for p in partitions if not len(p.correct)]
     if all_mistaken:
         warn(
-            f"everybody is mistaken (alpha = 0) in {listed(all_mistaken)}: the correlation is reversed between them, "
-            "and the environments themselves are interpolated.",
+            f"Every row is mistaken (accuracy 0) in {listed(all_mistaken)}: the correlation is reversed there. "
+            "The whole environment is the mistaken half.",
             AllMistakenWarning,
         )
     halves = [half for partition in partitions for half in partition.groups() if len(half)]

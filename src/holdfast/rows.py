@@ -358,7 +358,9 @@ def known_codes(y: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
     labels = np.asarray(y)
     unknown = np.setdiff1d(labels, classes)
     if len(unknown):
-        raise LabelsError(f"validation has labels that training has not: {listed([str(u) for u in unknown])}.")
+        raise LabelsError(
+            f"validation has labels that do not occur in the training rows: {listed([str(u) for u in unknown])}."
+        )
     return np.searchsorted(classes, labels)
 
 

@@ -35,6 +35,10 @@ for site, agreement in (("Boston", 0.9), ("Chicago", 0.7), ("Denver", 0.2)):
 pd.concat(parts[:2]).to_csv("train.csv", index=False)
 pd.concat(parts).to_parquet("test.parquet", index=False)
 """
+NEEDS_TORCH = (
+    "Networks need torch, which is not installed. "
+    "Run pip install -c constraints.txt '.[neural]' in a clone of holdfast."
+)
 ROLES = ["--label", "ill", "--environment", "site"]
 
 
@@ -100,7 +104,7 @@ except holdfast.exceptions.MissingExtraError as problem:
     print(problem)
 """)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "Networks need torch, which is not installed. Run: pip install 'holdfast[neural]'\n"
+    assert done.stdout == f"{NEEDS_TORCH}\n"
 
 
 @pytest.mark.parametrize(
@@ -116,9 +120,7 @@ def test_a_network_asks_for_its_extra(run_without_extras, command):
     assert run_without_extras(TABLE).returncode == 0
     ((code, out, err),) = run_commands(run_without_extras, command)
     assert (code, out) == (2, "")
-    assert err.splitlines()[-1] == (
-        "error: Networks need torch, which is not installed. Run: pip install 'holdfast[neural]'"
-    )
+    assert err.splitlines()[-1] == (f"error: {NEEDS_TORCH}")
 
 
 def test_a_saved_network_asks_for_its_extra(run_without_extras, tmp_path):
@@ -127,10 +129,7 @@ def test_a_saved_network_asks_for_its_extra(run_without_extras, tmp_path):
     model = NeuralClassifier(max_epochs=1).fit(np.column_stack([y, 1 - y]).astype(np.float32), y)
     save_model(model, tmp_path / "model")
     done = run_without_extras("import holdfast; holdfast.load_model('model')")
-    assert done.stderr.splitlines()[-1] == (
-        "holdfast.exceptions.MissingExtraError: Networks need torch, which is not installed. "
-        "Run: pip install 'holdfast[neural]'"
-    )
+    assert done.stderr.splitlines()[-1] == (f"holdfast.exceptions.MissingExtraError: {NEEDS_TORCH}")
 
 
 EXPERIMENT = """
@@ -156,4 +155,4 @@ def test_experiments_without_networks(run_without_extras, tmp_path):
     assert (sweep[0], json.loads(sweep[1])["n_new"]) == (0, 1), sweep[2]
     assert toy[0] == 0, toy[2]
     assert network[0] == 2
-    assert network[2] == "error: Networks need torch, which is not installed. Run: pip install 'holdfast[neural]'\n"
+    assert network[2] == f"error: {NEEDS_TORCH}\n"

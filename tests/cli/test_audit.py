@@ -117,7 +117,10 @@ def test_all_findings_are_written(holdfast, slides, tmp_path):
         (["{slides}", *OPTIONS, "--text", "slide"], "Text column 'slide' has no word that at least 10 rows have"),
         (["{model}"], "is a folder. To audit a saved model pass a table too: holdfast audit "),
         (["{model}", "{slides}"], "has no column 'diagnosis'. Choose from 'site', 'slide', "),
-        (["{model}", "{slides}", "--label", "grade"], "--label does not go with a saved model: it knows its columns."),
+        (
+            ["{model}", "{slides}", "--label", "grade"],
+            "--label cannot be used with a saved model, which knows its columns.",
+        ),
         (["{folder}", "{slides}"], "is not a saved model: manifest.json is missing."),
     ],
 )

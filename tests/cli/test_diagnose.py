@@ -92,7 +92,7 @@ def test_question_marks_lead_to_the_option(holdfast, patients, tmp_path):
     out = tmp_path / "out.csv"
     assert holdfast("predict", tmp_path / "model", tmp_path / "rows.parquet", "--out", out).code == 0
     refused = holdfast("audit", tmp_path / "model", file, "--missing", "?")
-    assert (refused.code, "--missing does not go with a saved model" in refused.err) == (2, True)
+    assert (refused.code, "--missing cannot be used with a saved model" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_fit_takes_a_folder_beyond_the_memory(holdfast, tmp_path):
     assert load_model(tmp_path / "m")["classifier"].verdict_.fitted == "stable"
     refused = holdfast("fit", *options, "--estimator", "boosting", "--overwrite")
     assert refused.code == 2
-    assert "Passes over the files fit --method stable, 'erm' and 'pi' (hard halves, one round)" in refused.err
+    assert "Larger folders can be fitted with --method stable or 'erm' and --estimator logistic" in refused.err
     (folder / "2.parquet").write_bytes(b"no Parquet")
     stopped = holdfast("fit", *options, "--overwrite")
     assert stopped.code == 2

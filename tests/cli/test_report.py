@@ -95,7 +95,7 @@ def test_report_of_runs(holdfast, tmp_path):
     assert outcome.json["sections"] == ["Comparison", "How this was made"]
     assert "0.600 [-0.671, 1.871]" in (tmp_path / "sweep.html").read_text(encoding="utf-8")
     outcome = holdfast("report", tmp_path / "sweep", "--overwrite", "--table", "x.csv")
-    assert (outcome.code, outcome.err.strip().endswith("so --table does not go with it. Leave it out.")) == (2, True)
+    assert (outcome.code, outcome.err.strip().endswith("so --table cannot be used with it. Leave it out.")) == (2, True)
 
 
 def test_fit_writes_a_report(holdfast, hospitals, tmp_path):

@@ -28,7 +28,7 @@ def test_example_runs_and_is_short(example, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/idea.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/algorithm.md"])
 def test_shown_code_prints_the_numbers_beside_it(page, tmp_path, monkeypatch, capsys):
     """The accuracies in the comment are those that come out, ERM's first."""
     code = shown_code(page)

@@ -228,7 +228,7 @@ CASES = {  # name: object, rows, part of the message
     "svm: one count": (changed(SVM, _n_support=lambda n: n[:1]), ROWS, "counts do not add up"),
     "svm: short coefficients": (changed(SVM, _dual_coef_=lambda c: c[:, :1].copy()), ROWS, "counts do not add up"),
     "svm: few columns": (changed(SVM, support_vectors_=lambda v: v[:, :1].copy()), ROWS, "counts do not add up"),
-    "svm: any columns": (changed(SVM, n_features_in_=None), np.zeros((3, 1)), "not a SVC as a fit leaves it"),
+    "svm: any columns": (changed(SVM, n_features_in_=None), np.zeros((3, 1)), "not a valid fitted SVC"),
     "svm: pairs": (
         changed(NuSVC().fit(X, np.arange(60) % 3), _intercept_=lambda b: b[:1]),
         ROWS,
@@ -616,7 +616,7 @@ def test_models_of_ours_that_cannot_answer_are_refused_when_loaded(tmp_path, mon
     scaler = next(part for part in places(model.estimator_) if isinstance(part, StandardScaler))
     scaler.n_features_in_ = 0
     forge(model, tmp_path / "model", "skops", monkeypatch)
-    with pytest.raises(UntrustedFileError, match="was not loaded: estimator does not answer rows"):
+    with pytest.raises(UntrustedFileError, match="was not loaded: estimator cannot predict rows"):
         load(tmp_path / "model")
 
 
@@ -641,7 +641,7 @@ def test_networks_that_cannot_answer_are_refused_when_loaded(change, tmp_path, m
         state[name] = state[name] | value if isinstance(value, dict) else value
     monkeypatch.setattr(NeuralClassifier, "get_state", lambda self: (state, tensors))
     save(model, tmp_path / "model")
-    with pytest.raises(UntrustedFileError, match="does not answer rows"):
+    with pytest.raises(UntrustedFileError, match="cannot predict rows"):
         load(tmp_path / "model")
 
 

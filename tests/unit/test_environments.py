@@ -182,7 +182,7 @@ def test_environment_has_a_length_and_a_name():
 
 def test_no_rows_are_refused():
     """Labels of no rows have no environments."""
-    with pytest.raises(EnvironmentsError, match=r"^There are no rows to tell environments of\. Pass at least one"):
+    with pytest.raises(EnvironmentsError, match=r"^X has no rows\. Pass at least one"):
         split_environments([], 0)
 
 

@@ -16,7 +16,10 @@ def test_an_installed_package_is_returned():
 def test_a_missing_package_names_the_extra(monkeypatch):
     """The error says what needs which package and what to type; whoever catches ImportError catches it too."""
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"^Networks need torch, .* pip install 'holdfast\[neural\]'$") as found:
+    with pytest.raises(
+        MissingExtraError,
+        match=r"^Networks need torch, .* pip install -c constraints.txt '.\[neural\]' in a clone of holdfast\.$",
+    ) as found:
         require("torch", extra="neural", what="Networks")
     assert found.value.name == "torch"
     assert isinstance(found.value, ImportError)

@@ -115,7 +115,7 @@ def test_a_judge_that_misses_a_class_is_fitted_on_the_rows(on_disk):
     X = on_disk(np.column_stack([y, np.zeros(240)]) + 0.3 * generator.normal(size=(240, 2)))
     settings = {"halves": "hard", "min_group_size": 1, "random_state": 0}
     model = PIClassifier(LogisticRegression(), **settings)
-    with pytest.warns(UserWarning, match="some labels are unseen there"):
+    with pytest.warns(UserWarning, match="Some classes are missing in"):
         model.fit(X, y, environments=np.repeat(["a", "b"], 120))
     assert model.environment_classifiers_["a"].classes_.tolist() == [0, 2]
     assert model.environment_classifiers_["b"].classes_.tolist() == [0, 1, 2]

@@ -118,14 +118,14 @@ def test_known_bias_refines_the_halves():
 
 def test_nobody_mistaken_drops_the_half():
     """Alpha = 1 is a result with a warning."""
-    with pytest.warns(EmptyPartitionWarning, match=r"nobody is mistaken \(alpha = 1\) in b judged by a"):
+    with pytest.warns(EmptyPartitionWarning, match=r"^No row is mistaken \(accuracy 1\) in b judged by a\."):
         groups = halves_as_groups([Partition("a", "b", np.arange(4), np.array([], dtype=int))], min_group_size=1)
     assert [group.name for group in groups] == ["b judged by a: correct"]
 
 
 def test_everybody_mistaken_keeps_the_environment():
     """Alpha = 0 leaves the whole environment as the mistaken half, with a warning."""
-    with pytest.warns(AllMistakenWarning, match=r"everybody is mistaken \(alpha = 0\) in b judged by a"):
+    with pytest.warns(AllMistakenWarning, match=r"^Every row is mistaken \(accuracy 0\) in b judged by a:"):
         groups = halves_as_groups([Partition("a", "b", np.array([], dtype=int), np.arange(4))], min_group_size=1)
     assert [group.name for group in groups] == ["b judged by a: mistaken"]
 

@@ -186,5 +186,5 @@ except MissingExtraError as problem:
     print(problem)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
-    assert done.stdout.strip().endswith("Run: pip install 'holdfast[plots]'")
+    assert done.stdout.strip().endswith("Run pip install -c constraints.txt '.[plots]' in a clone of holdfast.")
     assert done.stdout.startswith("Plots need matplotlib")

@@ -363,5 +363,5 @@ def test_labels_that_cannot_be_learned_are_refused(y, message):
 
 def test_labels_that_training_has_not_are_refused():
     """Validation rows of another class cannot be scored."""
-    with pytest.raises(LabelsError, match="validation has labels that training has not: c"):
+    with pytest.raises(LabelsError, match="validation has labels that do not occur in the training rows: c"):
         known_codes(["a", "c"], np.array(["a", "b"]))

@@ -134,5 +134,5 @@ def test_weights_and_biases_gets_the_same(monkeypatch, tmp_path):
 def test_a_missing_package_is_said(tracker, module, monkeypatch):
     """The error names the package and the command that installs it."""
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=f"need {module}, which is not installed. Run: pip install"):
+    with pytest.raises(MissingExtraError, match=f"need {module}, which is not installed. Run pip install"):
         tracker()

@@ -1,6 +1,7 @@
 """The command line: the only package that prints. Results go to stdout, progress and errors to stderr.
 
-Exit codes: 0 done, 1 the run failed, 2 the input does not fit (one line says why), 130 interrupted.
+Exit codes: 0 done, 1 the run failed, 2 the input does not fit (one line says why), 3 the advice
+changed (`check` of several periods), 130 interrupted.
 Each command is one module; nothing heavy is imported before a command runs.
 """
 

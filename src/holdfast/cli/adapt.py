@@ -14,7 +14,7 @@ from holdfast.cli.options import (
     check_folder,
     option,
 )
-from holdfast.cli.terminal import command_line, note, print_table, print_text, say, show, showing_stages
+from holdfast.cli.terminal import command_line, print_table, print_text, say, show, showing_stages
 
 
 def adapt(
@@ -26,19 +26,14 @@ def adapt(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Adapt a stable classifier to a new site by rows of that site without labels.
+    """Adapt a stable classifier to a new site with unlabeled rows of that site.
 
-    The part of the classifier that does without the unstable columns teaches what they say about the label there. This
-    needs 30 rows, better 100. Where it was not safe at the known sites, the classifier is left as it is, and nothing is
-    saved. The saved result holds none of the rows.
+    The stable part of the classifier predicts the rows. From these predictions it learns the effects of the unstable
+    columns at the site. This needs 30 rows, better 100. If the same was not safe at the known sites, nothing is saved.
+    The saved result contains none of the rows.
     """
-    from holdfast.tables.classifier import TableClassifier
-
     check_folder(out, overwrite=overwrite)
-    fitted = TableClassifier.load(folder)
-    rows = layout.open(table, fitted.roles_.missing)
-    for remark in rows.notes:
-        note(f"note: {remark}")
+    fitted, rows = layout.open_for(folder, table)
     with showing_stages(f"adapting to {table}"):
         adapted = fitted.adapt(rows)
         found = adapted.adaptation_

@@ -21,6 +21,7 @@ from holdfast.cli.options import (
     SeedOption,
     SpreadsheetOption,
     check_file,
+    free_name,
     option,
 )
 from holdfast.cli.terminal import MOST_ROWS, command_line, print_table, print_text, say, show, showing_stages
@@ -44,9 +45,7 @@ class AuditColumns(ColumnOptions):
 class ModelOptions:
     """What is asked of a saved model: what it relies on, by shuffled columns, and next to which other one."""
 
-    baseline: Annotated[Path | None, option("--baseline", "With a model: another one to show next to it.", "DIR")] = (
-        None
-    )
+    baseline: Annotated[Path | None, option("--baseline", "With a model: another one to compare with.", "DIR")] = None
     seed: SeedOption = 0
 
 
@@ -81,13 +80,15 @@ def audit(
 ) -> None:
     """Name the columns and words whose effect on the label differs between environments.
 
-    Each column gets the probability that its relation with the label changes, the same that 'holdfast fit' acts on. For
-    the named ones the effect in each environment is shown, and what to expect at the next one. A plain test of equal
-    effects stands beside it; --level is its family-wise error rate.
+    Each column gets the probability that its effect changes; 'holdfast fit' uses the same probability. For the named
+    columns the output has the effect in each environment and a prediction interval for the next one. It also has a
+    test of equal effects; --level is its family-wise error rate.
 
-    For a table pass --label and --environment. For a saved model pass the model and a table: its columns are audited,
-    and what it relies on is shown; best with rows that it was not fitted on.
+    For a table pass --label and --environment. For a saved model pass the model and a table, best with rows that it was
+    not fitted on. Then the output also shows what the model relies on.
     """
+    from holdfast.diagnosis.advice import decide_early, mending_options
+    from holdfast.diagnosis.answer import lead
     from holdfast.tables.audits import audit_rows, reliance_of
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.files import WRITTEN
@@ -99,7 +100,9 @@ def audit(
     models: dict[str, TableClassifier] = {}
     if table is None:
         rows = columns.read(file, layout, attribute)
-        following = command_line("holdfast", "fit", file, *columns.words(), "--out", "model")
+        following = command_line("holdfast", "fit", file, *columns.words(), "--out", free_name("model"))
+        if blocking := [problem for problem in rows.problems if problem.is_headline]:
+            following = command_line("holdfast", "diagnose", file, *columns.words(), *mending_options(blocking))
     else:
         fitted = TableClassifier.load(source)
         rows = fitted.read_rows(
@@ -120,7 +123,10 @@ def audit(
         _write(files, found, reliance, Path(file), [*advice, f"Run next: `{following}`"])
     result = _result(found, reliance, rows, files.out)
     result["verdict"] = None if verdict is None else verdict.to_dict()
-    answer, *more = [*found.sentences(), *advice]
+    problems = () if models else rows.problems
+    result["advice"] = decide_early(problems, verdict).to_dict()
+    result["problems"] = [problem.to_dict() for problem in problems]
+    answer, *more = [lead(problems, columns.label, found.answer), *found.sentences()[1:], *advice]
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, more, found))
 
 
@@ -136,7 +142,9 @@ def _table_of(source: str, table: str | None, columns: AuditColumns, baseline: P
             )
         for name, values in options.items():
             if values and name != "--environment":
-                raise ParameterError(f"{name} does not go with a saved model: it knows its columns. Leave it out.")
+                raise ParameterError(
+                    f"{name} cannot be used with a saved model, which knows its columns. Leave it out."
+                )
         return table
     if table is not None:
         raise ParameterError(

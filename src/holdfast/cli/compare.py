@@ -6,7 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import ESTIMATOR_NAMES, ColumnOptions, FitOptions, JsonOption, LayoutOptions, TableArgument
+from holdfast.cli.options import (
+    ESTIMATOR_NAMES,
+    ColumnOptions,
+    FitOptions,
+    JsonOption,
+    LayoutOptions,
+    TableArgument,
+    free_name,
+)
 from holdfast.cli.terminal import (
     MOST_ROWS,
     command_line,
@@ -31,7 +39,7 @@ def compare(
         str | None,
         typer.Option(
             "--estimator",
-            help=f"{ESTIMATOR_NAMES} By default logistic, and next to it a booster inside erm and stable, where "
+            help=f"{ESTIMATOR_NAMES} Default: logistic, and for erm and stable also a booster, if "
             "XGBoost, LightGBM or CatBoost is installed.",
             metavar="NAME",
         ),
@@ -39,7 +47,7 @@ def compare(
     method: Annotated[
         list[str],
         typer.Option(
-            "--method", help="Method to compare with erm; can be repeated. By default all methods.", metavar="NAME"
+            "--method", help="Method to compare with erm; can be repeated (default: all methods).", metavar="NAME"
         ),
     ] = [],  # noqa: B006 - typer copies defaults
     metric: Annotated[
@@ -56,11 +64,12 @@ def compare(
 ) -> None:
     """Rank the methods for a table, and recommend one.
 
-    Each environment is left out in turn, every method is fitted on the others, and it is scored in the environment that
-    it has not seen. With two environments rows are held out in both, and the worst half of them counts, cut by the
-    other environment's classifier: this is only a hint, and it favors methods that minimize the risk of such halves.
-    irm, vrex and rgm take part with --estimator mlp.
+    Each environment is left out in turn. Every method is fitted on the others and scored in the left-out one. With two
+    environments, rows of both are held out instead, and the score is that of the worst half, cut by the other
+    environment's classifier. This is only a hint, and it favors pi. irm, vrex and rgm need --estimator mlp.
     """
+    from holdfast.diagnosis.advice import decide_early, mending_options
+    from holdfast.diagnosis.answer import lead
     from holdfast.tables.comparison import METRICS, N_FOLDS, compare_rows, table_candidates
 
     n_methods = len(table_candidates(estimator, method or None, fits.seed))  # refuses names before anything is read
@@ -102,12 +111,17 @@ def compare(
         "recommendation": found.recommendation,
         "caveat": in_options(found.caveat),
         "verdict": None if found.verdict is None else found.verdict.to_dict(),
+        "advice": decide_early(rows.problems, found.verdict).to_dict(),
+        "problems": [problem.to_dict() for problem in rows.problems],
     }
     best, _, other = found.recommended.partition(" with ")
     words = [*columns.words(), "--estimator", other or result["estimator"], "--method", best]
-    following = command_line("holdfast", "fit", table, *words, "--out", "model")
+    following = command_line("holdfast", "fit", table, *words, "--out", free_name("model"))
+    if blocking := [problem for problem in rows.problems if problem.is_headline]:
+        following = command_line("holdfast", "diagnose", table, *columns.words(), *mending_options(blocking))
     by = METRICS[found.ranked_by]
-    show(found.recommendation, result, following=following, as_json=as_json, body=lambda: _print(result, by))
+    answer = lead(rows.problems, columns.label, found.recommendation)
+    show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, by))
 
 
 def _print(result: dict[str, Any], by: str) -> None:

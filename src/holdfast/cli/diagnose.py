@@ -18,6 +18,7 @@ from holdfast.cli.options import (
     TableArgument,
     ThresholdOption,
     check_file,
+    free_name,
 )
 from holdfast.cli.terminal import (
     MOST_ROWS,
@@ -34,7 +35,7 @@ from holdfast.cli.terminal import (
 from holdfast.estimators.named import find_estimator
 
 if TYPE_CHECKING:
-    from holdfast.tables.diagnosis import Diagnosis
+    from holdfast.diagnosis.values import Diagnosis
 
 
 def diagnose(
@@ -51,11 +52,11 @@ def diagnose(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say whether a model breaks at a site it has not seen, why, and what to do.
+    """Say whether a model fails at a site it has not seen, why, and what to do.
 
-    Each environment (site) is left out in turn, and an ordinary model is fitted on the others. What it loses there is
-    split into other patients, other rates and other relations; columns whose effects differ and data that does not fit
-    are named; remedies are tried at the sites left out, and one is recommended, with the command to run next.
+    Each site (environment) is left out in turn, and an ordinary model is fitted on the others. Its loss at the left-out
+    site is split into covariate shift, label shift and concept shift. Columns whose effects differ and problems of the
+    data are named. Remedies are tried at the left-out sites, and one is recommended with the command to run next.
     """
     from holdfast.tables.diagnosis import diagnose_rows
 
@@ -91,9 +92,8 @@ def next_command(table: str, words: list[str], found: Diagnosis, out: Path | Non
     advice = found.recommendation
     first, *more = advice.command
     if first == "fit":
-        return command_line("holdfast", "fit", table, *words, *more, "--out", "model")
-    words = [*words, *(word for text in advice.missing for word in ("--missing", text))]
-    words += [word for name in advice.columns for word in ("--drop", name)]
+        return command_line("holdfast", "fit", table, *words, *more, "--out", free_name("model"))
+    words += advice.options
     page = [] if out is None else ["--out", str(out), "--overwrite"]
     return command_line("holdfast", first, table, *words, *page)
 

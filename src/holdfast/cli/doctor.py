@@ -106,9 +106,9 @@ LITTLE_SPACE = 1 << 30  # bytes
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Check versions, processor and disk, and what the extras lack.
+    """Check versions, processor and disk, and list what the extras need.
 
-    Ends with exit code 1 when something that holdfast needs is missing, too old or broken.
+    The exit code is 1 if something that holdfast needs is missing, too old or broken.
     """
     needed = _requirements()
     result: dict[str, Any] = {

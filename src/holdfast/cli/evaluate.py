@@ -32,22 +32,22 @@ def evaluate(
     *,
     layout: LayoutOptions,
     attribute: Annotated[
-        list[str], option("--attribute", "Column whose groups (with the label) are scored; can be repeated.", "COL")
+        list[str], option("--attribute", "Score the groups label x this column; can be repeated.", "COL")
     ] = [],  # noqa: B006 - typer copies defaults
     environment: Annotated[
-        list[str], option("--environment", "Environment column; by default the one it was fitted with.", "COL")
+        list[str], option("--environment", "Environment column (default: the one of the fit).", "COL")
     ] = [],  # noqa: B006
     baseline: Annotated[Path | None, option("--baseline", "Another saved classifier to compare with.", "DIR")] = None,
     positive: Annotated[
-        str | None, option("--positive", "Label that counts as positive; by default the second of two.", "LABEL")
+        str | None, option("--positive", "Label that counts as positive (default: the second of two).", "LABEL")
     ] = None,
     threshold: ThresholdOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Score a saved classifier on a table with labels.
 
-    Accuracies come with 95 % intervals. With --baseline (for example a classifier fitted with --method erm) the price
-    at known environments is shown next to the gain at new ones.
+    Accuracies have 95 % intervals. --baseline compares with another classifier, such as one fitted with --method erm.
+    It shows the price at known environments and the gain at new ones.
     """
     from holdfast.tables.classifier import TableClassifier
 

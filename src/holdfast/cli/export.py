@@ -19,19 +19,19 @@ def export(
         str,
         option(
             "--table",
-            "Rows to compare on, the first 1,000 are used; for a network outside of a table .npy or .npz.",
+            "Rows to compare on (the first 1,000); a .npy or .npz file for a network that takes arrays.",
             "TABLE",
         ),
     ],
     trust: Annotated[
-        list[str], option("--trust", "Network of your own that may be imported; can be repeated.", "PATH")
+        list[str], option("--trust", "Import path of your own network that may be loaded; can be repeated.", "PATH")
     ] = [],  # noqa: B006 - typer copies defaults
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a classifier of a table, or a network, as an ONNX file.
 
-    Both are asked about the same rows. Where an answer differs, no file is written.
+    Classifier and file predict the same rows. If a prediction differs, no file is written.
     """
     from holdfast.saving import load, read_manifest
     from holdfast.saving.onnx_files import read_arrays

@@ -51,9 +51,16 @@ class MethodOptions:
     )
     caution: Annotated[
         float | None,
-        option("--caution", "For stable: relations that change stay (0), vanish (0.5) or reverse (1).", "X"),
+        option(
+            "--caution",
+            "For stable: what a changing effect does at the next site: it stays (0), vanishes (0.5) or reverses (1).",
+            "X",
+        ),
     ] = None
-    halves: Annotated[str | None, option("--halves", "For pi: hard or soft.", "KIND")] = None
+    halves: Annotated[
+        str | None,
+        option("--halves", "For pi: hard halves (right or wrong) or soft halves (weighted by probability).", "KIND"),
+    ] = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return them as parameters of `TableClassifier`."""
@@ -76,11 +83,13 @@ def fit(
 ) -> None:
     """Fit a classifier on a table and save it.
 
-    Columns that are neither label, environment nor dropped are features. Numbers are scaled, and missing numbers become
-    the median with a column that says so. Texts are categories: missing is a category, rare ones are grouped. Dates
-    become days, month and weekday. If a network's fit is interrupted, the same command continues from its last epoch.
-    Start it by torchrun to train a network with several processes or GPUs.
+    All columns except label, environment and dropped ones are features. Numbers are scaled; a missing number becomes
+    the median, and a second column marks it. Texts are categories: missing is a category, rare ones are grouped. Dates
+    become days, month and weekday. If the training of a network is interrupted, the same command continues from its
+    last epoch. Use torchrun to train a network with several processes or GPUs.
     """
+    from holdfast.diagnosis.advice import decide_early, mending_options
+    from holdfast.diagnosis.answer import lead
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.stages import stages_summary
 
@@ -113,6 +122,8 @@ def fit(
     result = {
         **classifier.names,
         "verdict": verdict_values(classifier.method_),
+        "advice": decide_early(rows.problems, getattr(classifier.method_, "verdict_", None)).to_dict(),
+        "problems": [problem.to_dict() for problem in rows.problems],
         "seed": fits.seed,
         "n_rows": rows.n_rows,
         "n_rows_read": len(rows.y),  # that preprocessing and verdict come from: fewer of a folder beyond the memory
@@ -129,7 +140,10 @@ def fit(
         following = command_line("holdfast", "predict", out, table, "--out", "predictions.csv")
     if verdict is not None and not verdict.columns and verdict.is_uncertain:  # diagnose tells why
         following = command_line("holdfast", "diagnose", table, *columns.words(), "--estimator", chosen.estimator)
-    answer = _answer(result) if verdict is None else verdict.answer
+    if blocking := [problem for problem in rows.problems if problem.is_headline]:
+        words = [*columns.words(), *mending_options(blocking), "--estimator", chosen.estimator]
+        following = command_line("holdfast", "diagnose", table, *words)
+    answer = lead(rows.problems, columns.label, _answer(result) if verdict is None else verdict.answer)
     remarks = () if verdict is None else verdict.remarks
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, remarks))
 

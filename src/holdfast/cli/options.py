@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -16,7 +17,8 @@ from holdfast.estimators.named import ESTIMATORS
 from holdfast.extras import import_estimators
 
 if TYPE_CHECKING:
-    from holdfast.tables.files import TableSource
+    from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.files import TableSource, TextLayout
     from holdfast.tables.roles import TableRows
 
 
@@ -33,35 +35,54 @@ TableArgument = Annotated[str, typer.Argument(help=TABLE_HELP, metavar="TABLE")]
 FolderArgument = Annotated[Path, typer.Argument(help="The folder that 'holdfast fit' wrote.", metavar="DIR")]
 LabelOption = Annotated[str, option("--label", "Column with the class label.", "COL")]
 EnvironmentOption = Annotated[
-    list[str], option("--environment", "Column that says where a row came from; repeat it to cross columns.", "COL")
+    list[str],
+    option("--environment", "Column with the site (environment) of each row; repeat it to cross columns.", "COL"),
 ]
 PeriodOption = Annotated[
     str | None,
-    option("--environment-by", "How to cut an environment column of dates: year, quarter, month or day.", "PERIOD"),
+    option(
+        "--environment-by",
+        "Period by which an environment column of dates is cut: year, quarter, month or day.",
+        "PERIOD",
+    ),
 ]
 DropOption = Annotated[list[str], option("--drop", "Column to leave out; can be repeated.", "COL")]
-TextOption = Annotated[list[str], option("--text", "Text column whose words are used; can be repeated.", "COL")]
+TextOption = Annotated[list[str], option("--text", "Text column to split into words; can be repeated.", "COL")]
 CategoricalOption = Annotated[
-    list[str], option("--categorical", "Column of numbers that are categories; can be repeated.", "COL")
+    list[str], option("--categorical", "Column of numbers that are codes of categories; can be repeated.", "COL")
 ]
 MissingOption = Annotated[
     list[str], option("--missing", "Text that means a missing value, such as '?'; can be repeated.", "TEXT")
 ]
+ScaleOption = Annotated[
+    list[str],
+    option(
+        "--scale",
+        "Convert the unit of a column at a site, such as 'creatinine@Lyon=1/88.4'; can be repeated. The saved model "
+        "does the same.",
+        "RULE",
+    ),
+]
+UnlabeledOption = Annotated[
+    str, option("--missing-labels", "Rows without label or environment: stop (default) or drop.", "WHAT")
+]
 BadFileOption = Annotated[
     str | None,
     option(
-        "--on-bad-file", "A file of a folder that cannot be read, or has other columns: stop (default) or skip.", "WHAT"
+        "--on-bad-file",
+        "What to do with a file of a folder that is broken or has other columns: stop (default) or skip.",
+        "WHAT",
     ),
 ]
 MemoryOption = Annotated[
     float | None,
-    option("--max-memory", "Of a folder beyond so many GiB a sample of the rows is read (default: all memory).", "GIB"),
+    option("--max-memory", "Sample the rows if the folder needs more than this many GiB (default: all memory).", "GIB"),
 ]
 ESTIMATOR_NAMES = f"{', '.join(list(ESTIMATORS)[:-1])} or {list(ESTIMATORS)[-1]}."
 EstimatorOption = Annotated[str, option("--estimator", ESTIMATOR_NAMES, "NAME")]
 ReportOption = Annotated[Path | None, option("--report", "Also write an HTML report.", "FILE")]
-SeedOption = Annotated[int, option("--seed", "Makes the run repeatable.", "N", min=0)]
-JobsOption = Annotated[int, option("--jobs", "Fits that run at the same time.", "N", min=1)]
+SeedOption = Annotated[int, option("--seed", "Random seed.", "N", min=0)]
+JobsOption = Annotated[int, option("--jobs", "Number of fits at the same time.", "N", min=1)]
 ClusterOption = Annotated[
     str | None,
     option(
@@ -72,17 +93,15 @@ ClusterOption = Annotated[
 ]
 ThresholdOption = Annotated[
     float | None,
-    option(
-        "--threshold", "Risk from which on somebody is treated, for the net benefit (default: share of events).", "RISK"
-    ),
+    option("--threshold", "Risk at which a person is treated, for the net benefit (default: share of events).", "RISK"),
 ]
 JsonOption = Annotated[bool, option("--json", "Print one JSON object instead of text.")]
 OverwriteOption = Annotated[bool, option("--overwrite", "Replace what an earlier run wrote there.")]
 SpreadsheetOption = Annotated[
-    bool, option("--for-spreadsheets", "Put an apostrophe before texts that a spreadsheet would take for a formula.")
+    bool, option("--for-spreadsheets", "Put an apostrophe before texts that a spreadsheet would read as a formula.")
 ]
 DataOption = Annotated[
-    Path | None, option("--data", "Folder of the data sets' files (default: $HOLDFAST_DATA).", "DIR")
+    Path | None, option("--data", "Folder with the files of the data sets (default: $HOLDFAST_DATA).", "DIR")
 ]
 MANIFEST = "manifest.json"
 PAGES = (".html", ".htm")
@@ -90,21 +109,38 @@ PAGES = (".html", ".htm")
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutOptions:
-    """How a text file is written, where that cannot be found out."""
+    """How a text file is written, if the detection is wrong."""
 
-    separator: Annotated[
-        str | None, option("--separator", "What separates the cells of a text file; else found out.", "CHAR")
-    ] = None
-    decimal: Annotated[str | None, option("--decimal", "Decimal sign of a text file; else found out.", "CHAR")] = None
-    encoding: Annotated[str | None, option("--encoding", "Encoding of a text file; else found out.", "NAME")] = None
+    separator: Annotated[str | None, option("--separator", "Separator of a text file (default: detected).", "CHAR")] = (
+        None
+    )
+    decimal: Annotated[str | None, option("--decimal", "Decimal sign of a text file (default: detected).", "CHAR")] = (
+        None
+    )
+    encoding: Annotated[str | None, option("--encoding", "Encoding of a text file (default: detected).", "NAME")] = None
 
     def open(self, table: str, missing: Sequence[str] = (), **folder: Any) -> TableSource:
         """Open a table's file, or a folder of files, which `folder` is about."""
-        from holdfast.tables.files import TextLayout, open_table
+        from holdfast.tables.files import open_table
+
+        return open_table(table, missing, self.text(), **folder)
+
+    def text(self) -> TextLayout:
+        """Return how text files are written."""
+        from holdfast.tables.files import TextLayout
 
         separator = None if self.separator is None else self.separator.replace("\\t", "\t")
-        layout = TextLayout(separator=separator, decimal=self.decimal, encoding=self.encoding)
-        return open_table(table, missing, layout, **folder)
+        return TextLayout(separator=separator, decimal=self.decimal, encoding=self.encoding)
+
+    def open_for(self, folder: Path, table: str) -> tuple[TableClassifier, TableSource]:
+        """Return the classifier that was saved in a folder and a table for it, and print how the table is read."""
+        from holdfast.tables.classifier import TableClassifier
+
+        fitted = TableClassifier.load(folder)
+        rows = self.open(table, fitted.roles_.missing)
+        for remark in rows.notes:
+            note(f"note: {remark}")
+        return fitted, rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +153,8 @@ class ColumnOptions:
     text: TextOption = field(default_factory=list)
     categorical: CategoricalOption = field(default_factory=list)
     missing: MissingOption = field(default_factory=list)
+    scale: ScaleOption = field(default_factory=list)
+    missing_labels: UnlabeledOption = "stop"
     environment_by: PeriodOption = None
     on_bad_file: BadFileOption = None
     max_memory: MemoryOption = None
@@ -127,6 +165,7 @@ class ColumnOptions:
 
     def read(self, table: str, layout: LayoutOptions | None = None, attributes: Sequence[str] = ()) -> TableRows:
         """Read the rows of a table, and print what was left out or guessed."""
+        from holdfast.diagnosis.words import say
         from holdfast.tables.roles import TableOptions, read_rows
 
         folder = {"on_bad_file": self.on_bad_file or "stop", "max_memory": self.max_memory}
@@ -134,6 +173,9 @@ class ColumnOptions:
         rows = read_rows(source, TableOptions(**self.roles()), attributes=attributes)
         for remark in rows.notes:
             note(f"note: {remark}")
+        said = dict.fromkeys(say(problem, self.label) for problem in rows.problems if problem.is_headline)
+        for sentence in said:  # before anything is fitted
+            note(f"note: {sentence}")
         return rows
 
     def words(self) -> list[str]:
@@ -149,6 +191,7 @@ class ColumnOptions:
     def typed(self) -> dict[str, list[str]]:
         """Return the values of each option, by its name on the command line."""
         values = {f"--{name.replace('_', '-')}": value for name, value in self.roles().items()}
+        values["--missing-labels"] = [self.missing_labels] * (self.missing_labels != "stop")
         return {name: value if isinstance(value, list) else [value] * bool(value) for name, value in values.items()}
 
 
@@ -267,6 +310,12 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
 
     check_target(folder, KIND, overwrite=True)
     check_writable(folder.resolve())
+
+
+def free_name(name: str) -> str:
+    """Return a name that no file or folder has yet, so that the next command runs as it is."""
+    names = (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
+    return next(found for found in names if not Path(found).exists())
 
 
 def refuse_inside_model(path: Path, option: str) -> None:

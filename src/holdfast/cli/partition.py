@@ -32,11 +32,11 @@ def partition(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write, for every row and judge, whether the judge was correct.
+    """Write which rows the classifiers of the other environments get right.
 
-    A judge is the classifier of one environment; it judges all other environments. The file has a row for each row of
-    the table: its number (from 0), label, environment, and a column 'correct_by_<judge>' that is empty for the judge's
-    own rows.
+    One classifier (a judge) is fitted on each environment and predicts the rows of all others. The file has a row for
+    each row of the table: its number (from 0), label, environment, and a column 'correct_by_<judge>' that is empty for
+    the judge's own rows.
     """
     from holdfast.tables.files import TableWriter
     from holdfast.tables.stages import partition_rows

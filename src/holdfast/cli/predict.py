@@ -26,7 +26,7 @@ def predict(
     *,
     layout: LayoutOptions,
     out: Annotated[
-        Path, option("--out", "A .csv, .tsv or .parquet file to write; else standard output (CSV).", "FILE")
+        Path, option("--out", "A .csv, .tsv or .parquet file to write (default: standard output, as CSV).", "FILE")
     ] = Path("-"),
     keep: Annotated[
         list[str], option("--keep", "Column to copy next to the predictions; can be repeated.", "COL")
@@ -35,12 +35,12 @@ def predict(
         Path | None,
         option(
             "--recalibrate",
-            "Correct the probabilities for one site with labeled rows of that site, in this table.",
+            "Table with labeled rows of one site; they correct the probabilities for this site.",
             "FILE",
         ),
     ] = None,
     adapt: Annotated[
-        bool, option("--adapt", "Adapt a stable classifier to these rows, which are of one site, before it predicts.")
+        bool, option("--adapt", "First adapt a stable classifier to these rows, which must come from one site.")
     ] = False,
     for_spreadsheets: SpreadsheetOption = False,
     overwrite: OverwriteOption = False,

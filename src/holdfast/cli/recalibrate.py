@@ -14,7 +14,7 @@ from holdfast.cli.options import (
     check_folder,
     option,
 )
-from holdfast.cli.terminal import command_line, note, print_table, say, show, showing_stages
+from holdfast.cli.terminal import command_line, print_table, say, show, showing_stages
 
 
 def recalibrate(
@@ -28,17 +28,12 @@ def recalibrate(
 ) -> None:
     """Correct a classifier's probabilities for one site with labeled rows of that site.
 
-    About 50 labeled rows, drawn at random at the site, are enough for most. The evidence decides between no correction,
-    an intercept for each class, and a slope too; coefficients are shrunk when rows are few. The saved result holds the
-    coefficients and none of the rows. Rows without a label only tell how many rows the site has.
+    About 50 labeled rows, drawn at random at the site, are usually enough. The Bayesian evidence decides between no
+    correction, new intercepts, and new intercepts with a slope. With few rows the coefficients are shrunk. The saved
+    result contains the coefficients and none of the rows. Rows without a label only count for the size of the site.
     """
-    from holdfast.tables.classifier import TableClassifier
-
     check_folder(out, overwrite=overwrite)
-    fitted = TableClassifier.load(folder)
-    rows = layout.open(table, fitted.roles_.missing)
-    for remark in rows.notes:
-        note(f"note: {remark}")
+    fitted, rows = layout.open_for(folder, table)
     with showing_stages(f"recalibrating with {table}"):
         corrected = fitted.recalibrate(rows)
         corrected.save(out, overwrite=overwrite)

@@ -25,7 +25,7 @@ class RowOptions:
 
     table: Annotated[str | None, typer.Option("--table", help="The table it was fitted on.", metavar="TABLE")] = None
     test: Annotated[
-        str | None, typer.Option("--test", help="Other rows with labels, to compare on.", metavar="TABLE")
+        str | None, typer.Option("--test", help="Other rows with labels, to compare classifiers on.", metavar="TABLE")
     ] = None
     compare: Annotated[
         list[Path],
@@ -58,11 +58,10 @@ def report(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write one HTML file that opens offline and is small enough to mail.
+    """Write a report about a saved classifier or finished runs as one HTML file.
 
-    It follows the stages: environments, judges, halves, risks, comparison, audit, settings. Without --table it shows
-    what a saved classifier kept: judges, halves and risks. With --table it also shows label balance, correlations in
-    the halves and the audit, with --test the comparison.
+    The file opens offline and is small enough to mail. Without --table it shows what the saved classifier contains.
+    --table adds label balance, effects by environment and the audit. --test adds a comparison of classifiers.
     """
     from holdfast.reports import write_assets, write_report
 
@@ -152,7 +151,7 @@ def _refuse(options: RowOptions, why: str) -> None:
 
     for name, value in vars(options).items():
         if value:
-            raise ParameterError(f"{why}, so --{name} does not go with it. Leave it out.")
+            raise ParameterError(f"{why}, so --{name} cannot be used with it. Leave it out.")
 
 
 def table_page(

@@ -40,11 +40,12 @@ class PlanOptions:
     """On what data, how often and in how many processes a target is run."""
 
     data: DataOption = None
-    quick: Annotated[bool, option("--quick", "Synthetic data and a few steps, to see that it works.")] = False
+    quick: Annotated[bool, option("--quick", "Use synthetic data and a few steps, to test that it works.")] = False
     small: Annotated[
         bool,
         option(
-            "--small", "Smaller trainings, named as such: ablation, and CelebA with a linear layer on frozen features."
+            "--small",
+            "Smaller trainings, named as such: ablation, words, and CelebA with a linear layer on frozen features.",
         ),
     ] = False
     seeds: Annotated[
@@ -86,8 +87,8 @@ def reproduce(
 
     `rivals` runs the benchmarks of other methods; their published numbers are marked.
 
-    What is finished is used again. Data sets that are not there are listed with the files they need; the rest is run.
-    Files that are there but damaged are listed too, and the exit code is 1.
+    Finished runs are used again. Missing data sets are listed with the files that they need; the rest is run. Damaged
+    files are listed too, and the exit code is 1.
     """
     from holdfast.lab.reproduction import compare_recorded, keep_known, write_compact, write_markdown
     from holdfast.lab.reproduction import reproduce as run_target

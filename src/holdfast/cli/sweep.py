@@ -48,8 +48,8 @@ def sweep(
 ) -> None:
     """Run all settings of an experiment file.
 
-    A finished run is never repeated: give the command again to continue. Several sweeps may share a folder. A run that
-    fails is recorded, the others continue, and the exit code is 1.
+    Finished runs are never repeated: run the command again to continue. Several sweeps may share a folder. If a run
+    fails, the others continue, and the exit code is 1.
     """
     from holdfast.lab.execution import find_waiting, look_up, run_all
     from holdfast.lab.experiments import read_experiment

@@ -93,8 +93,13 @@ def verdict_values(method: Any) -> dict[str, Any] | None:
 
 def print_json(result: Mapping[str, Any]) -> None:
     """Print one JSON object, NaN as null, with the warnings of the run."""
-    text = json.dumps(_plain({**result, "warnings": list(_shown)}), ensure_ascii=False)
-    print(_UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text))  # inside of strings, where JSON reads it back
+    print(json_line({**result, "warnings": list(_shown)}))
+
+
+def json_line(result: Mapping[str, Any]) -> str:
+    """Return one JSON object in one line, NaN as null."""
+    text = json.dumps(_plain(result), ensure_ascii=False)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # inside of strings, where JSON reads it back
 
 
 def print_table(
@@ -545,10 +550,10 @@ def start(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """Train classifiers that keep working when the environment changes.
+    """Find out whether a classifier will still work at the next site, why not, and what to do.
 
-    Say which environment (hospital, site, year, camera) each row came from, and
-    only the correlations that hold in all of them are learned.
+    You say which site (hospital, camera, year) each row of a table came from. Start with 'holdfast diagnose'. 'holdfast
+    fit' trains a classifier that relies less on columns whose effect differs between sites.
     """
     if version:
         say(f"holdfast {__version__}")

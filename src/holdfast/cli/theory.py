@@ -22,10 +22,10 @@ def theory(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute how environments fall into halves, in an exact example.
+    """Compute the correct and mistaken halves of the paper's toy example exactly.
 
-    x1 and x2 are bits that go with the label y; x1 is stable, x2 is not. The ideal classifier of one environment cuts
-    another one into a correct and a mistaken half. Exact numbers, no sampling; the picture shows them for every eta2.
+    x1 and x2 are binary features of the label y; x1 is stable, x2 is not. The ideal classifier of one environment cuts
+    another one into a correct and a mistaken half. Nothing is sampled. The figure shows the halves for every eta2.
     """
     from holdfast.theory import half_curves
 

@@ -71,6 +71,16 @@ class Unit(NamedTuple):
     factor: float
     offset: float = 0.0
 
+    @property
+    def rule(self) -> str:
+        """How `--scale` turns the first unit into the second."""
+        return f"{self.factor:g}" + f"+{self.offset:g}" * bool(self.offset)
+
+    @property
+    def rule_back(self) -> str:
+        """How `--scale` turns the second unit into the first."""
+        return f"1/{self.factor:g}" + f"-{self.offset:g}/{self.factor:g}" * bool(self.offset)
+
 
 UNITS = (
     Unit("kg", "lb", 2.20462),
@@ -607,7 +617,10 @@ def _units(table: _Checked) -> Iterator[Problem]:
             alike.setdefault((key, evidence.get("unit", "")), []).append(site)
         for sites in alike.values():
             key, severity, evidence = odd[sites[0]]
-            yield Problem(key, severity, name, tuple(sites), evidence, ("--drop", name) * (severity != "note"))
+            options = ("--drop", name) * (severity != "note")
+            if rule := evidence.get("rule"):
+                options = tuple(word for site in sites for word in ("--scale", f"{name}@{site}={rule}"))
+            yield Problem(key, severity, name, tuple(sites), evidence, options)
 
 
 def _known(values: Floats) -> Floats:
@@ -645,15 +658,16 @@ def _other_unit(here: Floats, others: Sequence[Floats]) -> tuple[str, Severity, 
     if apart < max(FAR, 2 * bound):
         return None
     tried = [
-        (_distance((here - unit.offset) / unit.factor, rest), unit.factor, unit.offset, unit.second, unit.first)
+        (_distance((here - unit.offset) / unit.factor, rest), unit.factor, unit.second, unit.first, unit.rule_back)
         for unit in UNITS
     ] + [
-        (_distance(here * unit.factor + unit.offset, rest), 1 / unit.factor, unit.offset, unit.first, unit.second)
+        (_distance(here * unit.factor + unit.offset, rest), 1 / unit.factor, unit.first, unit.second, unit.rule)
         for unit in UNITS
     ]
-    distance, factor, offset, unit, usual = min(tried)
+    distance, factor, unit, usual, rule = min(tried)
     if distance <= bound:
-        evidence = {"factor": factor, "unit": unit, "unit_elsewhere": usual, "affine": bool(offset), **medians}
+        units = {"unit": unit, "unit_elsewhere": usual, "affine": "+" in rule or "-" in rule, "rule": rule}
+        evidence: dict[str, Any] = {"factor": factor, **units, **medians}
         return "unit", "repair", evidence
     shift = _middle(here) - _middle(rest)
     if abs(shift) >= UNNAMED_SHIFT and _distance(here / np.exp(shift), rest) <= bound:

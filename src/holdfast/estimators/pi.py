@@ -356,10 +356,10 @@ class PredictThenInterpolate(MethodEstimator):
 
 @dataclass(eq=False, repr=False)
 class PIClassifier(PredictThenInterpolate, MethodClassifier):
-    """Train a classifier that is best in its worst half: the method of the paper.
+    """Predict then Interpolate (Bao et al., 2021): minimize the worst-group risk over halves of the environments.
 
-    One classifier is fitted on each environment; each judges the other environments, cutting them into correct and
-    mistaken rows; the final classifier minimizes the worst-case risk over all mixtures of these halves.
+    One classifier is fitted on each environment. Its predictions cut every other environment into correct and mistaken
+    rows. The final classifier minimizes the worst-case risk over all mixtures of these halves.
 
     The worst case is harsh where stable features are noisy. For tables `StableClassifier` is recommended.
 

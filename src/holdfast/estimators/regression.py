@@ -17,7 +17,7 @@ from holdfast.rows import TrainingRows
 
 @dataclass(eq=False, repr=False)
 class PIRegressor(PredictThenInterpolate, MethodRegressor):
-    """Train a regressor that is best in its worst half.
+    """Predict then Interpolate for numbers: minimize the worst-group risk over halves of the environments.
 
     A row of a judged environment is correct when the judge's squared error is within a threshold. This finds an
     unstable predictor that is *broken* in some rows (a copy of the target that is sometimes wrong). It does not help

@@ -20,7 +20,7 @@ from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_envi
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
 from holdfast.judging.calibration import calibrate, log_softmax
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
-from holdfast.learners import has_threshold, last_step, refit_logistic, stopped_like
+from holdfast.learners import code_probabilities, has_threshold, last_step, refit_logistic, stopped_like
 from holdfast.metrics import Interval
 from holdfast.newsite.adapt import (
     Adaptation,
@@ -28,9 +28,13 @@ from holdfast.newsite.adapt import (
     Relearning,
     UnstableColumn,
     adapt,
+    ask_again,
     try_known_sites,
 )
+from holdfast.newsite.check import SiteCheck, check_site
 from holdfast.newsite.forecast import ForecastBasis, make_basis
+from holdfast.newsite.profile import as_frame, column_names, profile_matrix
+from holdfast.newsite.recalibrate import RecalibratedClassifier
 from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows, is_mapped, is_sparse, is_text
 from holdfast.seeding import RandomState, Seeding
@@ -65,7 +69,7 @@ class PathPoint:
 
 @dataclass(eq=False, repr=False)
 class StableClassifier(MethodClassifier):
-    r"""Train a classifier that does not rely on relations that change between environments.
+    r"""Train a classifier that relies less on columns whose effect differs between environments.
 
     For each column :math:`x` the model compares three hypotheses, with :math:`o` the log-odds of the label given the
     other columns: *mechanism* (the others predict :math:`x` within label and environment), *label alone, stable* and
@@ -173,6 +177,10 @@ class StableClassifier(MethodClassifier):
             if together is not None:
                 training = replace(training, folds=_folds_of(together, training))
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
+        self.profile_ = None
+        if not is_text(training.X) and not is_sparse(training.X):
+            names = column_names(training.X, training.names)
+            self.profile_ = profile_matrix(training.X, names, training.environments)
         if alone:
             unknown, nothing = Accuracy(np.nan, np.nan), Interval(0.0, 0.0, 0.0)
             self.path_: tuple[PathPoint, ...] = ()
@@ -283,22 +291,65 @@ class StableClassifier(MethodClassifier):
         X = self._check_rows(X, reset=False)
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
         adapted, mixed = copy.copy(self), self.estimator_
-        if isinstance(mixed, AdaptedClassifier):
+        if isinstance(mixed, RecalibratedClassifier):
             raise ParameterError(
-                "This classifier is adapted to a site already. Adapt the one that it was made of: load the model that "
-                "'holdfast fit' saved."
+                "This classifier was recalibrated for a site. Adapt the one that it was made of, then recalibrate."
             )
-        if not isinstance(mixed, MixedClassifier):
+        if isinstance(mixed, AdaptedClassifier):  # to this site earlier, or to another one
+            stable, removal = mixed.estimator, mixed.removal
+        elif isinstance(mixed, MixedClassifier):
+            stable, removal = mixed.estimators[-1], mixed.removals[-1]
+        else:
             adapted.adaptation_ = Adaptation(False, n_rows, reason="no_unstable_column")
             return adapted
         relearning = getattr(self, "relearning_", None)  # models that were saved before have none
         if relearning is None:
             adapted.adaptation_ = Adaptation(False, n_rows, reason="older_model")
             return adapted
-        found, adapted.adaptation_ = adapt(relearning, mixed.estimators[-1], mixed.removals[-1], X, len(self.classes_))
+        found, adapted.adaptation_ = adapt(relearning, stable, removal, X, len(self.classes_))
         if found is not None:
             adapted.estimator_ = found
         return adapted
+
+    def check(self, X: Any) -> SiteCheck:
+        """Say whether this classifier can be used at a new site, from rows of that site without labels.
+
+        Columns are compared with the profile of the training rows. Then it is asked what unstable columns say about the
+        label there, and which accuracy to expect (`holdfast.newsite.check`).
+
+        Parameters
+        ----------
+        X : rows of the site, as for `predict`; 100 or more are a good number
+        """
+        check_is_fitted(self)
+        rows = self._check_rows(X, reset=False)
+        used, adaptation = self.arrive(rows)
+        profile = getattr(self, "profile_", None)  # texts, sparse matrices and models that were saved before have none
+        named = (
+            rows if profile is None else as_frame(rows, column_names(rows, getattr(self, "feature_names_in_", None)))
+        )
+
+        def predict(features: Any) -> Array:
+            plain = hasattr(features, "columns") and not hasattr(rows, "columns")
+            inner = features.to_numpy() if plain else features
+            return np.asarray(code_probabilities(used.estimator_, inner, len(self.classes_)))
+
+        basis = getattr(self, "forecasting_", None)
+        return check_site(named, predict, classes=self.classes_, profile=profile, basis=basis, adaptation=adaptation)
+
+    def arrive(self, X: Any) -> tuple[StableClassifier, Adaptation | None]:
+        """Return the classifier to use at a site, adapted where that is possible, and what was found.
+
+        A classifier that is adapted already stays as it is; it is found out whether the columns still mean the same.
+        None: it was recalibrated for a site, and never adapted.
+        """
+        inner = self.estimator_.estimator if isinstance(self.estimator_, RecalibratedClassifier) else self.estimator_
+        if isinstance(inner, AdaptedClassifier):
+            return self, ask_again(inner, self.relearning_.columns, X)
+        if inner is not self.estimator_:
+            return self, None
+        used = self.adapt(X)
+        return used, used.adaptation_
 
     def _html_repr(self) -> str:
         """Return what notebooks show: the verdict above scikit-learn's diagram."""

@@ -262,12 +262,12 @@ def _warn_of_missing_labels(y: NDArray[np.intp], environments: Sequence[Environm
             partial.append(f"{environment.name} (never {unseen})")
     if single:
         warn(
-            f"{listed(single)}: one class only, so the classifier of such an environment is that constant and its "
-            "halves are the label groups. Merge the environment with another one if that is not what you want.",
+            f"There is only one class in {listed(single)}. The classifier of such an environment is constant, and its "
+            "halves are the classes. Merge the environment with another one if that is not what you want.",
             SingleClassEnvironmentWarning,
         )
     if partial:
         warn(
-            f"{listed(partial)}: some labels are unseen there, so the judge is always mistaken about them.",
+            f"Some classes are missing in {listed(partial)}. The classifier of the environment never predicts them.",
             UnseenLabelWarning,
         )

@@ -41,6 +41,7 @@ class RunConfig(BaseModel):
     estimator: str = "mlp"  # a name in `holdfast.estimators.named.ESTIMATORS`, or a network by name
     estimator_options: Mapping[str, Any] = Field(default_factory=dict)
     method_options: Mapping[str, Any] = Field(default_factory=dict)
+    known_attribute: str | None = None  # its values × labels refine PI's halves, or are group DRO's groups
     vectors: str | None = None  # texts: file of word vectors, in the data folder
     min_count: int = Field(5, ge=1)  # texts: words that occur less often, over all splits, are unknown
     backbone: str | None = None  # images: network whose frozen features are the rows
@@ -63,6 +64,7 @@ class RunConfig(BaseModel):
     validations: tuple[str, ...] = ("train", "test")  # settings that are scored; data sets without one leave it out
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     explain: int | None = Field(None, ge=0)  # texts: test row whose words are taken out one by one
+    explain_rows: int = Field(1, ge=1)  # texts: the same for so many test rows from there on
 
     @field_validator("validations")
     @classmethod

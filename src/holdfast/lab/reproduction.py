@@ -132,7 +132,7 @@ def _compare(target: str, plan: Plan, read: Reader, result: SweepResult) -> Repr
         tuple(missing for missing in plan.missing if not missing.is_damaged),
         tuple(missing for missing in plan.missing if missing.is_damaged),
         result,
-        tuple(record for record in found.values() if record is not None),
+        tuple(record for record in found.values() if record is not None) if report.kept is None else report.kept,
     )
 
 

@@ -20,7 +20,7 @@ from holdfast.environments import Partition, Rows, split_environments
 from holdfast.estimators.base import MethodClassifier
 from holdfast.estimators.methods import METHODS
 from holdfast.estimators.named import ESTIMATORS
-from holdfast.exceptions import ConfigError
+from holdfast.exceptions import ConfigError, suggest
 from holdfast.judging.judgements import judge_environments
 from holdfast.judging.judges import JudgeSettings
 from holdfast.lab.experiments import HALVES, RunConfig
@@ -208,6 +208,8 @@ def _run_method(config: RunConfig, prepared: Prepared, monitor: SettingsMonitor 
         if data.unstable_attribute is None:
             raise ConfigError(f"Data set {config.dataset!r} has no planted attribute that an oracle could know.")
         extra["attribute"] = data.train.attributes[data.unstable_attribute]
+    if config.known_attribute is not None:
+        extra["group_labels"] = _known_groups(config, data)
     classifier.fit(data.train.X, data.train.y, environments=data.train.environments, **extra)
     settings = {}
     for name, split in _validations(config, prepared).items():
@@ -224,6 +226,18 @@ def _run_method(config: RunConfig, prepared: Prepared, monitor: SettingsMonitor 
     if partitions:
         results["halves"] = half_correlations(data, partitions)
     return results
+
+
+def _known_groups(config: RunConfig, data: Dataset) -> NDArray[Any]:
+    """Return the groups that a known attribute makes: its values × labels."""
+    name = str(config.known_attribute)
+    if name not in data.train.attributes:
+        known = suggest(name, list(data.train.attributes))
+        raise ConfigError(f"Data set {config.dataset!r} has no attribute {name!r} that could be known. {known}")
+    if "group_labels" not in inspect.signature(METHODS[config.method].fit).parameters:
+        raise ConfigError(f"Method {config.method!r} has no groups that known_attribute could refine. Leave it out.")
+    pairs = zip(data.train.attributes[name], data.train.y, strict=True)
+    return np.array([f"{value} {label}" for value, label in pairs])
 
 
 def _score_setting(
@@ -256,7 +270,9 @@ def _score_setting(
     if config.method == "irm":
         found["penalty"] = _irm_penalty(classifier, data.train)
     if config.explain is not None:
-        found["words"] = _words(classifier, data.test, config.explain)
+        rows = range(config.explain, min(config.explain + config.explain_rows, len(data.test)))
+        explained = [_words(classifier, data.test, row) for row in rows or [config.explain]]
+        found |= {"words": explained[0]} if config.explain_rows == 1 else {"reviews": explained}
     return found
 
 

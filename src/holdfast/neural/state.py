@@ -70,7 +70,7 @@ class TrainingState:
             raise
         except Exception as problem:  # torch and Python on values that somebody else chose
             raise SavedModelError(
-                f"The saved training state is not as a training leaves it ({problem!r:.200}). Remove it to start again."
+                f"The saved training state is not valid ({problem!r:.200}). Remove it to start again."
             ) from problem
 
     def _restore(self, tree: dict[str, Any]) -> None:

@@ -47,10 +47,18 @@ MOST_LEVELS = 12  # values up to which a number counts as levels; more levels of
 PRIOR_ROWS = 2.0  # rows of each class that a column is believed to say nothing with
 MOST_STEPS = 500
 SCALES = tuple(np.linspace(1.0, 0.0, 11).round(1).tolist())
-CONVERGED = 1e-6  # log-likelihood for each row
+CONVERGED = 1e-4  # largest change of a share by a step of EM
 
 Reason = Literal[
-    "no_unstable_column", "mechanism", "no_gain", "loses", "few_rows", "says_nothing", "too_few_sites", "older_model"
+    "no_unstable_column",
+    "mechanism",
+    "no_gain",
+    "loses",
+    "few_rows",
+    "says_nothing",
+    "too_few_sites",
+    "older_model",
+    "done",
 ]
 REASONS: Mapping[str, str] = {
     "no_unstable_column": "no column has an effect that differs between the known sites",
@@ -60,6 +68,7 @@ REASONS: Mapping[str, str] = {
     "few_rows": "it needs at least {least} rows of the site",
     "says_nothing": "these rows do not tell what {names} means there",
     "older_model": "the model was saved by an earlier version, which did not store what adapting needs. Fit it again",
+    "done": "it is adapted to a site already",
     "too_few_sites": f"no known site has the {LEAST_ROWS} rows that are needed to try it",
 }
 
@@ -86,7 +95,8 @@ class Coding:
             codes = np.searchsorted(np.asarray(self.edges), np.asarray(values, dtype=np.float64), side="right")
         else:
             place = {level: code for code, level in enumerate(self.levels)}
-            codes = np.array([place.get(text, last) for text in _texts(values)], dtype=np.intp)
+            texts, places = _distinct(values)
+            codes = np.array([place.get(text, last) for text in texts], dtype=np.intp)[places]
         return np.where(missing, last, codes).astype(np.intp)
 
 
@@ -110,9 +120,10 @@ class UnstableColumn:
             if len(np.unique(numbers)) > MOST_LEVELS:
                 edges = np.unique(np.quantile(numbers, np.arange(1, N_BINS) / N_BINS))
                 return Coding(self.columns, self.word, edges=tuple(edges.tolist()))
-        levels, counts = np.unique(_texts(present), return_counts=True)
-        kept = np.sort(levels[np.argsort(-counts, kind="stable")[:MOST_LEVELS]])
-        return Coding(self.columns, self.word, levels=tuple(kept.tolist()))
+        texts, places = _distinct(present)
+        counts = np.bincount(places, minlength=len(texts))
+        frequent = sorted(range(len(texts)), key=lambda place: (-counts[place], texts[place]))[:MOST_LEVELS]
+        return Coding(self.columns, self.word, levels=tuple(sorted(texts[place] for place in frequent)))
 
     def sided(self, coding: Coding) -> Codes:
         """Return for each code of a site the class that it spoke for at the known sites, -1 where that is unknown."""
@@ -331,21 +342,33 @@ def relearn(column: UnstableColumn, X: Any, chances: Array) -> Relation:
 
 
 def _em(codes: Codes, chances: Array, marginal: Array) -> tuple[Array, float]:
-    """Return q(x | y), (n_codes, n_classes), and the log-likelihood that it gains over the marginal distribution."""
-    n_codes, n_classes = len(marginal), chances.shape[1]
-    member = np.eye(n_codes)[codes]  # (n_rows, n_codes)
-    q = np.tile(marginal[:, None], n_classes)
-    q = (member.T @ chances + PRIOR_ROWS * q) / (chances.sum(axis=0) + PRIOR_ROWS)
-    before = -np.inf
-    for _ in range(MOST_STEPS):
+    """Return q(x | y), (n_codes, n_classes), and the log-likelihood that it gains over the marginal distribution.
+
+    Every two steps of EM are extended by a third (SQUAREM; Varadhan and Roland 2008), unless that lowers the objective.
+    """
+    member = np.eye(len(marginal))[codes]  # (n_rows, n_codes)
+    prior = PRIOR_ROWS * marginal[:, None]
+
+    def step(q: Array) -> tuple[Array, float]:
+        """Return the next q, and the objective at this one."""
         joint = chances * q[codes]
         total = joint.sum(axis=1)
-        value = float(np.log(total).sum() + PRIOR_ROWS * (marginal @ np.log(q)).sum())
-        if value - before < CONVERGED * len(codes):
-            break
-        before = value
         post = joint / total[:, None]
-        q = (member.T @ post + PRIOR_ROWS * marginal[:, None]) / (post.sum(axis=0) + PRIOR_ROWS)
+        after = (member.T @ post + prior) / (post.sum(axis=0) + PRIOR_ROWS)
+        return after, float(np.log(total).sum() + (prior * np.log(q)).sum())
+
+    q = (member.T @ chances + prior) / (chances.sum(axis=0) + PRIOR_ROWS)
+    for _ in range(MOST_STEPS):
+        once, before = step(q)
+        if np.abs(once - q).max() < CONVERGED:
+            break
+        twice, _ = step(once)
+        first, bend = once - q, twice - 2 * once + q
+        length = np.linalg.norm(first) / max(float(np.linalg.norm(bend)), 1e-300)
+        far = q + 2 * length * first + length**2 * bend if length > 1 else twice
+        q, value = step(far) if far.min() > 0 else (twice, np.inf)
+        if value < before:
+            q = twice
     likelihood = float(np.log((chances * q[codes]).sum(axis=1)).sum())
     return q, likelihood - float(np.log(marginal[codes]).sum())
 
@@ -386,14 +409,17 @@ def said_by(relations: Sequence[Relation], X: Any, n_classes: int) -> Array:
 
 def join(logs: Array, added: Array, scale: float) -> Calibration:
     """Return the offsets after which log P(y | rest) plus what columns add has the class shares of the former."""
-    shares, offsets = np.maximum(np.exp(logs).mean(axis=0), 1e-9), np.zeros(logs.shape[1])
+    n_rows, n_classes = logs.shape
+    shares, offsets = np.exp(logs).mean(axis=0), np.zeros(n_classes)
     total = logs + scale * added
-    for _ in range(100):
-        now = np.maximum(np.exp(log_softmax(total + offsets)).mean(axis=0), 1e-9)
-        step = np.log(shares) - np.log(now)
-        offsets += step
-        if np.abs(step).max() < 1e-6:
+    for _ in range(MOST_STEPS):
+        chances = np.exp(log_softmax(total + offsets))
+        now = chances.mean(axis=0)
+        if np.abs(now - shares).max() < 1e-7:
             break
+        # Newton's step; the ridge settles the sum of the offsets, which means nothing
+        curvature = np.diag(now) - chances.T @ chances / n_rows + np.eye(n_classes) / 1e4
+        offsets += np.clip(np.linalg.solve(curvature, shares - now), -1.0, 1.0)
     return Calibration(1.0, offsets - offsets.mean())
 
 
@@ -438,6 +464,20 @@ def adapt(
     correction = join(logs, said_by(used, X, n_classes), relearning.scale)
     adapted = AdaptedClassifier(estimator, removal, relearning.calibration, used, relearning.scale, correction)
     return adapted, Adaptation(True, n_rows, used)
+
+
+def ask_again(adapted: AdaptedClassifier, columns: Sequence[UnstableColumn], X: Any) -> Adaptation:
+    """Return what columns say about the label in further rows, compared with the rows that it was adapted to."""
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    scores = class_scores(adapted.estimator, adapted.removal.apply(X), len(adapted.classes_))
+    chances = adapted.calibration.probabilities(scores)
+    before = {relation.name: relation.right for relation in adapted.relations if relation.weight > 0}
+    relations = tuple(
+        replace(relearn(column, X, chances), known={"the rows that it was adapted to": before[column.name]})
+        for column in columns
+        if n_rows >= LEAST_ROWS and column.name in before
+    )
+    return Adaptation(False, n_rows, relations, "done")
 
 
 def _independent(relearning: Relearning, relations: Sequence[Relation]) -> tuple[Relation, ...]:
@@ -508,36 +548,55 @@ def try_known_sites(
     described = tuple(describe_column(column, X, y, sites, n_classes) for column in columns)
     bare = Relearning(described, calibration)
     by_size = sorted(sites.items(), key=lambda site: -len(site[1]))[:MOST_PLAYED]
-    large = {name: _spread(rows) for name, rows in by_size if len(rows) >= LEAST_ROWS}
-    if not large:
+    large = {name: spread_rows(rows, MOST_PLAYED_ROWS) for name, rows in by_size if len(rows) >= LEAST_ROWS}
+    if not large or all(column.mechanism >= 0 for column in columns):
         return bare
-    added = {
-        scenario: {name: _play(bare, X, others[rows], stable[rows]) for name, rows in large.items()}
-        for scenario, others in partners.items()
-    }
 
-    def answers(scenario: str, name: str, scale: float) -> Array:
-        return join(stable[large[name]], added[scenario][name], scale).log_probabilities(
-            stable[large[name]] + scale * added[scenario][name]
-        )
+    def play(scenario: str) -> dict[str, Array]:
+        return {name: _play(bare, X, partners[scenario][rows], stable[rows]) for name, rows in large.items()}
+
+    def answers(name: str, added: Array, scale: float) -> Array:
+        logs = stable[large[name]]
+        return join(logs, added, scale).log_probabilities(logs + scale * added)
 
     def loss(scale: float) -> float:
-        return -sum(float(answers("known", name, scale)[np.arange(len(r)), y[r]].sum()) for name, r in large.items())
+        return -sum(float(answers(n, known[n], scale)[np.arange(len(r)), y[r]].sum()) for n, r in large.items())
 
-    scale = min(SCALES, key=loss)
-    trials = {
-        scenario: {
-            name: _trial(y[rows], answers(scenario, name, scale), before[rows], stable[rows])
+    known = play("known")
+    scale, least = SCALES[0], loss(SCALES[0])
+    for smaller in SCALES[1:]:
+        if (found := loss(smaller)) >= least:
+            break
+        scale, least = smaller, found
+    tried = replace(bare, scale=scale)
+    for scenario in partners:  # "known" comes first; once adapting is refused, no more is tried
+        added = known if scenario == "known" else play(scenario)
+        trials = {
+            name: _trial(y[rows], answers(name, added[name], scale), before[rows], stable[rows])
             for name, rows in large.items()
         }
-        for scenario in partners
-    }
-    return replace(bare, trials=trials, scale=scale)
+        tried = replace(tried, trials={**tried.trials, scenario: trials})
+        if tried.refusal is not None:
+            break
+    return tried
 
 
-def _spread(rows: Codes) -> Codes:
-    """Return at most `MOST_PLAYED_ROWS` of a site's rows, evenly spaced."""
-    return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_PLAYED_ROWS)).astype(np.intp))]
+def play_partners(y: Codes, sites: Mapping[str, Codes]) -> dict[str, Codes]:
+    """Return for each row the row whose unstable columns it gets when its site plays a new one, for each scenario."""
+    generator = np.random.default_rng(0)
+    vanished, reversed_ = np.arange(len(y)), np.arange(len(y))
+    for rows in sites.values():
+        vanished[rows] = generator.permutation(rows)
+        for code in np.unique(y[rows]):
+            own, others = rows[y[rows] == code], rows[y[rows] != code]
+            if len(others):
+                reversed_[own] = generator.choice(others, len(own))
+    return {"known": np.arange(len(y)), "vanished": vanished, "reversed": reversed_}
+
+
+def spread_rows(rows: Codes, most: int) -> Codes:
+    """Return at most so many rows of a site, evenly spaced."""
+    return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.intp))]
 
 
 def _play(relearning: Relearning, X: Any, partners: Codes, logs: Array) -> Array:
@@ -582,8 +641,11 @@ def _is_numeric(values: NDArray[Any]) -> bool:
     return values.dtype.kind in "fiu"
 
 
-def _texts(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values as texts; numbers in one way of writing."""
+def _distinct(values: NDArray[Any]) -> tuple[list[str], Codes]:
+    """Return the distinct values as texts, numbers in one way of writing, and the place of each row's value in them."""
     if values.dtype.kind in "fiub":
-        return np.array([str(float(value)) for value in values.tolist()], dtype=object)
-    return np.array([str(value) for value in values.tolist()], dtype=object)
+        numbers, places = np.unique(values, return_inverse=True)
+        return [str(float(number)) for number in numbers.tolist()], places.astype(np.intp)
+    texts = [str(value) for value in values.tolist()]
+    found = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    return list(found), np.array([found[text] for text in texts], dtype=np.intp)

@@ -48,6 +48,7 @@ class SiteCheck:
     lowest_accuracy: float  # at the worst known site, by a fit without it
     predicted: Mapping[str, float]  # class -> share of the predictions
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()  # what was wrong with the rows that the model was fitted on
 
     def __str__(self) -> str:
         return " ".join([self.answer, *self.remarks])
@@ -55,12 +56,14 @@ class SiteCheck:
     @property
     def answer(self) -> str:
         """The advice in one sentence."""
+        if self.doubts:
+            return f"{REFIT} {self.doubts[0]}"
         return ANSWERS[self.advice].format(columns=listed([f"`{c.name}`" for c in self.misfits], most=3))
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What the advice rests on, a sentence each."""
-        lines = [check.sentence for check in self.columns]
+        lines = [*self.doubts[1:], *(check.sentence for check in self.columns)]
         lines += [relation.sentence for relation in self.relations]
         if self.forecast is not None:
             value, adapted = self.forecast, " once it is adapted" if self.advice == "adapt" else ""
@@ -73,11 +76,7 @@ class SiteCheck:
     @property
     def misfits(self) -> tuple[ColumnCheck, ...]:
         """The columns that forbid to use the model as it is."""
-        return tuple(
-            check
-            for check in self.columns
-            if check.share >= EVERYWHERE and not check.changed < MATTERS  # unknown counts as much
-        )
+        return tuple(filter(forbids, self.columns))
 
     @property
     def relations(self) -> tuple[Relation, ...]:
@@ -87,6 +86,8 @@ class SiteCheck:
     @property
     def turned(self) -> tuple[str, ...]:
         """The unstable columns that surely mean something else there than at every known site."""
+        if self.misfits:
+            return ()  # the part that tells what they mean is not to be trusted
         return tuple(relation.name for relation in self.relations if differs(relation))
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,7 +105,13 @@ class SiteCheck:
             "lowest_accuracy": self.lowest_accuracy,
             "predicted": dict(self.predicted),
             "notes": list(self.notes),
+            "doubts": list(self.doubts),
         }
+
+
+def forbids(check: ColumnCheck) -> bool:
+    """Return whether a column forbids to use the model: it does not fit in most rows, and predictions need it."""
+    return check.share >= EVERYWHERE and not check.changed < MATTERS  # unknown counts as much
 
 
 def differs(relation: Relation) -> bool:
@@ -117,6 +124,7 @@ def differs(relation: Relation) -> bool:
     return bool(below or (low > max(known) and relation.right > max(known) + TURNED))
 
 
+REFIT = "Do not use the model yet: mend the data that it was fitted on, and fit again."
 ANSWERS: Mapping[Advice, str] = {
     "use": "Use the model at this site.",
     "adapt": "Adapt the model to this site before you use it.",
@@ -125,8 +133,10 @@ ANSWERS: Mapping[Advice, str] = {
 }
 # The first rule that holds gives the advice.
 RULES: tuple[tuple[Advice, Callable[[SiteCheck], bool]], ...] = (
+    ("do_not_use", lambda found: bool(found.doubts)),
     ("do_not_use", lambda found: bool(found.misfits)),
     ("adapt", lambda found: found.adaptation is not None and found.adaptation.adapted),
+    ("adapt", lambda found: found.adaptation is not None and found.adaptation.reason == "done" and bool(found.turned)),
     ("label", lambda found: found.forecast is not None and is_low(found, found.forecast)),
     ("label", lambda found: found.forecast is not None and found.forecast.high - found.forecast.low > UNKNOWN),
     ("use", lambda found: True),
@@ -147,6 +157,7 @@ def check_site(
     basis: ForecastBasis | None = None,
     adaptation: Adaptation | None = None,
     notes: tuple[str, ...] = (),
+    doubts: tuple[str, ...] = (),
 ) -> SiteCheck:
     """Check whether a model can be used at a site.
 
@@ -164,6 +175,8 @@ def check_site(
     adaptation : Adaptation, optional
     notes : tuple of str
         Sentences to add.
+    doubts : tuple of str
+        What was wrong with the rows that the model was fitted on, in sentences; then it must not be used.
     """
     probabilities = predict(features)
     labels = probabilities.argmax(axis=1)
@@ -174,10 +187,13 @@ def check_site(
     else:
         columns, moved = profile.check(features), profile.moved(features)
         columns, moved = (_weigh(checks, profile, features, predict, labels) for checks in (columns, moved))
+    if any(map(forbids, columns)):
+        basis = None
+        notes = (*notes, "No accuracy is forecast, because of the columns that do not fit.")
     answers = summarize(probabilities)
     shares = np.bincount(labels, minlength=len(classes)) / len(labels)
     found = SiteCheck(
-        len(features),
+        len(labels),
         "use",
         columns,
         moved,
@@ -188,6 +204,7 @@ def check_site(
         float("nan") if basis is None else basis.lowest,
         {str(name): float(share) for name, share in zip(classes, shares, strict=True)},
         notes,
+        doubts,
     )
     return replace(found, advice=next(advice for advice, holds in RULES if holds(found)))
 

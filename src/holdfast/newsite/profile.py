@@ -6,15 +6,16 @@ both the share of missing values at each site. It has no rows, and no extreme va
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import split_environments
+from holdfast.environments import Environment, split_environments
 from holdfast.exceptions import SavedModelError
+from holdfast.newsite.adapt import spread_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 MOST_COLUMNS, MOST_SITES, MOST_LEVELS = 500, 50, 100  # of a profile; the rest is left out
 GRID = np.r_[0.005, np.linspace(0.05, 0.95, 19), 0.995]  # quantiles of numbers
+MOST_SITE_ROWS = 1000  # of each site that the profile of a matrix is made of
 LEAST_LEVEL_ROWS = 5  # levels that fewer rows have are not named
 
 LEAST_ROWS = 30  # of a new site, below which nothing is said about its columns
@@ -101,7 +103,7 @@ class TrainingProfile:
             )
             return cls(columns, {str(name): int(n) for name, n in values["sites"].items()})
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            raise SavedModelError(f"The saved profile is not one of ours ({problem!r}). Fit again.") from problem
+            raise SavedModelError(f"The saved profile is not valid ({problem!r}). Fit again.") from problem
 
     def check(self, features: pd.DataFrame) -> tuple[ColumnCheck, ...]:
         """Return the columns of a new site that do not fit, those with most rows first."""
@@ -138,10 +140,10 @@ def profile_training(features: pd.DataFrame, environments: Any, texts: tuple[str
     columns = []
     for name in [name for name in features.columns if name not in texts][:MOST_COLUMNS]:
         values = features[name]
-        missing = {site.name: float(values.iloc[site.rows].isna().mean()) for site in sites}
         if values.dtype.kind == "f":
-            columns.append(_number_profile(str(name), values.to_numpy(), sites, missing))
+            columns += _number_profiles([str(name)], values.to_numpy()[:, None], sites)
         else:
+            missing = {site.name: float(values.iloc[site.rows].isna().mean()) for site in sites}
             counts = values.dropna().astype(str).value_counts()
             named = counts[counts >= LEAST_LEVEL_ROWS][:MOST_LEVELS]
             levels = {str(level): float(n / max(counts.sum(), 1)) for level, n in named.items()}
@@ -149,19 +151,65 @@ def profile_training(features: pd.DataFrame, environments: Any, texts: tuple[str
     return TrainingProfile(tuple(columns), {site.name: len(site.rows) for site in sites})
 
 
-def _number_profile(name: str, values: Array, sites: Any, missing: dict[str, float]) -> ColumnProfile:
-    """Return the profile of a number."""
-    present = values[np.isfinite(values)]
-    quantiles = np.quantile(present, GRID) if len(present) else np.zeros(len(GRID))
-    medians, ends = {}, []
-    for site in sites:
-        own = values[site.rows]
-        own = own[np.isfinite(own)]
-        if len(own):
-            medians[site.name] = float(np.median(own))
-            ends.append(np.quantile(own, [GRID[0], GRID[-1]]))
-    low, high = (float(np.min(ends)), float(np.max(ends))) if ends else (0.0, 0.0)
-    return ColumnProfile(name, "numeric", missing, tuple(np.atleast_1d(quantiles).tolist()), low, high, medians)
+def column_names(X: Any, names: Any = None) -> list[str]:
+    """Return the names of the columns of a matrix or frame; x0, x1 and so on where they have none."""
+    found = getattr(X, "columns", None) if names is None else names
+    return [f"x{place}" for place in range(X.shape[1])] if found is None else [str(name) for name in found]
+
+
+def profile_matrix(X: Any, names: Sequence[str], sites: Sequence[Environment]) -> TrainingProfile:
+    """Return the profile of a dense matrix or a frame, from some rows of each site."""
+    some = [replace(site, rows=spread_rows(site.rows, MOST_SITE_ROWS)) for site in sites]
+    if hasattr(X, "columns"):
+        rows = np.concatenate([site.rows for site in some])
+        environments = np.repeat([site.name for site in some], [len(site.rows) for site in some])
+        found = profile_training(as_frame(X.iloc[rows], names), environments)
+        return replace(found, sites={site.name: len(site.rows) for site in sites})
+    rows, ends = np.concatenate([site.rows for site in some]), np.cumsum([len(site.rows) for site in some])
+    placed = [
+        replace(site, rows=np.arange(end - len(site.rows), end)) for site, end in zip(some, ends.tolist(), strict=True)
+    ]
+    values = np.asarray(X[rows, :MOST_COLUMNS], dtype=np.float64)
+    columns = _number_profiles(names[:MOST_COLUMNS], values, placed[:MOST_SITES])
+    return TrainingProfile(tuple(columns), {site.name: len(site.rows) for site in sites})
+
+
+def as_frame(X: Any, names: Sequence[str]) -> pd.DataFrame:
+    """Return rows as a frame with these names; numbers as floats."""
+    import pandas as pd
+
+    frame = X.copy() if hasattr(X, "columns") else pd.DataFrame(np.asarray(X))
+    frame.columns = pd.Index(names)
+    numbers = [name for name in frame.columns if frame[name].dtype.kind in "iufb"]
+    return frame.astype(dict.fromkeys(numbers, np.float64))
+
+
+def _number_profiles(names: Sequence[str], values: Array, sites: Sequence[Environment]) -> list[ColumnProfile]:
+    """Return the profiles of numbers, (n_rows, n_columns)."""
+    all_rows = _quantiles(values, GRID)
+    own = np.stack([_quantiles(values[site.rows], [GRID[0], 0.5, GRID[-1]]) for site in sites])  # sites × 3 × columns
+    missing = np.stack([np.isnan(values[site.rows]).mean(axis=0) for site in sites])
+    found = []
+    for place, name in enumerate(names):
+        known = np.isfinite(own[:, 1, place])
+        ends = own[known][:, [0, 2], place]
+        low, high = (float(ends.min()), float(ends.max())) if known.any() else (0.0, 0.0)
+        medians = {site.name: float(own[n, 1, place]) for n, site in enumerate(sites) if known[n]}
+        shares = {site.name: float(missing[n, place]) for n, site in enumerate(sites)}
+        quantiles = tuple(np.nan_to_num(all_rows[:, place]).tolist())
+        found.append(ColumnProfile(name, "numeric", shares, quantiles, low, high, medians))
+    return found
+
+
+def _quantiles(values: Array, at: Any) -> Array:
+    """Return the quantiles of each column's finite values, (n_at, n_columns); NaN where there are none."""
+    finite = np.isfinite(values)
+    if len(values) and finite.all():
+        return np.asarray(np.quantile(values, at, axis=0))
+    found = np.full((len(at), values.shape[1]), np.nan)
+    for place in np.flatnonzero(finite.any(axis=0)):
+        found[:, place] = np.quantile(values[finite[:, place], place], at)
+    return found
 
 
 def _check_column(column: ColumnProfile, values: pd.Series[Any]) -> list[ColumnCheck]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from holdfast import __version__
 from holdfast.datasets.values import Split
+from holdfast.diagnosis.profile import Profile, profile_columns
 from holdfast.environments import Group, Partition, listed, split_environments
 from holdfast.exceptions import InputError
 from holdfast.learners import last_step, predicted_codes
@@ -34,7 +35,6 @@ from holdfast.reports.values import (
     Shares,
     Table,
 )
-from holdfast.tables.profile import Profile, profile_columns
 
 if TYPE_CHECKING:
     from holdfast.theory import HalfCurves

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from holdfast.diagnosis.answer import in_points
 from holdfast.diagnosis.clinical import ClinicalReport
 from holdfast.diagnosis.words import MEASURE_NAMES
 from holdfast.environments import listed
@@ -22,7 +23,6 @@ from holdfast.reports.values import (
     Shares,
     Table,
 )
-from holdfast.tables.diagnosis import in_points
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "breaks": ("bad", "The model breaks at a new site"),

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from holdfast.newsite.check import SiteCheck
+from holdfast.newsite.monitor import WORDS, Course
 from holdfast.reports.chapters import range_text
-from holdfast.reports.values import Answer, Block, Cell, Page, Section, Sentences, Table
+from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Section, Sentences, Table
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "use": ("good", "The model can be used at this site"),
@@ -59,7 +60,11 @@ def _columns_section(found: SiteCheck) -> Section:
 
 def _unstable_section(found: SiteCheck) -> Section:
     if found.adaptation is None:
-        return Section("Unstable columns", "", (Sentences(("The model is not a stable classifier.",)),))
+        return Section(
+            "Unstable columns",
+            "",
+            (Sentences(("Not asked: the model is not a stable classifier, or was recalibrated for a site.",)),),
+        )
     blocks: list[Block] = [Sentences((found.adaptation.answer,))]
     if found.relations:
         sites = tuple(found.relations[0].known)[:10]
@@ -80,3 +85,53 @@ def _predictions_section(found: SiteCheck) -> Section:
         "What the model says about these rows.",
         (Table("Share of each predicted class", ("class", "share"), rows, note, n_keys=1),),
     )
+
+
+def course_page(course: Course, *, title: str = "Course", following: str = "") -> Page:
+    """Return a report about the checks of several periods.
+
+    Parameters
+    ----------
+    course : Course
+    title : str
+    following : str
+        The command to run next.
+    """
+    last = course.periods[-1]
+    signal, text = SIGNALS[last.check.advice]
+    run = (f"Run next: `{following}`",) if following else ()
+    answer = Answer(
+        course.answer, signal, f"{last.name}: {text[0].lower()}{text[1:]}", None, (*last.check.remarks, *run)
+    )
+    rows = tuple(
+        (p.name, p.check.n_rows, WORDS[p.check.advice] + " (changed)" * p.changed, p.check.forecast)
+        for p in reversed(course.periods)
+    )
+    blocks: list[Block] = [
+        Table("Periods, the latest first", ("period", "rows", "advice", "accuracy to expect"), rows, n_keys=1)
+    ]
+    dots = tuple(
+        Dot(p.name, "forecast", p.check.forecast.value, p.check.forecast.low, p.check.forecast.high, forecast=True)
+        for p in course.periods
+        if p.check.forecast is not None
+    )
+    if dots:
+        note = "The line is the accuracy at the known sites. Periods whose advice changed stand out."
+        marked = tuple(period.name for period in course.periods if period.changed)
+        figure = Dots("Accuracy to expect", "accuracy", dots, note, "period", marked, last.check.known_accuracy)
+        blocks.insert(0, figure)
+    sections = [Section("The course over time", "Forecasts from rows without labels (95%).", tuple(blocks))]
+    found = tuple(f"{p.name}: {line}" for p in course.periods for line in _sentences(p.check))
+    sections.append(Section("What does not fit, or means something else", "", (Sentences(found or ("Nothing.",)),)))
+    sections += [_columns_section(last.check), _unstable_section(last.check), _predictions_section(last.check)]
+    n_rows = sum(period.check.n_rows for period in course.periods)
+    subtitle = (
+        f"{len(course.periods)} periods, {n_rows:,} rows without labels. The last sections are about {last.name}."
+    )
+    return Page(title, subtitle, tuple(sections), answer=answer)
+
+
+def _sentences(found: SiteCheck) -> tuple[str, ...]:
+    """Return what does not fit, and which unstable columns mean something else, in a sentence each."""
+    turned = [relation.sentence for relation in found.relations if relation.name in found.turned]
+    return (*(check.sentence for check in found.columns), *turned)

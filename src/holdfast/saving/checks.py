@@ -77,9 +77,7 @@ def check_value(value: Any, where: str, *, loaded: bool = False) -> None:
         except HoldfastError:
             raise
         except Exception as problem:  # foreign code on values that somebody else chose
-            raise UntrustedFileError(
-                f"{name} is not a {type(item).__name__} as a fit leaves it: {problem!r}."
-            ) from problem
+            raise UntrustedFileError(f"{name} is not a valid fitted {type(item).__name__}: {problem!r}.") from problem
         if loaded:
             _take_threads(_state(item))
         parts = [(part, f"{name}{label}", inner) for label, part in _parts(item)]
@@ -106,7 +104,7 @@ def _check_answers(model: Any, where: str) -> None:
     except HoldfastError:
         return
     except Exception as problem:
-        raise UntrustedFileError(f"{where} does not answer rows: {problem!r:.200}.") from problem
+        raise UntrustedFileError(f"{where} cannot predict rows: {problem!r:.200}.") from problem
     for answer in answers:
         usual = isinstance(answer, np.ndarray | list) and (isinstance(answer, list) or len(answer) == N_ASKED)
         _require(usual, where, "a model that does not answer every row")

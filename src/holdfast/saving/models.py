@@ -33,6 +33,7 @@ from holdfast.saving.json_files import canonical_json, checked_json, parse_check
 KIND = "model"
 _MINOR = ("scikit-learn",)  # libraries whose fitted estimators may change with the second number of the version
 MANIFEST, TREE = "manifest.json", "tree.json"
+CARD = "card.md"  # for people; never read, so that it may be edited
 SCHEMA = 1
 
 _MAX_MANIFEST = 1 << 24
@@ -43,7 +44,12 @@ _LIBRARIES = ("numpy", "scikit-learn", "scipy", "skops", "safetensors", "torch",
 
 
 def save(
-    estimator: Any, folder: str | os.PathLike[str], *, overwrite: bool = False, extra: Mapping[str, Any] | None = None
+    estimator: Any,
+    folder: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    extra: Mapping[str, Any] | None = None,
+    card: str = "",
 ) -> None:
     """Save an estimator as a folder.
 
@@ -60,6 +66,8 @@ def save(
         Replace a saved model that is there. A folder with anything else in it is never touched.
     extra : dict, optional
         JSON values to keep beside the estimator, such as column names; `read_manifest` gives them back.
+    card : str
+        What `card.md` says, a page for people. It is never read again, and may be edited.
 
     Raises
     ------
@@ -81,7 +89,7 @@ def save(
     ['yes']
     """
     facts = {"estimator": type(estimator).__name__, "extra": _plain(extra)}
-    write_folder(folder, KIND, pack(estimator, "estimator"), facts, overwrite=overwrite)
+    write_folder(folder, KIND, pack(estimator, "estimator"), facts, overwrite=overwrite, card=card)
 
 
 def load(folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> Any:
@@ -169,7 +177,13 @@ def _compare_versions(saved: Mapping[str, Any], folder: Path) -> None:
 
 
 def write_folder(
-    folder: str | os.PathLike[str], kind: str, files: Mapping[str, bytes], facts: Mapping[str, Any], *, overwrite: bool
+    folder: str | os.PathLike[str],
+    kind: str,
+    files: Mapping[str, bytes],
+    facts: Mapping[str, Any],
+    *,
+    overwrite: bool,
+    card: str = "",
 ) -> None:
     """Write files and their manifest as one folder, in one step.
 
@@ -185,6 +199,8 @@ def write_folder(
         JSON values for the manifest.
     overwrite : bool
         Whether a folder of the same kind may be replaced.
+    card : str
+        What `card.md` says; the manifest does not list it.
     """
     path = Path(os.path.realpath(folder))
     check_target(path, kind, overwrite=overwrite)
@@ -197,7 +213,8 @@ def write_folder(
             f"{_MAX_MANIFEST} can be loaded again. Save less: fewer estimators, or a smaller extra."
         )
     with new_folder(path, overwrite=overwrite) as temporary:
-        for name, data in [*files.items(), (MANIFEST, content)]:
+        page = [(CARD, card.encode())] if card else []
+        for name, data in [*files.items(), *page, (MANIFEST, content)]:
             write_new(temporary / name, data, shown=path / name)
 
 
@@ -206,7 +223,7 @@ def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, An
     path = Path(folder)
     manifest = read_manifest(path, kind)
     listed = manifest["files"]
-    present = _entries(path) - {MANIFEST}
+    present = _entries(path) - {MANIFEST, CARD}
     for name in sorted(present - set(listed)):
         raise UntrustedFileError(
             f"{str(path / name)!r} is not in the manifest. Nothing was loaded; remove it if it is yours."
@@ -304,7 +321,7 @@ def check_target(path: Path, kind: str, *, overwrite: bool) -> None:
     if not _entries(path):
         return  # an empty folder is nobody's
     try:
-        known = {MANIFEST, *read_manifest(path, kind)["files"]}
+        known = {MANIFEST, CARD, *read_manifest(path, kind)["files"]}
     except SavedModelError as problem:
         raise SavedModelError(
             f"{str(path)!r} exists and is not a saved {kind} of holdfast's. It was not touched; choose another folder."

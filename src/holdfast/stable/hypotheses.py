@@ -52,6 +52,7 @@ POWER = 0.4  # of the likelihood of that regression: features are only about nor
 # Numerics.
 FLIP_KNOTS = np.array([0.0, 0.015, 0.04, 0.08, 0.14, 0.22, 0.34])  # shares of flipped labels that are computed
 FLIP_SHARES = np.linspace(0.0, 0.34, 60)
+LOG_FLIPPED = special.log_softmax(-0.5 * (FLIP_SHARES / FLIPPED_SHARE) ** 2)  # their prior
 EM_STEPS = 25
 MOST_EFFECTS = 400  # effects b that are integrated over
 LEFT = 1e-8  # share of a column's variance below which nothing is left of it but rounding
@@ -111,23 +112,23 @@ def _posterior(
     """Return the probability that a feature's relation changes, with all rivals."""
     sites = plain[:, None, :]  # (n_sites, 1, 3): no flipped labels
     grid = _effect_grid(sites)
-    same, varies = _marginal(sites, grid, 0.0), _varying(sites, grid)
+    same, varies = _marginals(sites, grid)
     change, noise, bend = varies - same, np.inf, np.inf
     probability = _probability(varies, same, mechanism, prior)
     if probability > NEGLIGIBLE:  # the rivals can only lower it
         sites = _flipped_sites(design, j, others)
         grid = _effect_grid(sites)
-        same, varies = _marginal(sites[:, :1], grid, 0.0), _varying(sites[:, :1], grid)
-        flipped, both = _marginal(sites, grid, 0.0), _varying(sites, grid)
+        same, varies = _marginals(sites[:, :1], grid)
+        flipped, both = _marginals(sites, grid)
         bent = same + _bend_evidence(design, j, others)
-        in_units = _marginal(sites[:, :1], grid, 0.0, _spreads_within(design, j))
+        in_units, _ = _marginals(sites[:, :1], grid, _spreads_within(design, j))
         stable = [
             np.log1p(-BENT) + np.log1p(-FLIPPED) + np.logaddexp(same, in_units) - np.log(2.0),
             np.log1p(-BENT) + np.log(FLIPPED) + flipped,
             np.log(BENT) + bent,
         ]
         log_change = float(np.logaddexp(np.log1p(-FLIPPED) + varies, np.log(FLIPPED) + both))
-        probability = _probability(log_change, float(special.logsumexp(stable)), mechanism, prior)
+        probability = _probability(log_change, float(_log_sum(np.array(stable))), mechanism, prior)
         change, noise, bend = varies - same, log_change - flipped, log_change - bent
     return Posterior(probability, effect, plain[:, 1], np.sqrt(plain[:, 2]), mechanism, change, noise, bend)
 
@@ -140,7 +141,7 @@ def _probability(log_change: float, log_stable: float, mechanism: float, prior: 
         np.log(LABEL_ALONE) + np.log1p(-prior) + log_stable,
         np.log1p(-LABEL_ALONE) + min(mechanism, 1e6) + either,
     ]
-    return float(np.exp(hypotheses[0] - special.logsumexp(hypotheses)))
+    return float(np.exp(hypotheses[0] - _log_sum(np.array(hypotheses))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +222,7 @@ def _log_r_squared(n: float, q: int, r_squared: float) -> float:
     """Return the log Bayes factor of a regression on q columns against none, averaged over priors of its R²."""
     g = n / q * R_SQUARED / (1 - R_SQUARED)
     factors = 0.5 * (n - 1 - q) * np.log1p(g) - 0.5 * (n - 1) * np.log1p(g * (1 - r_squared))
-    return float(special.logsumexp(factors) - np.log(len(factors)))
+    return float(_log_sum(factors) - np.log(len(factors)))
 
 
 def _said_by(design: Design, others: NDArray[np.bool_]) -> Array:
@@ -375,35 +376,33 @@ def _spreads_within(design: Design, j: int) -> Array:
     return np.asarray(spreads / max(float(spreads.mean()), 1e-9))
 
 
-def _marginal(sites: Array, grid: tuple[Array, Array], spread: float, units: Array | None = None) -> float:
-    """Return the log-likelihood with the sites' effects drawn about one effect b, integrated over both.
+def _marginals(sites: Array, grid: tuple[Array, Array], units: Array | None = None) -> tuple[float, float]:
+    """Return the log-likelihoods with the same effect b at all sites, and with effects drawn about b.
 
-    With several shares of flipped labels, each site has flipped labels with probability `FLIPPED`. With `units`, the
-    effect of site e is b times its unit.
+    Both are integrated over b, the second is averaged over how much effects change. With several shares of flipped
+    labels, each site has flipped labels with probability `FLIPPED`. With `units`, the effect of site e is b times its
+    unit.
     """
-    widths = grid[1]
-    total = widths.copy()
+    spreads = np.array([0.0, *SPREADS])[:, None]
+    totals = np.tile(grid[1], (len(spreads), 1))
     for site, unit in zip(sites, np.ones(len(sites)) if units is None else units, strict=True):  # (n_shares, 3)
         effects = grid[0] * unit
-        variance = site[:, 2:3] + (spread * effects) ** 2
-        normal = site[:, :1] - 0.5 * ((site[:, 1:2] - effects) ** 2 / variance + np.log(variance))
-        if len(site) == 1:
-            total += normal[0]
+        likelihood, effect, error = site.T[:, :, None, None]  # (n_shares, 1, 1)
+        variance = error + (spreads * effects) ** 2
+        normal = likelihood - 0.5 * ((effect - effects) ** 2 / variance + np.log(variance))  # (n_shares, n_spreads, b)
+        if len(site) > 1:
+            noisy = _log_sum(normal + LOG_FLIPPED[:, None, None])
+            totals += np.logaddexp(np.log1p(-FLIPPED) + normal[0], np.log(FLIPPED) + noisy)
         else:
-            noisy = special.logsumexp(_log_half_normal()[:, None] + normal, axis=0)
-            total += np.logaddexp(np.log1p(-FLIPPED) + normal[0], np.log(FLIPPED) + noisy)
-    return float(special.logsumexp(total))
+            totals += normal[0]
+    same, *changing = _log_sum(totals.T)
+    return float(same), float(_log_sum(np.array(changing)) - np.log(len(changing)))
 
 
-def _varying(sites: Array, grid: tuple[Array, Array]) -> float:
-    """Return the log-likelihood of effects that change, averaged over how much they do."""
-    return float(special.logsumexp([_marginal(sites, grid, rho) for rho in SPREADS]) - np.log(len(SPREADS)))
-
-
-def _log_half_normal() -> Array:
-    """Return the prior of the shares of flipped labels."""
-    density = np.exp(-0.5 * (FLIP_SHARES / FLIPPED_SHARE) ** 2)
-    return np.asarray(np.log(density / density.sum()))
+def _log_sum(values: Array) -> Array:
+    """Return the logarithm of the sum of exponentials along the first axis; scipy's takes much longer to begin."""
+    highest = values.max(axis=0)
+    return np.asarray(highest + np.log(np.exp(values - highest).sum(axis=0)))
 
 
 def _bend_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
@@ -437,7 +436,7 @@ def _bend_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
     found += [fit(np.column_stack([bends, products[:, k]])) - np.log(products.shape[1]) for k in best.tolist()]
     if not found:
         return 0.0
-    return float(special.logsumexp(found) - np.log(2.0) - fits[0].log_evidence)
+    return float(_log_sum(np.array(found)) - np.log(2.0) - fits[0].log_evidence)
 
 
 def _scaled_column(values: Array) -> Array:

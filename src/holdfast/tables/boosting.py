@@ -72,7 +72,7 @@ def _together(run: Runner, fit: Fitting, tasks: list[tuple[Any, ...]]) -> tuple[
     except Exception as problem:
         if type(problem).__name__ not in ("XGBoostError", "LightGBMError"):
             raise
-        raise ClusterError(f"A worker was lost while boosting: {str(problem)[:300]} Give the command again.") from None
+        raise ClusterError(f"A worker was lost while boosting: {str(problem)[:300]} Run the command again.") from None
     return found
 
 

@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from holdfast.diagnosis.words import say
 from holdfast.environments import listed
 from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
 from holdfast.exceptions import (
@@ -94,6 +95,11 @@ class TableClassifier(BaseEstimator):
         Columns to leave out; whose words are used; of numbers that are levels, not amounts.
     missing : str or sequence of str
         Texts that mean a missing value, such as "?", when it is fitted and when it predicts.
+    scale : str or sequence of str
+        Conversions of units, such as "creatinine@Lyon=1/88.4": numbers of the column are multiplied at that site, when
+        it is fitted and when it predicts. "=1/1.8-32/1.8" also adds an offset; without "@" it is about all rows.
+    missing_labels : {"stop", "drop"}, default="stop"
+        Rows without a label or an environment are refused, or left out when it is fitted.
     random_state : int, default=0
         Makes the fit repeatable.
     n_jobs : int, optional
@@ -106,6 +112,8 @@ class TableClassifier(BaseEstimator):
     roles_ : TableRoles
         What each column is.
     classes_ : ndarray
+    doubts_ : tuple of str
+        What is wrong with the rows that it was fitted on, in sentences: a check says so before anything else.
     notes_ : tuple of str
         What was left out or guessed when the table was read.
     warnings_ : tuple of str or None
@@ -123,6 +131,7 @@ class TableClassifier(BaseEstimator):
     """
 
     _folder: str | None = None  # where it was loaded from, for errors
+    doubts_: tuple[str, ...] = ()  # what was wrong with the rows that it was fitted on
     profile_: TrainingProfile | None = None  # what the columns looked like at the known sites; saved models may lack it
 
     def __init__(
@@ -138,6 +147,8 @@ class TableClassifier(BaseEstimator):
         text: str | Sequence[str] = (),
         categorical: str | Sequence[str] = (),
         missing: str | Sequence[str] = (),
+        scale: str | Sequence[str] = (),
+        missing_labels: str = "stop",
         random_state: int | None = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -151,6 +162,8 @@ class TableClassifier(BaseEstimator):
         self.text = text
         self.categorical = categorical
         self.missing = missing
+        self.scale = scale
+        self.missing_labels = missing_labels
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -202,8 +215,14 @@ class TableClassifier(BaseEstimator):
             Networks with `n_jobs=None`: a folder to which each epoch is written. A fit with the same rows and settings
             continues from there. Delete the folder when you have saved the classifier.
         """
-        method = self.make_method()
+        self.make_method()  # refuses names and options before anything is read
         rows = table if isinstance(table, TableRows) else read_rows(table, self.options)
+        self.doubts_ = tuple(dict.fromkeys(say(p, rows.roles.label) for p in rows.problems if p.is_headline))
+        return self._fit_rows(rows, checkpoints)
+
+    def _fit_rows(self, rows: TableRows, checkpoints: str | Path | None = None) -> Self:
+        """Fit on rows that were read, whatever is wrong with them."""
+        method = self.make_method()
         if rows.source is not None:
             from holdfast.tables.folders import refit, refuse_what_cannot_stream
 
@@ -222,6 +241,8 @@ class TableClassifier(BaseEstimator):
                     f"preprocessing and {also} come from the {len(rows.y):,} rows that were read.",
                 )
         self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, notes
+        if hasattr(self.method_, "profile_"):
+            self.method_.profile_ = None  # of columns that are scaled and encoded
         self.profile_ = profile_training(rows.features, rows.environments, tuple(rows.roles.schema.names("text")))
         self._name_verdict()
         warned = {(entry.category, str(entry.message)): entry.message for entry in caught}
@@ -255,12 +276,12 @@ class TableClassifier(BaseEstimator):
     def predict_chunks(self, table: TableLike, keep: Sequence[str] = ()) -> Iterator[Predictions]:
         """Predict a table a chunk at a time; columns in `keep` are handed through."""
         check_is_fitted(self, "pipeline_")
-        source, schema = open_table(table, self.roles_.missing), self.roles_.schema
-        schema.require(source.columns)
-        first = True
-        for chunk in source.chunks(list(dict.fromkeys([*schema.names(), *keep])), schema.types, CHUNK_ROWS):
+        source, roles = open_table(table, self.roles_.missing), self.roles_
+        roles.schema.require(source.columns)
+        first, wanted = True, list(dict.fromkeys([*roles.needed(source.columns), *keep]))
+        for chunk in source.chunks(wanted, roles.needed_types(source.columns), CHUNK_ROWS):
             with _naming(self._folder) if self._folder else nullcontext():
-                features = schema.features(chunk)
+                features = roles.features(chunk)
                 labels, probabilities = self._answer(features)
             if first and self.profile_ is not None:
                 self._warn_of_misfits(self.profile_.check(features))
@@ -279,9 +300,7 @@ class TableClassifier(BaseEstimator):
 
     def _answer(self, rows: Any) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
         """Return labels and, where the method has them, probabilities."""
-        *before, (_, method) = self.pipeline_.steps
-        for _, step in before:  # once for labels and probabilities
-            rows = step.transform(rows)
+        method, rows = self.method_, self._transform(rows)  # once for labels and probabilities
         probabilities = method.predict_proba(rows) if hasattr(method, "predict_proba") else None
         if probabilities is not None and not np.isfinite(probabilities).all():
             raise SavedModelError("The classifier answers with NaN or infinity: its weights are damaged. Fit it again.")
@@ -359,19 +378,10 @@ class TableClassifier(BaseEstimator):
                 f"Only a classifier of the method 'stable' can be adapted. Got method={self.method!r}. Fit with "
                 "method='stable', or recalibrate this one with labeled rows."
             )
-        if self.recalibration_ is not None:
-            raise ParameterError(
-                "This classifier was recalibrated for a site. Adapt the one that it was made of, then recalibrate."
-            )
         rows, notes = self._read_unlabeled(table)
-        *before, (name, method) = self.pipeline_.steps
-        for _, step in before:
-            rows = step.transform(rows)
-        adapted = copy.copy(self)
-        method = method.adapt(rows)
+        method = self.method_.adapt(self._transform(rows))
         method.adaptation_ = replace(method.adaptation_, notes=notes)
-        adapted.pipeline_ = Pipeline([*before, (name, method)])
-        return adapted
+        return self._with_method(method)
 
     def check(self, table: TableLike) -> SiteCheck:
         """Say whether this classifier can be used at a new site, from rows of that site without labels.
@@ -393,10 +403,10 @@ class TableClassifier(BaseEstimator):
                 f"The estimator {self.names['estimator']} gives no probabilities, which a check needs. Fit another one."
             )
         rows, notes = self._read_unlabeled(table)
-        used, adaptation = self, self.adaptation_
-        if adaptation is None and isinstance(self.method_, StableClassifier) and self.recalibration_ is None:
-            used = self.adapt(table)
-            adaptation = used.adaptation_
+        used, adaptation = self, None
+        if isinstance(self.method_, StableClassifier):
+            method, adaptation = self.method_.arrive(self._transform(rows))
+            used = self._with_method(method)
 
         def predict(features: Any) -> NDArray[np.float64]:
             probabilities = used._answer(features)[1]
@@ -404,8 +414,6 @@ class TableClassifier(BaseEstimator):
             return probabilities
 
         basis = getattr(self.method_, "forecasting_", None)
-        if self.adaptation_ is not None and self.adaptation_.adapted and adaptation is not None:
-            adaptation = replace(adaptation, adapted=False)  # it is done
         return check_site(
             rows,
             predict,
@@ -414,13 +422,15 @@ class TableClassifier(BaseEstimator):
             basis=basis,
             adaptation=adaptation,
             notes=notes,
+            doubts=self.doubts_,
         )
 
     def _read_unlabeled(self, table: TableLike) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """Return the features of all rows of a site, and a note where there are labels, which are not used."""
         source, schema = open_table(table, self.roles_.missing), self.roles_.schema
         schema.require(source.columns)
-        rows = schema.features(source.read(schema.names(), schema.types))
+        roles = self.roles_
+        rows = roles.features(source.read(roles.needed(source.columns), roles.needed_types(source.columns)))
         if not len(rows):
             raise TableError(f"{source.name} has a header but no rows. Pass a table with rows of the site.")
         has_label = self.roles_.label in source
@@ -454,11 +464,22 @@ class TableClassifier(BaseEstimator):
 
     def _with_estimator(self, estimator: Any) -> Self:
         """Return a copy whose method answers by another fitted classifier over class codes."""
-        changed, method = copy.copy(self), copy.copy(self.method_)
+        method = copy.copy(self.method_)
         method.estimator_ = estimator
+        return self._with_method(method)
+
+    def _with_method(self, method: Any) -> Self:
+        """Return a copy with another fitted method."""
+        changed = copy.copy(self)
         *before, (name, _) = self.pipeline_.steps
         changed.pipeline_ = Pipeline([*before, (name, method)])
         return changed
+
+    def _transform(self, rows: Any) -> Any:
+        """Return features as the method takes them."""
+        for _, step in self.pipeline_.steps[:-1]:
+            rows = step.transform(rows)
+        return rows
 
     def predict(self, table: TableLike) -> NDArray[Any]:
         """Return the most probable label of each row of a file or frame."""
@@ -532,7 +553,7 @@ class TableClassifier(BaseEstimator):
         others = source.read(list(attributes)) if attributes else None
         return TableRows(
             roles,
-            roles.schema.features(frame),
+            roles.features(frame),
             read_known_labels(frame[roles.label], roles.label, self.classes_),
             read_environments(frame, names, roles.period, roles.environment_storages),
             None if others is None else TableSchema.infer(others).features(others),
@@ -589,8 +610,12 @@ class TableClassifier(BaseEstimator):
             )
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save it as a folder that `load` reads, and `load_model` as a pipeline. Nothing in it can execute code."""
+        """Save it as a folder that `load` reads, and `load_model` as a pipeline. Nothing in it can execute code.
+
+        The folder also has a model card for people, `card.md`, which you may edit.
+        """
         from holdfast.saving import save
+        from holdfast.tables.card import model_card
 
         check_is_fitted(self, "pipeline_")
         options = self.options
@@ -600,10 +625,11 @@ class TableClassifier(BaseEstimator):
             "options": {name: list(getattr(options, name)) for name in ("drop", "text", "categorical")},
             "notes": list(self.notes_),
             "warnings": list(self.warnings_ or ()),
+            "doubts": list(self.doubts_),
         }
         if self.profile_ is not None:
             extra["profile"] = self.profile_.to_dict()
-        save(self.pipeline_, folder, overwrite=overwrite, extra=extra)
+        save(self.pipeline_, folder, overwrite=overwrite, extra=extra, card=model_card(self))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> TableClassifier:
@@ -619,9 +645,11 @@ class TableClassifier(BaseEstimator):
             roles = TableRoles.from_dict(extra["table"])
             options: dict[str, Any] = {name: tuple(map(str, v)) for name, v in extra.get("options", {}).items()}
             options |= {"label": roles.label, "environment": roles.environments, "environment_by": roles.period}
-            fitted = cls(**options, missing=roles.missing, **extra.get("names", {}))
+            options |= {"missing": roles.missing, "scale": tuple(scale.text for scale in roles.scales)}
+            fitted = cls(**options, **extra.get("names", {}))
             fitted.pipeline_, fitted.roles_ = load(folder, trust=trust), roles
             fitted.notes_ = tuple(map(str, extra.get("notes", ())))
+            fitted.doubts_ = tuple(map(str, extra.get("doubts", ())))
             fitted.warnings_ = tuple(map(str, extra["warnings"])) if "warnings" in extra else None
             if "profile" in extra:
                 fitted.profile_ = TrainingProfile.from_dict(extra["profile"])
@@ -651,7 +679,7 @@ def fit_stable(
     classifier = TableClassifier(label=rows.roles.label, environment=rows.roles.environments, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return classifier.fit(replace(rows, source=None))
+        return classifier._fit_rows(replace(rows, source=None))
 
 
 def make_method(name: str, estimator: Any, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from holdfast.diagnosis.advice import decide_early
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows
 from holdfast.estimators.erm import ERMClassifier
 from holdfast.estimators.methods import METHODS
@@ -267,13 +268,30 @@ def rank_methods(
     if most >= RARE and ranked_by in ("accuracy", "worst"):
         caveat = f"{says_little(most)}: rank with metric='auroc'. {caveat}"
     verdict = _verdict_on_all(candidates.get("stable"), training)
-    if verdict is not None and verdict.fitted != "ordinary" and recommended != "stable":
-        unstable = listed([f"`{finding.feature}`" for finding in verdict.acted_on], most=3)
-        sentence += (
-            f" But the meaning of {unstable} differs between these environments. If it may vanish or reverse at the "
-            "next one, take stable: the stress test shows what that saves."
-        )
+    if verdict is not None:
+        recommended, sentence = _follow_advice(verdict, recommended, sentence, asked=metric is not None)
     return Comparison(protocol, ranked_by, tuple(scores), recommended, sentence, caveat, verdict)
+
+
+def _follow_advice(verdict: Verdict, best: str, sentence: str, *, asked: bool) -> tuple[str, str]:
+    """Return the method that the advice of all commands is about, with the ranking as its evidence.
+
+    The rule is that of `diagnose` and `fit`: stable where an unstable column is used less, else the ordinary model. Only
+    a metric that the user asked for decides by itself.
+    """
+    rule = decide_early((), verdict)
+    if best.split()[0] in (("stable",) if rule.action == "stable" else ("erm", "stable")):
+        return best, sentence
+    if rule.action == "stable":
+        unstable = listed([f"`{finding.feature}`" for finding in verdict.acted_on], most=3)
+        effects = "effect" if len(verdict.acted_on) == 1 else "effects"
+        differ = f"the {effects} of {unstable} {'differs' if effects == 'effect' else 'differ'} between these sites"
+        if asked:
+            return best, f"{sentence} But {differ}. If it may vanish or reverse at the next one, take stable."
+        return "stable", f"Use stable: {differ}, and the stress test shows what that saves. By the ranking: {sentence}"
+    if asked:
+        return best, sentence
+    return "erm", f"Stay with erm: no column has an effect that differs between sites. By the ranking alone: {sentence}"
 
 
 def _verdict_on_all(stable: Any, training: TrainingRows) -> Verdict | None:

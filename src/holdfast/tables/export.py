@@ -76,6 +76,11 @@ def export_onnx(model: Any, file: str | os.PathLike[str], rows: Any) -> float:
             f"The classifier reads columns of text ({', '.join(schema.names('text'))}), which cannot be exported to "
             f"ONNX. Fit without them. {INSTEAD}"
         )
+    if model.roles_.scales:
+        raise ParameterError(
+            "The classifier converts units of some sites (--scale), which cannot be exported to ONNX. Convert the "
+            f"table and fit again. {INSTEAD}"
+        )
     source = open_table(rows, model.roles_.missing)
     schema.require(source.columns)
     first = next(iter(source.chunks(schema.names(), schema.types, N_COMPARED)))

@@ -362,7 +362,7 @@ class TableFile(TableSource):
         packed = self.path.stat().st_size
         if n_bytes > max(SMALL, MOST_GROWTH * packed):
             raise TableError(
-                f"{self.name} has {packed:,} bytes and unpacks to more than {n_bytes - 1:,}, as no usual table does. "
+                f"{self.name} has {packed:,} bytes and unpacks to more than {n_bytes - 1:,}, unusual for a table. "
                 "Unpack it yourself if it is what you expect."
             )
         if 4 * n_bytes > memory_bytes() and self.kind != "text":  # which can also be read in chunks

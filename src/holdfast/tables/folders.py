@@ -143,7 +143,7 @@ class TableFolder(TableSource):
     def _refuse(self, name: str, problem: TableError) -> None:
         """Stop at a bad file, or note that it is left out."""
         if self.on_bad_file == "stop":
-            raise TableError(f"{problem} Repair it, or pass on_bad_file='skip' to do without such files.") from problem
+            raise TableError(f"{problem} Repair it, or pass on_bad_file='skip' to leave such files out.") from problem
         self.skipped[name] = str(problem)
 
     @property
@@ -375,10 +375,11 @@ def refuse_what_cannot_stream(source: TableFolder, roles: TableRoles, names: Map
             return
     raise TableError(
         f"{source.name} has {source.n_rows:,} rows. Fitting {names['method']} with {names['estimator']} on them needs "
-        f"about {max(needed / 2**30, 0.1):.1f} GiB of memory, and {memory / 2**30:.1f} GiB are there. Passes "
-        "over the files fit method='stable', 'erm' and 'pi' (hard halves, one round) with estimator='logistic', and "
-        "the first two with 'xgboost' and, without texts and class_weight, 'lightgbm', which keep a byte of each "
-        f"number. Choose these, or pass fewer rows. {SMALLER}"
+        f"about {max(needed / 2**30, 0.1):.1f} GiB of memory, and {memory / 2**30:.1f} GiB are available. "
+        "Larger folders can be fitted with method='stable' or 'erm' and estimator='logistic', 'xgboost' or 'lightgbm'. "
+        "The method 'pi' (hard halves, one round) works with estimator='logistic'. The boosters keep a byte of each "
+        "number, and 'lightgbm' takes no texts and no class_weight. Choose one of these, or pass fewer rows. "
+        f"{SMALLER}"
     )
 
 
@@ -456,7 +457,7 @@ class Stream:
                 if merged:  # small environments are one
                     sites[sites < 0] = merged[0]
                 self._refuse_rare(file, " × ".join(roles.environments), places[sites < 0])
-            yield roles.schema.features(chunk), codes, sites
+            yield roles.features(chunk), codes, sites
 
     def _refuse_rare(self, file: File, column: str, values: NDArray[Any]) -> None:
         if len(values):

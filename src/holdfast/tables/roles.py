@@ -19,21 +19,22 @@ import json
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from holdfast.diagnosis.soundness import find_leaks
-from holdfast.diagnosis.words import say
 from holdfast.environments import listed
-from holdfast.exceptions import LabelsError, ParameterError, SavedModelError, TableError, suggest
+from holdfast.exceptions import LabelsError, NewSiteWarning, ParameterError, SavedModelError, TableError, suggest, warn
 from holdfast.seeding import Seeding
 from holdfast.tables.files import TableSource, open_table
+from holdfast.tables.scales import Scale, apply_scales
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from holdfast.diagnosis.soundness import Problem
     from holdfast.tables.folders import TableFolder
 
 Kind = Literal["numeric", "categorical", "text", "date"]
@@ -159,7 +160,7 @@ class TableSchema:
             columns = tuple(Column(str(c["name"]), c["kind"], c["storage"]) for c in values["columns"])
             left_out = {str(name): str(reason) for name, reason in values["left_out"].items()}
         except (KeyError, TypeError, AttributeError) as problem:
-            raise SavedModelError(f"The saved table schema is not one of ours ({problem!r}). Fit again.") from problem
+            raise SavedModelError(f"The saved table schema is not valid ({problem!r}). Fit again.") from problem
         for column in columns:
             if column.kind not in get_args(Kind) or column.storage not in get_args(Storage):
                 raise SavedModelError(
@@ -375,6 +376,7 @@ def _levels(series: pd.Series[Any]) -> pd.Series[Any]:
     return pd.Series(texts[codes], index=series.index, dtype=object)  # code -1, a missing value, takes the last entry
 
 
+MISSING_LABELS = ("stop", "drop")  # refuse rows without a label or an environment, or leave them out
 PERIODS: Mapping[str, str] = {"year": "%Y", "quarter": "%Y-Q{quarter}", "month": "%Y-%m", "day": "%Y-%m-%d"}
 
 
@@ -389,6 +391,8 @@ class TableOptions:
     text: str | Sequence[str] = ()  # feature columns whose words are used
     categorical: str | Sequence[str] = ()  # feature columns of numbers that are levels, not amounts
     missing: str | Sequence[str] = ()  # texts that mean a missing value, such as "?"
+    scale: str | Sequence[str] = ()  # conversions of units, such as "creatinine@Lyon=1/88.4"
+    missing_labels: str = "stop"  # rows without a label or an environment: see `MISSING_LABELS`
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
@@ -396,7 +400,7 @@ class TableOptions:
                 f"label= takes the name of a column. Got {type(self.label).__name__} instead. Pass for "
                 "example label='ill'."
             )
-        for name in ("environment", "drop", "text", "categorical", "missing"):
+        for name in ("environment", "drop", "text", "categorical", "missing", "scale"):
             value = getattr(self, name)
             object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
         if not self.environment:
@@ -404,6 +408,11 @@ class TableOptions:
         if self.environment_by is not None and self.environment_by not in PERIODS:
             raise ParameterError(
                 f"environment_by={self.environment_by!r} is not a period. {suggest(self.environment_by, list(PERIODS))}"
+            )
+        if self.missing_labels not in MISSING_LABELS:
+            raise ParameterError(
+                f"missing_labels={self.missing_labels!r} is not a choice. "
+                f"{suggest(self.missing_labels, list(MISSING_LABELS))}"
             )
         if self.label in self.environment:
             raise TableError(f"Column {self.label!r} cannot be both the label and an environment. Name two columns.")
@@ -433,6 +442,34 @@ class TableRoles:
     environment_storages: Mapping[str, str] = field(default_factory=dict)  # column -> what it contains
     known: tuple[str, ...] = ()  # environments it was fitted on, small ones that were merged too
     missing: tuple[str, ...] = ()  # texts that mean a missing value
+    scales: tuple[Scale, ...] = ()  # conversions of units at some sites
+
+    def needed(self, present: Container[str]) -> list[str]:
+        """Return the columns that features are made of: with conversions by site, its columns too, if present."""
+        by_site = any(scale.site for scale in self.scales) and all(name in present for name in self.environments)
+        return list(dict.fromkeys([*self.schema.names(), *(self.environments if by_site else ())]))
+
+    def needed_types(self, present: Container[str]) -> dict[str, str]:
+        """How to read the needed columns from a CSV file."""
+        sites = [name for name in self.environments if name in self.needed(present)]
+        types = {name: kind for name, kind in self.types(sites).items() if name in sites}
+        return {**self.schema.types, **types}
+
+    def features(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Convert units, check the columns and return plain features, see `TableSchema.features`."""
+        if not self.scales:
+            return self.schema.features(frame)
+        sites = None
+        if all(name in frame.columns for name in self.environments):
+            sites = read_environments(frame, self.environments, self.period, self.environment_storages)
+        elif any(scale.site for scale in self.scales):
+            warn(
+                f"There is no column {self.environments[0]!r}, so conversions of units by site are not applied: "
+                f"{listed([scale.text for scale in self.scales])}.",
+                NewSiteWarning,
+            )
+        self.schema.require(list(map(str, frame.columns)))
+        return self.schema.features(apply_scales(frame, self.scales, sites))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the roles as plain JSON values."""
@@ -452,6 +489,7 @@ class TableRoles:
                 dict(values.get("environment_storages", {})),
                 tuple(map(str, values.get("known", ()))),
                 tuple(map(str, values.get("missing", ()))),
+                tuple(Scale(**scale) for scale in values.get("scales", ())),
             )
         except (KeyError, TypeError) as problem:
             raise SavedModelError(
@@ -478,6 +516,13 @@ class TableRows:
     notes: tuple[str, ...] = ()  # what was left out or guessed
     source: TableFolder | None = None  # where all rows are, if these are a sample of a folder beyond the memory
 
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the table, the worst first; looked for once."""
+        from holdfast.tables.checks import check_rows
+
+        return check_rows(self)
+
     @property
     def n_rows(self) -> int:
         """Number of rows, in the folder where these are a sample of it."""
@@ -498,9 +543,19 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
         raise TableError(f"{source.name} has no feature column left. Keep at least one besides label and environment.")
     wanted = list(dict.fromkeys([label, *environment, *names, *attributes]))
     frame, sampled, notes = _read_or_sample(source, wanted, environment)
+    if sampled is not None and (options.scale or options.missing_labels == "drop"):
+        raise ParameterError(
+            "scale= and missing_labels='drop' need all rows in memory, but only a sample of this folder was read. "
+            "Convert the files first."
+        )
+    if options.missing_labels == "drop":
+        frame, left_out = _drop_unlabeled(frame, label, environment, source.name)
+        notes = (*notes, *left_out)
+    for what, name in (("Label", label), *(("Environment", name) for name in environment)):
+        _refuse_missing(frame[name], what, name, "leave the rows out with missing_labels='drop'")
     y = read_labels(frame[label], label)
     _check_classes(frame[label], label)
-    schema = TableSchema.infer(frame[names], text=options.text, categorical=options.categorical)
+    scales = tuple(Scale.parse(text, names) for text in options.scale)
     storages = {name: storage_of(frame[name], name) for name in environment}
     if options.environment_by is not None and "date" not in storages.values():
         name, example = environment[0], str(frame[environment[0]].iloc[0])
@@ -510,6 +565,11 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
         )
     labels = read_environments(frame, environment, options.environment_by)
     known = tuple(dict.fromkeys(map(str, labels)))
+    for scale in scales:
+        if scale.site and scale.site not in known:
+            raise TableError(f"scale={scale.text!r} names no known site. {suggest(scale.site, list(known))}")
+    frame = apply_scales(frame, scales, labels)
+    schema = TableSchema.infer(frame[names], text=options.text, categorical=options.categorical)
     roles = TableRoles(
         label,
         storage_of(frame[label], label),
@@ -519,11 +579,12 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
         storages,
         known,
         tuple(options.missing),
+        scales,
     )
     found = TableSchema.infer(frame[list(attributes)]).features(frame) if attributes else None
     spelled = [note for column in (label, *environment) if (note := _spelling_note(frame[column], column))]
     features = schema.features(frame)
-    notes = (*notes, *spelled, *table_notes(frame, schema), *(say(leak, label) for leak in find_leaks(features, y)))
+    notes = (*notes, *spelled, *table_notes(frame, schema))
     return TableRows(roles, features, y, labels, found, notes, sampled)
 
 
@@ -543,6 +604,30 @@ def _read_or_sample(
         f"there. So {len(frame):,} rows, drawn at random, were read."
     )
     return frame, source, (*source.notes, note)
+
+
+def _drop_unlabeled(
+    frame: pd.DataFrame, label: str, environment: Sequence[str], name: str
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Leave out rows without a label or an environment; say how many."""
+    blank = {column: _is_blank(frame[column]) for column in (label, *environment)}
+    kept = ~np.any(list(blank.values()), axis=0)
+    if not kept.any():
+        raise TableError(f"{name} has no row with both a label and an environment. Fill them in.")
+    notes = [
+        f"{rows.sum():,} of {len(frame):,} rows are left out because {column!r} is missing"
+        for column, rows in blank.items()
+        if rows.any()
+    ]
+    return (frame[kept].reset_index(drop=True), tuple(notes)) if notes else (frame, ())
+
+
+def _is_blank(series: pd.Series[Any]) -> NDArray[np.bool_]:
+    """Return which cells are missing or contain nothing but spaces, (n_rows,)."""
+    found = series.isna()
+    if series.dtype == object or str(series.dtype) in ("string", "str"):
+        found |= series.astype(str).str.strip() == ""
+    return found.to_numpy(dtype=bool)
 
 
 def _check_classes(series: pd.Series[Any], name: str) -> None:
@@ -619,12 +704,12 @@ def _environment_column(series: pd.Series[Any], name: str, period: str | None, f
     return np.asarray(texts, dtype=object)
 
 
-def _refuse_missing(series: pd.Series[Any], what: str, name: str) -> None:
-    missing = np.flatnonzero(series.isna().to_numpy())
+def _refuse_missing(series: pd.Series[Any], what: str, name: str, instead: str = "remove the rows") -> None:
+    missing = np.flatnonzero(_is_blank(series))
     if len(missing):
         raise TableError(
             f"{what} column {name!r} is missing in {len(missing)} of {len(series)} rows (first in data row "
-            f"{missing[0] + 1}; empty cells, NA, NaN, NULL and None count as missing). Fill them in or remove the rows."
+            f"{missing[0] + 1}; empty cells, NA, NaN, NULL and None count as missing). Fill them in, or {instead}."
         )
 
 

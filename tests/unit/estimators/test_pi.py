@@ -483,7 +483,7 @@ def test_reversed_environments_interpolate_themselves():
     X = np.tile(CELLS, (40, 1))
     environments = np.repeat([0, 1], 80)
     y = np.where(environments == 0, X[:, 1], 1 - X[:, 1]).astype(int)
-    with pytest.warns(AllMistakenWarning, match="everybody is mistaken"):
+    with pytest.warns(AllMistakenWarning, match="Every row is mistaken"):
         model = paper().fit(X, y, environments=environments)
     assert len(model.groups_) == 2
     np.testing.assert_allclose(model.predict_proba(CELLS), 0.5, atol=1e-3)
@@ -493,7 +493,7 @@ def test_identical_rules_leave_no_mistakes():
     """Alpha = 1 everywhere: the empty halves are dropped and the model is as good as ERM."""
     X = np.tile(CELLS, (40, 1))
     y = X[:, 0].astype(int)
-    with pytest.warns(EmptyPartitionWarning, match="nobody is mistaken"):
+    with pytest.warns(EmptyPartitionWarning, match="No row is mistaken"):
         model = paper().fit(X, y, environments=np.repeat([0, 1], 80))
     assert model.score(X, y) == 1.0
 

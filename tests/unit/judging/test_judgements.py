@@ -77,7 +77,7 @@ def test_probabilities_cover_labels_that_an_environment_lacks():
     """A label unseen at a judge's site has probability zero, and the site is named."""
     X = np.arange(12.0).reshape(-1, 1)
     y = np.array([0, 1, 0, 1, 0, 1, 0, 1, 2, 0, 1, 2])
-    with pytest.warns(UnseenLabelWarning, match=r"a \(never 2\): some labels are unseen there"):
+    with pytest.warns(UnseenLabelWarning, match=r"^Some classes are missing in a \(never 2\)\."):
         judgements = judge(LogisticRegression(), X, y, np.repeat(["a", "b"], 6))
     assert (judgements.probabilities[0, 6:, 2] < 2e-3).all()
     # Without folds they are not calibrated, and an impossible label has the floor's probability.

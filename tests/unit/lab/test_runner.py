@@ -126,6 +126,31 @@ def test_texts_with_fixed_vectors_are_explained_word_by_word(tmp_path):
     assert record["data"]["coverage"] > 0.9
 
 
+def test_several_texts_are_explained(tmp_path):
+    """explain_rows = 3 from row 1 on: three reviews, each with the words of its own text."""
+    config = {
+        "dataset": "beer", "method": "erm", "synthetic": True, "estimator": "text_cnn", "vectors": "vectors.npz",
+        "estimator_options": {"n_filters": 4}, "max_epochs": 1, "steps_per_epoch": 2, "batch_size": 8,
+        "explain": 1, "explain_rows": 3,
+    }  # fmt: skip
+    setting = run(parse_run(config), cache=tmp_path)["settings"]["train"]
+    assert [review["row"] for review in setting["reviews"]] == [1, 2, 3]
+    assert "words" not in setting
+
+
+def test_a_known_attribute_refines_the_groups(tmp_path):
+    """PI's halves are cut by its values and the label, which are group DRO's groups; other methods have none."""
+    config = {"dataset": "adult", "method": "pi", "estimator": "logistic", "synthetic": True, "known_attribute": "race"}
+    plain = run(parse_run({**config, "known_attribute": None}), cache=tmp_path)["settings"]["train"]["test"]
+    known = run(parse_run(config), cache=tmp_path)["settings"]["train"]["test"]
+    assert known["attributes"] != plain["attributes"]
+    assert run(parse_run({**config, "method": "group_dro"}), cache=tmp_path)["settings"]
+    with pytest.raises(ConfigError, match="Method 'irm' has no groups that known_attribute could refine"):
+        run(parse_run({**config, "method": "irm", "estimator": "mlp"}), cache=tmp_path)
+    with pytest.raises(ConfigError, match="Data set 'adult' has no attribute 'rase' that could be known. Did you mean"):
+        run(parse_run({**config, "known_attribute": "rase"}), cache=tmp_path)
+
+
 def test_irm_reports_its_penalty(tmp_path):
     """The penalty and the risk on the training rows are beside the scores."""
     config = {**DIGITS, "method": "irm", "penalty_weight": 10.0, "warm_up": 5, "max_epochs": 2}

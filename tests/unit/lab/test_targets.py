@@ -150,7 +150,10 @@ def test_a_cluster_needs_ray(tmp_path, monkeypatch):
     """Without the extra one sentence says how to get it."""
     monkeypatch.setitem(sys.modules, "ray", None)
     experiment = parse_experiment({"run": {"dataset": "toy"}, "methods": [{"method": "erm"}]})
-    with pytest.raises(MissingExtraError, match=r"^Sweeps on a cluster need ray, .* pip install 'holdfast\[ray\]'$"):
+    with pytest.raises(
+        MissingExtraError,
+        match=r"^Sweeps on a cluster need ray, .* pip install -c constraints.txt '.\[ray\]' in a clone of holdfast\.$",
+    ):
         run_on_ray(experiment.runs, RunStore(tmp_path))
 
 

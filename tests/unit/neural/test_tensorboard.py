@@ -55,5 +55,8 @@ def test_missing_package_is_said(tmp_path, monkeypatch):
     """Without the extra, making the monitor fails at once and says what to install."""
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
-    with pytest.raises(MissingExtraError, match=r"need tensorboard, .* pip install 'holdfast\[tensorboard\]'"):
+    with pytest.raises(
+        MissingExtraError,
+        match=r"need tensorboard, .* pip install -c constraints.txt '.\[tensorboard\]' in a clone of holdfast",
+    ):
         TensorBoardMonitor(tmp_path)

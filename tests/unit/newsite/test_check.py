@@ -3,8 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
 
-from holdfast import TableClassifier
+from holdfast import StableClassifier, TableClassifier, load_model, save_model
 from holdfast.exceptions import NewSiteWarning, SavedModelError, TableError
 from holdfast.newsite.adapt import Coding, Relation
 from holdfast.newsite.check import differs
@@ -198,3 +200,52 @@ def test_a_column_differs_if_it_surely_does(right, error, named):
     """Beyond its error, and by more than a tenth of the rows."""
     relation = Relation("x", Coding((0,)), np.zeros((1, 2)), 0.9, right, error, {"A": 0.95, "B": 0.85})
     assert differs(relation) is named
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_a_matrix_is_checked_like_a_table(as_frame):
+    """A StableClassifier without a table: units, unstable columns and the forecast; names are x0, x1, ... or given."""
+    names = ["age", "marker", "scanner"]
+    known, new = known_hospitals(), hospital("Denver", 300, 0.1, 7)
+    X, rows = (frame[names] if as_frame else frame[names].to_numpy() for frame in (known, new))
+    model = StableClassifier().fit(X, known["ill"], environments=known["site"])
+    found = model.check(rows)
+    scanner, age = ("scanner", "age") if as_frame else ("x2", "x0")
+    assert found.advice == "adapt"
+    assert found.turned == (scanner,)
+    assert found.forecast.low < np.mean(model.adapt(rows).predict(rows) == new["ill"]) < found.forecast.high
+    months = rows.assign(age=12 * rows["age"]) if as_frame else rows * [12, 1, 1]
+    misfit = model.check(months)
+    assert [check.name for check in misfit.columns] == [age]
+    assert misfit.advice == "do_not_use"
+    assert misfit.forecast is None
+    assert "No accuracy is forecast" in str(misfit)
+
+
+def test_a_matrix_is_checked_after_loading(tmp_path):
+    """The profile is saved with the classifier; a sparse matrix has none, and says so."""
+    known, new = known_hospitals(), hospital("Denver", 300, 0.1, 7)
+    names = ["age", "marker", "scanner"]
+    model = StableClassifier().fit(known[names].to_numpy(), known["ill"], environments=known["site"])
+    save_model(model, tmp_path / "model")
+    rows = new[names].to_numpy()
+    assert load_model(tmp_path / "model").check(rows).to_dict() == model.check(rows).to_dict()
+    sparse = StableClassifier(LogisticRegression()).fit(
+        sp.csr_array(known[["marker", "scanner"]]), known["ill"], environments=known["site"]
+    )
+    found = sparse.check(sp.csr_array(new[["marker", "scanner"]]))
+    assert "without a profile" in str(found)
+
+
+def test_an_adapted_model_is_followed(model):
+    """At the site that it was adapted to all is well; where the scanner turns back, adapting again is advised."""
+    adapted = model.adapt(hospital("Denver", 500, 0.1, 7))
+    same, back = (adapted.check(hospital("Denver", 500, share, 30)) for share in (0.1, 0.9))
+    assert same.advice == "use"
+    assert same.turned == ()
+    assert back.advice == "adapt"
+    assert back.turned == ("scanner",)
+    assert "in the rows that it was adapted to" in str(back)
+    again = adapted.adapt(hospital("Denver", 500, 0.9, 30))
+    new = hospital("Denver", 1000, 0.9, 31)
+    assert np.mean(again.predict(new) == new["ill"]) > np.mean(adapted.predict(new) == new["ill"]) + 0.3

@@ -329,7 +329,7 @@ def test_soft_halves_are_named_as_such(toy):
 def test_empty_halves_are_a_line_of_the_report():
     """Nobody mistaken is a result that the report tells."""
     toy = load_dataset("toy", etas=(0.0, 0.1), n_rows=500)
-    with pytest.warns(EmptyPartitionWarning, match="nobody is mistaken"):
+    with pytest.warns(EmptyPartitionWarning, match="No row is mistaken"):
         model = fit(PIClassifier(halves="hard"), toy)
     remarks = section(estimator_page(model), "Stage 2").blocks[-1]
     assert remarks == Sentences(("Nobody is mistaken (α = 1): E1 by E2. The empty halves are dropped.",), "warning")

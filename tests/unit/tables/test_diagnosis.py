@@ -10,9 +10,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import diagnose
+from holdfast.diagnosis.answer import recommend, say_price
+from holdfast.diagnosis.measurement import MOST_ROUNDS
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.metrics import Interval
-from holdfast.tables.diagnosis import MOST_ROUNDS, _price, _recommend, diagnose_rows
+from holdfast.tables.diagnosis import diagnose_rows
 from holdfast.tables.roles import TableOptions, read_rows
 
 SITES = ("Boston", "Chicago", "Denver", "Lyon")
@@ -225,14 +227,14 @@ def test_where_a_column_is_used_less_that_is_the_advice():
     scanner = SimpleNamespace(feature="scanner")
     price = Interval(0.02, 0.01, 0.03)
     verdict = SimpleNamespace(fitted="partly", acted_on=(scanner,), auroc={}, gain=(0.1, 0.3), price=price)
-    advice = _recommend(replace(found, state="breaks", verdict=verdict))
+    advice = recommend(replace(found, state="breaks", verdict=verdict))
     assert (advice.action, advice.columns, advice.command) == ("stable", ("scanner",), ("fit", "--method", "stable"))
     assert advice.sentence == (
         "Use the stable classifier, which relies less on `scanner`, a column whose effect differs between sites."
     )
     assert advice.sure == "Less sure: with two sites it cannot be tried at one left out."
     nothing = SimpleNamespace(**{**vars(verdict), "gain": (0.001, 0.002)})
-    assert _recommend(replace(found, state="breaks", verdict=nothing)).action != "stable"
+    assert recommend(replace(found, state="breaks", verdict=nothing)).action != "stable"
 
 
 @pytest.mark.parametrize(
@@ -241,7 +243,7 @@ def test_where_a_column_is_used_less_that_is_the_advice():
 def test_a_price_below_zero_is_no_price(price, said):
     """Nobody reads that something costs −0.1 points; one point is one point."""
     verdict = SimpleNamespace(price=Interval(price, price - 0.01, price + 0.01), gain=(0.012, 0.05), auroc={})
-    text = _price(verdict)
+    text = say_price(verdict)
     assert text.startswith(said)
     assert text.endswith("saves 1 point where the relation vanishes and 5 points where it reverses")
 
@@ -324,7 +326,7 @@ def test_a_model_of_the_past_is_asked_about_the_future():
     assert drifting.recommendation.columns == ("lab",)
     assert drifting.to_dict()["later"]["first"] == "2022-01"
     again = replace(drifting, verdict=None)
-    assert _recommend(again).sentence.startswith("Fit it again with recent rows before you use it")
+    assert recommend(again).sentence.startswith("Fit it again with recent rows before you use it")
     steady = diagnose(*months(0.0))
     assert (steady.state, steady.later.breaks, steady.later.stable) == ("holds", False, None)
 

@@ -784,7 +784,7 @@ def test_files_that_unpack_to_much_more_than_they_are_are_refused(tmp_path, monk
     monkeypatch.setattr(files, "MOST_GROWTH", 20)
     assert len(TableFile(path).columns) > 0
     monkeypatch.setattr(files, "SMALL", 1 << 20)
-    with pytest.raises(TableError, match=r"has [\d,]+ bytes and unpacks to more than [\d,]+, as no usual table does"):
+    with pytest.raises(TableError, match=r"has [\d,]+ bytes and unpacks to more than [\d,]+, unusual for a table"):
         TableFile(path)
 
 

@@ -84,7 +84,7 @@ def test_schema_survives_json():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, r"not one of ours \(KeyError\('columns'\)\). Fit again."),
+        ({}, r"is not valid \(KeyError\('columns'\)\). Fit again."),
         ({"columns": [{"name": "a", "kind": "image", "storage": "number"}], "left_out": {}}, "unknown kind 'image'"),
     ],
 )

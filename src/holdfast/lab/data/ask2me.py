@@ -1,4 +1,4 @@
-"""ASK2ME: abstracts with one 0/1 attribute for each disease, from the authors' JSON lines."""
+"""ASK2ME: abstracts with 0/1 attributes, from the authors' JSON lines: one file, or one for each environment."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.drawing import check_count, check_probability
 from holdfast.datasets.folders import candidate_folders, find_file, missing_file
-from holdfast.datasets.values import Dataset, DatasetEntry, Split, size_notes, split_sizes
+from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits, size_notes, split_sizes
 from holdfast.exceptions import DatasetError, ParameterError
+from holdfast.lab.data.beer import Reviews, read_authors
 from holdfast.lab.data.files import is_flag, read_json_lines, text_of, word_notes, zero_or_one
 from holdfast.seeding import Seeding
 
@@ -41,6 +42,10 @@ def load_ask2me(
     Texts are in lower case. The attributes are all other keys that are 0 or 1 in every line, the environment's
     included; the notes name keys that are so in the first line only.
 
+    Without ``pubmed.json`` the files of the authors' later work are read, ``penetrance_env_{0,1,1_val,2}.json`` with
+    the keys text, y and c. They are cut into environments already, and have one attribute, ``c``; of the options below,
+    `label` is the first part of their names, `max_tokens` holds, and the others change nothing.
+
     Parameters
     ----------
     seed : int, default=0
@@ -58,9 +63,12 @@ def load_ask2me(
     shares = check_probability("validation_share", validation_share), check_probability("test_share", test_share)
     if sum(shares) >= 1:
         raise ParameterError(f"validation_share and test_share sum to {sum(shares):g} and leave no training rows.")
-    path = find_file(FILE, candidate_folders(folder, ("ask2me", "pubmed")))
+    folders = candidate_folders(folder, ("ask2me", "pubmed"))
+    path = find_file(FILE, folders)
+    if path is None and find_file(f"{label}_env_0.json", folders) is not None:
+        return _load_cut(label, folders, folder, max_tokens)
     if path is None:
-        raise missing_file("ask2me", FILE, folder)
+        raise missing_file("ask2me", f"{FILE} or {label}_env_0.json and its companions", folder)
     texts, columns, dropped = read_abstracts(path, (label, environment))
     kept = np.array([len(text.split()) <= max_tokens for text in texts])
     if not kept.any():
@@ -83,6 +91,36 @@ def load_ask2me(
         notes.append(f"{(~kept).sum()} texts of more than {max_tokens} tokens are left out")
     notes += word_notes([*train.X, *validation.X, *test.X], PAPER_WORDS)
     return Dataset("ask2me", train, {"train": validation}, test, ("0", "1"), attribute_names, None, tuple(notes))
+
+
+def _load_cut(label: str, folders: list[Path], folder: Path | str | None, max_tokens: int) -> Dataset:
+    """Load files that are cut into environments and have one attribute."""
+    environments, validations, test = read_authors("ask2me", label, folders, folder)
+    n_long = 0
+
+    def split(part: Reviews, name: str) -> Split:
+        nonlocal n_long
+        rows = np.flatnonzero([len(text.split()) <= max_tokens for text in part.texts])
+        n_long += len(part.texts) - len(rows)
+        if not len(rows):
+            raise DatasetError(
+                f"All {len(part.texts):,} texts of {name} in {label}_env_*.json have more than {max_tokens} tokens. "
+                "Raise max_tokens."
+            )
+        kept = part.take(rows)
+        texts = [text.lower() for text in kept.texts]
+        return Split(texts, kept.y, np.full(len(rows), name), {} if kept.tokens is None else {"c": kept.tokens})
+
+    train = [split(part, f"E{number}") for number, part in enumerate(environments, start=1)]
+    held_out = {name: split(part, "E2" if name == "train" else "test") for name, part in validations.items()}
+    tested = split(test, "test")
+    notes = [
+        f"{label}_env_*.json: environments as the files cut them and one attribute, the paper has {len(ATTRIBUTES)}"
+    ]
+    if n_long:
+        notes.append(f"{n_long} texts of more than {max_tokens} tokens are left out")
+    notes += word_notes([text for part in (*train, *held_out.values(), tested) for text in part.X], PAPER_WORDS)
+    return Dataset("ask2me", join_splits(train), held_out, tested, ("0", "1"), ("c",), None, tuple(notes))
 
 
 def read_abstracts(
@@ -125,7 +163,9 @@ ASK2ME = DatasetEntry(
     instructions=(
         "In FOLDER or FOLDER/ask2me, the authors' file pubmed.json (it is not public: the authors,\n"
         "YujiaBao/Predict-then-Interpolate on GitHub, ask to write to them):\n"
-        "one JSON object a line with text, penetrance and a 0/1 key for each attribute.\n"
+        "one JSON object a line with text, penetrance and a 0/1 key for each attribute. Or the files of their later\n"
+        "work (YujiaBao/Tofu), with text, y and c in each line:\n"
+        "  penetrance_env_0.json  penetrance_env_1.json  penetrance_env_1_val.json  penetrance_env_2.json\n"
         "A text network also needs word vectors; 'holdfast data vectors --show' says which."
     ),
 )

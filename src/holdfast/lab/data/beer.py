@@ -42,20 +42,19 @@ class Reviews:
 
 
 def read_authors(
-    number: int, folders: list[Path], folder: Path | str | None
+    dataset: str, stem: str, folders: list[Path], folder: Path | str | None
 ) -> tuple[list[Reviews], dict[str, Reviews], Reviews]:
-    """Read the files of an aspect: the two environments, the validation settings, test.
+    """Read files of the authors that are cut into environments: the two of training, the validation settings, test.
 
     Validation rows like the test, env_2_val, may be absent: that setting is then left out.
     """
-    stem = f"art_aspect_{number}_env_"
     read = {}
     for part in ("0", "1", "1_val", "2_val", "2"):
-        found = find_file(f"{stem}{part}.json", folders)
+        found = find_file(f"{stem}_env_{part}.json", folders)
         if found is not None:
             read[part] = _read_reviews(found)
         elif part != "2_val":
-            raise missing_file("beer", f"{stem}{part}.json", folder)
+            raise missing_file(dataset, f"{stem}_env_{part}.json", folder)
     validations = {name: read[part] for name, part in (("train", "1_val"), ("test", "2_val")) if part in read}
     return [read["0"], read["1"]], validations, read["2"]
 
@@ -157,7 +156,7 @@ def load_beer(
     streams = Seeding(seed)
     notes: list[str] = []
     if find_file(f"art_aspect_{number}_env_0.json", folders) is not None:
-        environments, validations, test = read_authors(number, folders, folder)
+        environments, validations, test = read_authors("beer", f"art_aspect_{number}", folders, folder)
         if "test" not in validations:
             notes.append(f"art_aspect_{number}_env_2_val.json is absent: no validation rows like the test")
     else:

@@ -11,9 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from holdfast.lab import paper
-from holdfast.lab.experiments import HALVES, PlannedRun, RunConfig, parse_run
+from holdfast.lab.experiments import HALVES, PlannedRun, parse_run
 from holdfast.lab.targets.results import (
     JUDGES,
     VALIDATIONS,
@@ -22,12 +23,16 @@ from holdfast.lab.targets.results import (
     Report,
     records_of,
     selection_note,
+    smaller_training,
     summarize,
     summarize_setting,
     what_differs,
 )
 from holdfast.lab.targets.rivals import SEEDS, plan_rivals, report_rivals
 from holdfast.lab.targets.sources import (
+    ROBUST_NAME,
+    ROBUST_TEXT,
+    SMALLER,
     SOURCES,
     Missing,
     Options,
@@ -35,11 +40,13 @@ from holdfast.lab.targets.sources import (
     Record,
     find_missing,
     has_like_test,
+    is_smaller,
     make_like_test,
     make_run,
     plan_halves,
     plan_methods,
 )
+from holdfast.lab.targets.words import plan_words, report_words
 from holdfast.reports.values import Curves, HeatMap, Line, Table
 
 # Beyond the paper: a loss that resists label noise, the mixture at chance instead of the maximum, averaged weights, a
@@ -53,9 +60,6 @@ ROBUST = {
     "estimator_options": {"shift": 2},
     "method_options": {"objective": "chance"},
 }
-# Texts: the recipe of `PIClassifier` as it is, instead of the authors' settings.
-ROBUST_TEXT = {"learning_rate": 1e-3, "weight_decay": 0.0, "dropout": 0.1, "method_options": {"recipe": "robust"}}
-ROBUST_NAME = "PI, robust"
 LIKE_TEST_NAME = "as test"  # behind a method's name: its run with settings of its own for such validation rows
 
 
@@ -413,15 +417,7 @@ def _opposite(key: str, records: Sequence[Record]) -> list[tuple[Any, ...]]:
 
 
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
-WORDS_SHOWN = 15
 PENALTY_WEIGHTS = (1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4)
-# A quarter of the filters, a larger step, few epochs: as the authors train, each seed's 45 pairs take about half a day.
-SMALLER: Mapping[str, Any] = {
-    "estimator_options": {"n_filters": 100},
-    "learning_rate": 1e-3,
-    "max_epochs": 12,
-    "explain": None,
-}
 TOY_METHODS = {HALVES: HALVES, "erm": "ERM", "group_dro": "DRO", "pi": "PI", "oracle": "oracle"}
 TOY_ACCURACY = 0.8  # y equals x1 with this probability: what a classifier of x1 alone has in every environment
 
@@ -499,9 +495,7 @@ def plan_ablation(options: Options) -> Plan:
     if key is None:
         return Plan((), missing)
     values = AGREEMENTS[:3] if options.quick else AGREEMENTS
-    recorded = [record["config"].get("estimator_options") for record in options.recorded or ()]
-    small = options.small or SMALLER["estimator_options"] in recorded
-    settings = SMALLER if small and not options.quick else {"explain": None}
+    settings = {**(SMALLER if is_smaller(options) else {}), "explain": None}
     runs = [
         PlannedRun(
             f"{high:.2f} {low:.2f}",
@@ -528,10 +522,10 @@ def report_ablation(plan: Plan, read: Reader) -> Report:
     config = plan.runs[0].config
     note = (
         f"{selection_note(records_of(plan.runs, read))} Beer {config.dataset_options['aspect']}; the paper's figure "
-        f"is of aroma. Validation rows are like the training environments. {_training(config)}"
+        f"is of aroma. Validation rows are like the training environments. {_trend(pairs)}{smaller_training(config)}"
         f"{what_differs(plan, read)}"
     ).strip()
-    small = ", smaller training" if config.max_epochs == SMALLER["max_epochs"] else ""
+    small = ", smaller training" if smaller_training(config) else ""
     title = f"PI's test accuracy by the agreement in E1 (rows) and E2 (columns){small}"
     shares = [
         tuple(pairs[high, low].mean / 100 if (high, low) in pairs else math.nan for low in lows) for high in highs
@@ -540,42 +534,19 @@ def report_ablation(plan: Plan, read: Reader) -> Report:
     return Report((Table(title, ("E1", *lows), tuple(rows), note),), figures=(picture,))
 
 
-def _training(config: RunConfig) -> str:
-    """Return how a smaller training differs from the authors', nothing for theirs."""
-    if config.max_epochs != SMALLER["max_epochs"]:
+def _trend(pairs: Mapping[tuple[str, ...], Ours]) -> str:
+    """Return whether accuracy follows the environments as in the paper: up with their difference, down with the mean."""
+    known = {tuple(map(float, key)): ours.mean for key, ours in pairs.items() if ours.n_seeds}
+    if len(known) < 3:
         return ""
-    return (
-        f"Trained with {config.estimator_options['n_filters']} filters of each width, a learning rate of "
-        f"{config.learning_rate:g} and at most {config.max_epochs} evaluations. "
+    difference, mean = (
+        float(spearmanr([round(value, 3) for value in values], list(known.values())).statistic)
+        for values in ([high - low for high, low in known], [(high + low) / 2 for high, low in known])
     )
-
-
-def plan_words(options: Options) -> Plan:
-    """Return Table 1's runs on beer look, which take the words of one review out."""
-    key, missing = _beer(options, ("beer_look",))
-    if key is None:
-        return Plan((), missing)
-    runs = [PlannedRun(paper.METHODS[method], make_run(key, method, options, seed=0)) for method in paper.AUTHORS[key]]
-    return Plan(tuple(runs), missing)
-
-
-def report_words(plan: Plan, read: Reader) -> Report:
-    """Return for each word how much less sure each method is without it."""
-    found = {run.name: read(run.config) for run in plan.runs}
-    explained = {name: r["settings"]["train"]["words"] for name, r in found.items() if r is not None}
-    if not explained:
-        return Report()
-    first = next(iter(explained.values()))
-    drops = [entry["drops"] for entry in explained.values()]
-    order = sorted(range(len(first["words"])), key=lambda i: -max(abs(drop[i]) for drop in drops))[:WORDS_SHOWN]
-    rows: list[tuple[Any, ...]] = [("prediction", *(entry["prediction"] for entry in explained.values()))]
-    rows += [(first["words"][i], *(f"{drop[i]:+.3f}" for drop in drops)) for i in order]
-    note = (
-        f"The label is {first['label']}. Numbers: probability of the prediction minus that without the word. Of "
-        f"{len(first['words'])} words, those that matter most to any method. Validation rows are like the training "
-        f"environments. {selection_note(records_of(plan.runs, read))} {what_differs(plan, read)}"
-    ).strip()
-    return Report((Table(f"Words of test review {first['row']}", ("word", *explained), tuple(rows), note),))
+    return (
+        f"Rank correlation of accuracy and the agreements over {len(known)} pairs: {difference:.2f} with their "
+        f"difference, {mean:.2f} with their mean; the paper's accuracy rises with the one and falls with the other. "
+    )
 
 
 def plan_irm(options: Options) -> Plan:

@@ -13,7 +13,7 @@ import numpy as np
 
 from holdfast.lab import paper
 from holdfast.lab.experiments import PlannedRun, RunConfig
-from holdfast.lab.targets.sources import BACKBONES, SOURCES, Plan, Record, is_of
+from holdfast.lab.targets.sources import BACKBONES, SMALLER, SOURCES, Plan, Record, is_of
 from holdfast.reports.values import Figure, Spread, Table
 
 Reader: TypeAlias = Callable[[RunConfig], Record | None]
@@ -31,6 +31,7 @@ class Report:
     tables: tuple[Table, ...] = ()
     rows: tuple[dict[str, Any], ...] = ()  # machine-readable, for the targets that have them
     figures: tuple[Figure, ...] = ()
+    kept: tuple[Record, ...] | None = None  # the records to publish, where they hold more than may be
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,16 @@ def selection_note(records: Iterable[Record]) -> str:
     """Return a sentence on the rules by which the records' epochs were selected."""
     rules = {setting["selection"] for record in records for setting in record["settings"].values()}
     return f"Selection: {', '.join(sorted(rules))}." if rules else ""
+
+
+def smaller_training(config: RunConfig) -> str:
+    """Return how a smaller training of texts differs from the authors', nothing for theirs."""
+    if config.max_epochs != SMALLER["max_epochs"]:
+        return ""
+    return (
+        f"Trained with {config.estimator_options['n_filters']} filters of each width, a learning rate of "
+        f"{config.learning_rate:g} and at most {config.max_epochs} evaluations. "
+    )
 
 
 def what_differs(plan: Plan, read: Reader) -> str:

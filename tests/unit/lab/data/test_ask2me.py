@@ -97,7 +97,9 @@ def test_bad_options_are_refused(folder, tmp_path):
         load_dataset("ask2me", folder=folder, environment="gout")
     with pytest.raises(ParameterError, match="sum to 1.1 and leave no training rows"):
         load_dataset("ask2me", folder=folder, validation_share=0.6, test_share=0.5)
-    with pytest.raises(DatasetError, match="needs pubmed.json, which is not in"):
+    with pytest.raises(
+        DatasetError, match="needs pubmed.json or penetrance_env_0.json and its companions, which is not in"
+    ):
         load_dataset("ask2me", folder=tmp_path)
 
 
@@ -126,3 +128,40 @@ def test_a_limit_that_leaves_no_text_is_named(folder):
     """Texts that are all too long name the file and the option."""
     with pytest.raises(DatasetError, match="pubmed.json: all 1,200 texts have more than 1 tokens. Raise max_tokens"):
         load_dataset("ask2me", folder=folder, max_tokens=1)
+
+
+@pytest.fixture
+def cut_folder(tmp_path):
+    """Files that are cut into environments: c agrees with y in 9, 8, 8 and 1 of ten abstracts."""
+    for part, n_agreeing in (("0", 9), ("1", 8), ("1_val", 8), ("2", 1)):
+        rows = [
+            {"text": f"Gene {part} {i}", "y": i % 2, "c": i % 2 if i % 10 < n_agreeing else 1 - i % 2}
+            for i in range(40)
+        ]
+        (tmp_path / f"penetrance_env_{part}.json").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def test_files_that_are_cut_into_environments(cut_folder):
+    """Without pubmed.json, two environments, validation like the second one and a test are read as they are."""
+    data = load_dataset("ask2me", folder=cut_folder)
+    assert (len(data.train), list(data.validation), len(data.test)) == (80, ["train"], 40)
+    assert sorted(set(data.train.environments)) == ["E1", "E2"]
+    assert (data.attribute_names, data.unstable_attribute) == (("c",), None)
+    agreement = {name: float((data.train.attributes["c"] == data.train.y)[data.train.environments == name].mean())
+                 for name in ("E1", "E2")}  # fmt: skip
+    assert agreement == {"E1": 0.9, "E2": 0.8}
+    assert float((data.test.attributes["c"] == data.test.y).mean()) == 0.1
+    assert data.test.X[0] == "gene 2 0"
+    assert "penetrance_env_*.json: environments as the files cut them and one attribute, the paper has 17" in data.notes
+
+
+def test_validation_rows_like_the_test_may_be_there(cut_folder):
+    """env_2_val is the second validation setting; any other file is needed, and too long texts are refused."""
+    (cut_folder / "penetrance_env_2_val.json").write_text((cut_folder / "penetrance_env_2.json").read_text())
+    assert list(load_dataset("ask2me", folder=cut_folder).validation) == ["train", "test"]
+    with pytest.raises(DatasetError, match="All 40 texts of E1 in penetrance_env_.* have more than 2 tokens"):
+        load_dataset("ask2me", folder=cut_folder, max_tokens=2)
+    (cut_folder / "penetrance_env_1_val.json").unlink()
+    with pytest.raises(DatasetError, match="needs penetrance_env_1_val.json, which is not in"):
+        load_dataset("ask2me", folder=cut_folder)

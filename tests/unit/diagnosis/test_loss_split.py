@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from holdfast.tables.loss_split import Losses, split_loss
+from holdfast.diagnosis.loss_split import Losses, split_loss
 
 WEIGHTS = np.array([1.5, 1.0, -1.0, 0.0])
 

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holdfast.tables.profile import profile_columns
+from holdfast.diagnosis.profile import profile_columns
 
 
 def two_sites(a, b):

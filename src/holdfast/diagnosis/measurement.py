@@ -1,0 +1,306 @@
+"""The experiment of a diagnosis: each site is left out in turn, and remedies are tried there.
+
+An ordinary model is fitted on the other sites. Its scores at the site left out are compared with those of a model that
+has seen rows of that site too, on the same rows, and with its own scores at the sites it was fitted on, out of fold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from holdfast.diagnosis.advice import Action
+from holdfast.diagnosis.clinical import ClinicalReport, clinical_report
+from holdfast.diagnosis.loss_split import Losses, split_loss
+from holdfast.diagnosis.soundness import SMALL_CLASS, SMALL_SITE
+from holdfast.diagnosis.values import Later, OddSite, Quality, Remedy, SiteDiagnosis, mean_interval
+from holdfast.environments import Environment, Rows, listed, site_names
+from holdfast.judging.calibration import calibrate
+from holdfast.judging.judges import deal_folds
+from holdfast.metrics import Interval, auroc_interval, exact_interval
+from holdfast.newsite.recalibrate import LEAST_PROBABILITY
+from holdfast.parallel import run_each
+from holdfast.rows import TrainingRows
+from holdfast.seeding import Seeding
+
+Array = NDArray[np.float64]
+Progress = Callable[[str, int, int], None]  # what a fit is for, fits before it, and about how many there will be
+N_FOLDS, NETWORK_FOLDS = 5, 3
+MOST_ROUNDS = 10  # with more sites, several are left out at a time
+STABLE_FITS = 10  # ordinary fits that a stable classifier takes, about
+LABELS = (50, 100, 200, 400)  # labeled rows of a site that recalibration is tried with
+LABELS = (50, 100, 200, 400)  # labeled rows of a site that recalibration is tried with
+ODD_CHANCE = 0.01  # of any site being named by chance
+ODD_AUROC, ODD_RATE = 0.08, 0.08  # differences of one site from the others that are named
+MOST_OF_IT = 0.8  # share of the gain with half of a site's rows that so many labels must bring
+LEAST_TIMES = 4  # sites that are times, from which on a model of earlier ones is asked about later ones
+TIME = re.compile(r"(19|20)\d\d(-?Q[1-4]|-\d\d(-\d\d)?)?")  # 2024, 2024-05, 2024Q2, 2024-05-31
+
+
+def no_progress(step: str, n_done: int, n_fits: int) -> None:
+    """Say nothing."""
+
+
+class Subject(Protocol):
+    """A table, and a model that can be fitted on some of its rows and asked about others."""
+
+    y: Rows  # (n_rows,) class codes
+    classes: NDArray[Any]
+    environments: tuple[Environment, ...]
+    columns: Array  # (n_rows, n_columns) numbers without gaps, which the loss is split with
+    probable: bool  # whether answers are probabilities
+    is_network: bool
+
+    def ask(self, rest: Rows, out: Rows, without: Sequence[str] = ()) -> Array:
+        """Fit the model on some rows and return its probabilities for others, (n_out, n_classes)."""
+
+    def ask_stable(self, rest: Rows, out: Rows) -> Array:
+        """Return the stable classifier's probabilities for rows of sites left out, (n_out, n_classes)."""
+
+
+class Experiment:
+    """Leaves sites of a subject out, and compares answers."""
+
+    def __init__(
+        self, subject: Subject, *, n_jobs: int | None, random_state: int | None, progress: Progress = no_progress
+    ) -> None:
+        self.subject, self.n_jobs, self.progress = subject, n_jobs, progress
+        self.y, self.classes, self.environments = subject.y, subject.classes, subject.environments
+        self.seeding = Seeding(random_state)
+        self.n_folds = NETWORK_FOLDS if subject.is_network else N_FOLDS
+        folds = deal_folds(TrainingRows(subject.columns, self.y, self.environments), self.n_folds)
+        assert folds is not None
+        self.folds = folds
+        n_rounds = min(len(self.environments), MOST_ROUNDS)
+        together = [self.environments[number::n_rounds] for number in range(n_rounds)]
+        self.rounds = [([e.name for e in group], np.concatenate([e.rows for e in group])) for group in together]
+        large = tuple(site for site in self.environments if len(site) >= SMALL_SITE)
+        self.large = large if len(large) > 1 else self.environments
+        self.n_done = self.n_fits = 0
+
+    def notes(self) -> list[str]:
+        """Say where several sites were left out at a time."""
+        if len(self.rounds) == len(self.environments):
+            return []
+        return [f"{len(self.environments)} sites were left out in {len(self.rounds)} rounds, several at a time."]
+
+    def ask_all(self, odd: Sequence[tuple[str, ...]]) -> tuple[Array, Array, list[Array], dict[tuple[str, ...], Array]]:
+        """Return the probabilities of all rows: at known sites, at sites left out, and there without odd columns.
+
+        Those in a list are, for each round, of the rows that were not left out. At known sites, and in the list, rows
+        are answered by models of the other folds.
+        """
+        everything = np.arange(len(self.y))
+        kept = [everything, *(np.setdiff1d(everything, out) for _, out in self.rounds)]
+        tasks: list[tuple[Array, Rows, Rows, tuple[str, ...]]] = []  # into which array, fitted on which rows, asked …
+        empty = np.full((len(self.y), len(self.classes)), np.nan)
+        known, new, elsewhere = empty.copy(), empty.copy(), [empty.copy() for _ in self.rounds]
+        without = {columns: empty.copy() for columns in odd}
+        steps: list[str] = []  # what each task is for
+        for number, rest in enumerate(kept):
+            if number:
+                names, out = self.rounds[number - 1]
+                tasks.append((new, rest, out, ()))
+                tasks += [(answers, rest, out, columns) for columns, answers in without.items()]
+            answers = elsewhere[number - 1] if number else known
+            parts = [rest[self.folds[rest] == fold] for fold in range(self.n_folds)]
+            tasks += [(answers, np.setdiff1d(rest, part), part, ()) for part in parts if len(part)]
+            step = f"without {listed(names, most=3)}" if number else "the model at known sites, out of fold"
+            steps += [step] * (len(tasks) - len(steps))
+        n_stable = 1 + len(self.rounds) * (len(self.environments) > 2)
+        self.n_fits = len(tasks) + STABLE_FITS * n_stable
+        asked = self._ask_each(type(self.subject).ask, [task[1:] for task in tasks], steps)
+        for (answers, _, rows, _), found in zip(tasks, asked, strict=True):
+            answers[rows] = found
+        return known, new, [answers[rest] for answers, rest in zip(elsewhere, kept[1:], strict=True)], without
+
+    def ask_all_stable(self, known: Array) -> Array:
+        """Return the stable classifier's probabilities of the rows of all sites, each left out."""
+        answers, everything = known.copy(), np.arange(len(self.y))
+        steps = [f"the stable classifier without {listed(names, most=3)}" for names, _ in self.rounds]
+        tasks = [(np.setdiff1d(everything, out), out) for _, out in self.rounds]
+        asked = self._ask_each(type(self.subject).ask_stable, tasks, steps, STABLE_FITS)
+        for (_, out), found in zip(tasks, asked, strict=True):
+            answers[out] = found
+        return answers
+
+    def _ask_each(
+        self,
+        ask: Callable[..., Array],
+        tasks: Sequence[tuple[Any, ...]],
+        steps: Sequence[str],
+        n_fits: int = 1,
+    ) -> list[Array]:
+        """Run independent tasks of so many fits each; `progress` is called when one begins."""
+
+        def announced() -> Iterator[tuple[Any, ...]]:
+            for step, task in zip(steps, tasks, strict=True):
+                self.progress(step, self.n_done, self.n_fits)
+                yield task
+                self.n_done += n_fits
+
+        return run_each(ask, self.subject, announced(), self.n_jobs)
+
+    def announce_verdict(self) -> None:
+        """Say that the stable classifier is fitted on all rows."""
+        self.progress("columns whose effects differ, and the stable classifier", self.n_done, self.n_fits)
+        self.n_done += STABLE_FITS
+
+    def try_recalibration(self, new: Array) -> Remedy:
+        """Return what recalibrating brings with the fewest labels that bring most of what half of the rows do."""
+        whole = self.remedy(new, "recalibrate", "recalibrated with half of its rows", self.recalibrate(new))
+        for n_labels in LABELS:
+            if 2 * n_labels > max(map(len, self.environments)):
+                break
+            answers = self.recalibrate(new, n_labels)
+            found = self.remedy(new, "recalibrate", f"recalibrated with {n_labels} rows", answers)
+            if found.is_sure and found.gain.value >= MOST_OF_IT * whole.gain.value:
+                return replace(found, n_labels=n_labels)
+        return whole
+
+    def recalibrate(self, answers: Array, n_labels: int | None = None) -> Array:
+        """Return answers at each site left out, with temperature and rates from half of its rows, for the other."""
+        found, scores = answers.copy(), np.log(np.maximum(answers, LEAST_PROBABILITY))
+        for site in self.environments:
+            generator = self.seeding.generator("recalibrate", site.name)
+            half = self.folds[site.rows] % 2 == 0
+            for labeled, asked in ((site.rows[half], site.rows[~half]), (site.rows[~half], site.rows[half])):
+                if len(labeled) and len(asked):
+                    rows = generator.permutation(labeled)[:n_labels]
+                    found[asked] = calibrate(scores[rows], self.y[rows], offsets=True).probabilities(scores[asked])
+        return found
+
+    def losses(self, answers: Array, rows: Rows) -> Array:
+        """Return the loss of each row."""
+        of_label = answers[np.arange(len(rows)), self.y[rows]]
+        if self.subject.probable:
+            return np.asarray(-np.log(np.maximum(of_label, LEAST_PROBABILITY)))
+        return 1.0 - of_label
+
+    def correct(self, answers: Array, rows: Rows) -> Array:
+        """Return 1 for each row that is right and 0 for others."""
+        return np.asarray(answers.argmax(axis=1) == self.y[rows], dtype=np.float64)
+
+    def later(self, known: Array, *, with_stable: bool) -> Later | None:
+        """Fit on earlier times and ask about the last quarter of them; None where sites are no times, or too few."""
+        times = sorted(self.environments, key=lambda environment: environment.name)
+        names = [environment.name for environment in times]
+        if len(names) < LEAST_TIMES or len(set(map(len, names))) > 1 or not all(map(TIME.fullmatch, names)):
+            return None
+        late = times[-(len(times) // 4) :]
+        out = np.sort(np.concatenate([environment.rows for environment in late]))
+        rest = np.setdiff1d(np.arange(len(self.y)), out)
+        if len(np.unique(self.y[rest])) < len(self.classes):
+            return None
+        new, right = self.subject.ask(rest, out), self.correct(known[out], out)
+        right_now = self.correct(new, out)
+        stable = _interval(self.correct(self.subject.ask_stable(rest, out), out) - right_now) if with_stable else None
+        lost = _interval(right - right_now)
+        return Later(late[0].name, self.quality(new, out), self.quality(known[out], out), lost, stable)
+
+    def clinical(self, new: Array, threshold: float | None) -> ClinicalReport | None:
+        """Return what clinical studies report about the answers at sites left out."""
+        if not self.subject.probable or len(self.classes) != 2:
+            return None
+        risks, sites = np.clip(new[:, 1], 0.0, 1.0), site_names(self.environments)
+        return clinical_report(self.y, risks, sites, event=str(self.classes[1]), threshold=threshold)
+
+    def quality(self, answers: Array, rows: Rows) -> Quality:
+        """Return how good the answers about some rows are."""
+        right = self.correct(answers, rows)
+        accuracy = Interval(float(right.mean()), *map(float, exact_interval(right.sum(), len(rows))))
+        area = auroc_interval(self.y[rows], answers) if self.subject.probable else Interval(*[float("nan")] * 3)
+        return Quality(accuracy, area, _interval(self.losses(answers, rows)))
+
+    def remedy(self, new: Array, action: Action, name: str, answers: Array, columns: tuple[str, ...] = ()) -> Remedy:
+        """Compare answers at sites left out with the ordinary model's, row by row."""
+        sites = [(new[site.rows], answers[site.rows], site.rows) for site in self.large]
+        gains = [_interval(self.losses(old, rows) - self.losses(other, rows)) for old, other, rows in sites]
+        right = [_interval(self.correct(other, rows) - self.correct(old, rows)) for old, other, rows in sites]
+        n_better = sum(gain.value > 0 for gain in gains)
+        return Remedy(action, name, mean_interval(gains), mean_interval(right), n_better, columns)
+
+    def odd_sites(self, new: Array, known: Array) -> tuple[OddSite, ...]:
+        """Return the sites that stand apart from all others, the farthest first; () with fewer than four sites."""
+        counts = {site.name: np.bincount(self.y[site.rows], minlength=len(self.classes)) for site in self.environments}
+        sites = [site for site in self.large if counts[site.name].min() >= SMALL_CLASS]
+        if not self.subject.probable or len(self.classes) != 2 or len(sites) < 4:
+            return ()
+        areas, seen = ([auroc_interval(self.y[s.rows], answers[s.rows]) for s in sites] for answers in (new, known))
+        excess = [_interval(self.y[s.rows] - new[s.rows, 1]) for s in sites]
+        limit = stats.norm.isf(ODD_CHANCE / 2 / len(sites))
+        found = []
+        for place, site in enumerate(sites):
+            (elsewhere, far), (before, _) = _apart(areas, place), _apart(seen, place)
+            here, lower = areas[place].value, before - seen[place].value
+            if far < -limit and min(elsewhere - here, lower) >= ODD_AUROC:
+                found.append(OddSite(site.name, "labels", here, elsewhere, -far))
+                continue
+            usual, far = _apart(excess, place)
+            if abs(far) > limit and abs(excess[place].value - usual) >= ODD_RATE:
+                observed = float(self.y[site.rows].mean())
+                found.append(OddSite(site.name, "rates", observed, observed - excess[place].value, abs(far)))
+        ordered = sorted(found, key=lambda odd: (odd.kind != "labels", -odd.distance))
+        return tuple(ordered) if 2 * len(ordered) < len(sites) else ()
+
+    def describe_sites(self, new: Array, known: Array, elsewhere: Sequence[Array]) -> list[SiteDiagnosis]:
+        """Return every site's scores and the split of its loss."""
+        columns = self.subject.columns
+        found: dict[str, SiteDiagnosis] = {}
+        by_name: dict[str, Environment] = {site.name: site for site in self.environments}
+        for (names, out), answers in zip(self.rounds, elsewhere, strict=True):
+            rest = np.setdiff1d(np.arange(len(self.y)), out)
+            there = Losses(self.losses(answers, rest), self.y[rest], _scores(answers), columns[rest])
+            quality = self.quality(answers, rest)
+            for name in names:
+                rows = by_name[name].rows
+                here = Losses(self.losses(new[rows], rows), self.y[rows], _scores(new[rows]), columns[rows])
+                shares = np.bincount(self.y[rows], minlength=len(self.classes)) / len(rows)
+                found[name] = SiteDiagnosis(
+                    name,
+                    len(rows),
+                    dict(zip(map(str, self.classes), map(float, shares), strict=True)),
+                    quality,
+                    self.quality(new[rows], rows),
+                    self.quality(known[rows], rows),
+                    _interval(self.correct(known[rows], rows) - self.correct(new[rows], rows)),
+                    split_loss(there, here, generator=self.seeding.generator("split", name)),
+                )
+        return [found[site.name] for site in self.environments]
+
+
+def _interval(values: Array) -> Interval:
+    """Return the mean of rows with its 95 % interval; equal values still are uncertain, so one more row is added."""
+    mean, reach = float(values.mean()), 1.96 * float(np.sqrt((values.var() + 1.0 / (len(values) + 1)) / len(values)))
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def _apart(values: Sequence[Interval], place: int) -> tuple[float, float]:
+    """Return the mean of the other values, and how far one is from it, in standard errors.
+
+    The variance between the others (DerSimonian and Laird) counts, so that one of many different ones is not apart.
+    """
+    means = np.array([value.value for value in values])
+    variances = np.array([((value.high - value.low) / 3.92) ** 2 for value in values])
+    others = np.arange(len(means)) != place
+    x, v = means[others], np.maximum(variances[others], 1e-12)
+    weights = 1 / v
+    mean = weights @ x / weights.sum()
+    excess = weights @ (x - mean) ** 2 - (len(x) - 1)
+    between = max(0.0, float(excess / (weights.sum() - (weights**2).sum() / weights.sum())))
+    weights = 1 / (v + between)
+    mean = float(weights @ x / weights.sum())
+    error = np.sqrt(variances[place] + between + 1 / weights.sum())
+    return mean, float((means[place] - mean) / error)
+
+
+def _scores(answers: Array) -> Array:
+    """Return the log-odds of every class against the first, (n_rows, n_classes - 1)."""
+    logs = np.log(np.clip(answers, 1e-3, 1.0))
+    return np.asarray(logs[:, 1:] - logs[:, :1])

@@ -1,0 +1,59 @@
+"""The gate: what is wrong with the rows of a table, known before anything is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from holdfast.diagnosis.soundness import Problem, check_table
+from holdfast.environments import merge_small_environments, site_names, split_environments
+from holdfast.tables.roles import DATE_FEATURES, odd_tokens
+from holdfast.tables.stages import MIN_ROWS
+
+if TYPE_CHECKING:
+    from holdfast.tables.roles import TableRows
+
+
+def check_rows(rows: TableRows) -> tuple[Problem, ...]:
+    """Return what is wrong with a table, the worst first; problems name the columns of the table.
+
+    Sites of very few rows are one, as for the models.
+    """
+    schema, words = rows.roles.schema, find_words(rows)
+    features = numbers_alone(rows.features, words)
+    source = {f"{c.name} ({part})": c.name for c in schema.columns if c.kind == "date" for part in DATE_FEATURES}
+    found = [
+        Problem("words_among_numbers", "stop", name, (), {"words": list(texts)}, _repeated("--missing", texts))
+        for name, texts in words.items()
+    ]
+    sites = site_names(merge_small_environments(split_environments(rows.environments, len(rows.y)), MIN_ROWS))
+    for problem in check_table(features, rows.y, sites, texts=schema.names("text")):
+        name = source.get(problem.column, problem.column)
+        if name != problem.column:
+            problem = replace(problem, column=name, options=("--drop", name) if problem.options else ())
+        if name in words or (name in source.values() and name in {p.column for p in found}):
+            continue  # of several parts of a date, the worst is told
+        found.append(problem)
+    return tuple(found)
+
+
+def find_words(rows: TableRows) -> dict[str, tuple[str, ...]]:
+    """Return the columns of numbers that a few words turned into categories, with these words."""
+    names = rows.roles.schema.names("categorical")
+    return {name: words for name in names if (words := odd_tokens(rows.features[name]))}
+
+
+def numbers_alone(features: Any, columns: Iterable[str]) -> Any:
+    """Return a frame in which columns of numbers and a few words have numbers and gaps."""
+    import pandas as pd
+
+    def numbers(column: Any) -> Any:
+        return pd.to_numeric(column.astype(object).str.replace(",", "."), errors="coerce")
+
+    return features.assign(**{name: numbers(features[name]) for name in columns})
+
+
+def _repeated(option: str, values: Iterable[str]) -> tuple[str, ...]:
+    """Return an option once for each value, as words of a command."""
+    return tuple(word for value in values for word in (option, value))
