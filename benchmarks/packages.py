@@ -183,9 +183,10 @@ def main() -> None:
     absent = {rival.package for rival in chosen.values() if importlib.util.find_spec(rival.imported) is None}
     if absent:
         print(f"skipped, not installed: {', '.join(sorted(absent))}", file=sys.stderr)
-    for table in trust.HELD_OUT:
-        rows = trust.read_real(table, folder)
-        for left_out in trust.left_out_in_turn(rows[2])[[0, -1]].tolist():
+    tables = {table: trust.read_real(table, folder) for table in trust.HELD_OUT}
+    for place in (0, -1):  # a run that is stopped has all tables rather than both environments
+        for table, rows in tables.items():
+            left_out = str(trust.left_out_in_turn(rows[2])[place])
             for suite in SUITES:
                 for name, rival in chosen.items():
                     if rival.package not in absent:
