@@ -14,7 +14,7 @@ generator = np.random.default_rng(0)
 
 
 def patients(site, n_rows, agreement):
-    """Return rows whose marker tells 3 of 4 diagnoses everywhere, and whose scanner tells `agreement` of them here."""
+    """Return rows: the marker agrees with 3 of 4 diagnoses everywhere, the scanner with the share `agreement`."""
     ill = generator.integers(2, size=n_rows)
     marker = np.where(generator.random(n_rows) < 0.75, ill, 1 - ill)
     scanner = np.where(generator.random(n_rows) < agreement, ill, 1 - ill)

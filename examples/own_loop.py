@@ -2,7 +2,7 @@
 The method in your own torch loop
 =================================
 
-The pieces alone in a plain torch loop; optimizer, schedule, collating, dictionary batches and device are yours.
+Parts of the method in a plain torch loop with its own optimizer, schedule, collate function and device.
 """
 
 import torch

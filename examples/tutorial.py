@@ -1,14 +1,14 @@
 r"""
-Tutorial: will the model hold at the next clinic?
+Tutorial: will the model work at the next clinic?
 =================================================
 
-In fifteen minutes: build a model that looks good and fails at a new clinic, find out why, and fit one that holds. The
-code below runs when this page is built, so every output and figure is what you will get. You need the extra ``plots``:
+In fifteen minutes: build a model that looks good and fails at a new clinic, find out why, and fit one that does not.
+The code runs when this page is built, so every output and figure is what you will get. You need the extra ``plots``:
 ``pip install -c constraints.txt '.[plots]'`` in a clone of the repository.
 
-The rows are real: 569 samples of breast tissue that come with scikit-learn, of which we keep four measured columns. Two
-things are made up, so that we know the truth: the clinic that each sample came from, and a column ``referred``, a note
-in the file that goes with the diagnosis, but not in the same way at every clinic.
+The rows are real: 569 samples of breast tissue that come with scikit-learn. We keep four measured columns. Two columns
+are made up, so that we know the truth. One is the clinic that each sample came from. The other, ``referred``, is a note
+in the file. It correlates with the diagnosis, but not equally at every clinic.
 """
 
 # %%
@@ -16,7 +16,7 @@ in the file that goes with the diagnosis, but not in the same way at every clini
 # ---------
 #
 # In Aarhus the note agrees with the diagnosis in 97 % of the samples, in Bergen in 85 % and in Cork in 70 %. Delft,
-# where the model will be used next, writes it for the opposite reason.
+# where the model will be used next, the note mostly contradicts the diagnosis.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,8 +46,8 @@ table.assign(clinic=clinic, label=label).head().round(3)
 # A model that looks good
 # -----------------------
 #
-# Today there are three clinics. Cross-validation deals the rows of all three into every fold, so it never asks about
-# a clinic that the model has not seen.
+# Today there are three clinics. Cross-validation puts rows of all three into every fold, so it never tests a clinic
+# that the model has not seen.
 
 known = clinic != "Delft"
 ordinary = make_pipeline(StandardScaler(), LogisticRegression())
@@ -61,10 +61,9 @@ print(f"at the fourth clinic:             {ordinary.score(table[~known], label[~
 # A stable model, and what it says
 # --------------------------------
 #
-# :class:`holdfast.StableClassifier` is fitted with one thing more: the clinic of each row. It looks for columns whose
-# relation with the label differs between the known clinics, and uses less of them. It has not seen Delft. Its
-# ``verdict_`` says what it did, why, what that costs at clinics like the known ones, and what it saves where the
-# relation vanishes or turns around.
+# :class:`holdfast.StableClassifier` also needs the clinic of each row. It looks for columns whose effect on the label
+# differs between the known clinics, and uses less of them. It has not seen Delft. Its ``verdict_`` says what it did and
+# why. It also has the cost at clinics like the known ones, and the gain if the effect vanishes or reverses.
 
 stable = StableClassifier(ordinary).fit(table[known], label[known], environments=clinic[known])
 print(stable.verdict_)
@@ -74,8 +73,8 @@ print(f"\nat the fourth clinic: {stable.score(table[~known], label[~known]):.3f}
 # Which column, and where
 # -----------------------
 #
-# The forest plot has the effect of each column at each clinic, and the range in which the next clinic's is expected.
-# The note's effects lie apart: that is the evidence, and it was there before Delft came.
+# The forest plot shows the effect of each column at each clinic, and a prediction interval for the next clinic. The
+# effects of the note differ between the known clinics. This evidence was there before Delft.
 
 forest = AuditDisplay.from_estimator(stable)
 
@@ -92,35 +91,35 @@ for ax, (name, model) in zip(axes, {"ordinary": ordinary, "stable": stable}.item
     ax.set_title(name)
 
 # %%
-# The dial
-# --------
+# How cautious?
+# -------------
 #
 # How much accuracy would you give up at clinics like the known ones, to be safer at the next? ``caution`` says what to
-# expect of a relation that changes. At 0 the next clinic is like the known ones, and the model is the ordinary one. At
-# 0.5 the relation may vanish, at 1 it may reverse. The default, 0.75, lies between.
+# expect of an effect that changes. At 0 the next clinic is like the known ones, and the model is the ordinary one. At
+# 0.5 the effect may vanish, at 1 it may reverse. The default, 0.75, lies between.
 
-dial = CautionPathDisplay.from_estimator(stable)
+path = CautionPathDisplay.from_estimator(stable)
 
 # %%
 # Now with four clinics: diagnose
 # -------------------------------
 #
-# Delft's rows have labels by now. Is a fifth clinic safe? :func:`holdfast.diagnose` leaves each clinic out in turn,
-# measures what is lost there, says why, tries what could be done, and recommends one thing.
+# Delft's rows now have labels. Is a fifth clinic safe? :func:`holdfast.diagnose` leaves each clinic out in turn and
+# measures what is lost there. It says why, tries several remedies, and recommends one.
 
 found = diagnose(table, label, clinic)
 print(found)
 print(f"\n{found.recommendation.reason}\n{found.recommendation.sure}")
 
 # %%
-# What each change would bring at a clinic left out, in log loss (positive is better):
+# Gain of each remedy at a left-out clinic, in log loss (positive is better):
 
 for remedy in found.remedies:
     print(f"{remedy.gain.value:+.3f} [{remedy.gain.low:+.3f}, {remedy.gain.high:+.3f}]  {remedy.name}")
 
 # %%
-# Where nothing is wrong, nothing changes
-# ---------------------------------------
+# If nothing is wrong, nothing changes
+# ------------------------------------
 #
 # Without the note, no effect differs between clinics. The stable classifier is then the ordinary one, to the
 # last bit.

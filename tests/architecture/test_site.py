@@ -90,6 +90,34 @@ def test_links_and_anchors_lead_somewhere(page):
     assert broken_links(page) == []
 
 
+def count_words(page: Path) -> int:
+    """Return how many words a page has, tables included, without code blocks, comments and addresses of links."""
+    text = re.sub(
+        r"^[ \t]*(`{3,}).*?^[ \t]*\1\s*$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
+    return sum(bool(re.search(r"\w", word)) for word in text.split())
+
+
+def test_the_pages_can_be_read_in_two_hours():
+    """All pages have at most 25,000 words; decision records and the paper's tables, which few read, are not counted."""
+    pages = [
+        page for page in DOCS.rglob("*.md") if page.relative_to(DOCS).parts[0] not in ("decisions", "reproduction")
+    ]
+    words = {page.relative_to(DOCS).as_posix(): count_words(page) for page in pages}
+    assert len(words) > 30
+    assert sum(words.values()) <= 25_000, sorted(words.items(), key=lambda item: -item[1])
+
+
+def test_words_are_counted_outside_of_code(tmp_path):
+    """Six words: a heading, a link's text, two cells; neither code nor comments nor addresses."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One two\n\n[three](a/b.md) four\n\n```bash\nno words\n```\n<!-- none -->\n| five | six |\n|---|---|\n"
+    )
+    assert count_words(page) == 6
+
+
 def test_a_broken_link_is_found(tmp_path):
     """The check sees a missing file, a missing heading and a missing picture, and nothing else."""
     (tmp_path / "other.md").write_text("# One `two`, three\n\n## Same\n\n## Same\n", encoding="utf-8")

@@ -40,7 +40,11 @@ def check(
     date: Annotated[str | None, option("--date", "The column of dates (default: the only one).", "COL")] = None,
     records: Annotated[
         Path | None,
-        option("--records", "Keep one JSON line for each period; changes that are there are no news.", "FILE"),
+        option(
+            "--records",
+            "Append one JSON line for each period; changes that it already has are not reported again.",
+            "FILE",
+        ),
     ] = None,
     out: Annotated[Path | None, option("--out", "Also write the answer as an .html page.", "FILE")] = None,
     overwrite: OverwriteOption = False,

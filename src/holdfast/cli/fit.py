@@ -83,6 +83,9 @@ def fit(
 ) -> None:
     """Fit a classifier on a table and save it.
 
+    The default method relies less on columns whose effect on the label differs between sites. If there are none, the
+    result is the ordinary classifier.
+
     All columns except label, environment and dropped ones are features. Numbers are scaled; a missing number becomes
     the median, and a second column marks it. Texts are categories: missing is a category, rare ones are grouped. Dates
     become days, month and weekday. If the training of a network is interrupted, the same command continues from its

@@ -272,7 +272,7 @@ class PredictThenInterpolate(MethodEstimator):
         check_choice(self, "objective", self._objectives)
         check_choice(self, "solver", ("auto", *SOLVERS))
         if self.halves == "soft" and self.n_folds < 2:
-            raise ParameterError("halves='soft' needs answers out of fold. Set n_folds to 2 or more.")
+            raise ParameterError("halves='soft' needs out-of-fold predictions. Set n_folds to 2 or more.")
 
     def _chosen_objective(self) -> str:
         """Return the objective: a recipe's, where it is not set."""

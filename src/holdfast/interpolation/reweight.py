@@ -198,7 +198,7 @@ def solve_reweight(
             if not np.isfinite(risks).all():
                 raise DivergedError(
                     f"round {t}: the risk of a group is not finite ({risks.tolist()}); {type(estimator).__name__} "
-                    "gave NaN or infinite answers. Scale the features or regularize the estimator more strongly."
+                    "gave NaN or infinite predictions. Scale the features or regularize the estimator more strongly."
                 )
             bound = max(bound, float(q @ risks))
             mixtures.append(q)

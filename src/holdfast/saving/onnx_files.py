@@ -48,8 +48,8 @@ def keep_if_same(
     wrong = (labels != predicted) & (ranked[:, -1] - ranked[:, -2] > 2 * TOLERANCE)
     if not difference <= TOLERANCE or wrong.any():
         raise SavedModelError(
-            f"The ONNX file does not answer like the classifier: of {len(labels)} rows {int(wrong.sum())} get another "
-            f"label, and probabilities differ by up to {difference:.2g}. It was not written. {INSTEAD}"
+            f"Predictions of the ONNX file differ from those of the classifier: {int(wrong.sum())} of {len(labels)} "
+            f"labels, and probabilities by up to {difference:.2g}. It was not written. {INSTEAD}"
         )
     write_bytes(Path(file), content)
     return difference

@@ -303,7 +303,7 @@ class TableClassifier(BaseEstimator):
         method, rows = self.method_, self._transform(rows)  # once for labels and probabilities
         probabilities = method.predict_proba(rows) if hasattr(method, "predict_proba") else None
         if probabilities is not None and not np.isfinite(probabilities).all():
-            raise SavedModelError("The classifier answers with NaN or infinity: its weights are damaged. Fit it again.")
+            raise SavedModelError("The classifier predicts NaN or infinity: its weights are damaged. Fit it again.")
         return method.predict(rows), probabilities
 
     @property

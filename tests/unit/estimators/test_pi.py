@@ -452,7 +452,7 @@ def test_refinement_stops_when_nothing_changes():
     ("parameters", "message"),
     [
         ({"rounds": 0}, "The 'rounds' parameter of PIClassifier must be an integer >= 1. Got 0 instead"),
-        ({"halves": "soft", "n_folds": 0}, "halves='soft' needs answers out of fold"),
+        ({"halves": "soft", "n_folds": 0}, "halves='soft' needs out-of-fold predictions"),
         ({"halves": "auto"}, "The 'halves' parameter of PIClassifier must be one of 'hard', 'soft'. Got 'auto'"),
         ({"rounds": 2, "halves": "soft"}, "The 'rounds' parameter of PIClassifier above 1 needs halves='hard'"),
     ],

@@ -87,5 +87,5 @@ def test_infinite_targets_are_refused():
 def test_soft_halves_need_answers_out_of_fold():
     """Without folds a judge's own error is not known, so that soft halves are refused before any work."""
     X, y = np.arange(40.0).reshape(20, 2), np.arange(20.0)
-    with pytest.raises(ParameterError, match="halves='soft' needs answers out of fold"):
+    with pytest.raises(ParameterError, match="halves='soft' needs out-of-fold predictions"):
         PIRegressor(halves="soft", n_folds=0).fit(X, y, environments=["a", "b"] * 10)
