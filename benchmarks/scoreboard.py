@@ -52,11 +52,13 @@ def main() -> None:
 
 
 def keep_runs(store: RunStore) -> None:
-    """Write what the tables need of the target's finished runs, one a line."""
+    """Write what the tables need of the target's finished runs, one a line; seeds that are not whole are left out."""
     plan = plan_rivals(Options(n_seeds=SEEDS, recorded=()))  # all of it: MNIST's files are not looked for
-    write_compact(
-        [slim(store.read(run.config.identity)) for run in plan.runs if store.has(run.config.identity)], RIVALS
-    )
+    whole: dict[tuple[Any, int], list[dict[str, Any] | None]] = {}
+    for run in plan.runs:
+        comparison = run.config.dataset, run.config.dataset_options.get("protocol")
+        whole.setdefault((comparison, run.config.seed), []).append(store.read(run.config.identity))
+    write_compact([slim(record) for found in whole.values() if None not in found for record in found], RIVALS)
 
 
 def slim(record: Mapping[str, Any]) -> dict[str, Any]:
