@@ -223,7 +223,7 @@ def _by_table(suite: str) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, list[float]]] = {}
     for record in read_lines("packages"):
         key = record["key"]
-        if key["suite"] == suite:
+        if key["suite"] == suite and "accuracy" in record:
             found.setdefault(key["table"], {}).setdefault(key["method"], []).append(100 * record["accuracy"])
     return {name: {m: float(np.mean(v)) for m, v in methods.items()} for name, methods in found.items()}
 
@@ -242,10 +242,13 @@ def packages() -> str:
             float(np.mean([scores[method] for scores in boards[suite].values() if method in scores]))
             for suite in boards
         ]
-        lines.append((method, versions[method], *cells, seconds[method]))
+        failed = sum("error" in record for record in records if record["key"]["method"] == method)
+        lines.append((method, versions[method], *cells, seconds[method], failed))
     lines.sort(key=lambda line: -line[3])
-    head = ("method", "version", "as they are", "planted column", "s a fit")
-    return table(head, [(*line[:2], f"{line[2]:.1f}", f"{line[3]:.1f}", f"{line[4]:.2f}") for line in lines])
+    head = ("method", "version", "as they are", "planted column", "s a fit", "fits that failed")
+    rows = [(*line[:2], f"{line[2]:.1f}", f"{line[3]:.1f}", f"{line[4]:.2f}", line[5]) for line in lines]
+    n_splits = len({(r["key"]["table"], r["key"]["left_out"]) for r in records})
+    return f"{table(head, rows)}\n\n{len(boards['natural'])} tables, {n_splits} left-out environments."
 
 
 def tables_with(suite: str) -> str:
