@@ -1,6 +1,7 @@
 """How often the checks of `holdfast.diagnosis.soundness` are right, on tables whose mistakes are known.
 
-    python benchmarks/gate.py [--draws 40] [--clean 200]
+    python benchmarks/gate.py [--draws 40] [--clean 200] [--all] [--kind NAME]
+    python benchmarks/gate.py --speed
 
 Patients are drawn at random, or come from tables that scikit-learn brings, and are dealt at random to six sites, so
 that nothing differs between sites. Then one mistake is planted. The first table counts alarms where there is none, the
@@ -11,6 +12,7 @@ used in a test until the checks were finished; like the others, they were writte
 from __future__ import annotations
 
 import argparse
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -19,7 +21,10 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
+from holdfast import TableClassifier
 from holdfast.diagnosis.soundness import KEYS, Problem, check_table
+from holdfast.tables.diagnosis import diagnose_rows
+from holdfast.tables.roles import TableOptions, read_rows
 
 SITES = np.array(["Aachen", "Bonn", "Celle", "Dresden", "Essen", "Köln"])
 ODD = "Köln"
@@ -149,6 +154,22 @@ def copied(share: float) -> Plant:
     return plant
 
 
+def near_copied(column: str) -> Plant:
+    """Append copies of a fifth of the rows in which one column, or the label, is another."""
+
+    def plant(t: Patients, g: np.random.Generator) -> Patients:
+        rows = np.flatnonzero(g.random(len(t.y)) < 0.2)
+        X, y = t.X.iloc[rows].copy(), t.y[rows]
+        if column:
+            X[column] += 1
+        else:
+            y = np.where(y == "yes", "no", "yes").astype(object)
+        whole = pd.concat([t.X, X], ignore_index=True)
+        return Patients(whole, np.concatenate([t.y, y]), np.concatenate([t.sites, t.sites[rows]]))
+
+    return plant
+
+
 def exchanged(t: Patients, g: np.random.Generator) -> Patients:
     """Exchange the labels of one site."""
     other = np.where(t.y == "yes", "no", "yes")
@@ -219,6 +240,17 @@ KINDS = {
         add("mrn", lambda t, g: 5000.0 + g.permutation(2 * len(t.y))[: len(t.y)]), "identifier", "mrn"
     ),
     "a fifth copied": Kind(copied(0.2), "copied_rows", apart=True),
+    "rows nearly copied": Kind(near_copied("sodium"), "near_copied_rows"),
+    "copied with another label": Kind(near_copied(""), "near_copied_rows", apart=True),
+    "weight in pounds, too": Kind(
+        add("weight lb", lambda t, g: (t.X["weight"] * 2.2046).round(1)), "near_copied_column", "weight lb"
+    ),
+    "marker with some noise": Kind(
+        add("marker 2", lambda t, g: t.X["marker"] + g.normal(0, 0.001, len(t.y))),
+        "near_copied_column",
+        "marker 2",
+        apart=True,
+    ),
     "a column twice": Kind(add("age2", lambda t, g: t.X["age"]), "copied_column", "age2"),
 }
 
@@ -229,9 +261,15 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=40, help="tables for each kind and size")
     parser.add_argument("--clean", type=int, default=200, help="clean tables of each source")
     parser.add_argument("--all", action="store_true", help="show the kinds that are measured last, too")
+    parser.add_argument("--kind", action="append", choices=list(KINDS), help="show this kind only; can be repeated")
+    parser.add_argument("--speed", action="store_true", help="time `diagnose` instead")
     asked = parser.parse_args()
-    print_alarms(asked.clean)
-    print_power(asked.draws, with_apart=asked.all)
+    if asked.speed:
+        print_speed()
+        return
+    if asked.clean:
+        print_alarms(asked.clean)
+    print_power(asked.draws, with_apart=asked.all, only=asked.kind)
 
 
 def print_alarms(n_tables: int) -> None:
@@ -258,13 +296,13 @@ def print_alarms(n_tables: int) -> None:
     print(f"\nChecks without any alarm: {', '.join(silent)}.\n")
 
 
-def print_power(n_draws: int, *, with_apart: bool) -> None:
+def print_power(n_draws: int, *, with_apart: bool, only: list[str] | None = None) -> None:
     """Print how often each planted mistake is found, and is the first headline."""
     sizes = (300, 900, 3000)
     head = " | ".join(f"{n} rows" for n in sizes)
     print(f"| planted | measured last | check | {head} | other headlines |\n|---|---|---|{'--:|' * len(sizes)}--:|")
     for name, kind in KINDS.items():
-        if kind.apart and not with_apart:
+        if (kind.apart and not with_apart) or name not in (only or KINDS):
             continue
         shares, others = [], 0
         for n_rows in sizes:
@@ -280,6 +318,30 @@ def print_power(n_draws: int, *, with_apart: bool) -> None:
         cells = " | ".join(f"{share:.0%}" for share in shares)
         apart = "yes" if kind.apart else ""
         print(f"| {name} | {apart} | `{kind.key}` | {cells} | {others / (n_draws * len(sizes)):.1%} |", flush=True)
+
+
+def print_speed() -> None:
+    """Print the processor time of the checks and of a diagnosis, in seconds and in ordinary fits."""
+    print("| rows | columns | sites | checks, s | diagnose, s | one fit, s | diagnose, in fits |")
+    print("|--:|--:|--:|--:|--:|--:|--:|")
+    for n_rows, n_columns, n_sites in ((1_000, 15, 6), (300_000, 11, 8)):
+        generator = np.random.default_rng([4, n_rows])
+        y = generator.integers(2, size=n_rows)
+        columns = {f"x{j}": generator.normal(size=n_rows) + 0.3 * y * (j < 5) for j in range(n_columns)}
+        frame = pd.DataFrame(columns).assign(y=y, site=[f"S{k}" for k in generator.integers(n_sites, size=n_rows)])
+        rows = read_rows(frame, TableOptions(label="y", environment="site"))
+        ordinary = TableClassifier(label="y", environment="site", method="erm")
+        times = []
+        for run in (lambda rows=rows: rows.problems, lambda rows=rows: diagnose_rows(rows)):
+            start = time.process_time()
+            run()
+            times.append(time.process_time() - start)
+        start = time.process_time()
+        ordinary.fit(rows)
+        fit = time.process_time() - start
+        checks, diagnosis = times
+        cells = f"{checks:.2f} | {checks + diagnosis:.2f} | {fit:.3f} | {(checks + diagnosis) / fit:.0f}"
+        print(f"| {n_rows:,} | {n_columns} | {n_sites} | {cells} |", flush=True)
 
 
 def is_right(problem: Problem, kind: Kind) -> bool:

@@ -30,7 +30,7 @@ from torch.utils.data import Subset, TensorDataset
 from whole_fit import SETTINGS, answers, dense, make_cnn, train_plainly
 
 from holdfast import NeuralClassifier, PIClassifier
-from holdfast.datasets import load_dataset
+from holdfast.datasets import DATASETS, load_dataset
 from holdfast.exceptions import HoldfastError
 from holdfast.neural.monitors import EpochReport, Monitor, watch
 
@@ -45,6 +45,7 @@ class Task:
     """What is learned: rows, the accuracy to reach, and the authors' settings."""
 
     name: str
+    dataset: str
     accuracy: float
     target: float  # times faster than the plain program
     read: Callable[..., dict[str, Any]]  # (folder, seed, quick=): see `read_mnist`
@@ -170,7 +171,9 @@ def reached(points: Points, least: float) -> float | None:
     return next((s for s, _, accuracy in points if accuracy is not None and accuracy >= least), None)
 
 
-MNIST = Task("colored MNIST", accuracy=0.697, target=8.0, read=read_mnist, settings=SETTINGS)  # PI's in the paper
+MNIST = Task(
+    "colored MNIST", "colored_mnist", accuracy=0.697, target=8.0, read=read_mnist, settings=SETTINGS
+)  # PI's in the paper
 
 
 def main(description: str | None = __doc__, task: Task = MNIST) -> int:
@@ -213,6 +216,7 @@ def main(description: str | None = __doc__, task: Task = MNIST) -> int:
         arguments,
         rows[::-1],
         data=task.name,
+        edition=DATASETS[task.dataset].edition,
         accuracy=task.accuracy,
         target=task.target,
         reached_seconds=rounded(middle),

@@ -74,4 +74,4 @@ def read_beer(folder: Path | None, seed: int, *, quick: bool) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, Task("beer look", accuracy=0.76, target=4.0, read=read_beer, settings=SETTINGS)))
+    sys.exit(main(__doc__, Task("beer look", "beer", accuracy=0.76, target=4.0, read=read_beer, settings=SETTINGS)))

@@ -131,6 +131,19 @@ expected = ordinary.fit(plain[known], label[known]).predict_proba(plain)
 print("identical:", np.array_equal(same.predict_proba(plain), expected))
 
 # %%
+# The new clinic
+# --------------
+#
+# Now rows of Delft arrive, without labels. ``check`` says whether the model can be used there, which accuracy to
+# expect, and what the note means in Delft. ``adapt`` would use the note in its new sense. It refuses here: when Cork
+# played the new clinic, that did harm. With 50 labeled rows, ``recalibrate`` looks whether the probabilities hold.
+
+print(stable.check(table[~known]))
+labeled = np.flatnonzero(~known)[:50]
+corrected = stable.recalibrate(table.iloc[labeled], label[labeled])
+print(f"\n{corrected.estimator_.recalibration}")
+
+# %%
 # The same without code
 # ---------------------
 #
@@ -138,7 +151,9 @@ print("identical:", np.array_equal(same.predict_proba(plain), expected))
 #
 #     holdfast diagnose clinics.csv --label label --environment clinic --out page.html
 #     holdfast fit clinics.csv --label label --environment clinic --out model --report model.html
-#     holdfast predict model new-rows.csv --out predictions.csv
+#     holdfast check model delft.csv
+#     holdfast recalibrate model delft-labeled.csv --out model-delft
+#     holdfast predict model-delft delft.csv --out predictions.csv
 #
-# Next: :doc:`your own table </how-to/own-data>`, :doc:`what the verdict means </stable>`, and :doc:`when it helps,
-# and when it does not </when-it-helps>`.
+# Next: :doc:`your own table </how-to/own-data>`, :doc:`the new site </how-to/new-site>`, :doc:`what the verdict means
+# </stable>`, and :doc:`when it helps, and when it does not </when-it-helps>`.

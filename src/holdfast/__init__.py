@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.tables.classifier import TableClassifier as TableClassifier
     from holdfast.tables.comparison import compare_methods as compare_methods
     from holdfast.tables.diagnosis import diagnose as diagnose
+    from holdfast.tables.scores import diagnose_scores as diagnose_scores
 
 __version__ = "0.2.0"
 
@@ -57,6 +58,7 @@ _PUBLIC = {
     "VRExClassifier": "holdfast.estimators.penalties:VRExClassifier",
     "compare_methods": "holdfast.tables.comparison:compare_methods",
     "diagnose": "holdfast.tables.diagnosis:diagnose",
+    "diagnose_scores": "holdfast.tables.scores:diagnose_scores",
     "load_model": "holdfast.saving:load",
     "partition_by_correctness": "holdfast.partition:partition_by_correctness",
     "save_model": "holdfast.saving:save",

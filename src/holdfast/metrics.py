@@ -229,10 +229,11 @@ def auroc(codes: ArrayLike, probabilities: ArrayLike, weights: ArrayLike | None 
     return float(np.mean(present)) if present else float("nan")
 
 
-def auroc_interval(codes: ArrayLike, probabilities: ArrayLike) -> Interval:
+def auroc_interval(codes: ArrayLike, probabilities: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Interval:
     """Return the area under the ROC curve with its 95 % interval (Hanley and McNeil, on the scale of log-odds).
 
-    With more than two classes the errors of their areas are averaged, as if they all went the same way.
+    With more than two classes the errors of their areas are averaged, as if they all went the same way. Weighted rows
+    count as many as are worth as much (Kish).
 
     Examples
     --------
@@ -241,11 +242,12 @@ def auroc_interval(codes: ArrayLike, probabilities: ArrayLike) -> Interval:
     (1.0, 0.83)
     """
     y, p = _coded(codes, probabilities)
-    value, errors = auroc(y, p), []
+    w = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    value, errors = auroc(y, p, w), []
     for column in [1] if p.shape[1] == 2 else range(p.shape[1]):
-        n_1, n_0 = int((y == column).sum()), int((y != column).sum())
-        area = _binary_auroc(y == column, p[:, column], np.ones(len(y)))
+        area = _binary_auroc(y == column, p[:, column], w)
         if not np.isnan(area):
+            n_1, n_0 = (float(part.sum() ** 2 / (part**2).sum()) for part in (w[y == column], w[y != column]))
             area = min(max(area, 0.5 / n_1 / n_0), 1 - 0.5 / min(n_1, n_0))  # a perfect order still is uncertain
             first, second = area / (2 - area) - area**2, 2 * area**2 / (1 + area) - area**2
             variance = (area * (1 - area) + (n_1 - 1) * first + (n_0 - 1) * second) / (n_1 * n_0)

@@ -1,5 +1,6 @@
 """The tables of evidence follow from the records next to them."""
 
+import importlib
 import importlib.util
 import json
 from pathlib import Path
@@ -84,3 +85,34 @@ def test_the_tables_of_a_new_site_are_those_of_the_records():
         shown = page.split(f"<!-- table {name} -->\n")[1].split("<!-- end -->")[0]
         assert shown == "\n".join(lines) + "\n"
         assert len(lines) > 2
+
+
+def test_the_tables_of_the_extensions_are_those_of_their_records():
+    """docs/extensions.md shows what the records say, in at most 600 words, and every table is there."""
+    extensions = load_script("extensions")
+    page = extensions.PAGE.read_text(encoding="utf-8")
+    made = extensions.tables(*extensions.read())
+    assert extensions.fill(page, made) == page
+    assert sorted(extensions.BLOCK.findall(page)) == sorted(made)
+    assert len(extensions.BLOCK.sub("", page).split()) <= 600
+
+
+def test_the_reproduction_fits_behind_one_table():
+    """At most 1,200 words follow the table at a glance."""
+    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert len(page.split("<!-- end -->")[1].split()) <= 1_200
+
+
+def test_the_tables_of_networks_are_those_of_the_records():
+    """docs/how-to/own-network.md shows what the committed records say, and an ordinary verdict is the same network."""
+    pytest.importorskip("torch")
+    networks = importlib.import_module("networks")
+    records = networks.read_records()
+    page = networks.PAGE.read_text(encoding="utf-8")
+    assert networks.fill(page, records) == page
+    assert all(record["same"] for record in records)
+    keys = [json.dumps(record["key"], sort_keys=True) for record in records]
+    assert len(keys) == len(set(keys)) > 10
+    for record in records:
+        if record["fitted"] == "ordinary":
+            assert record["stable"] == record["erm"]

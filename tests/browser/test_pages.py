@@ -124,6 +124,9 @@ def test_pages_about_a_table_answer_in_the_first_screenful(shared_page, written,
     if name == "diagnose":  # what to do, and the command, stand in the first card, and its words are not cut in two
         assert shared_page.ask("document.querySelector('.answer .verdict em').innerText.length") > 20
         assert shared_page.ask("document.querySelector('.answer').innerText.includes('Run next: holdfast ')")
+        assert shared_page.ask(f"{BOTTOM}('.answer .next')") < 900
+        if width >= 1000:  # a dot for each site, too
+            assert shared_page.ask(f"{BOTTOM}('.answer figure')") < 1000
         heights = "[...document.querySelectorAll('.answer code span')].map(word => word.getClientRects().length)"
         assert set(shared_page.ask(heights)) == {1}
 

@@ -115,7 +115,7 @@ def test_the_diagnosis_answers_in_the_first_screenful_and_is_not_cut(shared_page
         shared_page.open(written)
         assert shared_page.ask("document.querySelector('.verdict').getBoundingClientRect().bottom") < 800
         assert shared_page.ask("document.documentElement.scrollWidth") == width
-        assert shared_page.ask("window.harmed === undefined && document.querySelectorAll('section').length") == 6
+        assert shared_page.ask("window.harmed === undefined && document.querySelectorAll('section').length") == 7
         assert shared_page.complaints() == []
         assert shared_page.requests() == [written.as_uri()]
 

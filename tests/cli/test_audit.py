@@ -29,15 +29,15 @@ def slides(tmp_path_factory):
 
 def test_what_changes_is_named(holdfast, slides):
     """The stain is named, the lesion is not, and sentence, evidence and findings agree."""
-    result = holdfast("audit", slides, *OPTIONS, "--drop", "remark", "--json").json
+    result = holdfast("audit", slides, *OPTIONS, "--drop", "remark", "--drop", "slide", "--json").json
     assert (result["n_rows"], result["environments"]) == (800, ["Lyon", "Oslo"])
     assert result["named"] == ["stain"]
-    assert result["answer"] == "The effect of `stain` differs between sites (1 of 4 columns)."
+    assert result["answer"] == "The effect of `stain` differs between sites (1 of 3 columns)."
     assert result["sentences"][0] == result["answer"]
     assert {f["feature"] for f in result["findings"] if f["named"]} == set(result["named"])
     assert "relied_on" not in result
     assert [column["feature"] for column in result["verdict"]["columns"]] == result["named"]
-    plain = holdfast("audit", slides, *OPTIONS, "--drop", "remark").out
+    plain = holdfast("audit", slides, *OPTIONS, "--drop", "remark", "--drop", "slide").out
     said = "What `fit` does about it: Stable classifier: the effect of `stain` differs between sites (probab"
     assert said in " ".join(plain.split())
 
@@ -56,19 +56,19 @@ def test_words_and_attributes_are_audited(holdfast, slides):
 
 def test_text_fits_80_columns(holdfast, slides, tmp_path):
     """The sentence, the evidence, then a row for each feature with the named ones marked; no evidence is said."""
-    outcome = holdfast("audit", slides, *OPTIONS, "--drop", "remark")
+    outcome = holdfast("audit", slides, *OPTIONS, "--drop", "remark", "--drop", "slide")
     assert outcome.code == 0
     lines = outcome.out.splitlines()
     assert max(len(line) for line in lines if not line.startswith("Next: ")) <= 80
-    assert lines[0] == "The effect of `stain` differs between sites (1 of 4 columns)."
+    assert lines[0] == "The effect of `stain` differs between sites (1 of 3 columns)."
     assert "stain: log-odds of low for one standard deviation" in lines
     assert "Not likely to change" in lines
-    frame = pd.read_csv(slides).drop(columns=["stain", "remark"])
+    frame = pd.read_csv(slides).drop(columns=["stain", "remark", "slide"])
     frame.to_csv(tmp_path / "stable.csv", index=False)
     stable = holdfast("audit", tmp_path / "stable.csv", *OPTIONS)
     assert stable.code == 0
     assert stable.out.startswith(
-        "None of 3 columns is likely to have an effect that differs between Lyon, Oslo\n(largest"
+        "None of 2 columns is likely to have an effect that differs between Lyon, Oslo\n(largest"
     )
 
 
@@ -140,6 +140,7 @@ def test_one_environment_cannot_be_audited(holdfast, slides, tmp_path):
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
         "note: column 'slide' has 400 levels, none in 5 rows or more: all count as one\n"
+        "note: `slide` has 400 different texts: it looks like an identifier.\n"
         "error: Column 'site' has one environment only, so there is no other one in which something could change. "
         "Pass rows of at least two.\n"
     )

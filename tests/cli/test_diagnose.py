@@ -42,7 +42,7 @@ def test_answer_tables_and_a_next_command_that_runs(holdfast, patients, tmp_path
     assert last.removeprefix("Next: ").split(" --")[0] in re.sub("</?span>", "", page)
     words = shlex.split(last.removeprefix("Next: "))
     assert words[:2] == ["holdfast", "fit"]
-    assert words[-4:] == ["--method", "stable", "--out", "model"]
+    assert words[-2:] == ["--out", "model"]
     assert holdfast(*words[1:-1], tmp_path / "model").code == 0
 
 
@@ -148,9 +148,73 @@ def test_clinical_measures_by_site_and_pooled(holdfast, tmp_path):
     outcome = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS, "--threshold", "0.3")
     assert "Calibration and net benefit at sites left out (event: 1)" in outcome.out
     assert "net benefit at a risk of 0.30; treating nobody has 0" in outcome.out
+    assert "Treating from a risk of 0.30 on" in outcome.out
     assert max(map(len, outcome.out.splitlines()[:-1])) <= 80
     holdfast("fit", tmp_path / "rows.csv", *OPTIONS, "--method", "erm", "--out", tmp_path / "model")
     clinical = holdfast("evaluate", tmp_path / "model", tmp_path / "rows.csv", "--json").json["clinical"]
     assert [site["name"] for site in clinical["sites"]] == list(SITES)
-    assert [pooled["measure"] for pooled in clinical["pooled"]] == ["auroc", "oe", "slope", "intercept"]
+    assert [pooled["measure"] for pooled in clinical["pooled"]][:4] == ["auroc", "oe", "slope", "intercept"]
+    assert 0 < clinical["sites"][0]["sensitivity"]["value"] < 1
+    assert len(clinical["curves"]["pooled"]) == len(clinical["curves"]["risks"])
     assert clinical["threshold"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_score_of_any_tool_is_measured_without_fitting(holdfast, tmp_path):
+    """The site that is off is named, the page has the same sections, and the next command runs as pasted."""
+    rows = sound_patients()
+    chance = rows.groupby("site")["ill"].transform("mean")
+    generator = np.random.default_rng(0)
+    rows["risk"] = (0.2 + 0.6 * rows["ill"] * generator.random(len(rows)) + 0.1 * chance).clip(0.01, 0.99)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    page = tmp_path / "page.html"
+    outcome = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS, "--score", "risk", "--out", page)
+    assert outcome.code == 0, outcome.err
+    assert "fit 1 of" not in outcome.err
+    assert "risk at every site (95 % intervals)" in outcome.out
+    text = page.read_text(encoding="utf-8")
+    for title in ("Calibration by site", "Decision curves", "Stated risk by outcome", "For TRIPOD-Cluster"):
+        assert f"<figcaption>{title}</figcaption>" in text or f'<p class="caption">{title}</p>' in text
+    found = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS, "--score", "risk", "--json").json
+    assert [site["name"] for site in found["clinical"]["sites"]] == list(SITES)
+    assert found["next"].endswith("--drop risk")
+    assert holdfast(*shlex.split(found["next"])[1:], "--json").code == 0
+
+
+def test_a_saved_model_is_measured_without_fitting(holdfast, tmp_path):
+    """--model takes the folder of fit; a label that it does not predict, and two models at once, are refused."""
+    file, model = tmp_path / "rows.csv", tmp_path / "model"
+    sound_patients().to_csv(file, index=False)
+    holdfast("fit", file, *OPTIONS, "--method", "erm", "--out", model)
+    found = holdfast("diagnose", file, *OPTIONS, "--model", model, "--threshold", "0.4", "--json").json
+    assert found["known"] == list(SITES)
+    assert found["clinical"]["threshold"] == 0.4
+    assert found["next"] == f"holdfast evaluate {model} {file}"
+    both = holdfast("diagnose", file, *OPTIONS, "--model", model, "--score", "age")
+    assert both.code == 2
+    assert "Pass one of them" in both.err
+    other = holdfast("diagnose", file, "--label", "age", "--environment", "site", "--model", model)
+    assert "predicts 'ill', not 'age'" in other.err
+
+
+def test_weights_of_rows_count_in_fits_and_measures(holdfast, tmp_path):
+    """A row of weight three gives the accuracies of three rows, and the weight is no feature."""
+    rows = sound_patients().assign(times=lambda frame: 1 + 2 * (np.arange(len(frame)) % 4 == 0))
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    found = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS, "--weight", "times", "--json").json
+    assert "--weight times" in found["next"]
+    plain = holdfast("diagnose", tmp_path / "rows.csv", *OPTIONS, "--drop", "times", "--json").json
+    assert found["clinical"]["sites"][0]["n_rows"] == plain["clinical"]["sites"][0]["n_rows"]
+    assert found["accuracy"]["new"] != plain["accuracy"]["new"]
+    fitted = holdfast(
+        "fit",
+        tmp_path / "rows.csv",
+        *OPTIONS,
+        "--weight",
+        "times",
+        "--method",
+        "erm",
+        "--out",
+        tmp_path / "m",
+        "--json",
+    ).json
+    assert "times" not in fitted["columns"]

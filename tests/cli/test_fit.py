@@ -222,7 +222,11 @@ def test_notes_say_what_is_left_out_or_guessed(holdfast, tmp_path):
             ["--method", "pi", "--halves", "medium"],
             "The 'halves' parameter of PIClassifier must be one of 'hard', 'soft'",
         ),
-        ({}, ["--label", "marker"], "Label column 'marker' contains decimal numbers such as 0.5, so it is an amount"),
+        (
+            {},
+            ["--label", "marker", "--task", "classification"],
+            "Label column 'marker' contains decimal numbers such as 0.5, so it is an amount",
+        ),
         ({}, ["--label", "site"], "Column 'site' cannot be both the label and an environment."),
         ({}, ["--drop", "site"], "Column 'site' is the label or an environment; it cannot be a feature or dropped."),
         ({}, ["--drop", "marker"], "has no feature column left. Keep at least one besides label and environment."),

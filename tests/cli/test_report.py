@@ -26,8 +26,8 @@ def test_report_with_tables(holdfast, hospitals, tmp_path):
     # The answer comes first, then what was written; 200 rows of a site are little evidence.
     assert text.startswith("None of 5 columns is likely to have an effect that differs between Boston, Chicago")
     assert (
-        "What each classifier relies on, Accuracy by environment, What changes between environments, The data by "
-        "environment, Every feature, Stage 1: judges" in text
+        "What each classifier relies on, Accuracy by environment, What clinical studies report, What changes between "
+        "environments, The data by environment, Every feature, Stage 1: judges" in text
     )
     names = sorted(file.name for file in assets.iterdir())
     assert any(name.endswith("-attributes-correlation-with-label-well.svg") for name in names)

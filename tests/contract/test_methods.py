@@ -8,7 +8,6 @@ from sklearn.base import clone
 
 from holdfast import NeuralClassifier
 from holdfast.estimators.methods import METHODS
-from holdfast.exceptions import FeaturesError
 
 KINDS = {"tabular": "mlp", "image": "cnn", "text": "text_cnn"}
 # Two steps on few rows cut odd halves and predict one class; what such warnings say is tested where they are born.
@@ -46,10 +45,6 @@ def test_every_method_on_every_kind_of_rows(name, n_environments, n_classes, kin
     """Fit, predict, probabilities: any number of environments and classes, tabular, image and text."""
     X, y, environments, attribute = make_rows(kind, n_environments, n_classes)
     known = {"attribute": attribute} if name == "oracle" else {}
-    if name == "stable" and kind == "image":  # it changes columns
-        with pytest.raises(FeaturesError, match="StableClassifier looks at columns, but X has shape"):
-            make_method(name, kind).fit(X, y, environments=environments)
-        return
     method = make_method(name, kind).fit(X, y, environments=environments, **known)
     assert method.predict(X).shape == (len(y),)
     assert method.predict_proba(X).shape == (len(y), n_classes)

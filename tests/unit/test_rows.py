@@ -325,17 +325,13 @@ def test_sparse_rows_are_told_from_others():
 
 
 def test_what_the_stable_classifier_cannot_use_is_refused_before_any_fit(tmp_path, monkeypatch):
-    """A large memory map, whose columns cannot be changed, and pictures, which have none."""
+    """A large memory map, whose columns cannot be changed."""
     X, y, site = made(40)
     monkeypatch.setattr("holdfast.estimators.stable.MOST_COPIED", 0)
     monkeypatch.setattr(LogisticRegression, "fit", lambda *_, **__: pytest.fail("fitted"))
     np.save(tmp_path / "rows.npy", X)
     with pytest.raises(FeaturesError, match="memory map of 0.0 GiB does not allow. Pass an array in memory, or use PI"):
         StableClassifier(LogisticRegression()).fit(np.load(tmp_path / "rows.npy", mmap_mode="r"), y, environments=site)
-    network = NeuralClassifier("linear", max_epochs=1)
-    monkeypatch.setattr(NeuralClassifier, "fit_groups", lambda *_, **__: pytest.fail("fitted"))
-    with pytest.raises(FeaturesError, match=r"looks at columns, but X has shape \(40, 2, 2\). Pass a table"):
-        StableClassifier(network).fit(np.zeros((40, 2, 2)), y, environments=site)
 
 
 def test_labels_are_read_as_codes():

@@ -127,6 +127,7 @@ def audit(
     result["advice"] = decide_early(problems, verdict).to_dict()
     result["problems"] = [problem.to_dict() for problem in problems]
     answer, *more = [lead(problems, columns.label, found.answer), *found.sentences()[1:], *advice]
+    result["answer"] = answer
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, more, found))
 
 

@@ -26,6 +26,7 @@ from holdfast.cli.terminal import (
     say,
     show,
 )
+from holdfast.exceptions import ParameterError
 
 MOST_METHODS = 6  # that fit next to each other in 80 characters
 
@@ -73,6 +74,8 @@ def compare(
     from holdfast.tables.comparison import METRICS, N_FOLDS, compare_rows, table_candidates
 
     n_methods = len(table_candidates(estimator, method or None, fits.seed))  # refuses names before anything is read
+    if columns.subjects is not None:
+        raise ParameterError("compare does not take --subjects. Use fit, diagnose or audit, or leave it out.")
     rows = columns.read(table, layout)
     n_environments = len(set(rows.environments))
     with counting("fitting", n_methods * (n_environments if n_environments > 2 else N_FOLDS)) as step:

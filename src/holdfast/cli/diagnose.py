@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +17,13 @@ from holdfast.cli.options import (
     LayoutOptions,
     OverwriteOption,
     TableArgument,
+    TaskOption,
     ThresholdOption,
+    WeightOption,
     check_file,
+    check_task,
     free_name,
+    option,
 )
 from holdfast.cli.terminal import (
     MOST_ROWS,
@@ -26,6 +31,7 @@ from holdfast.cli.terminal import (
     counting,
     in_options,
     print_clinical,
+    print_regression,
     print_rest,
     print_table,
     print_text,
@@ -33,9 +39,69 @@ from holdfast.cli.terminal import (
     show,
 )
 from holdfast.estimators.named import find_estimator
+from holdfast.exceptions import ParameterError
 
 if TYPE_CHECKING:
+    from holdfast.diagnosis.scores import ScoreDiagnosis
     from holdfast.diagnosis.values import Diagnosis
+    from holdfast.tables.roles import TableRows
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenOptions:
+    """A model that exists already: a column of its probabilities, or its folder."""
+
+    score: Annotated[
+        str | None, option("--score", "Column of probabilities of a model that you have; nothing is fitted.", "COL")
+    ] = None
+    model: Annotated[
+        Path | None, option("--model", "Folder of a classifier that 'holdfast fit' wrote; nothing is fitted.", "DIR")
+    ] = None
+    positive: Annotated[
+        str | None, option("--positive", "Label that --score is the probability of (default: the second).", "LABEL")
+    ] = None
+
+    def check(self, weight: str | None) -> None:
+        """Refuse options that exclude one another."""
+        if self.score is not None and self.model is not None:
+            raise ParameterError("--score and --model are two ways to name a model that you have. Pass one of them.")
+        if self.positive is not None and self.score is None and self.model is None:
+            raise ParameterError("--positive goes with --score or --model. Leave it out, or pass one of them.")
+        if weight is not None and self.model is not None:
+            raise ParameterError("--weight does not go with --model. Leave it out, or pass --score.")
+
+    def diagnose(
+        self,
+        table: str,
+        columns: ColumnOptions,
+        layout: LayoutOptions,
+        *,
+        threshold: float | None,
+        weight: str | None,
+    ) -> tuple[ScoreDiagnosis, str]:
+        """Measure the model at every site; return what was found, and the command to run next."""
+        from holdfast.tables.classifier import TableClassifier
+        from holdfast.tables.roles import TableOptions
+        from holdfast.tables.scores import diagnose_model, diagnose_score_column
+
+        settings: dict[str, Any] = {"positive": self.positive, "threshold": threshold}
+        words = [*columns.words(), *(("--weight", weight) if weight else ())]
+        if self.score is not None:
+            source, options = layout.open(table, columns.missing), TableOptions(**columns.roles(), weight=weight)
+            found = diagnose_score_column(source, options, self.score, **settings)
+            has_columns = set(options.feature_names(source.columns)) - {self.score}
+            after = ["--drop", self.score] if has_columns else ["--score", self.score, "--out", "page.html"]
+            return found, command_line("holdfast", "diagnose", table, *words, *after)
+        assert self.model is not None
+        fitted = TableClassifier.load(self.model)
+        if fitted.roles_.label != columns.label:
+            raise ParameterError(
+                f"The model in {self.model} predicts {fitted.roles_.label!r}, not {columns.label!r}. Pass "
+                f"--label {fitted.roles_.label}."
+            )
+        source = layout.open(table, fitted.roles_.missing)
+        found = diagnose_model(fitted, source, environment=columns.environment, **settings)
+        return found, command_line("holdfast", "evaluate", self.model, table)
 
 
 def diagnose(
@@ -44,10 +110,13 @@ def diagnose(
     columns: ColumnOptions,
     layout: LayoutOptions,
     estimator: EstimatorOption = "logistic",
+    given: GivenOptions,
     out: Annotated[
         Path | None, typer.Option("--out", help="Also write the answer as an .html page.", metavar="FILE")
     ] = None,
     threshold: ThresholdOption = None,
+    weight: WeightOption = None,
+    task: TaskOption = "auto",
     fits: FitOptions,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -57,13 +126,37 @@ def diagnose(
     Each site (environment) is left out in turn, and an ordinary model is fitted on the others. Its loss at the left-out
     site is split into covariate shift, label shift and concept shift. Columns whose effects differ and problems of the
     data are named. Remedies are tried at the left-out sites, and one is recommended with the command to run next.
+    With --score or --model nothing is fitted: the probabilities of a model that you have are measured at every site.
     """
     from holdfast.tables.diagnosis import diagnose_rows
 
-    find_estimator(estimator)  # refuses names before anything is read
+    if task != "regression":
+        find_estimator(estimator)  # refuses names before anything is read
+    check_task(task)
+    given.check(weight)
     if out is not None:
         check_file(out, overwrite=overwrite, inputs=[table], suffixes=PAGES)
-    rows = columns.read(table, layout)
+    page = f"{Path(table).name}: will the model hold at the next site?"
+    settings = {"table": table, "label": columns.label, "environment": " × ".join(columns.environment)}
+    if given.score is not None or given.model is not None:
+        found_scores, following = given.diagnose(table, columns, layout, threshold=threshold, weight=weight)
+        if out is not None:
+            from holdfast.reports import score_page, write_report
+
+            write_report(score_page(found_scores, title=page, following=following, settings=settings), out)
+        values = {**found_scores.to_dict(), "out": out}
+        show(
+            str(found_scores),
+            values,
+            following=following,
+            as_json=as_json,
+            body=lambda: _print_scores(found_scores, out),
+        )
+        return
+    rows = columns.read(table, layout, weight=weight, task=task)
+    if rows.task == "regression":
+        _diagnose_numbers(rows, table, estimator, columns, weight, fits, out, page, settings, as_json=as_json)
+        return
     with counting("fit") as step:
         found = diagnose_rows(
             rows,
@@ -73,18 +166,75 @@ def diagnose(
             random_state=fits.seed,
             progress=step,
         )
-    words = [*columns.words(), "--estimator", estimator]
+    words = [*columns.words(), *(("--weight", weight) if weight else ()), "--estimator", estimator]
     following = next_command(table, words, found, out)
     if out is not None:
         from holdfast.reports import diagnosis_page, write_report
 
-        title = f"{Path(table).name}: will the model hold at the next site?"
-        settings = {"table": table, "label": columns.label, "environment": " × ".join(columns.environment)}
-        write_report(
-            diagnosis_page(found, title=title, following=following, settings={**settings, "seed": fits.seed}), out
-        )
+        settings["seed"] = str(fits.seed)
+        write_report(diagnosis_page(found, title=page, following=following, settings=settings), out)
     result = {"n_rows": len(rows.y), "seed": fits.seed, **found.to_dict(), "out": out}
     show(str(found), result, following=following, as_json=as_json, body=lambda: _print(found, out))
+
+
+def _diagnose_numbers(
+    rows: TableRows,
+    table: str,
+    estimator: str,
+    columns: ColumnOptions,
+    weight: str | None,
+    fits: FitOptions,
+    out: Path | None,
+    title: str,
+    settings: dict[str, str],
+    *,
+    as_json: bool,
+) -> None:
+    """Diagnose a model of an amount: R², RMSE and mean error at sites left out."""
+    from holdfast.tables.regression import diagnose_regression
+
+    with counting("fit") as step:
+        found = diagnose_regression(rows, estimator=estimator, random_state=fits.seed, progress=step)
+    words = [*columns.words(), *(("--weight", weight) if weight else ()), "--estimator", found.estimator]
+    following = command_line("holdfast", "fit", table, *words, "--task", "regression", "--out", free_name("model"))
+    if out is not None:
+        from holdfast.reports import regression_page, write_report
+
+        settings["seed"] = str(fits.seed)
+        write_report(regression_page(found, title=title, following=following, settings=settings), out)
+    result = {"n_rows": len(rows.y), "seed": fits.seed, **found.to_dict(), "out": out}
+
+    def body() -> None:
+        say("")
+        print_text(f"Why: {found.recommendation.reason}")
+        print_regression(found.new, "R², RMSE and mean error at sites left out (95 % intervals)")
+        if out is not None:
+            say("")
+            say(f"Wrote {out}.")
+
+    show(str(found), result, following=following, as_json=as_json, body=body)
+
+
+def _print_scores(found: ScoreDiagnosis, out: Path | None) -> None:
+    for line in found.explanation:
+        say("")
+        print_text(line)
+    rows = [
+        [
+            site.name,
+            site.n_rows,
+            site.n_events,
+            *(f"{v.value:.2f} [{v.low:.2f}, {v.high:.2f}]" for v in (site.auroc, site.oe)),
+        ]
+        for site in found.clinical.sites
+    ]
+    header = ["site", "rows", "events", "AUROC", "O:E"]
+    print_table(f"{found.name} at every site (95 % intervals)", header, rows[:MOST_ROWS])
+    print_rest(rows)
+    print_clinical(found.clinical, "Calibration and net benefit")
+    if out is not None:
+        say("")
+        say(f"Wrote {out}.")
 
 
 def next_command(table: str, words: list[str], found: Diagnosis, out: Path | None) -> str:

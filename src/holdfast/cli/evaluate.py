@@ -12,6 +12,7 @@ from holdfast.cli.terminal import (
     format_score,
     note,
     print_clinical,
+    print_regression,
     print_table,
     print_text,
     say,
@@ -50,7 +51,12 @@ def evaluate(
     It shows the price at known environments and the gain at new ones.
     """
     from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.regression import holds_regressor
 
+    if holds_regressor(folder):
+        refused = {"--attribute": attribute, "--baseline": baseline, "--positive": positive, "--threshold": threshold}
+        _evaluate_numbers(folder, table, layout, environment, refused, as_json=as_json)
+        return
     fitted = TableClassifier.load(folder)
     other = None if baseline is None else TableClassifier.load(baseline)
     with showing_stages(f"predicting {table}"):
@@ -70,6 +76,37 @@ def evaluate(
         result["comparison"]["baseline"]["folder"] = baseline
     following = command_line("holdfast", "audit", folder, table, *(("--baseline", baseline) if baseline else ()))
     show(str(found), result, following=following, as_json=as_json, body=lambda: _print(result, found.clinical))
+
+
+def _evaluate_numbers(
+    folder: Path,
+    table: str,
+    layout: LayoutOptions,
+    environment: list[str],
+    refused: dict[str, Any],
+    *,
+    as_json: bool,
+) -> None:
+    """Score a saved model of an amount."""
+    from holdfast.exceptions import ParameterError
+    from holdfast.tables.regression import TableRegressor
+
+    for name, value in refused.items():
+        if value:
+            raise ParameterError(f"{folder} is a model of numbers, so {name} does not go with it. Leave it out.")
+    fitted = TableRegressor.load(folder)
+    with showing_stages(f"predicting {table}"):
+        found = fitted.evaluate(layout.open(table, fitted.roles_.missing), environment=environment)
+    following = command_line("holdfast", "predict", folder, table, "--out", "predictions.csv")
+
+    def body() -> None:
+        print_regression(found.report, "By environment (95 % intervals)")
+        if found.known:
+            print_text(
+                "The fit had rows of known environments. If it had these rows, errors look too small.", indent="  "
+            )
+
+    show(str(found), found.to_dict(), following=following, as_json=as_json, body=body)
 
 
 def _print(result: dict[str, Any], clinical: ClinicalReport | None) -> None:

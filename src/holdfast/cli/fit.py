@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.cli.options import (
     PAGES,
@@ -20,8 +20,11 @@ from holdfast.cli.options import (
     OverwriteOption,
     ReportOption,
     TableArgument,
+    TaskOption,
+    WeightOption,
     check_file,
     check_folder,
+    check_task,
     option,
 )
 from holdfast.cli.terminal import (
@@ -39,6 +42,9 @@ from holdfast.cli.terminal import (
 )
 from holdfast.estimators.named import DEFAULT_METHOD, find_estimator
 from holdfast.exceptions import ParameterError
+
+if TYPE_CHECKING:
+    from holdfast.tables.roles import TableRows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +83,8 @@ def fit(
     out: Annotated[Path, option("--out", "Folder to save the classifier to.", "DIR")],
     chosen: MethodOptions,
     report: ReportOption = None,
+    weight: WeightOption = None,
+    task: TaskOption = "auto",
     fits: FitOptions,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -96,12 +104,18 @@ def fit(
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.stages import stages_summary
 
-    classifier = TableClassifier(**columns.roles(), **chosen.to_dict(), random_state=fits.seed, n_jobs=fits.n_jobs)
-    classifier.make_method()  # refuses names and options before anything is read
+    settings: dict[str, Any] = {"weight": weight, "random_state": fits.seed, "n_jobs": fits.n_jobs}
+    classifier = TableClassifier(**columns.roles(), **chosen.to_dict(), **settings)
+    check_task(task)
+    if task != "regression":
+        classifier.make_method()  # refuses names and options before anything is read
     check_folder(out, overwrite=overwrite)  # before hours of fitting
     if report is not None:
         check_file(report, option="--report", overwrite=overwrite, suffixes=PAGES)
-    rows = columns.read(table, layout)
+    rows = columns.read(table, layout, weight=weight, task=task)
+    if rows.task == "regression":
+        _fit_numbers(rows, table, columns, chosen, weight, fits, out, report, overwrite=overwrite, as_json=as_json)
+        return
     checkpoints = out.with_name(f"{out.name}.unfinished")
     name = f"{chosen.method} with {chosen.estimator}"
     with showing_stages(f"fitting {name} on {rows.n_rows:,} rows"):
@@ -118,8 +132,10 @@ def fit(
         from holdfast.reports import write_report
 
         with showing_stages(f"reporting {table}"):
-            settings = {"table": str(table), "seed": fits.seed}
-            content = table_page(classifier, title=f"{Path(table).name}: {name}", rows=rows, settings=settings)
+            told = {"table": str(table), "seed": fits.seed}
+            page_title = f"{Path(table).name}: {name}"
+            following = command_line("holdfast", "predict", out, table, "--out", "predictions.csv")
+            content = table_page(classifier, title=page_title, rows=rows, settings=told, following=following)
             write_report(content, report)
     verdict = getattr(classifier.method_, "verdict_", None)
     result = {
@@ -149,6 +165,55 @@ def fit(
     answer = lead(rows.problems, columns.label, _answer(result) if verdict is None else verdict.answer)
     remarks = () if verdict is None else verdict.remarks
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, remarks))
+
+
+def _fit_numbers(
+    rows: TableRows,
+    table: str,
+    columns: ColumnOptions,
+    chosen: MethodOptions,
+    weight: str | None,
+    fits: FitOptions,
+    out: Path,
+    report: Path | None,
+    *,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Fit and save a model of an amount."""
+    from holdfast.tables.regression import TableRegressor
+
+    if report is not None:
+        raise ParameterError(
+            "--report is for classifiers. For numbers, 'holdfast diagnose --out page.html' has a page."
+        )
+    if chosen.caution is not None or chosen.halves is not None:
+        raise ParameterError("--caution and --halves are settings of classifiers. Leave them out for numbers.")
+    method = chosen.method
+    if method == DEFAULT_METHOD:
+        note("note: columns whose effect differs are not searched for in numbers yet, so the ordinary model is fitted")
+        method = "erm"
+    settings: dict[str, Any] = {"weight": weight, "random_state": fits.seed}
+    model = TableRegressor(**columns.roles(), estimator=chosen.estimator, method=method, **settings)
+    with showing_stages(f"fitting {method} with {model.names['estimator']} on {len(rows.y):,} rows"):
+        model.fit(rows)
+        model.save(out, overwrite=overwrite)
+    n_sites = len(set(map(str, rows.environments)))
+    answer = (
+        f"Fitted {method} with {model.names['estimator']} on {len(rows.y):,} rows of {n_sites} environments; "
+        f"{columns.label!r} is an amount."
+    )
+    result = {
+        **model.names,
+        "task": "regression",
+        "n_rows": len(rows.y),
+        "label": columns.label,
+        "seed": fits.seed,
+        "out": out,
+    }
+    following = command_line("holdfast", "diagnose", table, *columns.words(), "--estimator", model.names["estimator"])
+    following = f"{following} --task regression"
+    show(answer, result, following=following, as_json=as_json, body=lambda: say(f"Saved the model to {out}."))
 
 
 @contextmanager

@@ -95,6 +95,13 @@ ThresholdOption = Annotated[
     float | None,
     option("--threshold", "Risk at which a person is treated, for the net benefit (default: share of events).", "RISK"),
 ]
+WeightOption = Annotated[
+    str | None, option("--weight", "Column that says how much each row counts; it is no feature.", "COL")
+]
+TaskOption = Annotated[
+    str,
+    option("--task", "classification, regression (the label is an amount) or auto: detected, and said.", "TASK"),
+]
 JsonOption = Annotated[bool, option("--json", "Print one JSON object instead of text.")]
 OverwriteOption = Annotated[bool, option("--overwrite", "Replace what an earlier run wrote there.")]
 SpreadsheetOption = Annotated[
@@ -156,6 +163,9 @@ class ColumnOptions:
     scale: ScaleOption = field(default_factory=list)
     missing_labels: UnlabeledOption = "stop"
     environment_by: PeriodOption = None
+    subjects: Annotated[
+        str | None, option("--subjects", "Column that says which rows belong together, such as a patient.", "COL")
+    ] = None
     on_bad_file: BadFileOption = None
     max_memory: MemoryOption = None
 
@@ -163,14 +173,21 @@ class ColumnOptions:
         """Return what the columns are, as parameters of `TableOptions` and `TableClassifier`."""
         return {name: value for name, value in vars(self).items() if name not in ("on_bad_file", "max_memory")}
 
-    def read(self, table: str, layout: LayoutOptions | None = None, attributes: Sequence[str] = ()) -> TableRows:
+    def read(
+        self,
+        table: str,
+        layout: LayoutOptions | None = None,
+        attributes: Sequence[str] = (),
+        weight: str | None = None,
+        task: Any = "classification",
+    ) -> TableRows:
         """Read the rows of a table, and print what was left out or guessed."""
         from holdfast.diagnosis.words import say
         from holdfast.tables.roles import TableOptions, read_rows
 
         folder = {"on_bad_file": self.on_bad_file or "stop", "max_memory": self.max_memory}
         source = (layout or LayoutOptions()).open(table, self.missing, **folder)
-        rows = read_rows(source, TableOptions(**self.roles()), attributes=attributes)
+        rows = read_rows(source, TableOptions(**self.roles(), weight=weight, task=task), attributes=attributes)
         for remark in rows.notes:
             note(f"note: {remark}")
         said = dict.fromkeys(say(problem, self.label) for problem in rows.problems if problem.is_headline)
@@ -220,6 +237,15 @@ class RecordOptions:
         Path | None, option("--from", "Start no run; show the tables of these compact records.", "FILE")
     ] = None
     dry_run: Annotated[bool, option("--dry-run", "Print the runs that are left and how long they will take.")] = False
+
+
+def check_task(task: str) -> None:
+    """Refuse a task that does not exist."""
+    from holdfast.exceptions import ParameterError, suggest
+
+    known = ("auto", "classification", "regression")
+    if task not in known:
+        raise ParameterError(f"There is no --task {task!r}. {suggest(task, known)}")
 
 
 def one_by_one(command: Callable[..., None]) -> Callable[..., None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.cli.options import (
     FolderArgument,
@@ -18,6 +18,9 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.terminal import command_line, note, print_table, show, showing_stages, verdict_values
 from holdfast.exceptions import ParameterError
+
+if TYPE_CHECKING:
+    from holdfast.tables.files import TableSource
 
 
 def predict(
@@ -52,12 +55,18 @@ def predict(
     chunks, so the table may be larger than the memory.
     """
     from holdfast.tables.classifier import TableClassifier
+    from holdfast.tables.regression import holds_regressor
 
     if str(out) == "-":
         if as_json:
             raise ParameterError("Predictions go to standard output, where --json would print. Name a file with --out.")
     else:
         check_file(out, overwrite=overwrite, inputs=[table, *([recalibrate] if recalibrate else [])])
+    if holds_regressor(folder):
+        if adapt or recalibrate is not None:
+            raise ParameterError(f"{folder} is a model of numbers, which --adapt and --recalibrate do not go with.")
+        _predict_numbers(folder, layout.open(table), out, keep, for_spreadsheets=for_spreadsheets, as_json=as_json)
+        return
     fitted = TableClassifier.load(folder)
     if adapt:
         fitted = fitted.adapt(layout.open(table, fitted.roles_.missing))
@@ -86,6 +95,22 @@ def predict(
     if adapt and fitted.adaptation_ is not None:
         result["adaptation"] = fitted.adaptation_.to_dict()
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(counts))
+
+
+def _predict_numbers(
+    folder: Path, rows: TableSource, out: Path, keep: list[str], *, for_spreadsheets: bool, as_json: bool
+) -> None:
+    """Predict with a saved model of an amount."""
+    from holdfast.tables.regression import TableRegressor
+
+    fitted = TableRegressor.load(folder)
+    with showing_stages(f"predicting {rows.name}"):
+        n_rows = fitted.write_predictions(rows, out, keep=keep, for_spreadsheets=for_spreadsheets)
+    if str(out) == "-":
+        return
+    following = command_line("holdfast", "evaluate", folder, rows.name)
+    result = {"n_rows": n_rows, "task": "regression", "out": out}
+    show(f"Predicted {n_rows:,} rows; wrote {out}.", result, following=following, as_json=as_json)
 
 
 def _print(counts: Counter[str]) -> None:

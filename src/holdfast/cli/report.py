@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.options import PAGES, JsonOption, OverwriteOption, SeedOption, check_file, refuse_inside_model
+from holdfast.cli.options import (
+    PAGES,
+    JsonOption,
+    OverwriteOption,
+    SeedOption,
+    ThresholdOption,
+    check_file,
+    refuse_inside_model,
+)
 from holdfast.cli.terminal import command_line, print_text, say, show, showing_stages, verdict_values
 
 if TYPE_CHECKING:
     from holdfast.audit import Reliance
+    from holdfast.diagnosis.clinical import ClinicalReport
     from holdfast.reports import Dots, Page
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.roles import TableRows
@@ -44,6 +53,7 @@ def report(
         Path, typer.Argument(help="A folder that 'fit', 'demo', 'sweep' or 'reproduce' wrote.", metavar="DIR")
     ],
     rows: RowOptions,
+    threshold: ThresholdOption = None,
     audit: Annotated[bool, typer.Option("--audit/--no-audit", help="With --table: also audit it.")] = True,
     out: Annotated[
         Path | None, typer.Option("--out", help="The HTML file to write (default: DIR.html).", metavar="FILE")
@@ -61,7 +71,8 @@ def report(
     """Write a report about a saved classifier or finished runs as one HTML file.
 
     The file opens offline and is small enough to mail. Without --table it shows what the saved classifier contains.
-    --table adds label balance, effects by environment and the audit. --test adds a comparison of classifiers.
+    --table adds label balance, effects by environment and the audit. --test adds a comparison of classifiers and, for
+    two classes, calibration and net benefit by site.
     """
     from holdfast.reports import write_assets, write_report
 
@@ -70,7 +81,7 @@ def report(
     if assets is not None:
         refuse_inside_model(assets, "--assets")
     with showing_stages(f"reporting {folder}"):
-        content, method = _page(folder, rows, audit=audit, seed=seed)
+        content, method = _page(folder, rows, audit=audit, threshold=threshold, seed=seed)
         write_report(content, page)
         files = write_assets(content, assets) if assets is not None else []
     result: dict[str, Any] = {
@@ -96,7 +107,7 @@ def report(
     show(answer, result, following=following, as_json=as_json, body=body)
 
 
-def _page(folder: Path, options: RowOptions, *, audit: bool, seed: int) -> tuple[Page, Any]:
+def _page(folder: Path, options: RowOptions, *, audit: bool, threshold: float | None, seed: int) -> tuple[Page, Any]:
     """Return the page about what a folder contains, and the fitted method if it contains one."""
     from holdfast.exceptions import ParameterError, SavedModelError
 
@@ -120,17 +131,20 @@ def _page(folder: Path, options: RowOptions, *, audit: bool, seed: int) -> tuple
                 "'demo', 'sweep' or 'reproduce' wrote."
             )
         return estimator_page(fitted, title=f"{type(fitted).__name__} in {folder.name or folder}"), fitted
+    if threshold is not None and options.test is None:
+        raise ParameterError("--threshold needs rows with labels. Pass --test TABLE too.")
     if options.compare and options.test is None:
         raise ParameterError("--compare needs rows to compare on. Pass --test TABLE too.")
     folders = [*options.compare, folder]
     classifiers = [TableClassifier.load(path) for path in folders]
     attributes = options.attribute
-    rows = comparison = reliance = None
+    rows = comparison = reliance = clinical = None
     if options.table is not None:
         rows = classifiers[-1].read_rows(options.table, attributes=attributes)
     if options.test is not None:
         named = dict(zip(short_names(folders, classifiers), classifiers, strict=True))
         comparison = compare_saved(named, options.test, attributes=attributes)
+        clinical = classifiers[-1].evaluate(options.test, threshold=threshold).clinical
         if len({fitted.roles_.schema.columns for fitted in classifiers}) == 1:
             reliance = reliance_of(named, classifiers[-1].read_rows(options.test), seed=seed)
     page = table_page(
@@ -138,9 +152,13 @@ def _page(folder: Path, options: RowOptions, *, audit: bool, seed: int) -> tuple
         title=f"{classifiers[-1].names['method']} in {folder.resolve().name}",
         rows=rows,
         comparison=comparison,
+        clinical=clinical,
         reliance=reliance,
         audit=audit,
         settings={name: value for name, value in vars(options).items() if isinstance(value, Path)},
+        following=""
+        if options.table is None
+        else command_line("holdfast", "predict", folder, options.table, "--out", "predictions.csv"),
     )
     return page, classifiers[-1].method_
 
@@ -160,9 +178,11 @@ def table_page(
     title: str,
     rows: TableRows | None = None,
     comparison: Dots | None = None,
+    clinical: ClinicalReport | None = None,
     reliance: Reliance | None = None,
     audit: bool = True,
     settings: Mapping[str, Any] | None = None,
+    following: str = "",
 ) -> Page:
     """Return the page about a classifier fitted on a table; with its training rows, also what changes in them."""
     from holdfast.datasets import Split
@@ -186,12 +206,14 @@ def table_page(
     evidence = Evidence(
         training=training,
         comparison=comparison,
+        clinical=clinical,
         audit=found,
         reliance=reliance,
         settings=told,
         warnings=None if fitted.warnings_ is None else (*fitted.notes_, *fitted.warnings_),
     )
-    return estimator_page(fitted.method_, evidence, title=title)
+    advice = (f"Run next: `{following}`",) if following else ()
+    return estimator_page(fitted.method_, evidence, title=title, advice=advice)
 
 
 def compare_saved(classifiers: Mapping[str, TableClassifier], table: str, *, attributes: Sequence[str]) -> Dots:

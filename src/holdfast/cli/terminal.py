@@ -26,6 +26,7 @@ from holdfast.exceptions import ClusterError, DivergedError, HoldfastError, Stor
 
 if TYPE_CHECKING:
     from holdfast.diagnosis.clinical import ClinicalReport
+    from holdfast.diagnosis.regression import RegressionReport
     from holdfast.lab.execution import Progress
 
 WIDEST = 100  # tables grow no further, however wide the terminal
@@ -217,12 +218,21 @@ def print_clinical(report: ClinicalReport, title: str) -> None:
         f"{title} (event: {report.event})",
         ["site", "events", "slope", "intercept", "O:E", "Brier", "net benefit", "treat all"],
         [
-            [s.name, s.n_events, s.slope.value, s.intercept.value, s.oe.value, s.brier, s.net_benefit, s.treat_all]
+            [s.name, s.n_events, s.slope.value, s.intercept.value, s.oe.value, s.brier.value]
+            + [s.net_benefit.value, s.treat_all]
             for s in report.sites[:MOST_ROWS]
         ],
     )
     print_rest(report.sites)
     print_text(f"net benefit at a risk of {report.threshold:.2f}; treating nobody has 0", indent="  ")
+    print_table(
+        f"Treating from a risk of {report.threshold:.2f} on",
+        ["site", "sensitivity", "specificity", "PPV", "NPV"],
+        [
+            [s.name, s.sensitivity.value, s.specificity.value, s.ppv.value, s.npv.value]
+            for s in report.sites[:MOST_ROWS]
+        ],
+    )
     if report.pooled:
         print_table(
             "Pooled over sites (random effects, 95 % intervals)",
@@ -236,8 +246,29 @@ def print_clinical(report: ClinicalReport, title: str) -> None:
                     f"{p.i2:.0%}",
                 ]
                 for p in report.pooled
+                if p.measure in MEASURE_NAMES  # the others are in --json and on the page
             ],
         )
+
+
+def print_regression(report: RegressionReport, title: str) -> None:
+    """Print how good predictions of an amount are at every site, and what is pooled."""
+
+    def cells(*values: Any) -> list[str]:
+        return ["–" if math.isnan(v.value) else f"{v.value:.3g} [{v.low:.3g}, {v.high:.3g}]" for v in values]
+
+    rows = [[s.name, s.n_rows, *cells(s.r2, s.rmse, s.bias)] for s in report.sites[:MOST_ROWS]]
+    print_table(title, ["site", "rows", "R²", "RMSE", "mean error"], rows)
+    print_rest(report.sites)
+    names = {"r2": "R²", "rmse": "RMSE", "bias": "mean error"}
+    print_table(
+        "Pooled over sites (random effects, 95 % intervals)",
+        ["measure", "mean", "at the next site", "I²"],
+        [
+            [names[p.measure], *cells(p.mean), f"{p.next_site.low:.3g} to {p.next_site.high:.3g}", f"{p.i2:.0%}"]
+            for p in report.pooled
+        ],
+    )
 
 
 def print_rest(rows: Sequence[Any]) -> None:

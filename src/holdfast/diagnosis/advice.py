@@ -21,6 +21,8 @@ Oddity = Literal["labels", "rates"]
 BREAKS, BREAKS_ONE = 0.01, 0.03  # accuracy lost for sure, over all sites or at one, from which on a model breaks
 WIDER = 1.3  # half widths of an interval, where the worst of several sites is looked at
 MATTERS = 0.05  # a loss of accuracy that nobody would overlook
+GIVEN_UP = 0.5  # share of a column's effect that is kept at most, where the column is told whatever it saves
+SAVES = 0.005  # accuracy, or AUROC, that the stable classifier must save before it is advised
 WORTH = 0.02  # gain of log loss from which on a remedy is worth its trouble
 
 
@@ -104,9 +106,21 @@ def decide_early(problems: Sequence[Problem], verdict: Verdict | None) -> Rule:
     return decide(
         Facts(
             data_is_wrong=any(problem.is_headline for problem in problems),
-            is_unstable=verdict is not None and verdict.fitted != "ordinary",
+            is_unstable=is_unstable(verdict),
         )
     )
+
+
+def is_unstable(verdict: Verdict | None) -> bool:
+    """Return whether a column is used by half or less, or less in a way that saves something where it turns."""
+    if verdict is None or verdict.fitted == "ordinary":
+        return False
+    if min(verdict.kept[finding.feature] for finding in verdict.acted_on) <= GIVEN_UP:
+        return True
+    if verdict.auroc:
+        _, gone, turned = verdict.auroc.values()
+        return max(gone.fitted - gone.ordinary, turned.fitted - turned.ordinary) >= SAVES
+    return max(verdict.gain) >= SAVES
 
 
 def mending_options(problems: Sequence[Problem]) -> tuple[str, ...]:
@@ -163,7 +177,7 @@ def facts_of(found: Diagnosis) -> Facts:
     return Facts(
         state=found.state,
         data_is_wrong=bool(found.blocking),
-        is_unstable=found.verdict is not None and found.verdict.fitted != "ordinary",
+        is_unstable=is_unstable(found.verdict),
         drifts=found.later is not None and found.later.breaks,
         odd_site=found.odd_sites[0].kind if found.odd_sites else None,
         remedy=None if best is None else best.action,

@@ -7,7 +7,7 @@ has seen rows of that site too, on the same rows, and with its own scores at the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -17,14 +17,13 @@ from scipy import stats
 
 from holdfast.diagnosis.advice import Action
 from holdfast.diagnosis.clinical import ClinicalReport, clinical_report
-from holdfast.diagnosis.loss_split import Losses, split_loss
+from holdfast.diagnosis.loss_split import Losses, LossSplit, split_loss
 from holdfast.diagnosis.soundness import SMALL_CLASS, SMALL_SITE
 from holdfast.diagnosis.values import Later, OddSite, Quality, Remedy, SiteDiagnosis, mean_interval
 from holdfast.environments import Environment, Rows, listed, site_names
-from holdfast.judging.calibration import calibrate
 from holdfast.judging.judges import deal_folds
 from holdfast.metrics import Interval, auroc_interval, exact_interval
-from holdfast.newsite.recalibrate import LEAST_PROBABILITY
+from holdfast.newsite.recalibrate import LEAST_PROBABILITY, recalibrate
 from holdfast.parallel import run_each
 from holdfast.rows import TrainingRows
 from holdfast.seeding import Seeding
@@ -38,6 +37,7 @@ LABELS = (50, 100, 200, 400)  # labeled rows of a site that recalibration is tri
 LABELS = (50, 100, 200, 400)  # labeled rows of a site that recalibration is tried with
 ODD_CHANCE = 0.01  # of any site being named by chance
 ODD_AUROC, ODD_RATE = 0.08, 0.08  # differences of one site from the others that are named
+MOST_TRIED_ROWS, LEAST_TRIED = 40_000, 1_000  # rows of a large table, and of each site, that remedies are tried on
 MOST_OF_IT = 0.8  # share of the gain with half of a site's rows that so many labels must bring
 LEAST_TIMES = 4  # sites that are times, from which on a model of earlier ones is asked about later ones
 TIME = re.compile(r"(19|20)\d\d(-?Q[1-4]|-\d\d(-\d\d)?)?")  # 2024, 2024-05, 2024Q2, 2024-05-31
@@ -54,6 +54,8 @@ class Subject(Protocol):
     classes: NDArray[Any]
     environments: tuple[Environment, ...]
     columns: Array  # (n_rows, n_columns) numbers without gaps, which the loss is split with
+    weights: Array | None  # (n_rows,) how much each row counts
+    subjects: NDArray[Any] | None  # (n_rows,) rows with the same label belong together
     probable: bool  # whether answers are probabilities
     is_network: bool
 
@@ -74,7 +76,10 @@ class Experiment:
         self.y, self.classes, self.environments = subject.y, subject.classes, subject.environments
         self.seeding = Seeding(random_state)
         self.n_folds = NETWORK_FOLDS if subject.is_network else N_FOLDS
-        folds = deal_folds(TrainingRows(subject.columns, self.y, self.environments), self.n_folds)
+        folds = None  # rows of one subject share a fold
+        if subject.subjects is not None:
+            folds = np.unique(subject.subjects, return_inverse=True)[1] % self.n_folds
+        folds = deal_folds(TrainingRows(subject.columns, self.y, self.environments, folds=folds), self.n_folds)
         assert folds is not None
         self.folds = folds
         n_rounds = min(len(self.environments), MOST_ROUNDS)
@@ -90,7 +95,21 @@ class Experiment:
             return []
         return [f"{len(self.environments)} sites were left out in {len(self.rounds)} rounds, several at a time."]
 
-    def ask_all(self, odd: Sequence[tuple[str, ...]]) -> tuple[Array, Array, list[Array], dict[tuple[str, ...], Array]]:
+    def sample(self) -> Rows | None:
+        """Return the rows of a large table that remedies are tried on; None: all of them."""
+        if len(self.y) <= MOST_TRIED_ROWS:
+            return None
+        share = MOST_TRIED_ROWS / len(self.y)
+        generator = self.seeding.generator("tried rows")
+        parts = [
+            generator.choice(site.rows, min(len(site), max(LEAST_TRIED, round(share * len(site)))), replace=False)
+            for site in self.environments
+        ]
+        return np.sort(np.concatenate(parts))
+
+    def ask_all(
+        self, odd: Sequence[tuple[str, ...]], *, elsewhere_too: bool = True
+    ) -> tuple[Array, Array, list[Array], dict[tuple[str, ...], Array]]:
         """Return the probabilities of all rows: at known sites, at sites left out, and there without odd columns.
 
         Those in a list are, for each round, of the rows that were not left out. At known sites, and in the list, rows
@@ -108,13 +127,16 @@ class Experiment:
                 names, out = self.rounds[number - 1]
                 tasks.append((new, rest, out, ()))
                 tasks += [(answers, rest, out, columns) for columns, answers in without.items()]
+                if not elsewhere_too:
+                    steps.append(f"without {listed(names, most=3)}")
+                    continue
             answers = elsewhere[number - 1] if number else known
             parts = [rest[self.folds[rest] == fold] for fold in range(self.n_folds)]
             tasks += [(answers, np.setdiff1d(rest, part), part, ()) for part in parts if len(part)]
             step = f"without {listed(names, most=3)}" if number else "the model at known sites, out of fold"
             steps += [step] * (len(tasks) - len(steps))
         n_stable = 1 + len(self.rounds) * (len(self.environments) > 2)
-        self.n_fits = len(tasks) + STABLE_FITS * n_stable
+        self.n_fits = self.n_done + len(tasks) + STABLE_FITS * n_stable * elsewhere_too
         asked = self._ask_each(type(self.subject).ask, [task[1:] for task in tasks], steps)
         for (answers, _, rows, _), found in zip(tasks, asked, strict=True):
             answers[rows] = found
@@ -152,6 +174,22 @@ class Experiment:
         self.progress("columns whose effects differ, and the stable classifier", self.n_done, self.n_fits)
         self.n_done += STABLE_FITS
 
+    def try_remedies(
+        self, known: Array, new: Array, without: Mapping[tuple[str, ...], Array], unstable: tuple[str, ...]
+    ) -> tuple[Remedy, ...]:
+        """Try every change at the sites left out; the largest gain comes first.
+
+        `without` has the answers without odd columns; `unstable` are columns that the stable classifier uses less.
+        """
+        tried = [self.remedy(new, "repair", _without(names), answers, names) for names, answers in without.items()]
+        if unstable and len(self.environments) > 2:
+            stable = self.ask_all_stable(known)
+            tried.append(self.remedy(new, "stable", "the stable classifier", stable, unstable))
+        if self.subject.probable:
+            tried.append(self.try_recalibration(new))
+        tried.append(self.remedy(new, "collect", "fitted with rows of the site", known))
+        return tuple(sorted(tried, key=lambda remedy: -remedy.gain.value))
+
     def try_recalibration(self, new: Array) -> Remedy:
         """Return what recalibrating brings with the fewest labels that bring most of what half of the rows do."""
         whole = self.remedy(new, "recalibrate", "recalibrated with half of its rows", self.recalibrate(new))
@@ -165,7 +203,7 @@ class Experiment:
         return whole
 
     def recalibrate(self, answers: Array, n_labels: int | None = None) -> Array:
-        """Return answers at each site left out, with temperature and rates from half of its rows, for the other."""
+        """Return answers at each site left out, recalibrated with half of its rows for the other half."""
         found, scores = answers.copy(), np.log(np.maximum(answers, LEAST_PROBABILITY))
         for site in self.environments:
             generator = self.seeding.generator("recalibrate", site.name)
@@ -173,7 +211,7 @@ class Experiment:
             for labeled, asked in ((site.rows[half], site.rows[~half]), (site.rows[~half], site.rows[half])):
                 if len(labeled) and len(asked):
                     rows = generator.permutation(labeled)[:n_labels]
-                    found[asked] = calibrate(scores[rows], self.y[rows], offsets=True).probabilities(scores[asked])
+                    found[asked] = recalibrate(scores[rows], self.y[rows]).calibration.probabilities(scores[asked])
         return found
 
     def losses(self, answers: Array, rows: Rows) -> Array:
@@ -200,8 +238,10 @@ class Experiment:
             return None
         new, right = self.subject.ask(rest, out), self.correct(known[out], out)
         right_now = self.correct(new, out)
-        stable = _interval(self.correct(self.subject.ask_stable(rest, out), out) - right_now) if with_stable else None
-        lost = _interval(right - right_now)
+        weights, stable = self._weights(out), None
+        if with_stable:
+            stable = _interval(self.correct(self.subject.ask_stable(rest, out), out) - right_now, weights)
+        lost = _interval(right - right_now, weights)
         return Later(late[0].name, self.quality(new, out), self.quality(known[out], out), lost, stable)
 
     def clinical(self, new: Array, threshold: float | None) -> ClinicalReport | None:
@@ -209,20 +249,36 @@ class Experiment:
         if not self.subject.probable or len(self.classes) != 2:
             return None
         risks, sites = np.clip(new[:, 1], 0.0, 1.0), site_names(self.environments)
-        return clinical_report(self.y, risks, sites, event=str(self.classes[1]), threshold=threshold)
+        return clinical_report(
+            self.y,
+            risks,
+            sites,
+            event=str(self.classes[1]),
+            threshold=threshold,
+            sample_weight=self.subject.weights,
+        )
 
     def quality(self, answers: Array, rows: Rows) -> Quality:
         """Return how good the answers about some rows are."""
-        right = self.correct(answers, rows)
-        accuracy = Interval(float(right.mean()), *map(float, exact_interval(right.sum(), len(rows))))
-        area = auroc_interval(self.y[rows], answers) if self.subject.probable else Interval(*[float("nan")] * 3)
-        return Quality(accuracy, area, _interval(self.losses(answers, rows)))
+        right, weights = self.correct(answers, rows), self._weights(rows)
+        share, n_rows = float(np.average(right, weights=weights)), effective_rows(weights, len(rows))
+        accuracy = Interval(share, *map(float, exact_interval(share * n_rows, n_rows)))
+        area = Interval(*[float("nan")] * 3)
+        if self.subject.probable:
+            area = auroc_interval(self.y[rows], answers, sample_weight=weights)
+        return Quality(accuracy, area, _interval(self.losses(answers, rows), weights))
+
+    def _weights(self, rows: Rows) -> Array | None:
+        return None if self.subject.weights is None else self.subject.weights[rows]
 
     def remedy(self, new: Array, action: Action, name: str, answers: Array, columns: tuple[str, ...] = ()) -> Remedy:
         """Compare answers at sites left out with the ordinary model's, row by row."""
         sites = [(new[site.rows], answers[site.rows], site.rows) for site in self.large]
-        gains = [_interval(self.losses(old, rows) - self.losses(other, rows)) for old, other, rows in sites]
-        right = [_interval(self.correct(other, rows) - self.correct(old, rows)) for old, other, rows in sites]
+        gains, right = [], []
+        for old, other, rows in sites:
+            weights = self._weights(rows)
+            gains.append(_interval(self.losses(old, rows) - self.losses(other, rows), weights))
+            right.append(_interval(self.correct(other, rows) - self.correct(old, rows), weights))
         n_better = sum(gain.value > 0 for gain in gains)
         return Remedy(action, name, mean_interval(gains), mean_interval(right), n_better, columns)
 
@@ -249,11 +305,11 @@ class Experiment:
         ordered = sorted(found, key=lambda odd: (odd.kind != "labels", -odd.distance))
         return tuple(ordered) if 2 * len(ordered) < len(sites) else ()
 
-    def describe_sites(self, new: Array, known: Array, elsewhere: Sequence[Array]) -> list[SiteDiagnosis]:
-        """Return every site's scores and the split of its loss."""
+    def split_sites(self, new: Array, elsewhere: Sequence[Array]) -> dict[str, tuple[Quality, LossSplit]]:
+        """Return, for every site, the model at the others, out of fold, and why its loss differs."""
         columns = self.subject.columns
-        found: dict[str, SiteDiagnosis] = {}
-        by_name: dict[str, Environment] = {site.name: site for site in self.environments}
+        found: dict[str, tuple[Quality, LossSplit]] = {}
+        by_name = {site.name: site for site in self.environments}
         for (names, out), answers in zip(self.rounds, elsewhere, strict=True):
             rest = np.setdiff1d(np.arange(len(self.y)), out)
             there = Losses(self.losses(answers, rest), self.y[rest], _scores(answers), columns[rest])
@@ -261,23 +317,50 @@ class Experiment:
             for name in names:
                 rows = by_name[name].rows
                 here = Losses(self.losses(new[rows], rows), self.y[rows], _scores(new[rows]), columns[rows])
-                shares = np.bincount(self.y[rows], minlength=len(self.classes)) / len(rows)
-                found[name] = SiteDiagnosis(
-                    name,
+                found[name] = quality, split_loss(there, here, generator=self.seeding.generator("split", name))
+        return found
+
+    def describe_sites(
+        self, new: Array, known: Array, split: Mapping[str, tuple[Quality, LossSplit]]
+    ) -> list[SiteDiagnosis]:
+        """Return every site's scores and the split of its loss."""
+        found = []
+        for site in self.environments:
+            rows, (elsewhere, parts) = site.rows, split[site.name]
+            weights = self._weights(rows)
+            shares = np.bincount(self.y[rows], weights, minlength=len(self.classes))
+            shares = shares / shares.sum()
+            found.append(
+                SiteDiagnosis(
+                    site.name,
                     len(rows),
                     dict(zip(map(str, self.classes), map(float, shares), strict=True)),
-                    quality,
+                    elsewhere,
                     self.quality(new[rows], rows),
                     self.quality(known[rows], rows),
-                    _interval(self.correct(known[rows], rows) - self.correct(new[rows], rows)),
-                    split_loss(there, here, generator=self.seeding.generator("split", name)),
+                    _interval(self.correct(known[rows], rows) - self.correct(new[rows], rows), weights),
+                    parts,
                 )
-        return [found[site.name] for site in self.environments]
+            )
+        return found
 
 
-def _interval(values: Array) -> Interval:
+def effective_rows(weights: Array | None, n_rows: int) -> float:
+    """Return the number of equal rows that are worth as much as weighted ones (Kish).
+
+    Examples
+    --------
+    >>> effective_rows(np.array([1.0, 1.0, 2.0, 0.0]), 4)
+    2.6666666666666665
+    """
+    return float(n_rows) if weights is None else float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def _interval(values: Array, weights: Array | None = None) -> Interval:
     """Return the mean of rows with its 95 % interval; equal values still are uncertain, so one more row is added."""
-    mean, reach = float(values.mean()), 1.96 * float(np.sqrt((values.var() + 1.0 / (len(values) + 1)) / len(values)))
+    mean, n_rows = float(np.average(values, weights=weights)), effective_rows(weights, len(values))
+    variance = float(np.average((values - mean) ** 2, weights=weights))
+    reach = 1.96 * float(np.sqrt((variance + 1.0 / (n_rows + 1)) / n_rows))
     return Interval(mean, mean - reach, mean + reach)
 
 
@@ -304,3 +387,7 @@ def _scores(answers: Array) -> Array:
     """Return the log-odds of every class against the first, (n_rows, n_classes - 1)."""
     logs = np.log(np.clip(answers, 1e-3, 1.0))
     return np.asarray(logs[:, 1:] - logs[:, :1])
+
+
+def _without(columns: Sequence[str]) -> str:
+    return f"without {columns[0]}" if len(columns) == 1 else f"without all {len(columns)} odd columns"

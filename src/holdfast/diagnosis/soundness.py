@@ -54,7 +54,11 @@ SMALL_SITE, SMALL_CLASS = 30, 5  # rows of a site, and of its rarer class, below
 MISSING_APART = 0.3  # shares of missing values that differ by more are worth a look
 ZERO_HERE, ZERO_ELSEWHERE = 0.2, 0.01  # shares of zeros that suggest that 0 stands for "missing"
 EFFECT, EFFECT_HERE = 3.0, 2.0  # standard errors of a column's correlation with the label, elsewhere and at a site
-REVERSED = 0.4  # AUROC at most, where labels are exchanged
+REVERSED, REVERSED_CHANCE = 0.4, 0.02  # AUROC at most, where labels are exchanged, and the chance of such a one
+WITHOUT_ONE = -1.3  # standard errors of the AUROC from one half, without the column that is reversed most
+RELATED = 0.5  # correlation of columns that may be reversed together
+MOST_CELLS = 5_000_000  # rows times columns that are searched for near copies
+NEARLY_SAME, SAMPLED_PAIRS = 0.999, 5_000  # correlation of columns that are nearly copies, and rows it is measured in
 
 INDICATOR = re.compile(r"(?P<column>.+?)(?: is |[ _=.])(?:missing|isna|isnull)", re.IGNORECASE)  # `ca is missing`
 IDENTIFIER = re.compile(
@@ -184,8 +188,8 @@ class _Checked:
         return codes, classes
 
     @cached_property
-    def copies(self) -> Rows | None:
-        """A number for each row that copies share; None where hardly any row is a copy."""
+    def hashes(self) -> NDArray[np.uint64] | None:
+        """A number for each cell that equal cells share, the label last; None where columns or rows are few."""
         import pandas as pd
 
         features = self.features.iloc[:, :MOST_COLUMNS]
@@ -193,7 +197,14 @@ class _Checked:
         if len(varying) < 3 or len(features) < LEAST_LABELED:
             return None
         hashes = [pd.util.hash_pandas_object(features.iloc[:, place], index=False).to_numpy() for place in varying]
-        columns = np.column_stack([*hashes, self.codes[0].astype(np.uint64)] if self.labels is not None else hashes)
+        return np.column_stack([*hashes, self.codes[0].astype(np.uint64)] if self.labels is not None else hashes)
+
+    @cached_property
+    def copies(self) -> Rows | None:
+        """A number for each row that copies share; None where hardly any row is a copy."""
+        columns = self.hashes
+        if columns is None:
+            return None
         groups = _row_numbers(columns)
         n_copies = len(groups) - len(np.unique(groups))
         enough = n_copies >= max(3, COPIED * len(groups))
@@ -367,13 +378,30 @@ def _exchanged(table: _Checked) -> Iterator[Problem]:
         here = effects[place] * np.sign(elsewhere) * np.sqrt(weights[place])
         n_reversed, n_alike = int((here[strong] < -EFFECT_HERE).sum()), int((here[strong] > EFFECT_HERE).sum())
         rows = table.sites[place].rows
-        scores = columns[rows] @ (elsewhere * strong) if table.scores is None else table.scores[rows]
-        area, z = _auroc_and_z(codes[rows], scores)
-        if n_reversed >= 2 and not n_alike and area <= REVERSED and stats.norm.cdf(z) * len(sizes) < BY_CHANCE:
+        weighted = columns[rows] * (elsewhere * strong)
+        area, z = _auroc_and_z(codes[rows], weighted.sum(axis=1) if table.scores is None else table.scores[rows])
+        is_low = area <= REVERSED and stats.norm.cdf(z) * len(sizes) < REVERSED_CHANCE
+        if is_low and not n_alike and _is_reversed_without_one(weighted, here * strong, codes[rows]):
             found.append((table.sites[place].name, area, n_reversed))
     if 0 < len(found) <= len(table.sites) / 2 or len(table.sites) == 2 == len(found):
         evidence = {"auroc": [area for _, area, _ in found], "n_columns": [n for _, _, n in found]}
         yield Problem("labels_exchanged", "stop", sites=tuple(name for name, _, _ in found), evidence=evidence)
+
+
+def _is_reversed_without_one(weighted: Floats, here: Floats, codes: Rows) -> bool:
+    """Return whether the ranking is upside down without the column that is reversed most, and those related to it.
+
+    One column that is turned at a site does not mean that the labels are.
+    """
+    most = int(np.argmin(here))
+    spread = weighted.std(axis=0)
+    used = spread > 0
+    related = np.zeros(len(here), bool)
+    related[used] = (
+        np.abs(np.corrcoef(weighted[:, used], rowvar=False).reshape(used.sum(), -1))[int(used[:most].sum())] > RELATED
+    )
+    rest = weighted[:, used & ~related]
+    return bool(rest.shape[1] and _auroc_and_z(codes, rest.sum(axis=1))[1] < WITHOUT_ONE)
 
 
 def _standardized_columns(table: _Checked) -> Floats:
@@ -561,6 +589,26 @@ def _copied_rows(table: _Checked) -> Iterator[Problem]:
     yield Problem("copied_rows", "repair", "", named, evidence)
 
 
+def _near_copies(table: _Checked) -> Iterator[Problem]:
+    """Say how many rows equal another one in all columns but one, where that is no coincidence of few values."""
+    columns = table.hashes
+    if columns is None or table.copies is not None or columns.shape[1] < 6 or columns.size > MOST_CELLS:
+        return
+    mixed = _mixed(columns)
+    total = mixed.sum(axis=1)
+    n_pairs, is_near = 0.0, np.zeros(len(columns), bool)
+    for place in range(columns.shape[1]):
+        groups = np.asarray(np.unique(total - mixed[:, place], return_inverse=True)[1], dtype=np.intp)
+        n_pairs += _n_pairs(groups)
+        is_near |= np.bincount(groups)[groups] > 1
+    n_near = int(is_near.sum())
+    if n_near // 2 < max(3, COPIED * len(columns)) or not _are_copies(columns, n_pairs):
+        return
+    where = tuple(site.name for site in table.sites if is_near[site.rows].mean() >= COPIED)
+    evidence = {"n_rows": n_near, "share": n_near / len(columns)}
+    yield Problem("near_copied_rows", "repair", "", where if len(where) < len(table.sites) else (), evidence)
+
+
 def _are_copies(columns: NDArray[Any], n_pairs: float) -> bool:
     """Return whether rows that agree in half of the columns agree in the others too, which coincidences do not."""
     generator = Seeding(0).generator("copied rows")
@@ -574,9 +622,14 @@ def _are_copies(columns: NDArray[Any], n_pairs: float) -> bool:
 
 def _row_numbers(columns: NDArray[Any]) -> Rows:
     """Return a number for each row that equal rows share."""
+    return np.asarray(np.unique(_mixed(columns).sum(axis=1), return_inverse=True)[1], dtype=np.intp)
+
+
+def _mixed(columns: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return numbers of cells whose sums over columns are equal for equal rows only, but for one chance in 2^60."""
     weights = Seeding(1).generator("row numbers").integers(1, 2**62, size=columns.shape[1], dtype=np.uint64)
-    mixed = ((columns.astype(np.uint64) ^ (columns.astype(np.uint64) >> np.uint64(29))) * (2 * weights + 1)).sum(axis=1)
-    return np.asarray(np.unique(mixed, return_inverse=True)[1], dtype=np.intp)
+    cells = columns.astype(np.uint64)
+    return np.asarray((cells ^ (cells >> np.uint64(29))) * (2 * weights + 1), dtype=np.uint64)
 
 
 def _n_pairs(groups: Rows) -> float:
@@ -596,6 +649,33 @@ def _copied_columns(table: _Checked) -> Iterator[Problem]:
         digest = hash(pd.util.hash_pandas_object(values, index=False).to_numpy().tobytes())
         if (first := seen.setdefault(digest, name)) != name:
             yield Problem("copied_column", "note", name, (), {"copy_of": first}, ("--drop", name))
+
+
+def _near_copied_columns(table: _Checked) -> Iterator[Problem]:
+    """Name numbers that another column has too, rounded, in another unit, or but for a few rows."""
+    names = [name for name, values in table.numbers.items() if not INDICATOR.fullmatch(name)]
+    step = max(1, len(table.features) // SAMPLED_PAIRS)
+    values = [table.numbers[name][::step] for name in names]
+    many = [place for place, column in enumerate(values) if len(np.unique(_known(column))) > FEW_VALUES]
+    if len(many) < 2:
+        return
+    gaps = np.array([np.isnan(values[place]) for place in many])
+    centered = np.array([_centered(values[place]) for place in many])
+    alike = centered @ centered.T
+    for second in range(1, len(many)):
+        for first in range(second):
+            same_gaps = np.mean(gaps[first] == gaps[second]) >= NEARLY_SAME
+            is_exact = np.array_equal(values[many[first]], values[many[second]], equal_nan=True)
+            if abs(alike[first, second]) >= NEARLY_SAME and same_gaps and not is_exact:
+                name, evidence = names[many[second]], {"copy_of": names[many[first]]}
+                yield Problem("near_copied_column", "note", name, (), evidence, ("--drop", name))
+                break
+
+
+def _centered(values: Floats) -> Floats:
+    """Return values with mean 0 and length 1; gaps are 0."""
+    centered = np.where(np.isnan(values), 0.0, values - np.nanmean(values))
+    return centered / max(float(np.linalg.norm(centered)), 1e-300)
 
 
 # Units and values that stand for "missing"
@@ -876,7 +956,16 @@ def _small_sites(table: _Checked) -> Iterator[Problem]:
 
 Check = Callable[[_Checked], Iterator[Problem]]
 LABEL_CHECKS: tuple[Check, ...] = (_label_codes, _one_class, _exchanged, _leaks, _small_sites)
-COLUMN_CHECKS: tuple[Check, ...] = (_identifiers, _sentinels, _units, _copied_rows, _looks, _copied_columns)
+COLUMN_CHECKS: tuple[Check, ...] = (
+    _identifiers,
+    _sentinels,
+    _units,
+    _copied_rows,
+    _near_copies,
+    _looks,
+    _copied_columns,
+    _near_copied_columns,
+)
 KEYS = (
     "label_spelling",
     "label_codes",
@@ -892,11 +981,13 @@ KEYS = (
     "unit",
     "factor",
     "copied_rows",
+    "near_copied_rows",
     "size",
     "gaps",
     "zeros",
     "constant",
     "level_of_one_site",
     "copied_column",
+    "near_copied_column",
     "small_site",
 )

@@ -17,6 +17,7 @@ from holdfast.diagnosis.soundness import SMALL_SITE, Problem
 from holdfast.diagnosis.words import headline, say
 from holdfast.metrics import Interval
 from holdfast.stable.findings import Finding
+from holdfast.stable.notebook import html_card
 from holdfast.stable.verdict import RARE
 
 AS_USUAL = 0.01  # accuracy above always predicting the most frequent class that is as good as none
@@ -165,6 +166,19 @@ class Diagnosis:
     def __str__(self) -> str:
         return f"{self.finding} {self.recommendation.sentence}"
 
+    def __repr__(self) -> str:
+        return (
+            f"<Diagnosis of {len(self.sites)} sites with {self.estimator}: {self.state}, {self.recommendation.action}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the answer and a table of the sites, for notebooks."""
+        header = ("site", "rows", "accuracy, new", "accuracy, seen", "AUROC, new", "AUROC, seen")
+        rows = [
+            (s.name, f"{s.n_rows:,}", s.new.accuracy, s.known.accuracy, s.new.auroc, s.known.auroc) for s in self.sites
+        ]
+        return html_card(str(self), self.explanation, header, rows)
+
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the data, the worst first."""
@@ -178,7 +192,7 @@ class Diagnosis:
     def mean(self, which: Literal["elsewhere", "new", "known"]) -> float:
         """Return the accuracy over all rows."""
         scores = [getattr(site, which).accuracy.value for site in self.sites]
-        return float(np.average(scores, weights=[site.n_rows for site in self.sites]))
+        return round(float(np.average(scores, weights=[site.n_rows for site in self.sites])), 9)  # in any order of rows
 
     @property
     def large(self) -> tuple[SiteDiagnosis, ...]:

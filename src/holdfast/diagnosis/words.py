@@ -204,6 +204,14 @@ def _copied_rows(p: Problem, label: str) -> str:
     return f"{found['n_copies']:,} rows ({found['share']:.0%}) are exact copies of another row{_in_sites(p)}.{across}"
 
 
+def _near_copied_rows(p: Problem, label: str) -> str:
+    found = p.evidence
+    return (
+        f"{found['n_rows']:,} rows ({found['share']:.0%}) equal another row in all columns but one{_in_sites(p)}: are "
+        "people counted twice?"
+    )
+
+
 def _size(p: Problem, label: str) -> str:
     here, elsewhere = written(p.evidence["median"]), written(p.evidence["median_elsewhere"])
     return (
@@ -235,6 +243,10 @@ def _copied_column(p: Problem, label: str) -> str:
     return f"`{p.column}` has the same values as `{p.evidence['copy_of']}`."
 
 
+def _near_copied_column(p: Problem, label: str) -> str:
+    return f"`{p.column}` says almost the same as `{p.evidence['copy_of']}`."
+
+
 def _small_site(p: Problem, label: str) -> str:
     has = "has" if len(p.sites) == 1 else "have"
     return f"{_sites(p)} {has} too few rows to say anything about one site alone."
@@ -255,12 +267,14 @@ SENTENCES: Mapping[str, Callable[[Problem, str], str]] = {
     "unit": _unit,
     "factor": _factor,
     "copied_rows": _copied_rows,
+    "near_copied_rows": _near_copied_rows,
     "size": _size,
     "gaps": _gaps,
     "zeros": _zeros,
     "constant": _constant,
     "level_of_one_site": _level_of_one_site,
     "copied_column": _copied_column,
+    "near_copied_column": _near_copied_column,
     "small_site": _small_site,
 }
 
@@ -319,4 +333,5 @@ REPAIRS: Mapping[str, Callable[[Problem, Any], str]] = {
     "unit": _mend_unit,
     "factor": _mend_unit,
     "copied_rows": _mend_copies,
+    "near_copied_rows": _mend_copies,
 }

@@ -299,6 +299,14 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
         X = self._check_rows(X, reset=False)
         return self.classes_[predicted_codes(self.estimator_, X)]
 
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy; y may be left out where X is a dict or Dataset with labels."""
+        if y is None and holds_items(X):
+            from holdfast.neural.sources import labeled_items
+
+            X, y = labeled_items(X, y)
+        return float(super().score(X, y, sample_weight))
+
     @available_if(_estimator_has("predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each label, columns in the order of `classes_`."""

@@ -198,7 +198,7 @@ class PredictThenInterpolate(MethodEstimator):
     solver: Literal["auto", "convex", "gradient", "reweight"] = "auto"
     halves: Literal["hard", "soft"] = "hard"
     reweight_rounds: int = 20
-    objective: Literal["max", "online", "chance"] = "max"
+    objective: Literal["max", "online", "chance", "equal"] = "max"
     selection: str | None = None
     judge_selection: str | None = "other_environments"
     min_group_size: int = 5
@@ -246,7 +246,7 @@ class PredictThenInterpolate(MethodEstimator):
             training.check_folds()
         estimator = self._coded_estimator(training)
         self.solver_ = choose_solver(estimator, self.solver)  # refuses an estimator before any work
-        for name, value in (("objective", "chance"), ("recipe", "robust")):
+        for name, value in (("objective", "chance"), ("objective", "equal"), ("recipe", "robust")):
             if getattr(self, name) == value and self.solver_ != "gradient":
                 raise ParameterError(f"{name}={value!r} is for networks. Use a NeuralClassifier, or leave it out.")
         judge, recipe = estimator, None if self.recipe is None else RECIPES[self.recipe]
@@ -303,12 +303,16 @@ class PredictThenInterpolate(MethodEstimator):
         }
         changed: dict[str, Any] = {"solver": self.solver_, "objective": self._chosen_objective()}
         partitions = self.partitions_
-        if changed["objective"] == "chance":
+        if changed["objective"] in ("chance", "equal"):
             from holdfast.neural.objectives import PooledERM  # torch loads when a network is trained, not before
 
-            partitions = halves_at_chance(partitions, len(self.classes_), sample_weight=training.sample_weight)
+            n_kinds = len(self.classes_) if changed["objective"] == "chance" else 2
+            n_batches = None if self.recipe is None else 1
+            if changed["objective"] == "equal":  # as many rows as the ordinary network sees
+                n_batches = len(training.environments)
+            partitions = halves_at_chance(partitions, n_kinds, sample_weight=training.sample_weight)
             options["sample_weight"] = None  # it is in the halves' weights
-            changed["objective"] = PooledERM(n_batches=None if self.recipe is None else 1)
+            changed["objective"] = PooledERM(n_batches=n_batches)
         groups = halves_as_groups(partitions, **options)
         rounds = [groups]
         if self.rounds > 1:
@@ -361,7 +365,8 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     One classifier is fitted on each environment. Its predictions cut every other environment into correct and mistaken
     rows. The final classifier minimizes the worst-case risk over all mixtures of these halves.
 
-    The worst case is harsh where stable features are noisy. For tables `StableClassifier` is recommended.
+    The worst case is harsh where stable features are noisy, and costs accuracy where nothing is unstable.
+    `StableClassifier` is recommended: it says first whether something is, and what PI costs.
 
     Parameters
     ----------
@@ -387,9 +392,10 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         (`holdfast.estimators.pi.RECIPES` has the values). Parameters that differ from their defaults stay as they are.
     reweight_rounds : int
         Largest number of fits of each fold by the reweighting solver.
-    objective : "max", "online" or "chance"
+    objective : "max", "online", "chance" or "equal"
         For networks: differentiate the worst group alone, or weight the groups by exponentiated risks, or take the one
-        mixture in which every judge is right as often as chance (1/K correct, 1 − 1/K mistaken rows).
+        mixture in which every judge is right as often as chance (1/K correct, 1 − 1/K mistaken rows), or the equal
+        mean of both halves, which costs no more than an ordinary fit and loses less where nothing is unstable.
     selection : str or None
         For networks: the rule that selects the final classifier's epoch; None: the network's own.
     judge_selection : str or None
@@ -413,7 +419,8 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     partitions_ : tuple of Partition
         Stage 2: judge, judged, and the row numbers of both halves.
     accuracies_ : array of shape (n_environments, n_environments)
-        Accuracy of each judge (row) in each environment (column); the diagonal is out of fold.
+        Accuracy of each judge (row) in each environment (column). The diagonal is out of fold; for networks with hard
+        halves it comes from validation rows whose group labels are the environments, and else is NaN.
     groups_ : tuple of Group
         The halves that entered stage 3.
     group_risks_, worst_case_risk_, gap_ : array, float, float
@@ -441,7 +448,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     0.8
     """
 
-    _objectives = ("max", "online", "chance")
+    _objectives = ("max", "online", "chance", "equal")
     _judge_scores = "accuracies_"
 
     _: KW_ONLY
@@ -465,8 +472,19 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
 
     def _interpolate(self, estimator: Any, training: TrainingRows, seeding: Seeding, validation: Any) -> Self:
         super()._interpolate(estimator, training, seeding, validation)
+        self._fill_diagonal(validation)
         self._warn_of_collapse(training)
         return self
+
+    def _fill_diagonal(self, validation: Any) -> None:
+        """Score judges in their own environment on validation rows whose groups are the environments, where unknown."""
+        if validation is None or validation[2] is None:
+            return
+        X, y, groups = validation
+        for place, (label, judge) in enumerate(self.environment_classifiers_.items()):
+            rows = np.flatnonzero(np.asarray(groups) == label)
+            if len(rows) and np.isnan(self.accuracies_[place, place]):
+                self.accuracies_[place, place] = np.mean(predicted_codes(judge, take_rows(X, rows)) == y[rows])
 
     def _has_collapsed(self, solution: Solution, training: TrainingRows) -> bool:
         return self._collapse(solution.estimator, solution.worst_case_risk, training) is not None
@@ -512,5 +530,6 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             )
         if self.recipe is not None:
             check_choice(self, "recipe", tuple(RECIPES))
-        if self.rounds > 1 and self._chosen_objective() == "chance":
-            raise ParameterError("objective='chance' takes the halves of one round. Set rounds to 1.")
+        objective = self._chosen_objective()
+        if self.rounds > 1 and objective in ("chance", "equal"):
+            raise ParameterError(f"objective={objective!r} takes the halves of one round. Set rounds to 1.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import html
+import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
@@ -15,12 +16,22 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.audit.run import AuditSettings, read_columns
-from holdfast.environments import label_array, listed, unique_labels
+from holdfast.environments import label_array, listed, take_rows, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
+from holdfast.estimators.pi import PIClassifier
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
-from holdfast.judging.calibration import calibrate, log_softmax
+from holdfast.judging.calibration import calibrate, class_scores, log_softmax
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
-from holdfast.learners import code_probabilities, has_threshold, last_step, refit_logistic, stopped_like
+from holdfast.learners import (
+    code_probabilities,
+    fit_rows,
+    has_threshold,
+    last_step,
+    predicted_codes,
+    refit_logistic,
+    seeded_clone,
+    stopped_like,
+)
 from holdfast.metrics import Interval
 from holdfast.newsite.adapt import (
     Adaptation,
@@ -36,20 +47,31 @@ from holdfast.newsite.forecast import ForecastBasis, make_basis
 from holdfast.newsite.profile import as_frame, column_names, profile_matrix
 from holdfast.newsite.recalibrate import RecalibratedClassifier
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows, is_mapped, is_sparse, is_text
+from holdfast.rows import TrainingRows, deal_evenly, holds_items, is_mapped, is_sparse, is_text
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.columns import Columns, split_categories
 from holdfast.stable.decision import CAUTION, kept_share, removal_levels
 from holdfast.stable.design import Design, make_design
 from holdfast.stable.findings import find
 from holdfast.stable.hypotheses import Posterior, posteriors
-from holdfast.stable.removal import MixedClassifier, join_removals, mix_scores, plan_removal, shuffled_partners
+from holdfast.stable.network import LIKELY as UNSTABLE
+from holdfast.stable.network import NetworkRows, find_network, read_skill
+from holdfast.stable.removal import (
+    MixedClassifier,
+    Removal,
+    centered,
+    join_removals,
+    mix_scores,
+    plan_removal,
+    shuffled_partners,
+)
 from holdfast.stable.scenarios import Part, Scenarios, ask_out_of_fold, try_scenarios
 from holdfast.stable.verdict import RARE, SUSPECTED, Accuracy, Verdict, fitted_as
 
 Array = NDArray[np.float64]
 N_FOLDS = 2  # for price and gain
 CAUTIONS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of `path_`
+MOST_WORST_CASE = 3  # sites up to which the stable network minimizes the worst half, and not the mean of the halves
 MOST_LEFT_OUT = 5  # rounds of leaving environments out
 ROWS_FOR_ONE_DRAW = 4000  # with fewer rows, columns are shuffled several times
 MOST_COPIED = 2**30  # bytes of a memory map that are copied into memory; joblib maps every array above a megabyte
@@ -85,10 +107,14 @@ class StableClassifier(MethodClassifier):
     is mixed with the ordinary one accordingly. Where nothing changes, the result is the ordinary classifier, to the
     last bit. `verdict_` says what was fitted, why, what it costs and what it saves.
 
+    Pictures, sequences, dicts and Datasets have no columns. There the ordinary network is compared with a network of
+    Predict then Interpolate, both out of fold (`holdfast.stable.network`).
+
     Parameters
     ----------
     estimator : scikit-learn classifier or None
-        Any classifier or Pipeline. None: columns scaled to unit variance, then a logistic regression.
+        Any classifier or Pipeline, or a NeuralClassifier. None: columns scaled to unit variance, then a logistic
+        regression.
     caution : float between 0 and 1
         What to expect of a relation that changes. 0: the next environment is like these, so nothing is given up. 0.5:
         the relation may vanish there. 1: it may reverse. `path_` has price and gain of others.
@@ -132,7 +158,7 @@ class StableClassifier(MethodClassifier):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         environments: Any = None,
         sample_weight: Any = None,
@@ -143,15 +169,16 @@ class StableClassifier(MethodClassifier):
 
         Parameters
         ----------
-        X : array, sparse matrix, frame or list of texts
-        y : labels of shape (n_rows,)
+        X : array, sparse matrix, frame, list of texts, images of shape (n_rows, …), dict or Dataset
+        y : labels of shape (n_rows,); None: those of a dict or Dataset
         environments : labels of shape (n_rows,)
             Which environment each row came from. None, or one label only: the ordinary classifier, with a warning.
+            Those of a dict or Dataset where it has some.
         sample_weight : array of shape (n_rows,), optional
             How many rows each row stands for.
         subjects : labels of shape (n_rows,), optional
             Rows that belong together, such as the visits of one patient. They share a fold, and as evidence they count
-            as one row.
+            as one row (of pictures and Datasets: they share a fold).
         words : sequence of sets of str, optional
             For a matrix of words and phrases: the words of each column. Phrases are judged by their words: a word that
             is ignored is ignored in every phrase.
@@ -166,6 +193,9 @@ class StableClassifier(MethodClassifier):
         alone = warn_single_environment(training.environments, type(self).__name__)
         if is_mapped(training.X) and training.X.nbytes <= MOST_COPIED:
             training = replace(training, X=np.array(training.X))
+        if not alone and _has_no_columns(training.X):
+            self._fit_network(estimator, training, subjects, seeding)
+            return self
         together = None
         if not alone:  # what cannot be used is refused before any work
             columns = _read_table(training.X, training.names)
@@ -178,7 +208,7 @@ class StableClassifier(MethodClassifier):
                 training = replace(training, folds=_folds_of(together, training))
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         self.profile_ = None
-        if not is_text(training.X) and not is_sparse(training.X):
+        if not is_text(training.X) and not is_sparse(training.X) and not _has_no_columns(training.X):
             names = column_names(training.X, training.names)
             self.profile_ = profile_matrix(training.X, names, training.environments)
         if alone:
@@ -199,6 +229,50 @@ class StableClassifier(MethodClassifier):
             )
             self._decide(estimator, training, columns, design, posteriors(design), words, seeding)
         return self
+
+    def _fit_network(self, estimator: Any, training: TrainingRows, subjects: Any, seeding: Seeding) -> None:
+        """Decide for inputs without columns: the ordinary classifier, or PI, or both mixed, by `stable.network`."""
+        self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
+        self.profile_ = None
+        sites = [environment.name for environment in training.environments]
+        asked = _ask_folds(self, estimator, training, _network_folds(training, subjects), seeding)
+        rows = NetworkRows(asked.ordinary, asked.stable, training.y, training.environment_codes, training.sample_weight)
+        weights = rows.weights(float(self.caution))
+        readable = float("nan") if rows.evidence.probability >= UNSTABLE else asked.read_sites(estimator, seeding)
+        if weights[1]:
+            total, both = sum(weights), [self.ordinary_, _fit_pi(self, estimator, training, seeding).estimator_]
+            mixed = mix_scores([asked.ordinary, asked.stable], [weight / total for weight in weights])
+            calibration = calibrate(mixed, training.y, training.sample_weight)
+            used = [i for i in (0, 1) if weights[i]]
+            parts = [both[i] for i in used], [Removal()] * len(used), [weights[i] / total for i in used]
+            self.estimator_ = MixedClassifier(*parts, calibration)
+        finding = find_network(rows, weights, readable)
+        self.path_ = tuple(_network_point(rows, caution) for caution in CAUTIONS)
+        self.relearning_ = Relearning()
+        known, left_out = np.exp(log_softmax(rows.mixed(weights))), np.exp(log_softmax(asked.left_out))
+        self.forecasting_ = make_basis(
+            known, left_out, training.y, {environment.name: environment.rows for environment in training.environments}
+        )
+        right, shares = asked.left_out.argmax(axis=1) == training.y, training.weights
+        elsewhere = np.array([np.average(right[e.rows], weights=shares[e.rows]) for e in training.environments])
+        ordinary, fitted = rows.accuracies((1.0, 0.0)), rows.accuracies(weights)
+        most_frequent = np.bincount(training.y, shares).max() / shares.sum()
+        self.verdict_ = Verdict(
+            "ordinary" if not weights[1] else "partly" if weights[0] else "stable",
+            (),
+            {},
+            rows.price(weights),
+            rows.compare(weights),
+            rows.compare(weights, rows.share(0.5)),
+            rows.compare(weights, rows.reversed_share),
+            rows.forecast(weights, elsewhere),
+            {name: Accuracy(float(a), float(b)) for name, a, b in zip(sites, ordinary, fitted, strict=True)},
+            float(most_frequent),
+            0,
+            {},
+            float(self.caution),
+            finding,
+        )
 
     def _decide(
         self,
@@ -361,6 +435,100 @@ class StableClassifier(MethodClassifier):
         return f'<p style="{style}"><strong>{first.rstrip(".")}.</strong> {rest}</p>{diagram}'
 
 
+@dataclass(frozen=True, eq=False)
+class _FoldAnswers:
+    """What classifiers of the other fold say about every row, (n_rows, n_classes), and the folds themselves."""
+
+    ordinary: Array
+    stable: Array
+    left_out: Array  # by the judges of the other sites together
+    training: TrainingRows
+    folds: NDArray[np.intp]
+
+    def read_sites(self, estimator: Any, seeding: Seeding) -> float:
+        """Return how well the site can be read off the input, by the same estimator: 0 chance, 1 always."""
+        fitted, asked = np.flatnonzero(self.folds != 0), np.flatnonzero(self.folds == 0)
+        sites, X = self.training.environment_codes, self.training.X
+        reader = fit_rows(seeded_clone(estimator, seeding, "sites"), X, sites, fitted, None)
+        return read_skill(predicted_codes(reader, take_rows(X, asked)), sites[asked])
+
+
+def _ask_folds(
+    owner: StableClassifier, estimator: Any, training: TrainingRows, folds: NDArray[np.intp], seeding: Seeding
+) -> _FoldAnswers:
+    """Fit the ordinary classifier and PI without each fold, and ask both, and PI's judges, about the fold."""
+    n_classes = len(owner.classes_)
+    ordinary, stable, left_out = (np.zeros((training.n_rows, n_classes)) for _ in range(3))
+    sites = training.environment_codes
+    for number in range(N_FOLDS):
+        asked = np.flatnonzero(folds == number)
+        part = _rows_of(training, np.flatnonzero(folds != number))
+        pi = _fit_pi(owner, estimator, part, seeding.child("fold", number))
+        judges = list(pi.environment_classifiers_.values())
+        X = take_rows(training.X, asked)
+        ordinary[asked] = class_scores(fit_erm(estimator, part, seeding.child("fold", number)), X, n_classes)
+        stable[asked] = class_scores(pi.estimator_, X, n_classes)
+        answers = np.stack([centered(class_scores(judge, X, n_classes)) for judge in judges])
+        others = 1.0 - np.eye(len(judges))[sites[asked]].T  # (n_judges, n_asked)
+        left_out[asked] = np.einsum("jr,jrc->rc", others, answers) / (len(judges) - 1)
+    return _FoldAnswers(ordinary, stable, left_out, training, folds)
+
+
+def _fit_pi(owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding) -> PIClassifier:
+    """Fit Predict then Interpolate on rows over class codes; its remarks about halves are not the user's concern."""
+    # The worst case asks for every half in each step: beyond a few sites the mean of the halves is much cheaper.
+    many = len(training.environments) > MOST_WORST_CASE and hasattr(last_step(estimator), "fit_groups")
+    pi = PIClassifier(
+        estimator, objective="equal" if many else "max", n_jobs=owner.n_jobs, random_state=seeding.integer("pi") % 2**31
+    )
+    sites = training.environment_codes
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HoldfastWarning)
+        return pi.fit(training.X, training.y, environments=sites, sample_weight=training.sample_weight)
+
+
+def _rows_of(training: TrainingRows, rows: NDArray[np.intp]) -> TrainingRows:
+    """Return some of the rows; every environment has some of them."""
+    sites = training.environment_codes[rows]
+    parts = tuple(replace(e, rows=np.flatnonzero(sites == number)) for number, e in enumerate(training.environments))
+    weights = None if training.sample_weight is None else training.sample_weight[rows]
+    return TrainingRows(take_rows(training.X, rows), training.y[rows], parts, weights)
+
+
+def _network_folds(training: TrainingRows, subjects: Any) -> NDArray[np.intp]:
+    """Return a fold for each row, in turn within each environment and label, or by subject."""
+    if subjects is None:
+        order = np.lexsort((np.arange(training.n_rows), training.y, training.environment_codes))
+        return deal_evenly(order, training.environment_codes, N_FOLDS)
+    labels = label_array(
+        subjects, training.n_rows, what="subjects", error=EnvironmentsError, example="frame['patient']"
+    )
+    folds = unique_labels(labels, what="subjects", error=EnvironmentsError)[1] % N_FOLDS
+    for environment in training.environments:
+        if len(np.unique(folds[environment.rows])) < N_FOLDS:
+            raise EnvironmentsError(
+                f"subjects puts all rows of environment {environment.name!r} into one of {N_FOLDS} folds. Each "
+                "environment needs rows of several subjects."
+            )
+    return folds
+
+
+def _has_no_columns(X: Any) -> bool:
+    """Return whether X is pictures, sequences, or items of a dict or Dataset."""
+    return getattr(X, "ndim", 2) > 2 or holds_items(X)
+
+
+def _network_point(rows: NetworkRows, caution: float) -> PathPoint:
+    weights = rows.weights(caution)
+    return PathPoint(
+        caution,
+        rows.price(weights),
+        rows.compare(weights),
+        rows.compare(weights, rows.share(0.5)),
+        rows.compare(weights, rows.reversed_share),
+    )
+
+
 class _Mixture:
     """The ordinary classifier and those without some columns: their fits on folds, on all rows, on other sites."""
 
@@ -493,10 +661,6 @@ def _unstable_columns(
 
 def _read_table(X: Any, names: Any) -> Columns:
     """Return the columns of X as numbers, or the words of texts; `names` are those of the frame that X was."""
-    if getattr(X, "ndim", 2) > 2:
-        raise FeaturesError(
-            f"StableClassifier looks at columns, but X has shape {X.shape}. Pass a table, or use PIClassifier."
-        )
     if is_mapped(X):
         raise FeaturesError(
             f"StableClassifier has to change columns, which a memory map of {X.nbytes / 2**30:.1f} GiB does not allow. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, Literal, Self
@@ -24,6 +25,7 @@ from holdfast.exceptions import (
     ParameterError,
     SavedModelError,
     UntrustedFileError,
+    suggest,
 )
 from holdfast.neural.batches import RowSource, Vocabulary, make_source
 from holdfast.neural.evaluation import HeldOut, minus_squared_error, outputs_on, right_class, union_of
@@ -42,7 +44,7 @@ from holdfast.neural.settings import (
     autocast,
     resolve_device,
 )
-from holdfast.neural.sources import Inputs, ItemSource, RowShape, read_items
+from holdfast.neural.sources import Inputs, ItemSource, RowShape, labeled_items, read_items
 from holdfast.neural.state import TrainingState
 from holdfast.neural.training import TrainingTask, holds_images, train
 from holdfast.registry import ImportPath
@@ -66,6 +68,13 @@ _NOT_STORED = (
 )
 _CODE = ("network", "row_transform", "collate_fn")  # stored as import paths where they are classes or functions
 _TRAINING_ONLY = ("optimizer", "scheduler", "callbacks")
+# What other libraries call our parameters.
+_ELSEWHERE = {
+    **{"lr": "learning_rate", "learning_rate_init": "learning_rate", "eta": "learning_rate"},
+    **{"epochs": "max_epochs", "n_epochs": "max_epochs", "max_iter": "max_epochs"},
+    **{"module": "network", "model": "network", "criterion": "loss", "num_workers": "n_workers"},
+    **{"seed": "random_state", "early_stopping": "patience", "l2": "weight_decay", "alpha": "weight_decay"},
+}
 
 
 def _check_sizes(
@@ -149,6 +158,16 @@ class NeuralEstimator(BaseEstimator):
     precision: Precision = "auto"
     device: str = "auto"
     random_state: RandomState = None
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Refuse unknown options with the name that was probably meant."""
+        known = [field.name for field in fields(NeuralEstimator)]
+        for name in options if cls.__init__ is NeuralEstimator.__init__ else ():  # a subclass may have more
+            if name not in known:
+                meant = f"Did you mean {_ELSEWHERE[name]!r}?" if name in _ELSEWHERE else suggest(name, known)
+                raise ParameterError(f"{cls.__name__} has no parameter {name!r}. {meant}")
+        made: Self = super().__new__(cls)
+        return made
 
     takes_items: ClassVar[bool] = True  # X may be a dict or a Dataset
     _score = staticmethod(right_class)
@@ -535,6 +554,11 @@ class NeuralEstimator(BaseEstimator):
         return tags
 
 
+# `__new__` takes anything; tools that ask the class for its parameters must see those of `__init__`.
+_signature = inspect.signature(NeuralEstimator.__init__)
+NeuralEstimator.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])
+
+
 def _same_shape(found: RowShape, fitted: RowShape, *, exactly: bool) -> bool:
     """Return whether rows look like those of the fit; sequences that are read one by one may have other lengths."""
     if exactly or isinstance(found, tuple) != isinstance(fitted, tuple):
@@ -682,6 +706,11 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
         """Return the most probable label of each row."""
         codes = self.outputs(X).argmax(1).numpy()
         return self.classes_[codes]  # type: ignore[no-any-return]
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy; y may be left out where X is a dict or Dataset with labels."""
+        X, y = labeled_items(X, y, n_workers=self.n_workers)
+        return float(super().score(X, y, sample_weight))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each label, columns in the order of `classes_`."""

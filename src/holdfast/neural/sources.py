@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad as pad_tensor
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from holdfast.environments import Rows, is_lazy
 from holdfast.exceptions import FeaturesError, InputTypeError, LabelsError, ParameterError
@@ -209,6 +209,15 @@ def read_items(X: Any, y: Any, environments: Any = None, *, n_workers: int = 0) 
     return rows, y, environments
 
 
+def labeled_items(X: Any, y: Any, *, n_workers: int = 0) -> tuple[Any, Any]:
+    """Return rows and their labels: those given, else those of a dict's or Dataset's items."""
+    if y is None and isinstance(X, Mapping | Dataset):
+        X, y, _ = read_items(X, None, (), n_workers=n_workers)
+    if y is None:
+        raise LabelsError("score needs labels. Pass score(X, y), or a Dataset whose items have labels.")
+    return X, y
+
+
 def _column(values: Any) -> Any:
     """Return an entry of a dict as array, tensor or list, whichever can be indexed by number."""
     if isinstance(values, Tensor):
@@ -315,7 +324,8 @@ class ItemReader:
         """Return items as a batch, as a list for a `collate_fn`, or their labels; each item draws from its own seed."""
         fast = isinstance(self.items, dict) and self.row_transform is None and self.collate_fn is None
         if fast and not any(isinstance(values, list) for values in self.items.values()):
-            return {name: as_tensor(values[numbers], n_axes=1) for name, values in self.items.items()}
+            batch = {name: as_tensor(values[numbers], n_axes=1) for name, values in self.items.items()}
+            return _refuse_infinite(batch, numbers)
         found = []
         for place, number in enumerate(numbers.tolist()):
             if seeds is not None:
@@ -324,7 +334,9 @@ class ItemReader:
                 found.append(tuple(_plain(part) for part in _parts_of(self.items[number])[1:]))
             else:
                 found.append(self._inputs(number))
-        return found if self.only_labels or self.collate_fn is not None else collate(found)
+        if self.only_labels or self.collate_fn is not None:
+            return found
+        return _refuse_infinite(collate(found), numbers)
 
     def _inputs(self, number: int) -> Any:
         items = self.items
@@ -334,6 +346,21 @@ class ItemReader:
             item = items[number]
             inputs = torch.from_numpy(np.array(item)) if isinstance(items, np.ndarray) else _parts_of(item)[0]
         return inputs if self.row_transform is None else self.row_transform(inputs)
+
+
+def _refuse_infinite(batch: Inputs, numbers: Rows) -> Inputs:
+    """Return the batch, or name the first row that contains NaN or infinity."""
+    for name, values in batch.items() if isinstance(batch, dict) else [("", batch)]:
+        if values.is_floating_point() and not torch.isfinite(values).all():
+            bad = ~torch.isfinite(values).flatten(1).all(1) if values.ndim > 1 else ~torch.isfinite(values)
+            row = values[int(bad.nonzero()[0])]
+            what = "NaN" if torch.isnan(row).any() else "infinity"
+            where = f", entry {name!r}," if name else ""
+            raise FeaturesError(
+                f"Row {int(numbers[int(bad.nonzero()[0])])} of X{where} contains {what}. Drop the row, or replace the "
+                "value in the Dataset."
+            )
+    return batch
 
 
 _reader: ItemReader | None = None  # of a worker process

@@ -65,6 +65,8 @@ class SiteCheck:
         """What the advice rests on, a sentence each."""
         lines = [*self.doubts[1:], *(check.sentence for check in self.columns)]
         lines += [relation.sentence for relation in self.relations]
+        if self.adaptation is not None and self.relations and self.adaptation.reason not in ("", "done"):
+            lines.append(self.adaptation.answer)
         if self.forecast is not None:
             value, adapted = self.forecast, " once it is adapted" if self.advice == "adapt" else ""
             lines.append(
@@ -80,14 +82,12 @@ class SiteCheck:
 
     @property
     def relations(self) -> tuple[Relation, ...]:
-        """What the unstable columns say about the label there."""
-        return () if self.adaptation is None else self.adaptation.relations
+        """What the unstable columns say about the label there; unknown where the columns that tell it do not fit."""
+        return () if self.adaptation is None or self.misfits else self.adaptation.relations
 
     @property
     def turned(self) -> tuple[str, ...]:
         """The unstable columns that surely mean something else there than at every known site."""
-        if self.misfits:
-            return ()  # the part that tells what they mean is not to be trusted
         return tuple(relation.name for relation in self.relations if differs(relation))
 
     def to_dict(self) -> dict[str, Any]:
@@ -187,8 +187,8 @@ def check_site(
     else:
         columns, moved = profile.check(features), profile.moved(features)
         columns, moved = (_weigh(checks, profile, features, predict, labels) for checks in (columns, moved))
-    if any(map(forbids, columns)):
-        basis = None
+    fits = not any(map(forbids, columns))
+    if not fits:
         notes = (*notes, "No accuracy is forecast, because of the columns that do not fit.")
     answers = summarize(probabilities)
     shares = np.bincount(labels, minlength=len(classes)) / len(labels)
@@ -198,8 +198,8 @@ def check_site(
         columns,
         moved,
         adaptation,
-        None if basis is None else forecast_accuracy(basis, answers),
-        float("nan") if basis is None else forecast_auroc(basis, answers),
+        forecast_accuracy(basis, answers) if basis is not None and fits else None,
+        forecast_auroc(basis, answers) if basis is not None and fits else float("nan"),
         float("nan") if basis is None else basis.accuracy,
         float("nan") if basis is None else basis.lowest,
         {str(name): float(share) for name, share in zip(classes, shares, strict=True)},

@@ -30,9 +30,10 @@ LEAST_ROWS = 30  # of a new site, below which nothing is said about its columns
 BEYOND = 0.25  # of the range of the known sites, by which a value must lie outside of it
 OUTSIDE = 0.1  # share of rows outside from which on a column is said not to fit
 MISSING_MORE = 0.3  # of the rows, by which a column is missing more often than at any known site
+VARIES = 10  # different values among the quantiles of the known sites, from which on a constant is an error
 MOVED = 0.5  # of a standard deviation, or of the rows' levels, from which on a column is said to have moved
 
-Problem = Literal["unit", "range", "levels", "missing"]
+Problem = Literal["unit", "range", "levels", "missing", "constant"]
 
 
 @dataclass(frozen=True)
@@ -233,6 +234,12 @@ def _check_numbers(column: ColumnProfile, values: Array) -> ColumnCheck | None:
     """Return whether numbers lie outside of what was seen; days move on with time, and are not asked."""
     if column.low is None or column.high is None or not column.medians or column.name.endswith(" (days)"):
         return None
+    if values.min() == values.max() and len(set(column.quantiles)) >= VARIES:
+        text = (
+            f"`{column.name}` is {values[0]:.4g} in all rows that have it. At the known sites it varies between "
+            f"{column.low:.4g} and {column.high:.4g}."
+        )
+        return ColumnCheck(column.name, "constant", 1.0, text)
     reach = BEYOND * (column.high - column.low)
     outside = float(np.mean((values < column.low - reach) | (values > column.high + reach)))
     if outside < OUTSIDE:

@@ -15,11 +15,15 @@ from holdfast.reports.chapters import (
     estimator_page,
     seeds_interval,
 )
+from holdfast.reports.clinical import clinical_section
 from holdfast.reports.diagnosis import diagnosis_page
 from holdfast.reports.html import render_report, write_report
+from holdfast.reports.regression import regression_page
+from holdfast.reports.scores import score_page
 from holdfast.reports.tables import to_csv, to_latex, to_markdown, write_assets
 from holdfast.reports.values import (
     Answer,
+    Band,
     Curves,
     Dot,
     Dots,
@@ -27,6 +31,7 @@ from holdfast.reports.values import (
     Highlight,
     Line,
     Page,
+    Panels,
     Section,
     Sentences,
     Shares,
@@ -36,6 +41,7 @@ from holdfast.reports.values import (
 
 __all__ = [
     "Answer",
+    "Band",
     "Curves",
     "Dot",
     "Dots",
@@ -45,17 +51,21 @@ __all__ = [
     "Interval",
     "Line",
     "Page",
+    "Panels",
     "Section",
     "Sentences",
     "Shares",
     "Spread",
     "Table",
     "audit_page",
+    "clinical_section",
     "compare_on_rows",
     "comparison_dots",
     "diagnosis_page",
     "estimator_page",
+    "regression_page",
     "render_report",
+    "score_page",
     "seeds_interval",
     "to_csv",
     "to_latex",

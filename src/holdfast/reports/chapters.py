@@ -14,11 +14,13 @@ import numpy as np
 
 from holdfast import __version__
 from holdfast.datasets.values import Split
+from holdfast.diagnosis.clinical import ClinicalReport
 from holdfast.diagnosis.profile import Profile, profile_columns
 from holdfast.environments import Group, Partition, listed, split_environments
 from holdfast.exceptions import InputError
 from holdfast.learners import last_step, predicted_codes
 from holdfast.metrics import Interval, Score, exact_interval, label_attribute_groups, prevalence, score_groups
+from holdfast.reports.clinical import clinical_section
 from holdfast.reports.correlations import correlation_maps
 from holdfast.reports.values import (
     Answer,
@@ -40,13 +42,19 @@ if TYPE_CHECKING:
     from holdfast.theory import HalfCurves
 
 ORDINARY, STABLE = "ordinary", "stable"  # how figures call the two classifiers
-SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad"], str]] = {
+SIGNALS: Mapping[str, tuple[Literal["good", "protected", "caution"], str]] = {
     "ordinary": ("caution", "Columns change between environments, but too little to act on"),
-    "partly": ("caution", "Some columns are unstable; they are used in part"),
-    "stable": ("bad", "The ordinary classifier is at risk: it relies on unstable columns"),
+    "partly": ("protected", "Protected: this classifier uses less of the unstable columns"),
+    "stable": ("protected", "Protected: this classifier ignores the unstable columns"),
+}
+NETWORK_SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad"], str]] = {
+    "unstable": ("bad", "The ordinary network is at risk: it relies on something that differs between environments"),
+    "nothing_found": ("good", "Nothing was found that the network relies on and that differs between environments"),
+    "cannot_tell": ("caution", "It cannot be told whether the network relies on something unstable"),
 }
 NOTHING_CHANGES = "No column changes its meaning between environments"
 WIDTH = 1.96  # standard errors of a 95 % interval
+MOST_AT_TOP = 8  # environments in the picture of the answer: those with the lowest accuracy
 MOST_RELIED, MOST_EFFECTS = 12, 12  # features with bars, columns of the forest plot
 RELIED_ROWS, RELIED_COLUMNS = 2_000, 60  # a table with more columns is not shuffled unasked
 MOST_EXTREMES = 12  # environments of a column in the forest plot
@@ -74,6 +82,8 @@ class Evidence:
     comparison : Dots
         Instead of `test` and `methods`: a comparison made elsewhere, for example of several seeds, or by
         `comparison_dots`.
+    clinical : ClinicalReport
+        Calibration and net benefit of the classifier on labeled rows, by environment.
     audit : Audit
         What `holdfast.audit.audit_data` returned.
     reliance : Reliance
@@ -96,6 +106,7 @@ class Evidence:
     test: Split | None = None
     methods: Mapping[str, Any] | None = None
     comparison: Dots | None = None
+    clinical: ClinicalReport | None = None
     audit: Any = None
     reliance: Any = None
     attributes: Sequence[str] | None = None
@@ -167,6 +178,9 @@ def estimator_page(
         warnings_section(given.warnings),
         reliance_section(reliance),
         accuracy_section(verdict, training, comparison),
+        None
+        if given.clinical is None
+        else clinical_section(given.clinical, "What clinical studies report", where="on the test rows"),
         changes_section(verdict, audit),
         data_section(fitted, training, names, profile),
         path_section(fitted),
@@ -176,9 +190,10 @@ def estimator_page(
         risks_section(fitted),
         settings_section(fitted, given),
     ]
+    sizes = {} if training is None else Counter(np.asarray(training.environments).astype(str).tolist())
     if answer is None and (verdict is not None or audit is not None):
         advice = (*([profile.check] if profile is not None and profile.check else []), *advice)
-        answer = audit_answer(audit, advice) if verdict is None else verdict_answer(verdict, advice)
+        answer = audit_answer(audit, advice) if verdict is None else verdict_answer(verdict, advice, sizes)
     counted = "" if training is None else f"{len(training):,} rows of "
     return Page(
         title or type(fitted).__name__,
@@ -212,10 +227,13 @@ def _class_names(fitted: Any, class_names: Sequence[str] | None) -> dict[Any, st
     return dict(zip(classes, names, strict=True))
 
 
-def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
-    """Return the verdict of a `StableClassifier` as the answer at the top of the page."""
+def verdict_answer(verdict: Any, advice: Sequence[str] = (), sizes: Mapping[str, int] | None = None) -> Answer:
+    """Return the verdict of a `StableClassifier` as the answer at the top of the page; `sizes` are rows by site."""
+    signal: Literal["good", "protected", "caution"]
     signal, text = SIGNALS[verdict.fitted]
-    if not verdict.columns:
+    if verdict.network is not None:
+        signal, text = NETWORK_SIGNALS[verdict.network.outcome]
+    elif not verdict.columns:
         signal, text = "good", NOTHING_CHANGES
         if verdict.is_uncertain:
             signal, text = "caution", f"{NOTHING_CHANGES}, but accuracy differs much between them"
@@ -228,7 +246,8 @@ def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
             ("to expect at a new one", range_text(verdict.forecast)),
         )
         numbers = Table(title, ("accuracy", ORDINARY), few, note)
-        return Answer(verdict.answer, signal, text, numbers, (*verdict.remarks[:-1], *advice))
+        lines = (*verdict.remarks[:-1], *advice)
+        return Answer(verdict.answer, signal, text, numbers, lines, verdict_figure(verdict, sizes or {}))
     places = ("at known environments", "if they vanish", "if they reverse") if verdict.auroc else ()
     ranks = [
         (f"AUROC {place}", f"{areas.ordinary:.3f}", f"{areas.fitted:.3f}")
@@ -244,7 +263,33 @@ def verdict_answer(verdict: Any, advice: Sequence[str] = ()) -> Answer:
     change, low, high = (-100 * value for value in (verdict.price.value, verdict.price.high, verdict.price.low))
     note += f" At known environments, accuracy changes by {change:+.1f} points [{low:+.1f}, {high:+.1f}]."
     numbers = Table(title, ("accuracy", ORDINARY, STABLE), rows, note)
-    return Answer(verdict.answer, signal, text, numbers, (*verdict.remarks[2:-1], *advice))
+    lines = (*verdict.remarks[2:-1], *advice)
+    return Answer(verdict.answer, signal, text, numbers, lines, verdict_figure(verdict, sizes or {}))
+
+
+def verdict_figure(verdict: Any, sizes: Mapping[str, int]) -> Dots | None:
+    """Return the accuracy of the fitted classifier at every known environment, and what to expect at the next one."""
+    if not verdict.by_environment:
+        return None
+    values = sorted(verdict.by_environment.items(), key=lambda pair: pair[1].fitted)
+    shown = values[:MOST_AT_TOP]
+    dots = []
+    for name, accuracy in shown:
+        n_rows = sizes.get(str(name), 0)
+        low, high = exact_interval(accuracy.fitted * n_rows, n_rows) if n_rows else (math.nan, math.nan)
+        dots.append(Dot(str(name), "accuracy", accuracy.fitted, float(low), float(high)))
+    forecast = verdict.forecast
+    dots.append(Dot("a new environment (95%)", "accuracy", forecast.value, forecast.low, forecast.high, forecast=True))
+    rest = f" The {len(shown)} lowest of {len(values)}." if len(values) > len(shown) else ""
+    kind = "ordinary" if verdict.fitted == "ordinary" else "fitted"
+    return Dots(
+        f"Accuracy of the {kind} classifier by environment",
+        f"accuracy out of fold{', with 95% intervals' if sizes else ''}",
+        tuple(dots),
+        rest.strip(),
+        place_title="environment",
+        percent=True,
+    )
 
 
 def range_text(forecast: Interval) -> str:

@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from holdfast.diagnosis.answer import in_points
-from holdfast.diagnosis.clinical import ClinicalReport
-from holdfast.diagnosis.words import MEASURE_NAMES
 from holdfast.environments import listed
-from holdfast.metrics import Interval
 from holdfast.reports.chapters import effects_figure, profile_blocks, range_text, versions
+from holdfast.reports.clinical import clinical_section
 from holdfast.reports.values import (
     Answer,
     Block,
@@ -30,6 +28,7 @@ SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] 
     "holds": ("good", "The model holds at a new site"),
     "unclear": ("unknown", "Too few rows to tell"),
 }
+MOST_AT_TOP = 8  # sites in the picture of the answer
 MOST_SITES = 12  # that figures show; tables have all
 NEW, KNOWN, ELSEWHERE = "has not seen this site", "has seen this site", "at the other sites"
 HELP = {
@@ -70,6 +69,7 @@ def diagnosis_page(
             _columns_section(found),
             _data_section(found),
             _remedy_section(found, following),
+            *_clinical_sections(found),
             _settings_section(found, settings or {}),
         ),
         answer=_answer(found, following),
@@ -100,7 +100,26 @@ def _answer(found: Any, following: str) -> Answer:
     )
     title = f"{score[:1].upper()}{score[1:]} of the ordinary model"
     numbers = Table(title, (score, "ordinary model"), tuple(rows), note)
-    return Answer(f"{found.finding} *{advice.sentence}*", signal, text, numbers, _advice_lines(found, following))
+    sentence = f"{found.finding} *{advice.sentence}*"
+    return Answer(sentence, signal, text, numbers, _advice_lines(found, following), _top_figure(found))
+
+
+def _top_figure(found: Any) -> Dots:
+    """Return how good the model is at each site that it has not seen: by accuracy, or AUROC where that tells more."""
+    by_rank = found.by_rank
+    sites = found.ranked if by_rank else found.sites
+    scores = [(site.name, site.new.auroc if by_rank else site.new.accuracy) for site in sites]
+    shown = sorted(scores, key=lambda pair: pair[1].value)[:MOST_AT_TOP]
+    left_out = f" The {len(shown)} worst of {len(scores)} sites." if len(shown) < len(scores) else ""
+    score = "AUROC" if by_rank else "Accuracy"
+    return Dots(
+        f"{score} at each site, the model not having seen it",
+        "with 95% intervals",
+        tuple(Dot(name, score, value.value, value.low, value.high) for name, value in shown),
+        left_out.strip(),
+        place_title="site",
+        percent=not by_rank,
+    )
 
 
 def _advice_lines(found: Any, following: str) -> tuple[str, ...]:
@@ -157,52 +176,10 @@ def _breaks_section(found: Any) -> Section:
     )
     if found.later is not None:
         intro += f" In the order of time: {found.later.sentence}."
-    blocks: list[Block] = [figure, areas, losses, *_clinical_blocks(found.clinical)]
+    blocks: list[Block] = [figure, areas, losses]
     return Section(
         "1. Does the model break at a new site?", intro, (*blocks, *([Sentences(tuple(lines))] if lines else []))
     )
-
-
-def _clinical_blocks(report: ClinicalReport | None) -> list[Block]:
-    """Return calibration and net benefit of every site left out, and what is pooled over sites."""
-    if report is None:
-        return []
-    calibration = Table(
-        "Calibration at every site left out",
-        ("site", "events", "slope", "intercept", "O:E"),
-        tuple((s.name, s.n_events, s.slope.interval, s.intercept.interval, s.oe.interval) for s in report.sites),
-        f"An event is {report.event}. Slope: 1 is right, below 1 risks are too extreme. Intercept: 0 is right, below 0 "
-        "risks are too high. O:E: observed events for each expected one. 95% intervals.",
-        digits=2,
-        n_keys=1,
-    )
-    benefit = Table(
-        "Brier score and net benefit at every site left out",
-        ("site", "Brier score", "net benefit", "of treating all"),
-        tuple((s.name, s.brier, s.net_benefit, s.treat_all) for s in report.sites),
-        f"Net benefit of treating from a risk of {report.threshold:.2f} on. Treating nobody has 0.",
-        n_keys=1,
-    )
-    if not report.pooled:
-        return [calibration, benefit]
-    pooled: list[tuple[Cell, ...]] = [
-        (MEASURE_NAMES[p.measure], p.n_sites, p.mean, _range(p.next_site), p.tau2, f"{p.i2:.0%}") for p in report.pooled
-    ]
-    over_sites = Table(
-        "Pooled over sites",
-        ("measure", "sites", "mean", "at the next site", "τ²", "I²"),
-        tuple(pooled),
-        "Random effects: variance between sites τ² by REML, intervals of the mean by Hartung and Knapp, 95% prediction "
-        "interval for the next site. AUROC is pooled as log-odds and O:E as logarithm. I²: the share of the variance "
-        "that is between sites.",
-        digits=2,
-        n_keys=1,
-    )
-    return [calibration, benefit, over_sites]
-
-
-def _range(value: Interval) -> str:
-    return f"{value.low:.2f} to {value.high:.2f}"
 
 
 def _cause_section(found: Any) -> Section:
@@ -287,6 +264,11 @@ def _remedy_section(found: Any, following: str) -> Section:
         n_keys=1,
     )
     return Section("5. What should I do?", "", (lines, figure, table))
+
+
+def _clinical_sections(found: Any) -> list[Section]:
+    """Return what clinical studies report; nothing where there are no probabilities of two classes."""
+    return [] if found.clinical is None else [clinical_section(found.clinical, "What clinical studies report")]
 
 
 def _settings_section(found: Any, settings: Mapping[str, Any]) -> Section:

@@ -116,9 +116,8 @@ def course_page(course: Course, *, title: str = "Course", following: str = "") -
         if p.check.forecast is not None
     )
     if dots:
-        note = "The line is the accuracy at the known sites. Periods whose advice changed stand out."
-        marked = tuple(period.name for period in course.periods if period.changed)
-        figure = Dots("Accuracy to expect", "accuracy", dots, note, "period", marked, last.check.known_accuracy)
+        note = "The line is the accuracy at the known sites."
+        figure = Dots("Accuracy to expect", "accuracy", dots, note, "period", reference=last.check.known_accuracy)
         blocks.insert(0, figure)
     sections = [Section("The course over time", "Forecasts from rows without labels (95%).", tuple(blocks))]
     found = tuple(f"{p.name}: {line}" for p in course.periods for line in _sentences(p.check))

@@ -18,12 +18,14 @@ from markupsafe import Markup, escape
 from holdfast.exceptions import ParameterError
 from holdfast.reports.values import (
     MISSING,
+    Band,
     Curves,
     Dot,
     Dots,
     Figure,
     HeatMap,
     Line,
+    Panels,
     Picture,
     Pictures,
     Shares,
@@ -51,7 +53,14 @@ def draw(figure: Figure, number: int, width: float = WIDE) -> Markup:
 
     The width is `WIDE` or `NARROW`; a heat map of many columns is wider.
     """
-    kinds = {HeatMap: _heat_map, Curves: _curves, Dots: _dots, Pictures: _pictures, Shares: _shares}
+    kinds = {
+        HeatMap: _heat_map,
+        Curves: _curves,
+        Panels: _panels,
+        Dots: _dots,
+        Pictures: _pictures,
+        Shares: _shares,
+    }
     marks, reach, height = kinds[type(figure)](figure, width)  # type: ignore[operator]
     shape = "narrow" if width < WIDE else "wide"
     names = f"figure-{number}-{shape}-title", f"figure-{number}-{shape}-text"
@@ -421,6 +430,8 @@ def _curves(figure: Curves, width: float) -> tuple[list[Markup], float, float]:
         (x, y) for line in figure.lines for x, y in zip(line.x, line.y, strict=True) if _is_drawn(x, y, figure)
     ] or [(0.1, 0.1), (1.0, 1.0)]
     xs, ys = zip(*known, strict=True)
+    if figure.band is not None:
+        ys = (*ys, *(y for y in (*figure.band.low, *figure.band.high) if math.isfinite(y)))
     up = _powers(ys) if figure.log else nice_ticks(min(ys), max(ys))
     along = _powers(xs) if figure.log_x else _counts(min(xs), max(xs), 6 if width >= WIDE else 4)
     span = (along[0], along[-1]) if figure.log_x else (min(xs), max(xs))
@@ -436,6 +447,8 @@ def _curves(figure: Curves, width: float) -> tuple[list[Markup], float, float]:
         text = _write_power(tick) if figure.log_x else f"{tick:,.0f}" if float(tick).is_integer() else f"{tick:.2g}"
         marks.append(element("text", text, x=across(tick), y=bottom + 19, text_anchor="middle"))
     marks.append(label(figure.x_title, width - 12, bottom + 38, class_="axis", text_anchor="end", longest=46))
+    if figure.band is not None:
+        marks.append(_band(figure.band, across, upward))
     numbered = sorted(enumerate(figure.lines), key=lambda item: item[1].name == figure.marked)
     for order, line in numbered:  # the marked one last, on top
         marks += _curve(figure, line, _look(figure, line, order), across, upward)
@@ -447,7 +460,91 @@ def _curves(figure: Curves, width: float) -> tuple[list[Markup], float, float]:
         at = left + 36 if width >= WIDE else 40
         longest = int((width - at) / LETTER)
         marks.append(label(ending, at, y, longest=longest, class_="name" if line.name == figure.marked else ""))
-    return marks, width, bottom + 50 + 22 * len(figure.lines)
+    n_named = len(figure.lines)
+    if figure.band is not None:
+        x, y = left if width >= WIDE else 4.0, bottom + 60 + 22 * n_named
+        marks.append(element("rect", class_="next forecast", x=x, y=y - 11, width=28, height=13))
+        marks.append(label(figure.band.name, x + 36, y, longest=int((width - x - 36) / LETTER)))
+        n_named += 1
+    return marks, width, bottom + 50 + 22 * n_named
+
+
+def _band(band: Band, across: Place, upward: Place) -> Markup:
+    """Return the area between two curves, in as many pieces as there are without gaps."""
+    pieces: list[list[tuple[float, float, float]]] = [[]]
+    for x, low, high in zip(band.x, band.low, band.high, strict=True):
+        if math.isfinite(low + high):
+            pieces[-1].append((across(x), upward(low), upward(high)))
+        elif pieces[-1]:
+            pieces.append([])
+    paths = []
+    for piece in pieces:
+        corners = [(x, high) for x, _, high in piece] + [(x, low) for x, low, _ in reversed(piece)]
+        paths += ["M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in corners) + "z"] if piece else []
+    return mark(band.name, element("path", class_="forecast", d="".join(paths)), class_="mark next")
+
+
+def _panels(figure: Panels, width: float) -> tuple[list[Markup], float, float]:
+    """Return small drawings side by side, and one legend below them."""
+    n_across = min(3 if width >= WIDE else 1, max(len(figure.panels), 1))
+    gap, left, height, head = 18.0, 46.0, 150.0, 40.0
+    size = (width - 4 - left * n_across - gap * (n_across - 1)) / n_across
+    lines = [line for _, found in figure.panels for line in found]
+    known = [(x, y) for line in lines for x, y in zip(line.x, line.y, strict=True) if math.isfinite(y)]
+    xs, ys = zip(*(known or [(0.0, 0.0), (1.0, 1.0)]), strict=True)
+    up = nice_ticks(max(min(ys), figure.lowest), max(ys), 4)
+    along = [tick for tick in nice_ticks(min(xs), max(xs), 4) if min(xs) - 1e-9 <= tick <= max(xs) + 1e-9]
+    marks = [
+        label(f"{figure.y_title}, by {figure.x_title}", 4, 13, class_="axis", longest=110 if width >= WIDE else 46)
+    ]
+    y = 0.0
+    for number, (name, found) in enumerate(figure.panels):
+        x = left + (number % n_across) * (size + left + gap)
+        y = 22.0 + (number // n_across) * (height + head + 26)
+        across = _scale((min(xs), max(xs)), (x, x + size), log=False)
+        upward = _scale((up[0], up[-1]), (y + head + height - 12, y + 30), log=False)
+        marks.append(label(name, x, y + 18, class_="name", longest=int(size / LETTER)))
+        for tick in up:
+            at = upward(tick)
+            marks.append(element("line", class_="grid", x1=x, x2=x + size, y1=at, y2=at))
+            marks.append(element("text", write_tick(tick, up), x=x - 6, y=at + 4, text_anchor="end"))
+        marks += [
+            element("text", write_tick(t, along), x=across(t), y=y + head + height + 6, text_anchor="middle")
+            for t in along
+        ]
+        for order, line in enumerate(found):
+            marks += _panel_line(figure, name, line, order, across, upward)
+    top = y + head + height + 32
+    x = left
+    for order, line in enumerate(figure.panels[0][1] if figure.panels else ()):
+        reach = LETTER * len(shorten(line.name, 40)) + 60
+        if x + reach > width and x > left:
+            x, top = left, top + 22
+        marks.append(element("path", d=f"M{x:g} {top - 4:g}h28", **_panel_look(line, order)))
+        marks.append(label(line.name, x + 36, top, longest=40))
+        x += reach
+    return marks, width, top + 12
+
+
+def _panel_look(line: Line, order: int) -> dict[str, object]:
+    if line.dashed:
+        return {"class_": "curve compared", "stroke_dasharray": DASHES[1 + order % 2]}
+    return {"class_": f"curve c{order % N_COLORS}"}
+
+
+def _panel_line(figure: Panels, name: str, line: Line, order: int, across: Place, upward: Place) -> list[Markup]:
+    """Return a line of a small drawing, without what lies below the drawing."""
+    drawn = [
+        (across(x), upward(y)) if math.isfinite(y) and y >= figure.lowest else None
+        for x, y in zip(line.x, line.y, strict=True)
+    ]
+    path = "".join(
+        f"{'M' if before is None else 'L'}{spot[0]:.1f} {spot[1]:.1f}"
+        for before, spot in pairwise([None, *drawn])
+        if spot is not None
+    )
+    shape = element("path", d=path, **_panel_look(line, order))
+    return [mark(f"{shorten(name, 60)} · {line.name}", shape)] if path else []
 
 
 def _scale(values: tuple[float, float], places: tuple[float, float], *, log: bool) -> Place:

@@ -183,6 +183,16 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Band:
+    """An area between two curves."""
+
+    name: str
+    x: tuple[float, ...]
+    low: tuple[float, ...]  # NaN: a gap
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Curves:
     """Curves over one axis, one of them marked."""
 
@@ -194,6 +204,7 @@ class Curves:
     log: bool = False  # logarithmic y axis
     note: str = ""
     log_x: bool = False  # logarithmic x axis
+    band: Band | None = None  # behind the curves
     kind: Literal["curves"] = "curves"
 
     def describe(self) -> str:
@@ -202,6 +213,26 @@ class Curves:
         more = f" and {len(self.lines) - 6} more" if len(self.lines) > 6 else ""
         marked = f" Marked: {self.marked}." if self.marked else ""
         return f"{self.y_title} by {self.x_title}, {len(self.lines)} curves. {'; '.join(ends)}{more}.{marked}"
+
+
+@dataclass(frozen=True)
+class Panels:
+    """The same few curves for each of several sites, in small drawings with the same axes."""
+
+    title: str
+    x_title: str
+    y_title: str
+    panels: tuple[tuple[str, tuple[Line, ...]], ...]  # name of each drawing, and its lines
+    note: str = ""
+    lowest: float = -math.inf  # what lies below is cut off
+    kind: Literal["panels"] = "panels"
+
+    def describe(self) -> str:
+        """Return the figure in a sentence, for readers who cannot see it."""
+        lines = ", ".join(line.name for line in self.panels[0][1]) if self.panels else ""
+        names = ", ".join(name for name, _ in self.panels[:8])
+        more = f" and {len(self.panels) - 8} more" if len(self.panels) > 8 else ""
+        return f"{self.y_title} by {self.x_title} ({lines}), in {len(self.panels)} drawings: {names}{more}."
 
 
 @dataclass(frozen=True)
@@ -319,8 +350,8 @@ class Sentences:
     kind: Literal["sentences"] = "sentences"
 
 
-Figure: TypeAlias = HeatMap | Curves | Dots | Shares | Pictures
-Block: TypeAlias = Table | HeatMap | Curves | Dots | Shares | Pictures | Sentences
+Figure: TypeAlias = HeatMap | Curves | Panels | Dots | Shares | Pictures
+Block: TypeAlias = Table | HeatMap | Curves | Panels | Dots | Shares | Pictures | Sentences
 
 
 @dataclass(frozen=True)
@@ -338,10 +369,11 @@ class Answer:
     """What the reader came for: one sentence, a signal, and the few numbers behind it."""
 
     sentence: str
-    signal: Literal["good", "caution", "bad", "unknown"]
+    signal: Literal["good", "protected", "caution", "bad", "unknown"]
     signal_text: str  # the signal in a few words
     numbers: Table | None = None  # situations by classifier
     advice: tuple[str, ...] = ()  # what to do next
+    figure: Dots | None = None  # the picture that shows it, a site in each row
 
 
 @dataclass(frozen=True)
@@ -363,14 +395,17 @@ class Page:
     answer: Answer | None = None
 
     def blocks(self) -> tuple[Block, ...]:
-        """Return the blocks of all sections, the numbers of the answer before them."""
-        first = (self.answer.numbers,) if self.answer is not None and self.answer.numbers is not None else ()
-        return (*first, *(block for section in self.sections for block in section.blocks))
+        """Return the blocks of all sections, the figure and the numbers of the answer before them."""
+        first = () if self.answer is None else (self.answer.figure, self.answer.numbers)
+        return (
+            *(block for block in first if block is not None),
+            *(block for section in self.sections for block in section.blocks),
+        )
 
 
 MOST_CELLS_DOWN, MOST_CELLS_ACROSS = 48, 40  # of a heat map
 MOST_LINES, MOST_POINTS = 16, 50  # of curves
-MOST_DOTS, MOST_WHOLES, MOST_PARTS, MOST_PICTURES = 120, 40, 12, 24
+MOST_DOTS, MOST_WHOLES, MOST_PARTS, MOST_PICTURES, MOST_PANELS = 120, 40, 12, 24, 12
 
 
 def figure_table(figure: Figure) -> Table:
@@ -390,8 +425,19 @@ def figure_table(figure: Figure) -> Table:
         at = [dict(zip(line.x, line.y, strict=True)) for line in figure.lines]
         xs = sorted({x for line in figure.lines for x in line.x})
         columns = (figure.x_title, *(line.name for line in figure.lines))
+        if figure.band is not None:
+            columns += (f"{figure.band.name}: from", "to")
+            at += [dict(zip(figure.band.x, limit, strict=True)) for limit in (figure.band.low, figure.band.high)]
         body = [(int(x) if float(x).is_integer() else x, *(values.get(x) for values in at)) for x in xs]
         return Table(figure.title, columns, tuple(body), digits=4)
+    if isinstance(figure, Panels):
+        names = [line.name for line in figure.panels[0][1]] if figure.panels else []
+        points = [
+            (name, x, *values)
+            for name, lines in figure.panels
+            for x, *values in zip(lines[0].x, *(line.y for line in lines), strict=True)
+        ]
+        return Table(figure.title, ("where", figure.x_title, *names), tuple(points), n_keys=1)
     if isinstance(figure, Dots):
         return _dots_table(figure)
     if isinstance(figure, Pictures):
@@ -431,6 +477,8 @@ def crop_figure(figure: Figure, share: float = 1.0) -> Figure:
         marked = [line for line in figure.lines if line.name == figure.marked]
         kept = [*marked, *(line for line in figure.lines if line.name != figure.marked)][: most(MOST_LINES)]
         return replace(figure, lines=tuple(_thin(line, most(MOST_POINTS)) for line in figure.lines if line in kept))
+    if isinstance(figure, Panels):
+        return replace(figure, panels=figure.panels[: most(MOST_PANELS)])
     if isinstance(figure, Dots):
         shown = figure.dots[: most(MOST_DOTS)]
         if len(shown) < len(figure.dots) and len(figure.places) > 1:  # no place is cut in two

@@ -54,6 +54,7 @@ _OURS = {
     "Group": "holdfast.environments",
     "Interval": "holdfast.metrics",
     "MixedClassifier": "holdfast.stable.removal",
+    "NetworkFinding": "holdfast.stable.network",
     "NeuralClassifier": "holdfast.neural.estimator",
     "NeuralRegressor": "holdfast.neural.estimator",
     "PIRegressor": "holdfast.estimators.regression",

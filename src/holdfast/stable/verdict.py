@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.environments import listed
 from holdfast.metrics import Interval
 from holdfast.stable.decision import CAUTION
 from holdfast.stable.findings import LIKELY, OF_SEVERAL, REASONS, Finding
+
+if TYPE_CHECKING:
+    from holdfast.stable.network import NetworkFinding
 
 UNCERTAIN = 0.2  # accuracy that the next environment may lack, from which on the answer is no good news
 RARE = 0.9  # share of the most frequent label from which on accuracy says little, and AUROC is said too
@@ -54,6 +57,8 @@ class Verdict:
         label, so that accuracy says little; else empty.
     caution : float
         As asked for.
+    network : NetworkFinding or None
+        What was found where the input has no columns: pictures, sequences, Datasets. None for tables.
     """
 
     fitted: Literal["ordinary", "partly", "stable"]
@@ -69,6 +74,7 @@ class Verdict:
     n_tests: int = 0
     auroc: Mapping[str, Accuracy] = field(default_factory=dict)
     caution: float = CAUTION
+    network: NetworkFinding | None = None
 
     @property
     def posterior(self) -> dict[str, float]:
@@ -94,11 +100,30 @@ class Verdict:
     def __str__(self) -> str:
         return " ".join([self.answer, *self.remarks])
 
+    def __repr__(self) -> str:
+        kept = ", ".join(f"{finding.feature} {self.kept[finding.feature]:.2f}" for finding in self.acted_on[:5])
+        more = f" and {len(self.acted_on) - 5} more" if len(self.acted_on) > 5 else ""
+        return f"<Verdict: {self.fitted} classifier{f', kept: {kept}{more}' if kept else ''}>"
+
+    def _repr_html_(self) -> str:
+        """Return the answer and a table of the environments, for notebooks."""
+        from holdfast.stable.notebook import html_card
+
+        places = {f"in {name}": accuracy for name, accuracy in self.by_environment.items()}
+        if self.fitted != "ordinary":
+            places = {"if the relation vanishes": self.vanished, "if it reverses": self.reversed, **places}
+        rows = [(place, accuracy.ordinary, accuracy.fitted) for place, accuracy in places.items()]
+        return html_card(self.answer, self.remarks, ("accuracy", "ordinary", "fitted"), rows)
+
     @property
     def answer(self) -> str:
         """What was fitted and why, in one or two sentences."""
         if not self.by_environment:
             return "Ordinary classifier: there is only one environment, so nothing could be compared."
+        if self.network is not None:
+            if self.network.outcome == "unstable" and self.fitted == "ordinary":
+                return "Ordinary classifier: caution is 0, so nothing is given up."
+            return self.network.answer
         less = self.acted_on
         if not less:
             return f"Ordinary classifier: {self._nothing}."
@@ -142,11 +167,13 @@ class Verdict:
         if not self.by_environment:
             return ()
         if self.fitted == "ordinary":
-            return (*self._ranking, self._forecast)
+            price = () if self.network is None else (self.network.price,)
+            return (*price, *self._ranking, self._forecast)
         known, gone, turned = self.known, self.vanished, self.reversed
-        relation = "the relation" if len(self.acted_on) == 1 else "these relations"
-        ends = ("vanishes", "reverses") if len(self.acted_on) == 1 else ("vanish", "reverse")
-        it = "it" if len(self.acted_on) == 1 else "they"
+        is_one = len(self.acted_on) == 1 or self.network is not None
+        relation = "the relation" if is_one else "these relations"
+        ends = ("vanishes", "reverses") if is_one else ("vanish", "reverse")
+        it = "it" if is_one else "they"
         lines = [
             f"Accuracy at known sites: {known.fitted:.3f} instead of {known.ordinary:.3f}.",
             f"If {relation} {ends[0]}: {gone.fitted:.3f} instead of {gone.ordinary:.3f}; "
@@ -157,9 +184,11 @@ class Verdict:
         skill, left = score.ordinary - nothing, score.fitted - nothing
         if skill > 0 and left < 0.1 * skill:
             without = "ranking rows at random" if self.auroc else "always predicting the most frequent label"
-            lines.append(f"Without these columns the classifier is hardly better than {without}.")
+            them = "the unstable part" if self.network is not None else "these columns"
+            lines.append(f"Without {them} the classifier is hardly better than {without}.")
         elif skill > 0 and left < 0.5 * skill:
-            lines.append("More than half of the skill at known sites came from these columns.")
+            them = "what differs" if self.network is not None else "these columns"
+            lines.append(f"More than half of the skill at known sites came from {them}.")
         whole = [finding for finding in self.columns if self.kept[finding.feature] == 1.0]
         if whole:
             seems = "seems" if len(whole) == 1 else "seem"
@@ -223,6 +252,7 @@ class Verdict:
             "n_tests": self.n_tests,
             "auroc": {question: vars(areas) for question, areas in self.auroc.items()},
             "caution": self.caution,
+            "network": None if self.network is None else self.network.to_dict(),
         }
 
 

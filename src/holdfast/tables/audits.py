@@ -33,7 +33,10 @@ def audit_rows(rows: TableRows, *, level: float) -> Audit:
     columns = inputs
     if rows.attributes is not None:
         columns = inputs.beside(encode_table(rows.attributes, min_count=1).as_attributes())
-    return audit_columns(columns, codes, classes, split, AuditSettings(level=level))
+    subjects = None if rows.subjects is None else np.unique(rows.subjects, return_inverse=True)[1]
+    return audit_columns(
+        columns, codes, classes, split, AuditSettings(level=level), weights=rows.sample_weight, subjects=subjects
+    )
 
 
 def _encode(features: pd.DataFrame, texts: Sequence[str]) -> Columns:

@@ -100,6 +100,11 @@ class TableClassifier(BaseEstimator):
         it is fitted and when it predicts. "=1/1.8-32/1.8" also adds an offset; without "@" it is about all rows.
     missing_labels : {"stop", "drop"}, default="stop"
         Rows without a label or an environment are refused, or left out when it is fitted.
+    weight : str, optional
+        Column that says how much each row counts when it is fitted; it is no feature.
+    subjects : str, optional
+        Column that says which rows belong together, such as the visits of one patient. They share a fold, and the
+        stable method counts them as one row. It is no feature.
     random_state : int, default=0
         Makes the fit repeatable.
     n_jobs : int, optional
@@ -149,6 +154,8 @@ class TableClassifier(BaseEstimator):
         missing: str | Sequence[str] = (),
         scale: str | Sequence[str] = (),
         missing_labels: str = "stop",
+        weight: str | None = None,
+        subjects: str | None = None,
         random_state: int | None = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -164,13 +171,17 @@ class TableClassifier(BaseEstimator):
         self.missing = missing
         self.scale = scale
         self.missing_labels = missing_labels
+        self.weight = weight
+        self.subjects = subjects
         self.random_state = random_state
         self.n_jobs = n_jobs
 
     @property
     def options(self) -> TableOptions:
         """What the columns are, checked."""
-        return TableOptions(**{option.name: getattr(self, option.name) for option in fields(TableOptions)})
+        return TableOptions(
+            **{option.name: getattr(self, option.name) for option in fields(TableOptions) if option.name != "task"}
+        )
 
     @property
     def names(self) -> dict[str, str]:
@@ -231,7 +242,7 @@ class TableClassifier(BaseEstimator):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", HoldfastWarning)
             with self._continued(rows, checkpoints):
-                fit_pipeline(pipeline, rows.features, rows.y, rows.environments)
+                fit_pipeline(pipeline, rows.features, rows.y, rows.environments, rows.sample_weight, rows.subjects)
             notes = rows.notes
             if rows.source is not None:
                 n_passes = refit(pipeline, rows.source, rows.roles, self.n_jobs)
@@ -598,6 +609,31 @@ class TableClassifier(BaseEstimator):
             threshold=threshold,
         )
 
+    def score(self, table: TableLike, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of rows of a table that it gets right.
+
+        Parameters
+        ----------
+        table : path or data frame
+            With the label column, unless `y` is given.
+        y : labels of shape (n_rows,), optional
+            In place of the label column.
+        sample_weight : array of shape (n_rows,), optional
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"site": ["A", "B"] * 20, "age": range(40), "ill": [0] * 20 + [1] * 20})
+        >>> TableClassifier(label="ill", environment="site", method="erm").fit(frame).score(frame)
+        1.0
+        """
+        source = open_table(table, self.roles_.missing)
+        if y is None:
+            source.require([self.roles_.label])
+            y = read_known_labels(source.read([self.roles_.label])[self.roles_.label], self.roles_.label, self.classes_)
+        right = np.array([str(label) for label in self.predict(source)]) == np.array([str(label) for label in y])
+        return float(np.average(right, weights=sample_weight))
+
     def check_same_label(self, other: TableClassifier) -> None:
         """Refuse to be compared with a classifier of another label."""
         labels = [fitted.roles_.label for fitted in (self, other)]
@@ -641,6 +677,11 @@ class TableClassifier(BaseEstimator):
             if "table" not in extra:
                 raise SavedModelError(
                     f"{folder} is a classifier that was not fitted on a table. Pass a folder that 'holdfast fit' wrote."
+                )
+            if extra.get("task") == "regression":
+                raise SavedModelError(
+                    f"{folder} is a model of numbers. 'holdfast predict' and 'holdfast evaluate' take it, and "
+                    "holdfast.tables.regression.TableRegressor.load."
                 )
             roles = TableRoles.from_dict(extra["table"])
             options: dict[str, Any] = {name: tuple(map(str, v)) for name, v in extra.get("options", {}).items()}
@@ -710,6 +751,7 @@ def _digest(rows: TableRows, settings: Mapping[str, Any], seed: int | None) -> s
     facts = {"settings": {key: str(value) for key, value in settings.items()}, "seed": seed}
     digest = hashlib.sha256(canonical_json({**facts, "table": rows.roles.to_dict()}))
     digest.update(pd.util.hash_pandas_object(rows.features, index=False).to_numpy().tobytes())
-    for values in (rows.y, rows.environments):
+    given = [values for values in (rows.sample_weight, rows.subjects) if values is not None]
+    for values in (rows.y, rows.environments, *given):
         digest.update(pd.util.hash_pandas_object(pd.Series(values), index=False).to_numpy().tobytes())
     return digest.hexdigest()[:20]

@@ -276,8 +276,8 @@ def rank_methods(
 def _follow_advice(verdict: Verdict, best: str, sentence: str, *, asked: bool) -> tuple[str, str]:
     """Return the method that the advice of all commands is about, with the ranking as its evidence.
 
-    The rule is that of `diagnose` and `fit`: stable where an unstable column is used less, else the ordinary model. Only
-    a metric that the user asked for decides by itself.
+    The rule is that of `diagnose` and `fit`: stable where an unstable column is used less, else the ordinary model.
+    Only a metric that the user asked for decides by itself.
     """
     rule = decide_early((), verdict)
     if best.split()[0] in (("stable",) if rule.action == "stable" else ("erm", "stable")):

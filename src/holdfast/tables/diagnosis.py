@@ -31,7 +31,7 @@ from holdfast.learners import (
     require_classifier,
     seeded_clone,
 )
-from holdfast.rows import is_sparse
+from holdfast.rows import is_sparse, read_weights
 from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
 from holdfast.stable.verdict import Verdict
@@ -54,6 +54,7 @@ def diagnose(
     *,
     estimator: Any = "logistic",
     threshold: float | None = None,
+    sample_weight: Any = None,
     n_jobs: int | None = None,
     random_state: int | None = 0,
     progress: Progress = no_progress,
@@ -71,6 +72,8 @@ def diagnose(
         A name such as "boosting" (see `holdfast fit --help`), or a classifier of numbers.
     threshold : float, optional
         Risk from which on somebody is treated, for the net benefit; by default the share of events.
+    sample_weight : array of shape (n_rows,), optional
+        How much each row counts, in fits and in measures.
     n_jobs : int, optional
         Fits that run at the same time.
     random_state : int or None
@@ -106,7 +109,9 @@ def diagnose(
         raise LabelsError(f"y has {len(labels)} labels for {len(frame)} rows. Pass one label for each row.")
     schema = TableSchema.infer(frame)
     roles = TableRoles(str(getattr(y, "name", None) or "label"), "string", ("environments",), None, schema)
-    rows = TableRows(roles, schema.features(frame), labels, sites, notes=table_notes(frame, schema))
+    weights = read_weights(sample_weight, len(frame))
+    notes = table_notes(frame, schema)
+    rows = TableRows(roles, schema.features(frame), labels, sites, notes=notes, sample_weight=weights)
     return diagnose_rows(
         rows, estimator=estimator, threshold=threshold, n_jobs=n_jobs, random_state=random_state, progress=progress
     )
@@ -128,28 +133,34 @@ def diagnose_rows(
     features = numbers_alone(rows.features, tokens)
     profile = describe_columns(features, sites_of_rows, rows.problems, rows.roles.label)
     odd = _odd_columns(profile, rows.roles.schema, NETWORK_ODD if subject.is_network else MOST_ODD)
-    known, new, elsewhere, without = experiment.ask_all(odd)
-    experiment.announce_verdict()
+    tried, drawn = experiment, experiment.sample()
+    if drawn is None:
+        known, new, elsewhere, without = experiment.ask_all(odd)
+        known_there, new_there = known, new
+    else:
+        known, new, *_ = experiment.ask_all((), elsewhere_too=False)
+        tried = Experiment(subject.take(drawn), n_jobs=n_jobs, random_state=random_state, progress=progress)
+        tried.n_done = experiment.n_done
+        known_there, new_there, elsewhere, without = tried.ask_all(odd)
+    tried.announce_verdict()
     verdict, findings, notes = subject.judge()
     is_stable = verdict is not None and verdict.fitted != "ordinary"
-    tried = [
-        experiment.remedy(new, "repair", _without(columns), answers, columns) for columns, answers in without.items()
-    ]
-    if is_stable and len(subject.environments) > 2:
-        names = tuple(finding.feature for finding in findings)
-        tried.append(experiment.remedy(new, "stable", "the stable classifier", experiment.ask_all_stable(known), names))
-    if subject.probable:
-        tried.append(experiment.try_recalibration(new))
-    collect = experiment.remedy(new, "collect", "fitted with rows of the site", known)
-    remedies = tuple(sorted([*tried, collect], key=lambda remedy: -remedy.gain.value))
-    sites = tuple(experiment.describe_sites(new, known, elsewhere))
+    unstable = tuple(finding.feature for finding in findings) if is_stable else ()
+    remedies = tried.try_remedies(known_there, new_there, without, unstable)
+    collect = next(remedy for remedy in remedies if remedy.action == "collect")
+    sites = tuple(experiment.describe_sites(new, known, tried.split_sites(new_there, elsewhere)))
     parts = {name: mean_interval([site.split.parts[name] for site in sites]) for name in sites[0].split.parts}
+    large = {site.name for site in experiment.large}
+    if drawn is not None:
+        notes += (
+            f"remedies and the parts of the loss come from {len(drawn):,} of {len(rows.y):,} rows, drawn at random",
+        )
     found = Diagnosis(
         estimator if isinstance(estimator, str) else type(estimator).__name__,
         "log loss" if subject.probable else "share of mistakes",
         "unclear",
         sites,
-        mean_interval([site.lost for site in sites if site.name in {large.name for large in experiment.large}]),
+        mean_interval([site.lost for site in sites if site.name in large]),
         parts,
         findings,
         profile,
@@ -181,7 +192,21 @@ class _Table:
         encoded = make_preprocessor(rows.roles.schema).fit_transform(rows.features)
         if encoded.shape[1] > MOST_ENCODED:
             encoded = TruncatedSVD(20, random_state=0).fit_transform(encoded)
+        self.weights, self.subjects = rows.sample_weight, rows.subjects
         self.columns: Array = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
+
+    def take(self, rows: Rows) -> _Table:
+        """Return some of the rows, with the same model."""
+        whole = self.rows
+        part = replace(
+            whole,
+            features=whole.features.iloc[rows],
+            y=whole.y[rows],
+            environments=whole.environments[rows],
+            notes=(),
+            sample_weight=None if self.weights is None else self.weights[rows],
+        )
+        return _Table(part, self.estimator, self.n_jobs, self.random_state)
 
     def ask(self, rest: Rows, out: Rows, without: Sequence[str] = ()) -> Array:
         """Fit the model on some rows and return its probabilities for others, (n_out, n_classes)."""
@@ -190,14 +215,20 @@ class _Table:
             schema = replace(schema, columns=tuple(c for c in schema.columns if c.name not in without))
             features = features[schema.feature_names()]
         model = seeded_clone(with_preprocessing(schema, self.inner), Seeding(self.random_state), "diagnose")
-        fitted = fit_rows(model, features, self.y, rest)
+        fitted = fit_rows(model, features, self.y, rest, None if self.weights is None else self.weights[rest])
         return code_probabilities(fitted, take_rows(features, out), len(self.classes))
 
     def ask_stable(self, rest: Rows, out: Rows) -> Array:
         """Return the stable classifier's probabilities for rows of sites left out, (n_out, n_classes)."""
         rows = self.rows
         part = replace(
-            rows, features=rows.features.iloc[rest], y=rows.y[rest], environments=rows.environments[rest], notes=()
+            rows,
+            features=rows.features.iloc[rest],
+            y=rows.y[rest],
+            environments=rows.environments[rest],
+            notes=(),
+            sample_weight=None if self.weights is None else self.weights[rest],
+            subjects=None if self.subjects is None else self.subjects[rest],
         )
         fitted, answers = self._fit_stable(part), np.zeros((len(out), len(self.classes)))
         places = np.searchsorted(self.classes.astype(fitted.classes_.dtype), fitted.classes_)
@@ -229,7 +260,3 @@ def _odd_columns(profile: Profile | None, schema: TableSchema, most: int) -> lis
     odd = [name for name in profile.odd if name in known]
     sets = [(name,) for name in odd[:most]] + ([tuple(odd)] if len(odd) > 1 else [])
     return [columns for columns in sets if len(columns) < len(known)]
-
-
-def _without(columns: Sequence[str]) -> str:
-    return f"without {columns[0]}" if len(columns) == 1 else f"without all {len(columns)} odd columns"

@@ -76,6 +76,11 @@ def export_onnx(model: Any, file: str | os.PathLike[str], rows: Any) -> float:
             f"The classifier reads columns of text ({', '.join(schema.names('text'))}), which cannot be exported to "
             f"ONNX. Fit without them. {INSTEAD}"
         )
+    if model.adaptation_ is not None and model.adaptation_.adapted:
+        raise SavedModelError(
+            "A classifier that was adapted to a site cannot be exported to ONNX. Recalibrate the one that it was made "
+            f"of, and export that. {INSTEAD}"
+        )
     if model.roles_.scales:
         raise ParameterError(
             "The classifier converts units of some sites (--scale), which cannot be exported to ONNX. Convert the "

@@ -13,6 +13,7 @@ gets a matrix:
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _INDICATOR = "missingindicator_"  # scikit-learn's name of a column that says where another one is missing
+SUBJECT_FOLDS = 2  # as many as PI asks about rows out of fold
 MAX_WORDS = 20_000
 MAX_DENSE_WORDS = 300
 
@@ -209,16 +211,35 @@ def _matrix_words(preprocessor: ColumnTransformer) -> list[frozenset[str]]:
     return words
 
 
-def fit_pipeline(pipeline: Pipeline, X: Any, y: NDArray[Any], environments: Any = None) -> Pipeline:
-    """Fit a pipeline whose last step is a method, which alone sees the environments."""
+def fit_pipeline(
+    pipeline: Pipeline,
+    X: Any,
+    y: NDArray[Any],
+    environments: Any = None,
+    sample_weight: Any = None,
+    subjects: Any = None,
+) -> Pipeline:
+    """Fit a pipeline whose last step is a method, which alone sees environments, weights and subjects.
+
+    A method that knows folds but no subjects gets the subjects dealt to them.
+    """
     method = pipeline[-1]
+    given = {"environments": environments}
+    if sample_weight is not None:
+        given["sample_weight"] = sample_weight
+    if subjects is not None:
+        known = inspect.signature(method.fit).parameters
+        if "subjects" in known:
+            given["subjects"] = subjects
+        elif "folds" in known:
+            given["folds"] = np.unique(subjects, return_inverse=True)[1] % SUBJECT_FOLDS
     try:
         # Outside of metadata routing a keyword goes straight to the step it names, whatever the global setting is.
         with sklearn.config_context(enable_metadata_routing=False):
             if len(pipeline) == 1 or not getattr(method, "reads_columns", False):
-                return pipeline.fit(X, y, **{f"{pipeline.steps[-1][0]}__environments": environments})
+                return pipeline.fit(X, y, **{f"{pipeline.steps[-1][0]}__{name}": of for name, of in given.items()})
             rows = pipeline[:-1].fit_transform(X, y)
-            method.fit(rows, y, environments=environments, words=_matrix_words(pipeline[-2]))
+            method.fit(rows, y, **given, words=_matrix_words(pipeline[-2]))
             return pipeline
     except ValueError as problem:
         if "vocabulary" in str(problem) or "no terms remain" in str(problem):

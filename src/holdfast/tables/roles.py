@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.diagnosis.soundness import Problem
     from holdfast.tables.folders import TableFolder
 
+Task = Literal["classification", "regression", "auto"]
 Kind = Literal["numeric", "categorical", "text", "date"]
 Storage = Literal["number", "boolean", "string", "date", "time"]
 DATE_PARTS: Mapping[str, str] = {"month": "month", "weekday": "day_of_week"}  # our word, pandas' word
@@ -51,6 +52,7 @@ _PLAIN_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?")
 MIN_FREQUENCY, MAX_LEVELS = 5, 100  # rows that a level needs to count by itself, and how many levels do
 MANY_LEVELS, FEW_COVERED = 20, 0.5  # levels from which on it is noted that those that count cover few rows
+MOST_CLASSES = 50  # different whole numbers from which on a label may be an amount
 LARGEST = 1e100  # the square of anything larger is close to overflow
 
 
@@ -393,6 +395,9 @@ class TableOptions:
     missing: str | Sequence[str] = ()  # texts that mean a missing value, such as "?"
     scale: str | Sequence[str] = ()  # conversions of units, such as "creatinine@Lyon=1/88.4"
     missing_labels: str = "stop"  # rows without a label or an environment: see `MISSING_LABELS`
+    weight: str | None = None  # column that says how much each row counts
+    subjects: str | None = None  # column that says which rows belong together, such as those of one patient
+    task: Task = "classification"  # "regression": the label is an amount; "auto": see `is_amount`
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
@@ -418,6 +423,10 @@ class TableOptions:
             raise TableError(f"Column {self.label!r} cannot be both the label and an environment. Name two columns.")
         for name in (*self.drop, *self.text, *self.categorical):
             self.refuse_role(name, "it cannot be a feature or dropped")
+        if self.weight is not None:
+            self.refuse_role(self.weight, "it cannot be the weight")
+        if self.subjects is not None:
+            self.refuse_role(self.subjects, "it cannot say which rows belong together")
 
     def refuse_role(self, name: str, reason: str) -> None:
         """Refuse a column that is the label or an environment already."""
@@ -426,7 +435,7 @@ class TableOptions:
 
     def feature_names(self, columns: Iterable[str]) -> list[str]:
         """Return the columns that are left as features."""
-        taken = {self.label, *self.environment, *self.drop}
+        taken = {self.label, *self.environment, *self.drop, self.weight, self.subjects}
         return [name for name in columns if name not in taken]
 
 
@@ -515,6 +524,9 @@ class TableRows:
     attributes: pd.DataFrame | None = None  # columns that are looked at, but are not features
     notes: tuple[str, ...] = ()  # what was left out or guessed
     source: TableFolder | None = None  # where all rows are, if these are a sample of a folder beyond the memory
+    sample_weight: NDArray[np.float64] | None = None  # (n_rows,) how much each row counts
+    subjects: NDArray[Any] | None = None  # (n_rows,) rows with the same label belong together
+    task: Task = "classification"  # or "regression": the label is an amount
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
@@ -535,13 +547,14 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
     label, environment = options.label, options.environment
     for name in attributes:
         options.refuse_role(name, "it cannot be an attribute")
-    source.require([label, *environment, *options.drop, *options.text, *options.categorical, *attributes])
+    weighted = [name for name in (options.weight, options.subjects) if name is not None]
+    source.require([label, *environment, *options.drop, *options.text, *options.categorical, *weighted, *attributes])
     names = options.feature_names(source.columns)
     if attributes:
         names = [name for name in names if name not in set(attributes)]
     if not names:
         raise TableError(f"{source.name} has no feature column left. Keep at least one besides label and environment.")
-    wanted = list(dict.fromkeys([label, *environment, *names, *attributes]))
+    wanted = list(dict.fromkeys([label, *environment, *names, *weighted, *attributes]))
     frame, sampled, notes = _read_or_sample(source, wanted, environment)
     if sampled is not None and (options.scale or options.missing_labels == "drop"):
         raise ParameterError(
@@ -553,8 +566,16 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
         notes = (*notes, *left_out)
     for what, name in (("Label", label), *(("Environment", name) for name in environment)):
         _refuse_missing(frame[name], what, name, "leave the rows out with missing_labels='drop'")
-    y = read_labels(frame[label], label)
-    _check_classes(frame[label], label)
+    task = options.task
+    if task == "auto":
+        task = "regression" if is_amount(frame[label], label) else "classification"
+        if task == "regression":
+            notes += (f"label {label!r} is an amount, so this is a regression; task='classification' takes classes",)
+    if task == "regression":
+        y: NDArray[Any] = read_numbers(frame[label], label)
+    else:
+        y = read_labels(frame[label], label)
+        _check_classes(frame[label], label)
     scales = tuple(Scale.parse(text, names) for text in options.scale)
     storages = {name: storage_of(frame[name], name) for name in environment}
     if options.environment_by is not None and "date" not in storages.values():
@@ -582,10 +603,78 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
         scales,
     )
     found = TableSchema.infer(frame[list(attributes)]).features(frame) if attributes else None
-    spelled = [note for column in (label, *environment) if (note := _spelling_note(frame[column], column))]
+    named = environment if task == "regression" else (label, *environment)
+    spelled = [note for column in named if (note := _spelling_note(frame[column], column))]
     features = schema.features(frame)
     notes = (*notes, *spelled, *table_notes(frame, schema))
-    return TableRows(roles, features, y, labels, found, notes, sampled)
+    weights = None if options.weight is None else _read_weights(frame[options.weight], options.weight, sampled)
+    subjects = None if options.subjects is None else _read_subjects(frame[options.subjects], options.subjects)
+    return TableRows(roles, features, y, labels, found, notes, sampled, weights, subjects, task)
+
+
+def is_amount(series: pd.Series[Any], name: str) -> bool:
+    """Return whether a label is an amount: decimal numbers, or whole ones with many values.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> is_amount(pd.Series([1.5, 2.0]), "cost"), is_amount(pd.Series([0, 1, 1]), "ill")
+    (True, False)
+    """
+    if storage_of(series, name) != "number":
+        return False
+    known = series.dropna()
+    if (known % 1 != 0).any():
+        return True
+    n_values = int(known.nunique())
+    return n_values > MOST_CLASSES and n_values > 0.1 * len(known)
+
+
+def read_numbers(series: pd.Series[Any], name: str) -> NDArray[np.float64]:
+    """Return a label that is an amount; refuse gaps, texts and infinity."""
+    _refuse_missing(series, "Label", name)
+    if storage_of(series, name) != "number":
+        raise LabelsError(
+            f"Label column {name!r} contains {storage_of(series, name)} values such as {str(series.iloc[0])!r}, so it "
+            "is no amount. Pass task='classification', or name a column of numbers."
+        )
+    values = series.to_numpy(dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise LabelsError(f"Label column {name!r} contains infinity. Remove these rows.")
+    if values.min() == values.max():
+        raise LabelsError(f"Label column {name!r} is {values[0]:g} in every row. Pass rows whose labels differ.")
+    return values
+
+
+def _read_weights(series: pd.Series[Any], name: str, sampled: TableFolder | None) -> NDArray[np.float64]:
+    """Return a column of weights; refuse gaps, texts and negative numbers."""
+    if sampled is not None:
+        raise ParameterError(
+            f"weight={name!r} does not go with a folder beyond the memory, of which a sample is read. Raise "
+            "max_memory=, or leave the weights out."
+        )
+    if storage_of(series, name) not in ("number", "boolean"):
+        raise TableError(f"Weight column {name!r} has no numbers. Name a column that says how much each row counts.")
+    _refuse_missing(series, "Weight", name)
+    weights = series.to_numpy(dtype=np.float64)
+    if weights.min() < 0 or not np.isfinite(weights).all() or not weights.any():
+        raise TableError(
+            f"Weight column {name!r} runs from {weights.min():.3g} to {weights.max():.3g}. Weights are "
+            "finite, at least 0, and not all 0."
+        )
+    return weights
+
+
+def _read_subjects(series: pd.Series[Any], name: str) -> NDArray[Any]:
+    """Return which rows belong together; refuse gaps."""
+    _refuse_missing(series, "Subject", name)
+    subjects = series.astype(str).to_numpy()
+    if len(np.unique(subjects)) < 2:
+        raise TableError(
+            f"Subject column {name!r} is {subjects[0]!r} in every row. Name a column that tells subjects apart, such "
+            "as a patient number."
+        )
+    return np.asarray(subjects)
 
 
 def _read_or_sample(
@@ -636,7 +725,8 @@ def _check_classes(series: pd.Series[Any], name: str) -> None:
         amount = series[series % 1 != 0].iloc[0]
         raise LabelsError(
             f"Label column {name!r} contains decimal numbers such as {amount}, so it is an amount, not a class. "
-            "Name a column with classes, or cut it into classes first."
+            "Name a column with classes, cut it into classes, or use 'fit', 'diagnose' or 'evaluate' with "
+            "task='regression'."
         )
     if series.nunique() < 2:
         raise LabelsError(

@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from holdfast.diagnosis.clinical import (
-    Estimate,
-    clinical_report,
-    net_benefit,
-    pool_sites,
-    prediction_interval,
-    random_effects,
-)
+from holdfast.diagnosis.clinical import clinical_report, net_benefit
+from holdfast.diagnosis.pooling import Estimate, pool_sites, prediction_interval, random_effects
 from holdfast.exceptions import InputError, LabelsError, ParameterError
 
 ROWS = np.arange(60)
@@ -70,7 +64,7 @@ def test_a_site_is_measured_as_by_val_prob():
     assert site.oe.value == pytest.approx(30 / 26.91994, abs=1e-5)
     assert site.oe.error == pytest.approx(np.sqrt(0.5 / 30))
     of_label = np.where(EVENTS, RISKS, 1 - RISKS)
-    assert site.log_loss == pytest.approx(-np.log(of_label).mean())
+    assert site.log_loss.value == pytest.approx(-np.log(of_label).mean())
     assert (site.n_rows, site.n_events) == (60, 30)
 
 
@@ -78,7 +72,7 @@ def test_a_site_is_measured_as_by_val_prob():
 def test_net_benefit_is_that_of_dcurves(threshold):
     """Of the model, and of treating everybody."""
     (site,) = clinical_report(EVENTS, RISKS, ["a"] * 60, threshold=threshold).sites
-    assert (site.net_benefit, site.treat_all) == pytest.approx(DCURVES[threshold], abs=1e-5)
+    assert (site.net_benefit.value, site.treat_all) == pytest.approx(DCURVES[threshold], abs=1e-5)
 
 
 def test_net_benefit_by_hand():
@@ -102,8 +96,8 @@ def test_sites_that_cannot_tell_are_left_out_of_the_pool():
     empty = report.sites[1]
     values = (empty.auroc.value, empty.slope.value, empty.intercept.value, empty.oe.value)
     assert np.isnan(values).all()
-    assert empty.brier == pytest.approx(0.09)
-    assert report.pooled == ()
+    assert empty.brier.value == pytest.approx(0.09)
+    assert {pooled.measure for pooled in report.pooled} <= {"brier", "log_loss", "net_benefit", "specificity", "npv"}
     assert report.pooled_of("auroc") is None
 
 
@@ -123,7 +117,7 @@ def test_a_perfect_order_is_pooled_with_its_uncertainty():
 def test_risks_of_zero_and_one_are_finite():
     """Log-odds are clipped, so that a sure mistake costs much but not everything."""
     (site,) = clinical_report([1, 0, 1, 0, 1, 0], [1.0, 0.0, 0.0, 1.0, 0.7, 0.2], ["a"] * 6).sites
-    assert np.isfinite([site.log_loss, site.slope.value, site.intercept.value]).all()
+    assert np.isfinite([site.log_loss.value, site.slope.value, site.intercept.value]).all()
 
 
 def test_the_prediction_interval_knows_that_tau_is_uncertain():
@@ -152,6 +146,38 @@ def test_the_prediction_interval_covers():
     covered, plain = np.mean(hits, axis=0)
     assert 0.93 <= covered <= 0.97
     assert plain < 0.93
+
+
+def test_the_four_shares_at_a_threshold_by_hand():
+    """Treated from 0.5 on: 3 of 4 events, 1 of 6 others."""
+    events, risks = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0], [0.9, 0.8, 0.5, 0.4, 0.7, 0.3, 0.3, 0.2, 0.1, 0.1]
+    (site,) = clinical_report(events, risks, ["a"] * 10, threshold=0.5).sites
+    shares = (site.sensitivity.value, site.specificity.value, site.ppv.value, site.npv.value)
+    assert shares == pytest.approx((3 / 4, 5 / 6, 3 / 4, 5 / 6))
+    assert site.sensitivity.error == pytest.approx(1 / np.sqrt(4 * 0.75 * 0.25))
+
+
+def test_a_weight_of_three_gives_the_values_of_three_rows():
+    """Measures of weighted rows are those of repeated rows; weights of one change nothing but the errors' formula."""
+    repeated = np.repeat(np.arange(60), 1 + 2 * (ROWS % 2))
+    weighted = clinical_report(EVENTS, RISKS, ["a"] * 60, threshold=0.4, sample_weight=1 + 2 * (ROWS % 2))
+    plain = clinical_report(EVENTS[repeated], RISKS[repeated], ["a"] * len(repeated), threshold=0.4)
+    for name in ("auroc", "slope", "intercept", "oe", "brier", "log_loss", "net_benefit", "sensitivity", "npv"):
+        assert getattr(weighted.sites[0], name).value == pytest.approx(getattr(plain.sites[0], name).value, abs=1e-6)
+    ones = clinical_report(EVENTS, RISKS, ["a"] * 60, sample_weight=np.full(60, 7.0)).sites[0]
+    once = clinical_report(EVENTS, RISKS, ["a"] * 60).sites[0]
+    assert (ones.auroc.error, ones.brier.error) == pytest.approx((once.auroc.error, once.brier.error))
+    assert ones.slope.error == pytest.approx(once.slope.error, rel=0.3)
+
+
+def test_a_row_of_weight_zero_does_not_exist():
+    """Nor does a site that has only such rows."""
+    weights = np.r_[np.ones(60), np.zeros(5)]
+    report = clinical_report(
+        np.r_[EVENTS, [1] * 5], np.r_[RISKS, [0.1] * 5], ["a"] * 60 + ["b"] * 5, sample_weight=weights
+    )
+    assert [site.name for site in report.sites] == ["a"]
+    assert report.sites[0].n_rows == 60
 
 
 @pytest.mark.parametrize(
@@ -200,6 +226,6 @@ def test_fresh_numbers_are_those_of_r(seed):
     pooled = pool_sites("slope", [Estimate(y, y, y, np.sqrt(v)) for y, v in zip(values, variances, strict=True)])
     (site,) = clinical_report(events, risks, ["a"] * 300).sites
     found = (pooled.mean.value, pooled.tau2, pooled.i2, pooled.mean.low, pooled.mean.high)
-    found += (pooled.next_site_plain.low, pooled.next_site_plain.high, site.auroc.value, site.brier)
+    found += (pooled.next_site_plain.low, pooled.next_site_plain.high, site.auroc.value, site.brier.value)
     found += (site.slope.value, site.slope_intercept, site.intercept.value)
     assert found == pytest.approx(json.loads(answer.stdout), abs=1e-3)

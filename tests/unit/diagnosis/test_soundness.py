@@ -327,3 +327,41 @@ def test_the_headline_tells_two_problems_and_counts_the_others():
 def test_sentences(problem, sentence, repair):
     """Problems and repairs in plain words."""
     assert (say(problem, "ill"), mend(problem, "ill")) == (sentence, repair)
+
+
+def near_patients(n_rows=400):
+    """Return rows of two sites with columns of many values."""
+    generator = np.random.default_rng(0)
+    y = generator.integers(2, size=n_rows)
+    names = ("age", "weight", "sodium", "glucose", "height", "pulse")
+    X = pd.DataFrame({name: generator.normal(50, 10, n_rows).round(1) + 4 * y for name in names})
+    return X, y, np.array(["a", "b"])[np.arange(n_rows) % 2]
+
+
+def test_rows_that_differ_in_one_column_are_near_copies():
+    """A tenth of the rows again, with another pulse: said with their number; independent rows are not."""
+    X, y, sites = near_patients()
+    assert check_table(X, y, sites) == ()
+    again = X[:40].assign(pulse=X["pulse"][:40] + 3)
+    (found,) = check_table(pd.concat([X, again], ignore_index=True), np.r_[y, y[:40]], np.r_[sites, sites[:40]])
+    assert (found.key, found.severity, found.evidence["n_rows"]) == ("near_copied_rows", "repair", 80)
+    assert say(found) == "80 rows (18%) equal another row in all columns but one: are people counted twice?"
+
+
+def test_a_column_in_two_units_is_a_note():
+    """Pounds beside kilograms say the same; the second one is named."""
+    X, y, sites = near_patients()
+    (found,) = check_table(X.assign(pounds=(X["weight"] * 2.2046).round()), y, sites)
+    assert (found.key, found.severity, found.options) == ("near_copied_column", "note", ("--drop", "pounds"))
+    assert say(found) == "`pounds` says almost the same as `weight`."
+
+
+def test_labels_exchanged_at_a_small_site_are_found_and_a_turned_column_is_not():
+    """With 60 rows at the site; where only one column is turned there, the labels are not to blame."""
+    X, y, _ = near_patients(360)
+    sites = np.array(list("abcdef"))[np.arange(360) % 6]
+    exchanged = np.where(sites == "f", 1 - y, y)
+    keys = [(p.key, p.sites) for p in check_table(X, exchanged, sites) if p.is_headline]
+    assert keys == [("labels_exchanged", ("f",))]
+    turned = X.assign(age=np.where(sites == "f", 100 - X["age"], X["age"]))
+    assert [p.key for p in check_table(turned, y, sites) if p.is_headline] == []

@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -76,3 +78,34 @@ def test_recipes_that_cannot_be_followed_are_refused(estimator, recipe, message)
     toy = load_dataset("toy", n_rows=200, seed=0)
     with pytest.raises(ParameterError, match=message):
         PIClassifier(estimator, recipe=recipe).fit(toy.train.X, toy.train.y, environments=toy.train.environments)
+
+
+def test_the_mean_of_the_halves_gives_up_less_than_the_worst_case():
+    """objective='equal' weights both halves of every partition one half each, and is for networks."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=800)
+    sites = np.repeat(["a", "b"], 400)
+    shares = np.where(sites == "a", 0.95, 0.8)
+    columns = [np.where(rng.random(800) < share, y, 1 - y) for share in (np.full(800, 0.75), shares)]
+    X = np.stack(columns, axis=1) * 2.0 - 1
+    network = NeuralClassifier("linear", max_epochs=2, learning_rate=0.02, precision="fp32", random_state=0)
+    model = PIClassifier(network, objective="equal", random_state=0).fit(X, y, environments=sites)
+    assert sum(float(group.weights.sum()) for group in model.groups_) == pytest.approx(2.0)
+    for group in model.groups_:
+        assert float(group.weights.sum()) == pytest.approx(0.5)
+    with pytest.raises(ParameterError, match="objective='equal' is for networks"):
+        PIClassifier(objective="equal").fit(X, y, environments=sites)
+
+
+def test_validation_rows_of_the_environments_fill_the_diagonal():
+    """A network's judge has no answers about its own rows; validation rows by environment give its accuracy there."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=400)
+    X, sites = (y[:, None] * 2.0 - 1) + 0.1 * rng.standard_normal((400, 2)), np.repeat(["a", "b"], 200)
+    network = NeuralClassifier("linear", max_epochs=1, learning_rate=0.1, precision="fp32", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = PIClassifier(network, random_state=0).fit(X, y, environments=sites)
+        filled = PIClassifier(network, random_state=0).fit(X, y, environments=sites, validation=(X, y, sites))
+    assert np.isnan(np.diag(plain.accuracies_)).all()
+    assert np.diag(filled.accuracies_).tolist() == [1.0, 1.0]

@@ -126,6 +126,7 @@ def test_table1_is_compared_with_the_paper():
     assert [claim[1:3] for claim in claims.rows[:3]] == [
         (12.97, pytest.approx(30.0)), (20.06, pytest.approx(50.0)), (23.85, pytest.approx(60.0)),
     ]  # fmt: skip
+    assert [claim[3] for claim in claims.rows] == ["MNIST: 30.0", "MNIST: 50.0", "MNIST: 60.0", "not run"]
     assert table.note == "Selection: min_train_validation. as the paper."
 
 

@@ -333,3 +333,13 @@ def test_a_saved_network_does_not_need_the_weights_it_started_from():
     state, tensors = classifier.get_state()
     assert state["network_options"] == {}
     assert NeuralClassifier.from_state(state, tensors).predict(TEXTS).tolist() == STARS
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [("lr", "learning_rate"), ("epochs", "max_epochs"), ("learning_rat", "learning_rate"), ("module", "network")],
+)
+def test_an_unknown_option_suggests_the_right_one(option, meant):
+    """Names of other libraries and slips of the pen."""
+    with pytest.raises(ParameterError, match=f"NeuralClassifier has no parameter '{option}'. Did you mean '{meant}'"):
+        NeuralClassifier(**{option: 1})

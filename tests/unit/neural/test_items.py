@@ -338,3 +338,45 @@ def test_pictures_of_pillow_get_their_channels_first():
     batch = collate([image, image])
     assert batch.shape == (2, 3, 4, 6)
     assert batch.unique().tolist() == pytest.approx([0.2])
+
+
+def test_a_value_that_is_no_number_is_named_with_its_row():
+    """NaN at fit, infinity at predict: the row and the entry of the dict are in the message."""
+    values = np.random.default_rng(0).standard_normal((40, 3)).astype(np.float32)
+    network = NeuralClassifier(
+        lambda n_classes: _Values(n_classes), max_epochs=1, steps_per_epoch=5, batch_size=40, random_state=0
+    )
+    y = np.arange(40) % 2
+    broken = values.copy()
+    broken[7, 1] = np.nan
+    with pytest.raises(FeaturesError, match="Row 7 of X, entry 'values', contains NaN. Drop the row"):
+        network.fit({"values": broken}, y)
+    network.fit({"values": values}, y)
+    broken[7, 1] = np.inf
+    with pytest.raises(FeaturesError, match="Row 7 of X, entry 'values', contains infinity"):
+        network.predict({"values": broken})
+
+
+def test_score_takes_the_labels_of_the_items():
+    """score(dataset) is score(dataset, y), for a network and for a method around it."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=60)
+    data = {"values": (rng.standard_normal((60, 3)) + y[:, None]).astype(np.float32), "label": y, "environment": y * 0}
+    data["environment"] = np.arange(60) % 2
+    network = NeuralClassifier(_Values, max_epochs=1, steps_per_epoch=20, random_state=0)
+    assert network.fit(data).score(data) == network.score(data, y)
+    method = ERMClassifier(network, random_state=0).fit(data)
+    assert method.score(data) == method.score(data, y)
+    with pytest.raises(LabelsError, match="score needs labels"):
+        network.score({"values": data["values"]})
+
+
+class _Values(torch.nn.Module):
+    """A linear network of one entry."""
+
+    def __init__(self, n_classes):
+        super().__init__()
+        self.last = torch.nn.Linear(3, n_classes)
+
+    def forward(self, values):
+        return self.last(values)

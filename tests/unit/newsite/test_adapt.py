@@ -152,6 +152,7 @@ def test_then_recalibrate(model):
         corrected.adapt(new)
 
 
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.NewSiteWarning")
 @pytest.mark.parametrize(
     ("change", "reason", "says"),
     [

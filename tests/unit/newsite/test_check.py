@@ -249,3 +249,59 @@ def test_an_adapted_model_is_followed(model):
     again = adapted.adapt(hospital("Denver", 500, 0.9, 30))
     new = hospital("Denver", 1000, 0.9, 31)
     assert np.mean(again.predict(new) == new["ill"]) > np.mean(adapted.predict(new) == new["ill"]) + 0.3
+
+
+def test_a_measurement_that_is_constant_there_is_an_error(plain):
+    """Zero for every patient, as where cholesterol was not measured; a code with one value may be natural."""
+    found = plain.check(new_site().assign(marker=0.0))
+    assert [(check.problem, check.share) for check in found.columns] == [("constant", 1.0)]
+    assert found.advice == "do_not_use"
+    assert "`marker` is 0 in all rows that have it. At the known sites it varies between" in str(found)
+    assert plain.check(new_site().assign(ward="east")).columns == ()
+
+
+@pytest.mark.filterwarnings("ignore::holdfast.exceptions.NewSiteWarning")
+@pytest.mark.parametrize("n_rows", [1, 29])
+def test_a_few_rows_are_checked_without_a_word_about_columns(model, n_rows):
+    """One row is enough for an answer; neither are columns judged nor is anything adapted."""
+    found = model.check(hospital("Denver", n_rows, 0.1, 7).drop(columns="ill"))
+    assert found.n_rows == n_rows
+    assert found.columns == ()
+    assert found.adaptation.reason == "few_rows"
+    assert found.forecast.low <= found.forecast.value <= found.forecast.high
+
+
+def test_rows_that_are_all_alike(model):
+    """Copies of one row: nothing can be learned, the measurements are constant, and it is said."""
+    one = hospital("Denver", 1, 0.1, 7).drop(columns="ill")
+    found = model.check(pd.concat([one] * 200, ignore_index=True))
+    assert found.advice == "do_not_use"
+    assert {check.problem for check in found.columns} == {"constant"}
+    assert found.adaptation.reason == "says_nothing"
+
+
+def test_columns_that_are_absent_or_renamed(model):
+    """An error names the column, the unstable one too, and guesses which was meant."""
+    rows = hospital("Denver", 100, 0.1, 7).drop(columns="ill")
+    for action in (model.check, model.adapt, model.predict):
+        with pytest.raises(TableError, match="Column 'scanner' is missing"):
+            action(rows.drop(columns="scanner"))
+        with pytest.raises(TableError, match="Column 'marker' is missing"):
+            action(rows.rename(columns={"marker": "Marker"}))
+
+
+def test_labels_that_are_there_by_accident(model):
+    """They change nothing, and it is said."""
+    rows = hospital("Denver", 300, 0.1, 7)
+    with_labels, without = model.check(rows), model.check(rows.drop(columns="ill"))
+    assert with_labels.notes == ("The column 'ill' is not used.",)
+    assert with_labels.to_dict() | {"notes": []} == without.to_dict() | {"notes": []}
+
+
+def test_an_unstable_column_that_is_constant_there(model):
+    """It cannot be learned from; the model stays as it was."""
+    rows = hospital("Denver", 300, 0.1, 7).drop(columns="ill").assign(scanner=1.0)
+    adapted = model.adapt(rows)
+    assert not adapted.adaptation_.adapted
+    assert "do not tell what `scanner` means there" in str(adapted.adaptation_)
+    np.testing.assert_array_equal(adapted.predict_proba(rows), model.predict_proba(rows))

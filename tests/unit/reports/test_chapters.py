@@ -188,7 +188,10 @@ def test_the_verdict_is_the_answer(stable):
     verdict = model.verdict_
     content = estimator_page(model, Evidence(training=toy.train, feature_names=["x1", "x2"]), advice=["Run it."])
     assert content.answer.sentence == verdict.answer
-    assert (content.answer.signal, content.answer.advice[-1]) == ("bad", "Run it.")
+    assert (content.answer.signal, content.answer.advice[-1]) == ("protected", "Run it.")
+    places = [dot.place for dot in content.answer.figure.dots]
+    assert places[-1] == "a new environment (95%)"
+    assert set(places[:-1]) == set(verdict.by_environment)
     assert content.answer.numbers.columns == ("accuracy", "ordinary", "stable")
     assert content.answer.numbers.rows[:3] == (
         ("at known environments", verdict.known.ordinary, verdict.known.fitted),
@@ -239,17 +242,18 @@ def test_a_pipeline_is_compared_with_its_ordinary_classifier(stable):
         ("ordinary", (), "good", False),
         ("ordinary", (), "caution", True),
         ("ordinary", (1,), "caution", False),
-        ("partly", (1,), "caution", False),
-        ("stable", (1,), "bad", False),
+        ("partly", (1,), "protected", False),
+        ("stable", (1,), "protected", False),
     ],
 )
 def test_signals(fitted, columns, signal, uncertain):
-    """Green where nothing changes and accuracy hardly differs, red where the ordinary classifier is at risk."""
+    """Green where nothing changes and accuracy hardly differs, a shield where the classifier was just protected."""
     score = SimpleNamespace(ordinary=0.75, fitted=0.5)
     interval = SimpleNamespace(value=0.5, low=0.25, high=0.75)
     verdict = SimpleNamespace(
         fitted=fitted, columns=columns, known=score, vanished=score, reversed=score, price=interval, forecast=interval,
         answer="Answer.", is_uncertain=uncertain, auroc={"known": score, "vanished": score, "reversed": score},
+        by_environment={"A": score},
         remarks=("more", "forecast") if fitted == "ordinary" else ("a", "b", "more", "forecast"),
     )  # fmt: skip
     answer = verdict_answer(verdict, ["Next."])

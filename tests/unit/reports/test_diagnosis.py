@@ -41,6 +41,7 @@ def test_the_answer_comes_first_and_the_questions_in_order(found):
         "3. Which columns?",
         "4. Is the data sound?",
         "5. What should I do?",
+        "What clinical studies report",
         "How this was made",
     ]
 
@@ -50,10 +51,13 @@ def test_every_question_has_its_picture(found):
     page = diagnosis_page(found)
     titles = [block.title for block in page.blocks() if isinstance(block, Dots)]
     assert titles == [
+        "Accuracy at each site, the model not having seen it",
         "Accuracy at every site, by whether the model has seen it",
         "Where the log loss at a new site comes from",
         "Effect of each unstable column, by environment",
         "What each change would have brought at the sites left out",
+        "AUROC by site",
+        "O:E by site",
     ]
     parts = next(block for block in page.blocks() if isinstance(block, Dots) and "comes from" in block.title)
     assert parts.series == ("other patients", "other rates", "other relations")
@@ -75,7 +79,9 @@ def test_of_many_sites_figures_show_the_worst(found):
     """Tables have all sites, figures those with the largest loss, and they say so."""
     sites = tuple(replace(site, name=f"{site.name} {n}") for n in range(7) for site in found.sites)
     page = diagnosis_page(replace(found, sites=sites))
-    figures = [block for block in page.blocks() if isinstance(block, Dots)][:2]
+    top, *figures = [block for block in page.blocks() if isinstance(block, Dots)][:3]
+    assert len(top.dots) == 8
+    assert top.note == "The 8 worst of 21 sites."
     assert [len(figure.places) for figure in figures] == [12, 13]  # all sites together, and twelve
     assert all(figure.note.endswith("The 12 of 21 sites with the largest log loss.") for figure in figures)
     areas = next(block for block in page.blocks() if isinstance(block, Table) and block.title == "AUROC at every site")

@@ -326,3 +326,43 @@ def test_a_phrase_that_is_given_up_goes_with_all_its_neighbors():
     assert model.verdict_.fitted == "stable"
     assert len(tells) > 20
     assert removed == tells
+
+
+def test_weighted_rows_are_repeated_rows():
+    """A column of weights fits as if rows were there several times; it is no feature."""
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"site": ["A", "B"] * 100, "x": generator.normal(size=200), "times": [1, 1, 3, 3] * 50})
+    frame["ill"] = (frame["x"] + generator.normal(size=200) > 0).astype(int)
+    settings = {"label": "ill", "environment": "site", "method": "erm"}
+    weighted = TableClassifier(**settings, weight="times").fit(frame)
+    repeated = TableClassifier(**settings, drop="times").fit(frame.loc[frame.index.repeat(frame["times"])])
+    assert weighted.roles_.schema.names() == ["x"]
+    # Scaling is not weighted, so that the penalty differs a little.
+    assert weighted.predict_proba(frame) == pytest.approx(repeated.predict_proba(frame), abs=0.01)
+    plain = TableClassifier(**settings, drop="times").fit(frame)
+    assert abs(plain.predict_proba(frame) - repeated.predict_proba(frame)).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([-1.0] + [1.0] * 39, "runs from -1 to 1"),
+        (["a"] * 40, "has no numbers"),
+        ([np.nan] + [1.0] * 39, "is missing in 1"),
+    ],
+)
+def test_weights_that_cannot_count_are_refused(weights, message):
+    """Negative ones, texts and gaps."""
+    frame = pd.DataFrame({"site": ["A", "B"] * 20, "x": range(40), "w": weights, "ill": [0] * 20 + [1] * 20})
+    with pytest.raises(TableError, match=message):
+        TableClassifier(label="ill", environment="site", weight="w").fit(frame)
+
+
+def test_score_is_the_share_of_rows_that_are_right():
+    """By the label column of the table, by given labels, and weighted."""
+    frame = pd.DataFrame({"site": ["A", "B"] * 20, "age": range(40), "ill": ["no"] * 20 + ["yes"] * 20})
+    model = TableClassifier(label="ill", environment="site", method="erm").fit(frame)
+    wrong = frame.assign(ill=["yes"] * 10 + ["no"] * 10 + ["yes"] * 20)
+    assert model.score(wrong) == 0.75
+    assert model.score(frame[["age"]], wrong["ill"]) == 0.75
+    assert model.score(wrong, sample_weight=[0] * 10 + [1] * 30) == 1.0

@@ -68,7 +68,8 @@ def read_review(entry: Mapping[str, Any] | Sequence[Any]) -> Review:
            words={'tiny': 0.1, '<art_positive>': -0.4})
     """
     if not isinstance(entry, Mapping):
-        return Review(*entry, words={})
+        row, label, is_right, code, token_change, other_change = entry
+        return Review(row, label, is_right, code, token_change, other_change, {})
     right = str(entry["prediction"]) == str(entry["label"])
     changes: dict[str, float] = {}
     for word, drop in zip(entry["words"], entry["drops"], strict=True):
@@ -94,7 +95,7 @@ def report_words(plan: Plan, read: Reader) -> Report:
     chosen = choose(reviews)
     note = (
         f"Validation rows are like the training environments; seed 0. {selection_note(records_of(plan.runs, read))} "
-        f"{smaller_training(plan.runs[0].config)}{what_differs(plan, read)}"
+        f"{_trained(plan)}{what_differs(plan, read)}"
     ).strip()
     tables, figures = [_means(reviews, note)], []
     if chosen is not None:
@@ -103,6 +104,12 @@ def report_words(plan: Plan, read: Reader) -> Report:
         figures.append(picture)
     kept = tuple(_without_texts(record, chosen) for record in found.values())
     return Report(tuple(tables), figures=tuple(figures), kept=kept)
+
+
+def _trained(plan: Plan) -> str:
+    """Return how the training is smaller than the authors', nothing for theirs."""
+    smaller = smaller_training(plan.runs[0].config)
+    return f"{smaller}{ROBUST_NAME} has the recipe's own settings. " if smaller else ""
 
 
 def _entries(record: Record) -> list[Any]:

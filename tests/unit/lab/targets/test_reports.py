@@ -7,7 +7,14 @@ import pytest
 
 from holdfast.lab import paper
 from holdfast.lab.experiments import PlannedRun
-from holdfast.lab.targets.reports import plan_irm, report_correlations, report_irm, report_natural
+from holdfast.lab.targets.reports import (
+    plan_ablation,
+    plan_irm,
+    report_ablation,
+    report_correlations,
+    report_irm,
+    report_natural,
+)
 from holdfast.lab.targets.sources import Options, Plan, make_run
 from holdfast.reports.values import Spread
 
@@ -111,3 +118,19 @@ def test_irm_has_curves_of_accuracy_cross_entropy_and_penalty():
     assert lines["test rows, validation as test"].y == pytest.approx((0.55,) * 3)
     assert penalty.log
     assert lines["validation as training"].y == pytest.approx((0.055,) * 3)
+
+
+@pytest.mark.parametrize(("slope", "told"), [(1, "1.00 with their difference"), (-1, "-1.00 with their difference")])
+def test_the_ablation_says_its_trend(slope, told):
+    """Where accuracy follows the difference of the agreements, their rank correlation is one, or minus one."""
+    plan = plan_ablation(Options(quick=True, n_seeds=1))
+
+    def read(config):
+        high, low = config.dataset_options["etas"]
+        scores = {"selection": "min_train_validation", "test": {"accuracy": round(0.5 + slope * (high - low), 3)}}
+        return {"settings": {"train": scores}, "data": {"notes": []}}
+
+    (table,) = report_ablation(plan, read).tables
+    assert f"over 3 pairs: {told}" in table.note
+    (one,) = report_ablation(Plan(plan.runs[:1]), read).tables
+    assert "Rank correlation" not in one.note

@@ -1,0 +1,39 @@
+"""A check for the reports of skore (https://docs.skore.probabl.ai): whether the model fits the test rows' site.
+
+report = skore.EstimatorReport(model, X_test=rows_of_the_new_site, y_test=labels)
+report.checks.add([NewSiteCheck()])
+report.checks.summarize()
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from holdfast.extras import require
+
+
+class NewSiteCheck:
+    """Report what `check` of a fitted `StableClassifier` or `TableClassifier` advises about the test rows.
+
+    The labels are not used. Nothing is reported where the advice is to use the model. Estimators without `check` are
+    not applicable.
+    """
+
+    code: str = "HFT001"
+    title: str = "The model may not fit this site"
+    docs_url: str | None = None
+    severity: Literal["issue", "tip"] = "issue"
+    slow: bool = False
+
+    def __init__(self) -> None:
+        self.report_types = ["estimator"]
+
+    def check_function(self, report: Any) -> str | None:
+        """Return the advice and what it rests on; None where the model can be used."""
+        estimator, rows = report.estimator_, report.X_test
+        if rows is None or not hasattr(estimator, "check"):
+            why = "it has no test rows" if rows is None else f"{type(estimator).__name__} has no method check"
+            skore = require("skore", extra=None, what="Checks of reports")
+            raise skore.CheckNotApplicable(f"The new site is not checked: {why}.")
+        found = estimator.check(rows)
+        return None if found.advice == "use" else str(found)

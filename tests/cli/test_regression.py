@@ -1,0 +1,47 @@
+"""The commands on a table whose label is an amount."""
+
+import numpy as np
+import pandas as pd
+
+OPTIONS = ("--label", "cost", "--environment", "site")
+
+
+def write_costs(file):
+    """Write rows of three hospitals."""
+    generator = np.random.default_rng(0)
+    site, age = np.repeat(["Boston", "Chicago", "Denver"], 120), generator.normal(60, 10, 360).round()
+    pd.DataFrame({"site": site, "age": age, "cost": (3 * age + generator.normal(0, 9, 360)).round(2)}).to_csv(
+        file, index=False
+    )
+    return file
+
+
+def test_diagnose_fit_evaluate_predict(holdfast, tmp_path):
+    """The road of a classifier, with R² and RMSE; each command says that it is a regression."""
+    file, page = write_costs(tmp_path / "costs.csv"), tmp_path / "page.html"
+    found = holdfast("diagnose", file, *OPTIONS, "--out", page)
+    assert found.code == 0, found.err
+    assert "label 'cost' is an amount, so this is a regression; --task classification" in found.err
+    assert "R², RMSE and mean error at sites left out" in found.out
+    assert found.out.rstrip().endswith("--task regression --out model")
+    assert "RMSE at each site, the model not having seen it" in page.read_text(encoding="utf-8")
+    fitted = holdfast("fit", file, *OPTIONS, "--out", tmp_path / "model", "--json")
+    assert fitted.json["method"] == "erm"
+    assert "not searched for in numbers yet" in fitted.err
+    scored = holdfast("evaluate", tmp_path / "model", file, "--json").json
+    assert 0.85 < scored["overall"]["r2"] < 0.95
+    assert [site["name"] for site in scored["sites"]] == ["Boston", "Chicago", "Denver"]
+    out = tmp_path / "predictions.csv"
+    assert holdfast("predict", tmp_path / "model", file, "--keep", "site", "--out", out).code == 0
+    assert list(pd.read_csv(out).columns) == ["site", "prediction"]
+
+
+def test_what_belongs_to_classifiers_is_refused(holdfast, tmp_path):
+    """Thresholds, recalibration and other commands say that the model is one of numbers."""
+    file, model = write_costs(tmp_path / "costs.csv"), tmp_path / "model"
+    holdfast("fit", file, *OPTIONS, "--method", "pi", "--out", model)
+    assert "so --threshold does not go with it" in holdfast("evaluate", model, file, "--threshold", "0.5").err
+    assert "--adapt and --recalibrate do not go with" in holdfast("predict", model, file, "--adapt").err
+    assert "is a model of numbers" in holdfast("check", model, file).err
+    assert "is an amount, not a class" in holdfast("fit", file, *OPTIONS, "--task", "classification", "--out", "x").err
+    assert "There is no --task 'ranking'" in holdfast("diagnose", file, *OPTIONS, "--task", "ranking").err

@@ -1,0 +1,158 @@
+"""StableClassifier around networks: pictures, dicts and Datasets."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from holdfast import ERMClassifier, NeuralClassifier, StableClassifier, load_model, save_model
+from holdfast.exceptions import ParameterError
+
+
+def make_pictures(agreements, *, n=600, seed=0):
+    """Return 2 x 3 x 3 pictures: the first channel agrees with the label in 3 of 4 rows, the second as said."""
+    rng, parts = np.random.default_rng(seed), []
+    for agreement in agreements:
+        y = rng.integers(2, size=n)
+        X = 0.3 * rng.standard_normal((n, 2, 3, 3))
+        for channel, share in enumerate((0.75, agreement)):
+            code = np.where(rng.random(n) < share, y, 1 - y)
+            X[:, channel] += (2 * code - 1)[:, None, None]
+        parts.append((X.astype(np.float32), y))
+    X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return X, np.array(["no", "yes"])[y], np.repeat([f"site {i}" for i in range(len(agreements))], n)
+
+
+def make_network(**changed):
+    """Return a linear network that trains for 200 steps."""
+    settings = {"max_epochs": 2, "steps_per_epoch": 100, "learning_rate": 0.02, "precision": "fp32", "random_state": 0}
+    return NeuralClassifier("linear", **settings | changed)
+
+
+@pytest.fixture(scope="module")
+def unstable():
+    """Return a classifier of two sites where the second channel agrees in 97 % and in 80 % of the rows."""
+    X, y, sites = make_pictures((0.97, 0.8))
+    return StableClassifier(make_network(), random_state=0).fit(X, y, environments=sites)
+
+
+@pytest.fixture(scope="module")
+def stable():
+    """Return a classifier of two sites where it agrees in 85 % at both."""
+    X, y, sites = make_pictures((0.85, 0.85))
+    return StableClassifier(make_network(), random_state=0).fit(X, y, environments=sites)
+
+
+def test_an_unstable_channel_is_given_up(unstable):
+    """Where the channel turns, the classifier is right in about 3 of 4 rows, and the ordinary network is wrong."""
+    X, y, _ = make_pictures((0.1,), seed=1)
+    assert unstable.verdict_.network.outcome == "unstable"
+    assert unstable.verdict_.fitted in ("stable", "partly")
+    assert unstable.score(X, y) > 0.65
+    assert np.mean(unstable.classes_[unstable.ordinary_.predict(X)] == y) < 0.35
+    assert unstable.verdict_.answer.endswith(("so the classifier is the PI network.", "so the PI network is mixed in."))
+    assert unstable.verdict_.gain[1] > 0.2
+
+
+def test_without_evidence_it_is_the_ordinary_network(stable):
+    """To the last bit: the same probabilities as ERMClassifier with the same seed, for every caution."""
+    X, y, sites = make_pictures((0.85, 0.85))
+    ordinary = ERMClassifier(make_network(), random_state=0).fit(X, y, environments=sites)
+    assert stable.verdict_.fitted == "ordinary"
+    assert stable.estimator_ is stable.ordinary_
+    np.testing.assert_array_equal(stable.predict_proba(X), ordinary.predict_proba(X))
+    assert [point.price.value for point in stable.path_] == [0.0] * 5
+
+
+def test_the_price_is_said_without_evidence(stable):
+    """The remarks begin with what PI would cost, and promise no gain."""
+    assert stable.verdict_.remarks[0].startswith("A PI network would cost")
+    assert not any("vanishes" in remark for remark in stable.verdict_.remarks)
+
+
+def test_path_and_json(unstable):
+    """Caution 0 costs nothing; the verdict is plain values."""
+    assert unstable.path_[0].price.value == 0.0
+    assert unstable.path_[-1].price.value > 0.0
+    values = json.loads(json.dumps(unstable.verdict_.to_dict()))
+    assert values["network"]["outcome"] == "unstable"
+    assert values["fitted"] == unstable.verdict_.fitted
+    assert list(values["by_environment"]) == ["site 0", "site 1"]
+
+
+def test_it_survives_saving(unstable, stable, tmp_path):
+    """Verdict and probabilities are the same after loading."""
+    X = make_pictures((0.5,), seed=2)[0]
+    for name, model in (("unstable", unstable), ("stable", stable)):
+        save_model(model, tmp_path / name)
+        loaded = load_model(tmp_path / name)
+        assert str(loaded.verdict_) == str(model.verdict_)
+        np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_a_site_that_can_be_read_off_the_input_hides_differences():
+    """A brighter site: nothing found is no assurance, and the answer says what would help."""
+    X, y, sites = make_pictures((0.85, 0.85))
+    X[sites == "site 1"] += 3.0
+    verdict = StableClassifier(make_network(), random_state=0).fit(X, y, environments=sites).verdict_
+    assert verdict.fitted == "ordinary"
+    assert verdict.network.outcome == "cannot_tell"
+    assert verdict.network.reason == "site_readable"
+    assert "would help" in verdict.answer
+
+
+class Items(torch.utils.data.Dataset):
+    """Pictures one by one, with label and environment."""
+
+    def __init__(self, X, y, sites):
+        self.rows = X, y, sites
+
+    def __len__(self):
+        return len(self.rows[1])
+
+    def __getitem__(self, row):
+        X, y, sites = self.rows
+        return X[row], y[row], sites[row]
+
+
+def test_a_dataset_gives_the_same_verdict(unstable):
+    """Labels and environments come out of the items."""
+    data = Items(*make_pictures((0.97, 0.8)))
+    model = StableClassifier(make_network(), random_state=0).fit(data)
+    assert model.verdict_.network.outcome == "unstable"
+    assert model.predict(data).tolist() == unstable.predict(data.rows[0]).tolist()
+
+
+def test_more_sites_than_three_take_the_mean_of_the_halves(monkeypatch):
+    """With four sites every half in each step would be slow, so that the objective is another."""
+    from holdfast.estimators import stable
+
+    objectives = []
+
+    class Recorded(stable.PIClassifier):
+        def fit(self, *rows, **options):
+            objectives.append(self.objective)
+            return super().fit(*rows, **options)
+
+    monkeypatch.setattr(stable, "PIClassifier", Recorded)
+    for n_sites in (3, 4):
+        X, y, sites = make_pictures((0.85,) * n_sites, n=60)
+        StableClassifier(make_network(max_epochs=1, steps_per_epoch=5), random_state=0).fit(X, y, environments=sites)
+    assert objectives == ["max", "max", "equal", "equal"]
+
+
+def test_subjects_stay_together():
+    """Rows of a subject share a fold; a wrong number of labels is refused."""
+    X, y, sites = make_pictures((0.85, 0.85), n=100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = StableClassifier(make_network(max_epochs=1), random_state=0)
+        assert model.fit(X, y, environments=sites, subjects=np.arange(200) // 2).verdict_.network is not None
+
+
+def test_caution_is_checked_before_any_fit():
+    """As for tables."""
+    with pytest.raises(ParameterError, match="'caution' parameter"):
+        StableClassifier(make_network(), caution=2).fit(*make_pictures((0.9,))[:2])
