@@ -248,7 +248,8 @@ def packages() -> str:
     head = ("method", "version", "as they are", "planted column", "s a fit", "fits that failed")
     rows = [(*line[:2], f"{line[2]:.1f}", f"{line[3]:.1f}", f"{line[4]:.2f}", line[5]) for line in lines]
     n_splits = len({(r["key"]["table"], r["key"]["left_out"]) for r in records})
-    return f"{table(head, rows)}\n\n{len(boards['natural'])} tables, {n_splits} left-out environments. Fits that failed are not in the means."
+    note = f"{len(boards['natural'])} tables, {n_splits} left-out environments. Fits that failed are not in the means."
+    return f"{table(head, rows)}\n\n{note}"
 
 
 def tables_with(suite: str) -> str:
