@@ -29,16 +29,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from holdfast import (
-    GroupDROClassifier,
-    IRMClassifier,
-    NeuralClassifier,
-    PIClassifier,
-    RGMClassifier,
-    StableClassifier,
-    VRExClassifier,
-)
+from holdfast import GroupDROClassifier, PIClassifier, StableClassifier
 from holdfast.estimators.named import ESTIMATORS
+from holdfast.methods import IRMClassifier, RGMClassifier, VRExClassifier
+from holdfast.neural import NeuralClassifier
 
 SUITES = ("natural", "planted")
 Fit = Callable[[Any, Any, Any], Callable[[Any], Any]]  # rows, labels, environments -> rows to labels

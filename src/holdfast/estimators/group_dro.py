@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.environments import Group, cross_groups, label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, check_choice
 from holdfast.exceptions import EnvironmentsError, SmallGroupWarning, warn
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
 

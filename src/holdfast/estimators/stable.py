@@ -15,23 +15,24 @@ from numpy.typing import NDArray
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.audit.run import AuditSettings, read_columns
+from holdfast.auditing.run import AuditSettings, read_columns
 from holdfast.environments import label_array, listed, take_rows, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.estimators.pi import PIClassifier
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
-from holdfast.judging.calibration import calibrate, class_scores, log_softmax
-from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
-from holdfast.learners import (
+from holdfast.fitting.calibration import calibrate, class_scores, log_softmax
+from holdfast.fitting.estimators import (
     code_probabilities,
     fit_rows,
     has_threshold,
     last_step,
     predicted_codes,
-    refit_logistic,
     seeded_clone,
     stopped_like,
 )
+from holdfast.fitting.folds import deal_evenly
+from holdfast.fitting.logistic import refit_logistic
+from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
 from holdfast.metrics import Interval
 from holdfast.newsite.adapt import (
     Adaptation,
@@ -47,7 +48,9 @@ from holdfast.newsite.forecast import ForecastBasis, make_basis
 from holdfast.newsite.profile import as_frame, column_names, profile_matrix
 from holdfast.newsite.recalibrate import RecalibratedClassifier
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows, deal_evenly, holds_items, is_mapped, is_sparse, is_text
+from holdfast.rows.kinds import holds_items, is_sparse, is_text
+from holdfast.rows.mapped import is_mapped
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.columns import Columns, split_categories
 from holdfast.stable.decision import CAUTION, kept_share, removal_levels

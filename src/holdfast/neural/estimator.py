@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _clone_parametrized
+from sklearn.base import _clone_parametrized
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_n_features, check_is_fitted, validate_data
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ from holdfast.exceptions import (
     UntrustedFileError,
     suggest,
 )
+from holdfast.fitting.bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from holdfast.neural.batches import RowSource, Vocabulary, make_source
 from holdfast.neural.evaluation import HeldOut, minus_squared_error, outputs_on, right_class, union_of
 from holdfast.neural.monitors import ProgressLine, current_monitor
@@ -48,16 +49,8 @@ from holdfast.neural.sources import Inputs, ItemSource, RowShape, labeled_items,
 from holdfast.neural.state import TrainingState
 from holdfast.neural.training import TrainingTask, holds_images, train
 from holdfast.registry import ImportPath
-from holdfast.rows import (
-    as_ours,
-    holds_items,
-    is_text,
-    known_codes,
-    read_column,
-    read_held_out,
-    read_labels,
-    read_weights,
-)
+from holdfast.rows.kinds import holds_items, is_text
+from holdfast.rows.reading import as_ours, known_codes, read_column, read_held_out, read_labels, read_weights
 from holdfast.seeding import RandomState, Seeding
 
 FORMAT = 1
@@ -556,7 +549,7 @@ class NeuralEstimator(BaseEstimator):
 
 # `__new__` takes anything; tools that ask the class for its parameters must see those of `__init__`.
 _signature = inspect.signature(NeuralEstimator.__init__)
-NeuralEstimator.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])
+NeuralEstimator.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])  # type: ignore[attr-defined]
 
 
 def _same_shape(found: RowShape, fitted: RowShape, *, exactly: bool) -> bool:

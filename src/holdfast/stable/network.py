@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.optimize import minimize, minimize_scalar
 
-from holdfast.judging.calibration import log_softmax
+from holdfast.fitting.calibration import log_softmax
 from holdfast.metrics import Interval
 from holdfast.stable.removal import centered
 from holdfast.stable.scenarios import next_reach

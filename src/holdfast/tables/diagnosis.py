@@ -23,15 +23,17 @@ from holdfast.diagnosis.values import Diagnosis, mean_interval
 from holdfast.environments import Rows, site_names, split_environments, take_rows, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
-from holdfast.learners import (
+from holdfast.fitting.estimators import (
     code_probabilities,
     fit_rows,
     has_probabilities,
+    is_network,
     over_codes,
     require_classifier,
     seeded_clone,
 )
-from holdfast.rows import is_sparse, read_weights
+from holdfast.rows.kinds import is_sparse
+from holdfast.rows.reading import read_weights
 from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
 from holdfast.stable.verdict import Verdict
@@ -185,7 +187,7 @@ class _Table:
         self.rows, self.estimator, self.n_jobs, self.random_state = rows, estimator, n_jobs, random_state
         self.inner = find_estimator(estimator).make() if isinstance(estimator, str) else clone(estimator)
         require_classifier(self.inner, asked_by="diagnose")
-        self.probable, self.is_network = has_probabilities(self.inner), hasattr(self.inner, "fit_groups")
+        self.probable, self.is_network = has_probabilities(self.inner), is_network(self.inner)
         self.classes, self.y = unique_labels(rows.y, what="labels", error=LabelsError)
         self.inner = over_codes(self.inner, self.classes)
         self.environments = split_rows(rows, because="so nothing can be tried at a site that the model has not seen")
@@ -197,16 +199,19 @@ class _Table:
 
     def take(self, rows: Rows) -> _Table:
         """Return some of the rows, with the same model."""
+        return _Table(self._part(rows), self.estimator, self.n_jobs, self.random_state)
+
+    def _part(self, rows: Rows) -> TableRows:
         whole = self.rows
-        part = replace(
+        return replace(
             whole,
             features=whole.features.iloc[rows],
             y=whole.y[rows],
             environments=whole.environments[rows],
             notes=(),
             sample_weight=None if self.weights is None else self.weights[rows],
+            subjects=None if whole.subjects is None else whole.subjects[rows],
         )
-        return _Table(part, self.estimator, self.n_jobs, self.random_state)
 
     def ask(self, rest: Rows, out: Rows, without: Sequence[str] = ()) -> Array:
         """Fit the model on some rows and return its probabilities for others, (n_out, n_classes)."""
@@ -221,15 +226,7 @@ class _Table:
     def ask_stable(self, rest: Rows, out: Rows) -> Array:
         """Return the stable classifier's probabilities for rows of sites left out, (n_out, n_classes)."""
         rows = self.rows
-        part = replace(
-            rows,
-            features=rows.features.iloc[rest],
-            y=rows.y[rest],
-            environments=rows.environments[rest],
-            notes=(),
-            sample_weight=None if self.weights is None else self.weights[rest],
-            subjects=None if self.subjects is None else self.subjects[rest],
-        )
+        part = self._part(rest)
         fitted, answers = self._fit_stable(part), np.zeros((len(out), len(self.classes)))
         places = np.searchsorted(self.classes.astype(fitted.classes_.dtype), fitted.classes_)
         if hasattr(fitted.pipeline_, "predict_proba"):
