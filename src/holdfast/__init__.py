@@ -1,7 +1,7 @@
 """Classifiers that keep working when the environment changes.
 
-You say which environment (hospital, site, year, camera) each row came from, and holdfast learns only the correlations
-that hold in all of them: Predict, then Interpolate.
+You say which environment (hospital, site, year, camera) each row came from. holdfast tells whether a classifier will
+hold at the next one, and trains classifiers that rely less on what differs between environments.
 
 Names load when they are first used, so that `import holdfast` costs next to nothing. Networks are in
 `holdfast.neural`, the other methods of the paper in `holdfast.methods`.

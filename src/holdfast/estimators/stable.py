@@ -57,7 +57,6 @@ from holdfast.stable.decision import CAUTION, kept_share, removal_levels
 from holdfast.stable.design import Design, make_design
 from holdfast.stable.findings import find
 from holdfast.stable.hypotheses import Posterior, posteriors
-from holdfast.stable.network import LIKELY as UNSTABLE
 from holdfast.stable.network import NetworkRows, find_network, read_skill
 from holdfast.stable.removal import (
     MixedClassifier,
@@ -239,9 +238,9 @@ class StableClassifier(MethodClassifier):
         self.profile_ = None
         sites = [environment.name for environment in training.environments]
         asked = _ask_folds(self, estimator, training, _network_folds(training, subjects), seeding)
-        rows = NetworkRows(asked.ordinary, asked.stable, training.y, training.environment_codes, training.sample_weight)
+        given = training.y, training.environment_codes, training.sample_weight, asked.read_sites(estimator, seeding)
+        rows = NetworkRows(asked.ordinary, asked.stable, *given)
         weights = rows.weights(float(self.caution))
-        readable = float("nan") if rows.evidence.probability >= UNSTABLE else asked.read_sites(estimator, seeding)
         if weights[1]:
             total, both = sum(weights), [self.ordinary_, _fit_pi(self, estimator, training, seeding).estimator_]
             mixed = mix_scores([asked.ordinary, asked.stable], [weight / total for weight in weights])
@@ -249,7 +248,7 @@ class StableClassifier(MethodClassifier):
             used = [i for i in (0, 1) if weights[i]]
             parts = [both[i] for i in used], [Removal()] * len(used), [weights[i] / total for i in used]
             self.estimator_ = MixedClassifier(*parts, calibration)
-        finding = find_network(rows, weights, readable)
+        finding = find_network(rows, weights)
         self.path_ = tuple(_network_point(rows, caution) for caution in CAUTIONS)
         self.relearning_ = Relearning()
         known, left_out = np.exp(log_softmax(rows.mixed(weights))), np.exp(log_softmax(asked.left_out))

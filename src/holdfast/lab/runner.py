@@ -219,6 +219,9 @@ def _run_method(config: RunConfig, prepared: Prepared, monitor: SettingsMonitor 
         "settings": settings,
         "precision": getattr(classifier.estimator_, "precision_", "float64"),
     }
+    forecast = getattr(getattr(classifier, "verdict_", None), "forecast", None)
+    if forecast is not None:
+        results["forecast"] = [forecast.low, forecast.high]
     partitions = getattr(classifier, "partitions_", ())
     if partitions:
         results["halves"] = half_correlations(data, partitions)
