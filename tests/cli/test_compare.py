@@ -101,8 +101,7 @@ def test_one_environment_cannot_be_compared(holdfast, hospitals, tmp_path):
     outcome = holdfast("compare", tmp_path / "t.csv", *hospitals.fit_options, *DROP)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
-        "error: Column 'site' has only one value, so no site can be left out. "
-        "Pass rows of at least two sites.\n"
+        "error: Column 'site' has only one value, so no site can be left out. Pass rows of at least two sites.\n"
     )
 
 

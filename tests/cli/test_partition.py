@@ -42,5 +42,6 @@ def test_one_environment_has_no_judges(holdfast, hospitals, tmp_path):
     outcome = holdfast("partition", tmp_path / "t.csv", *hospitals.fit_options, "--out", tmp_path / "h.csv")
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.endswith(
-        "error: Column 'site' has only one value, so there are no other rows to judge. Pass rows of at least two sites.\n"
+        "error: Column 'site' has only one value, so there are no other rows to judge. "
+        "Pass rows of at least two sites.\n"
     )

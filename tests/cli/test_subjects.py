@@ -57,7 +57,7 @@ def test_audit_and_diagnose_know_subjects(holdfast, visits):
     [
         (
             ("--subjects", "ill"),
-            "Column 'ill' is the label or an environment; it cannot also say which rows belong together. Name another column",
+            "Column 'ill' is the label or an environment; it cannot also say which rows belong together.",
         ),
         (("--subjects", "patint"), "patint"),
         (("--subjects", "one"), "Subject column 'one' is 'x' in every row"),

@@ -100,7 +100,9 @@ def test_new_site(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     found = run_page("new-site.md", tmp_path, monkeypatch)
     out = capsys.readouterr().out
-    assert out.startswith("Adapt the model to this site before you use it. `scanner` agrees with the label in 9% ± 4% of these rows")
+    assert out.startswith(
+        "Adapt the model to this site before you use it. `scanner` agrees with the label in 9% ± 4% of these rows"
+    )
     assert "Adapted to 1,000 rows without labels" in out
     accuracies = [
         found[name].evaluate(found["rest"]).overall.accuracy.value for name in ("model", "adapted", "corrected")

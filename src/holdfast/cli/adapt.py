@@ -28,9 +28,9 @@ def adapt(
 ) -> None:
     """Adapt a stable classifier to a new site without labels.
 
-    The stable part of the classifier predicts rows of that site. From these predictions it learns the effects of the unstable
-    columns at the site. This needs 30 rows, better 100. If the same was not safe at the known sites, nothing is saved.
-    The saved result contains none of the rows.
+    The stable part of the classifier predicts rows of that site. From these predictions it learns the effects of the
+    unstable columns there. This needs 30 rows, better 100. If adapting did harm when a known site played the new one,
+    nothing is saved. The saved result contains none of the rows.
     """
     check_folder(out, overwrite=overwrite)
     fitted, rows = layout.open_for(folder, table)

@@ -52,9 +52,9 @@ def check(
 ) -> None:
     """Say whether a classifier can be used at a new site.
 
-    It compares rows of the site, without labels, with the training data. The first line is the advice: use it, adapt it, label about 50 rows, or do not use it. Then come columns that differ
-    from the training data in type or content, covariate shift by column, how unstable columns relate to the label
-    there, and the accuracy to expect. A label column is ignored.
+    It compares rows of the site, without labels, with the training data. The first line is the advice: use it, adapt
+    it, label about 50 rows, or do not use it. Then come columns that do not fit the training data, covariate shift by
+    column, the effects of unstable columns there, and the accuracy to expect. A label column is ignored.
 
     If the table is a folder of files with dates in their names (2026-01.csv), or with --by, each period is checked and
     gets one line. The exit code is 3 if the advice changed, else 0.

@@ -279,7 +279,11 @@ def _print(found: Diagnosis, out: Path | None) -> None:
         print_clinical(found.clinical, "Calibration and net benefit at sites left out")
     parts = [["all sites", *map(_interval, found.parts.values())]]
     parts += [[site.name, *map(_interval, site.split.parts.values())] for site in found.sites]
-    print_table(f"2. Why? Parts of the {found.loss_name} at a new site", ["site", *(SHIFTS[name] for name in found.parts)], parts[:MOST_ROWS])
+    print_table(
+        f"2. Why? Parts of the {found.loss_name} at a new site",
+        ["site", *(SHIFTS[name] for name in found.parts)],
+        parts[:MOST_ROWS],
+    )
     print_rest(parts)
     say("")
     print_text("3. Which columns?")

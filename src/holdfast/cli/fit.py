@@ -254,8 +254,8 @@ def _print(result: dict[str, Any], remarks: Sequence[str]) -> None:
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     say("")
     print_text(
-        f"Method: {result['method']}; estimator: {result['estimator']}; features: {counts}; {len(result['classes'])} classes of "
-        f"{result['label']!r}."
+        f"Method: {result['method']}; estimator: {result['estimator']}; features: {counts}; "
+        f"{len(result['classes'])} classes of {result['label']!r}."
     )
     print_stages(result)
     say("")

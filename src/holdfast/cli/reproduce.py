@@ -83,7 +83,7 @@ def reproduce(
     report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a table of the paper, or benchmarks of others, and compare.
+    """Run tables of the paper or benchmarks again, and compare.
 
     `rivals` runs the benchmarks of other methods; their published numbers are marked.
 

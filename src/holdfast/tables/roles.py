@@ -425,7 +425,8 @@ class TableOptions:
         if self.weight is not None:
             self.refuse_role(self.weight, "it cannot be the weight")
         if self.subjects is not None:
-            self.refuse_role(self.subjects, "it cannot also say which rows belong together. Name another column, for example that of the patient")
+            why = "it cannot also say which rows belong together. Name another column, for example that of the patient"
+            self.refuse_role(self.subjects, why)
 
     def refuse_role(self, name: str, reason: str) -> None:
         """Refuse a column that is the label or an environment already."""
