@@ -300,7 +300,7 @@ def print_power(n_draws: int, *, with_apart: bool, only: list[str] | None = None
     """Print how often each planted mistake is found, and is the first headline."""
     sizes = (300, 900, 3000)
     head = " | ".join(f"{n} rows" for n in sizes)
-    print(f"| planted | measured last | check | {head} | other headlines |\n|---|---|---|{'--:|' * len(sizes)}--:|")
+    print(f"| planted | measured last | check | {head} | other alarms |\n|---|---|---|{'--:|' * len(sizes)}--:|")
     for name, kind in KINDS.items():
         if (kind.apart and not with_apart) or name not in (only or KINDS):
             continue

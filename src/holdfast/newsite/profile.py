@@ -182,7 +182,7 @@ def as_frame(X: Any, names: Sequence[str]) -> pd.DataFrame:
 
     if not hasattr(X, "columns"):
         X = pd.DataFrame(np.asarray(X))
-    frame = nw.from_native(X, eager_only=True).to_pandas().copy()  # polars, too
+    frame: pd.DataFrame = nw.from_native(X, eager_only=True).to_pandas().copy()  # polars, too
     frame.columns = pd.Index(names)
     numbers = [name for name in frame.columns if frame[name].dtype.kind in "iufb"]
     return frame.astype(dict.fromkeys(numbers, np.float64))
