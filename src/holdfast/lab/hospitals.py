@@ -40,8 +40,9 @@ def run_hospitals(seed: int = 0) -> dict[str, Any]:
     is_new = table["site"] == NEW
     known, new = table[~is_new], table[is_new]
     found = diagnose(known[COLUMNS], known["diagnosis"], known["site"])
-    roles = {"label": "diagnosis", "environment": "site"}
-    ordinary, stable = (TableClassifier(**roles, method=method).fit(known) for method in ("erm", "stable"))
+    ordinary, stable = (
+        TableClassifier(label="diagnosis", environment="site", method=method).fit(known) for method in ("erm", "stable")
+    )
     unlabeled = new[COLUMNS]
     checked, adapted = stable.check(unlabeled), stable.adapt(unlabeled)
     models = {"ordinary": ordinary, "stable": stable, "adapted": adapted}
