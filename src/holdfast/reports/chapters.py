@@ -52,7 +52,7 @@ NETWORK_SIGNALS: Mapping[str, tuple[Literal["good", "protected", "caution"], str
     "nothing_found": ("good", "Nothing was found that the network relies on and that differs between environments"),
     "cannot_tell": ("caution", "It cannot be told whether the network relies on something unstable"),
 }
-NOTHING_CHANGES = "No column changes its meaning between environments"
+NOTHING_CHANGES = "No column has an effect that differs between environments"
 WIDTH = 1.96  # standard errors of a 95 % interval
 MOST_AT_TOP = 8  # environments in the picture of the answer: those with the lowest accuracy
 MOST_RELIED, MOST_EFFECTS = 12, 12  # features with bars, columns of the forest plot
