@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,8 +33,16 @@ from holdfast.environments import (
     take_rows,
     unique_labels,
 )
-from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastError, InputTypeError, LabelsError
+from holdfast.exceptions import (
+    EnvironmentsError,
+    FeaturesError,
+    HoldfastError,
+    InputTypeError,
+    LabelsError,
+    ParameterError,
+)
 from holdfast.learners import BOOSTERS, fit_error, last_step, library_of, weighted_steps
+from holdfast.seeding import Seeding
 
 # Settings in which scikit-learn, XGBoost and CatBoost take names of columns.
 NAMING = "categorical_features", "monotonic_cst", "monotone_constraints", "interaction_constraints", "ignored_features"
@@ -180,6 +188,23 @@ class TrainingRows:
     def weights(self) -> Weights:
         """Weight of each row; ones where none were given."""
         return np.ones(self.n_rows) if self.sample_weight is None else self.sample_weight
+
+    def take(self, rows: Rows) -> TrainingRows:
+        """Return some of the rows, renumbered; environments without a row are left out."""
+        place = np.full(self.n_rows, -1)
+        place[rows] = np.arange(len(rows))
+        parts = [Environment(e.label, np.sort(place[e.rows][place[e.rows] >= 0])) for e in self.environments]
+        weights, folds = self.sample_weight, self.folds
+        labels = self.group_labels
+        return TrainingRows(
+            take_rows(self.X, rows),
+            self.y[rows],
+            tuple(part for part in parts if len(part)),
+            None if weights is None else weights[rows],
+            None if labels is None else (labels[0][rows], labels[1]),
+            None if folds is None else folds[rows],
+            self.names,
+        )
 
     def check_folds(self) -> None:
         """Refuse folds that leave no rows of an environment to ask its own classifier about, out of fold."""
@@ -368,10 +393,44 @@ def read_held_out(validation: Any) -> tuple[Any, Any, Any]:
     """Return rows, labels and group labels (or None) of what was passed as `validation`."""
     if not isinstance(validation, tuple | list) or len(validation) not in (2, 3):
         raise InputTypeError(
-            f"validation must be (X, y) or (X, y, group_labels). Got {type(validation).__name__} instead."
+            "validation must be (X, y), (X, y, group_labels), a Dataset or a share of the rows such as 0.2. "
+            f"Got {type(validation).__name__} instead."
         )
     X, y, *groups = validation
     return X, y, groups[0] if groups else None
+
+
+def is_share(validation: Any) -> bool:
+    """Return whether `validation` is the share of the rows to hold out; a share outside of (0, 1) is refused."""
+    if not isinstance(validation, int | float | np.integer | np.floating) or isinstance(validation, bool):
+        return False
+    if not 0 < validation < 1:
+        raise ParameterError(f"validation as a share of the rows must be between 0 and 1. Got {validation!r} instead.")
+    return True
+
+
+def hold_out(share: float, strata: Sequence[NDArray[np.intp]], seeding: Seeding) -> tuple[Rows, Rows]:
+    """Return the rows to keep and the rows to hold out, the same share of every stratum; small strata are kept.
+
+    Examples
+    --------
+    >>> site, label = np.array([0] * 10 + [1] * 10), np.array([0, 1] * 10)
+    >>> kept, held = hold_out(0.2, [site, label], Seeding(0))
+    >>> len(kept), np.bincount(2 * site[held] + label[held]).tolist()
+    (16, [1, 1, 1, 1])
+    """
+    _, cells = np.unique(np.stack(strata), axis=1, return_inverse=True)
+    cells = cells.ravel()
+    order = seeding.generator("validation").permutation(len(cells))
+    held = [part[: int(share * len(part) + 0.5)] for part in (order[cells[order] == c] for c in range(cells.max() + 1))]
+    is_held = np.zeros(len(cells), dtype=bool)
+    is_held[np.concatenate(held)] = True
+    if not is_held.any() or is_held.all():
+        raise ParameterError(
+            f"validation={share:g} of {len(cells)} rows leaves no rows to validate on or to train on. Pass another "
+            "share, or rows: validation=(X, y)."
+        )
+    return np.flatnonzero(~is_held), np.flatnonzero(is_held)
 
 
 def read_weights(sample_weight: Any, n_rows: int) -> Weights | None:

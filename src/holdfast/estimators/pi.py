@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from holdfast.audit import Audit, AuditSettings, audit_data
 from holdfast.environments import Group, Partition, take_rows
 from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, fit_erm, warn_single_environment
-from holdfast.exceptions import CollapseWarning, ParameterError, warn
+from holdfast.exceptions import CollapseWarning, HoldfastWarning, ParameterError, warn
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
@@ -36,6 +36,7 @@ from holdfast.seeding import RandomState, Seeding
 
 # A classifier that gives this share of the rows one label, where the label's own share is at most the second number.
 CONSTANT, SHARED = 0.98, 0.9
+MANY_HALVES = 1000  # from which on networks take so long that it is said before they start
 
 log = logging.getLogger(__name__)
 
@@ -181,6 +182,19 @@ def _cut(half: Group, classifier: Any, training: TrainingRows, min_group_size: i
     return [Group(f"{half.name}, correct", half.rows[right]), Group(f"{half.name}, mistaken", half.rows[~right])]
 
 
+def _warn_of_cost(estimator: Any, n_environments: int) -> None:
+    """Say before the start what a network costs with many environments."""
+    n_halves, n_rows = 2 * n_environments * (n_environments - 1), last_step(estimator).batch_size
+    log.info("%d judges, then %d halves with up to %d rows each in a step", n_environments, n_halves, n_rows)
+    if n_halves > MANY_HALVES:
+        warn(
+            f"{n_environments} environments make {n_environments} networks that judge and {n_halves:,} halves. Each "
+            f"step of the final network reads up to {n_halves * n_rows:,} rows, where an ordinary one reads {n_rows:,} "
+            "of each environment. Pass a coarser label to make it faster, or objective='equal'.",
+            HoldfastWarning,
+        )
+
+
 @dataclass(eq=False, repr=False)
 class PredictThenInterpolate(MethodEstimator):
     """The three stages, for classes and for numbers; a subclass says how stage 2 cuts."""
@@ -229,8 +243,9 @@ class PredictThenInterpolate(MethodEstimator):
             A bias that is known; it refines the halves.
         sample_weight : array of shape (n_rows,), optional
             Reaches every stage.
-        validation : (X, y) or (X, y, group_labels), optional
-            For networks: rows to select the epoch by; the others are only scored on them (`validation_score_`).
+        validation : (X, y), (X, y, group_labels), Dataset or float, optional
+            For networks: rows to select the epoch by; the others are only scored on them (`validation_score_`). A
+            number such as 0.2 holds out that share of the rows of every environment and label.
         folds : labels of shape (n_rows,), optional
             Fold of each row, so that rows of one patient stay together.
         """
@@ -238,7 +253,7 @@ class PredictThenInterpolate(MethodEstimator):
         training = self._read_training(
             X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
         )
-        held_out = self._read_validation(validation)
+        training, held_out = self._take_validation(training, validation)
         seeding = Seeding(self.random_state)
         if warn_single_environment(training.environments, type(self).__name__):
             return self._fit_alone(training, seeding, held_out)
@@ -252,6 +267,9 @@ class PredictThenInterpolate(MethodEstimator):
         judge, recipe = estimator, None if self.recipe is None else RECIPES[self.recipe]
         if recipe is not None:
             judge, estimator = recipe.network(estimator, final=False), recipe.network(estimator, final=True)
+        self._check_networks(judge, estimator, held_out)
+        if self.solver_ == "gradient":
+            _warn_of_cost(estimator, len(training.environments))
 
         # Stage 1: one judge for each environment, asked about every row that it was not fitted on.
         judgements = self._judge(judge, training, seeding)
@@ -261,6 +279,16 @@ class PredictThenInterpolate(MethodEstimator):
 
         # Stage 3: the least worst-case risk over all interpolations of the halves.
         return self._interpolate(estimator, training, seeding, held_out)
+
+    def _check_networks(self, judge: Any, final: Any, validation: Any) -> None:
+        """Refuse what the trainings of networks would refuse, before the first of them."""
+        for estimator, options in (
+            (judge, {"selection": self.judge_selection, "other_environments": True}),
+            (final, {"selection": self.selection, "validation": validation}),
+        ):
+            check = getattr(last_step(estimator), "check_training", None)
+            if check is not None:
+                check(**options)
 
     def _partition(self, judgements: Judgements, training: TrainingRows) -> tuple[Partition, ...]:
         """Cut every judged environment by what its judges say, and keep the judges' scores."""
@@ -511,11 +539,28 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         if found is not None:
             warn(
                 f"The classifier learned almost nothing: it predicts {found.label} for {found.share:.0%} of the rows, "
-                f"and its worst-case risk is {self.worst_case_risk_:.2f} (guessing has {found.chance:.2f}). The "
-                "worst half contradicts the rest. Use StableClassifier, weaken the estimator's penalty, or, for "
-                "networks, set objective='online'.",
+                f"and its worst-case risk is {self.worst_case_risk_:.2f} (guessing has {found.chance:.2f}). "
+                f"{self._cause_of_collapse()}",
                 CollapseWarning,
             )
+
+    def _cause_of_collapse(self) -> str:
+        """Return what is wrong with the halves of a classifier that learned nothing, and what to do."""
+        if not self.groups_ or len(self.groups_) < len(self.partitions_):  # fewer groups than one half of each pair
+            return "Nearly all halves are empty or too small. Use fewer environments, or a smaller min_group_size."
+        one_sided = [part for part in self.partitions_ if min(len(part.correct), len(part.mistaken)) == 0]
+        if one_sided:
+            part = one_sided[0]
+            which = "right" if len(part.correct) else "wrong"
+            return (
+                f"A half is empty: the classifier of {part.judge} gets every row of {part.judged} {which}, so only the "
+                "other half counts. Train it for shorter, or leave that environment out."
+            )
+        network = " For networks a smaller learning_rate or weight_decay or objective='online' can help as well."
+        return (
+            "The worst half contradicts the rest. Use StableClassifier, or weaken the estimator's penalty."
+            f"{network if self.solver_ == 'gradient' else ''}"
+        )
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
