@@ -23,7 +23,7 @@ import scipy.sparse as sp
 import trust
 import worlds
 
-from holdfast.audit.run import AuditSettings, read_columns
+from holdfast.auditing.run import AuditSettings, read_columns
 from holdfast.stable import decision, hypotheses
 from holdfast.stable.design import Design, make_design
 

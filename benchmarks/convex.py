@@ -79,7 +79,7 @@ def compare(n_rows: int, repetitions: int) -> list[dict[str, Any]]:
 
     from holdfast.environments import Group
     from holdfast.interpolation.convex.solver import LinearSettings, minimize_worst_case_log_loss, solve_convex
-    from holdfast.rows import TrainingRows
+    from holdfast.rows.training import TrainingRows
 
     X, y, environment = table(n_rows, 4)
     groups = {name: halves(X, y, environment, soft=name == "soft") for name in ("hard", "soft")}

@@ -58,7 +58,7 @@ def measure(name: str, n_environments: int, repetitions: int, n_rows: int) -> di
 
 def measure_audit(repetitions: int, n_rows: int) -> dict[str, Any]:
     """Time the audit of a large table."""
-    from holdfast.audit.run import audit_data
+    from holdfast.auditing.run import audit_data
 
     X, y, environments = draw(n_rows, 4)
     spent = []

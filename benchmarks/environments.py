@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from measuring import by_turns, parser, ratio, repeated, write_record
 
-from holdfast import NeuralClassifier, PIClassifier
+from holdfast import PIClassifier
 from holdfast.environments import split_environments
+from holdfast.neural import NeuralClassifier
 from holdfast.neural.batches import GroupBatches
 from holdfast.neural.networks import build_network
 from holdfast.neural.objectives import Problem, make_objective

@@ -113,7 +113,8 @@ def fit(path: Path, solver: str, n_rows: int, n_environments: int, in_memory: bo
     import numpy as np
     from sklearn.linear_model import LogisticRegression
 
-    from holdfast import NeuralClassifier, PIClassifier
+    from holdfast import PIClassifier
+    from holdfast.neural import NeuralClassifier
 
     table = np.load(path, mmap_mode="r")[:n_rows]
     y = np.array(table[:, -2], dtype=np.int64)

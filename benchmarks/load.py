@@ -81,7 +81,8 @@ def fit(n_rows: int, scratch: Path, estimator: str) -> dict[str, object]:
     """Fit PI on a memory map."""
     from sklearn.linear_model import LogisticRegression
 
-    from holdfast import NeuralClassifier, PIClassifier
+    from holdfast import PIClassifier
+    from holdfast.neural import NeuralClassifier
 
     rows = np.memmap(scratch / "rows.float32", dtype=np.float32, mode="w+", shape=(n_rows, N_COLUMNS))
     y, environments = np.empty(n_rows, np.int8), np.empty(n_rows, np.int8)

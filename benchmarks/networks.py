@@ -33,8 +33,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from holdfast import NeuralClassifier, PIClassifier, StableClassifier
+from holdfast import PIClassifier, StableClassifier
 from holdfast.environments import Group
+from holdfast.neural import NeuralClassifier
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "docs" / "evidence" / "networks.jsonl"

@@ -48,7 +48,7 @@ import scipy.sparse as sp  # noqa: E402
 import trust  # noqa: E402
 
 from holdfast import ERMClassifier, StableClassifier, TableClassifier  # noqa: E402
-from holdfast.judging.calibration import calibrate, class_scores  # noqa: E402
+from holdfast.fitting.calibration import calibrate, class_scores  # noqa: E402
 from holdfast.newsite.adapt import (  # noqa: E402
     Relearning,
     UnstableColumn,
@@ -295,8 +295,9 @@ def color(images: Any, digits: Any, agreement: float, generator: Any) -> tuple[A
 
 def measure_digits(folder: Path, draw: int) -> Any:
     """Return accuracies at a new site of a network, before and after adapting, and the processor seconds it takes."""
-    from holdfast import NeuralClassifier, PIClassifier
+    from holdfast import PIClassifier
     from holdfast.lab.data.mnist import read_mnist
+    from holdfast.neural import NeuralClassifier
     from holdfast.newsite.judges import SiteAdapter
 
     generator = np.random.default_rng(draw)

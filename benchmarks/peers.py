@@ -142,7 +142,7 @@ def fit_holdfast(X: Any, y: Any, cell: Any, groups: list[Any]) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     from holdfast.interpolation.convex.solver import solve_convex
-    from holdfast.rows import TrainingRows
+    from holdfast.rows.training import TrainingRows
 
     solution = solve_convex(LogisticRegression(C=np.inf), TrainingRows(X, y, ()), groups, n_classes=2)
     return lambda: solution.estimator.predict_proba(X)[:, 1]

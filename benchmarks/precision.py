@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from measuring import parser, rounded, write_record
 
-from holdfast import NeuralClassifier, PIClassifier
+from holdfast import PIClassifier
 from holdfast.datasets import load_dataset
+from holdfast.neural import NeuralClassifier
 from holdfast.neural.settings import resolve_precision
 
 BUDGET = {"max_epochs": 3, "steps_per_epoch": 30, "patience": None, "learning_rate": 1e-3, "dropout": 0.1}

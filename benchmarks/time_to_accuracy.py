@@ -29,9 +29,10 @@ from measuring import parser, ratio, rounded, write_record
 from torch.utils.data import Subset, TensorDataset
 from whole_fit import SETTINGS, answers, dense, make_cnn, train_plainly
 
-from holdfast import NeuralClassifier, PIClassifier
+from holdfast import PIClassifier
 from holdfast.datasets import DATASETS, load_dataset
 from holdfast.exceptions import HoldfastError
+from holdfast.neural import NeuralClassifier
 from holdfast.neural.monitors import EpochReport, Monitor, watch
 
 STEPS, PATIENCE, MOST = 100, 20, 1000  # the authors': steps an epoch, epochs without a better one, epochs at most

@@ -27,9 +27,10 @@ import torch.nn.functional as F
 from measuring import parser, ratio, rounded, write_record
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Subset, TensorDataset
 
-from holdfast import NeuralClassifier, PIClassifier
+from holdfast import PIClassifier
 from holdfast.datasets import load_dataset
 from holdfast.exceptions import HoldfastError
+from holdfast.neural import NeuralClassifier
 from holdfast.neural.monitors import EpochReport, Monitor, watch
 from holdfast.neural.networks import build_network
 

@@ -49,7 +49,7 @@ def compare(n_rows: int, repetitions: int) -> list[dict[str, Any]]:
 
     from holdfast.environments import Group
     from holdfast.interpolation.convex.solver import solve_convex
-    from holdfast.rows import TrainingRows
+    from holdfast.rows.training import TrainingRows
 
     X, y = digits(n_rows)
     first = np.random.default_rng(1).random(n_rows) < 0.6

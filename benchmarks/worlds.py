@@ -47,6 +47,7 @@ from scipy.stats import ortho_group
 from sklearn import datasets
 
 from holdfast import StableClassifier
+from holdfast.datasets.units import unit_environment
 
 Generator = np.random.Generator
 Rows = tuple[Any, Any]  # X, y
@@ -389,40 +390,17 @@ SMOOTH = {name: world for name, world in PLANTED.items() if name.endswith("wrong
 # --- units: the linear unit tests of invariance -----------------------------------------------------------------------
 
 
-def unit_environment(example: str, rng: Generator, number: int, n: int) -> Callable[[], Rows]:
-    """Return a function that draws rows of an environment, whose parameters are drawn or given here."""
-    if example == "2":
-        given = [(0.95, 0.3), (0.97, 0.5), (0.99, 0.7)]
-        p, s = given[number] if 0 <= number < 3 else (rng.uniform(0.9, 1), rng.uniform(0.3, 0.7))
-
-        def rows() -> Rows:
-            cow = np.where(rng.random(n) < s, 1, -1)
-            grass = np.where(rng.random(n) < p, cow, -cow)
-            noise = rng.normal(size=(n, 10)) / np.sqrt(10)
-            invariant = (noise[:, :5] + cow[:, None]) / 100
-            return np.hstack([invariant, noise[:, 5:] + grass[:, None]]), (invariant.sum(axis=1) > 0).astype(int)
-    else:
-        means = rng.normal(size=5)
-
-        def rows() -> Rows:
-            y = rng.integers(2, size=n)
-            sign = 2 * y[:, None] - 1
-            return np.hstack([0.1 * sign * np.ones(5), sign * means]) + 0.1 * rng.normal(size=(n, 10)), y
-
-    return rows
-
-
 def draw_units(name: str, n_environments: int, draw: int) -> tuple[Draw, Rows]:
     """Return training rows, a new environment, and test rows of the known ones with the spurious block shuffled."""
     rng = generator("units", name, n_environments, draw)
     example, scrambled = name[0], name.endswith("s")
     turn = ortho_group.rvs(10, random_state=rng) if scrambled else np.eye(10)
-    known = [unit_environment(example, rng, number, 1000) for number in range(n_environments)]
-    X, y = _stacked([rows() for rows in known])
-    fresh = [rows() for rows in known]
+    known = [unit_environment(example, rng, number) for number in range(n_environments)]
+    X, y = _stacked([rows(1000) for rows in known])
+    fresh = [rows(1000) for rows in known]
     same, same_y = _stacked(fresh)
     shuffled = np.vstack([np.hstack([rows[:, :5], rng.permutation(rows[:, 5:])]) for rows, _ in fresh])
-    new_X, new_y = unit_environment(example, rng, -1, TEST_ROWS)()
+    new_X, new_y = unit_environment(example, rng, -1)(TEST_ROWS)
     sites = np.repeat(_names(n_environments), 1000)
     return Draw(X @ turn, y, sites, (same @ turn, same_y), (new_X @ turn, new_y)), (shuffled @ turn, same_y)
 

@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from holdfast import partition_by_correctness, worst_case_risk
 from holdfast.datasets import load_dataset
 from holdfast.environments import Group, split_environments
+from holdfast.neural import worst_case_risk
 from holdfast.neural.batches import GroupBatchSampler
+from holdfast.partition import partition_by_correctness
 
 toy = load_dataset("toy", exact=True)
 device = "cuda" if torch.cuda.is_available() else "cpu"

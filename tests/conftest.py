@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+from collections.abc import Iterator
 from typing import NamedTuple
 
 # Before anybody imports numpy or torch: the suite runs one process for each core.
@@ -23,6 +25,24 @@ settings.load_profile("holdfast")
 # A shell lets what it starts in the background ignore Ctrl-C, and its children too: tests interrupt children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # after pytest's own summary
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
+    """Say in the last lines what was not run, and what runs it."""
+    yield
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    tools = sorted(set(re.findall(r"could not import '(\w+)", "\n".join(reasons))))
+    terminalreporter.section("not run")
+    marked = [name for name in ("slow", "network") if f"not {name}" in config.option.markexpr]
+    for name in marked:
+        terminalreporter.write_line(f"Tests marked {name}: ./scripts/test -m {name}")
+    if tools:
+        terminalreporter.write_line(f"Tests of {', '.join(tools)}, not installed: ./scripts/test --extras")
+    if reasons:
+        terminalreporter.write_line(f"Skipped tests: {len(reasons)}. The summary above has the reason of each.")
+    elif not marked:
+        terminalreporter.write_line("Nothing was left out.")
 
 
 class TinyEnvironments(NamedTuple):

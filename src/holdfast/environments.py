@@ -191,8 +191,10 @@ def missing_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
     if labels.dtype.kind in "fcmM":
         missing = np.isnan(labels)
     elif labels.dtype.kind == "O":
-        flat = [_is_missing(value) for value in labels.ravel()]
-        missing = np.array(flat, dtype=bool).reshape(labels.shape)
+        flat = labels.ravel().tolist()
+        if set(map(type, flat)) <= {str, bytes, int, bool}:
+            return np.zeros(len(labels), dtype=bool)
+        missing = np.array([_is_missing(value) for value in flat], dtype=bool).reshape(labels.shape)
     else:
         missing = np.zeros(labels.shape, dtype=bool)
     return np.asarray(missing.any(axis=1) if missing.ndim == 2 else missing)

@@ -283,15 +283,18 @@ def calibration_error(codes: ArrayLike, probabilities: ArrayLike, *, n_bins: int
 
 def brier_score(codes: ArrayLike, probabilities: ArrayLike) -> float:
     """Return half the mean squared distance to the true class's corner: 0 to 1, the usual score for two classes."""
+    from sklearn.metrics import brier_score_loss
+
     y, p = _coded(codes, probabilities)
-    distance = (p**2).sum(axis=1) - 2 * p[np.arange(len(y)), y] + 1
-    return float(distance.mean() / 2)
+    return float(brier_score_loss(y, p, labels=range(p.shape[1]), scale_by_half=True))
 
 
 def log_loss(codes: ArrayLike, probabilities: ArrayLike) -> float:
     """Return the mean negative log probability of the true class (probabilities clipped at 1e-15)."""
+    from sklearn import metrics
+
     y, p = _coded(codes, probabilities)
-    return float(-np.log(np.clip(p[np.arange(len(y)), y], 1e-15, 1.0)).mean())
+    return float(metrics.log_loss(y, np.clip(p, 1e-15, 1.0), labels=range(p.shape[1])))
 
 
 def prevalence(y: ArrayLike, environments: ArrayLike) -> Prevalence:

@@ -24,10 +24,9 @@ from holdfast.exceptions import (
     SmallGroupWarning,
     warn,
 )
+from holdfast.fitting.estimators import PROBABILITY_FLOOR
 
 log = logging.getLogger(__name__)
-
-PROBABILITY_FLOOR = 1e-3  # a soft half's weight 1/P must stay bounded
 
 
 def partition_by_correctness(

@@ -18,7 +18,7 @@ from holdfast.datasets.values import Split
 from holdfast.environments import split_environments
 from holdfast.exceptions import InputError, LabelsError, ParameterError
 from holdfast.extras import require
-from holdfast.learners import last_step
+from holdfast.fitting.estimators import last_step
 from holdfast.metrics import exact_interval
 from holdfast.reports.chapters import effects_figure, path_figure
 from holdfast.reports.correlations import correlation_maps
@@ -143,7 +143,7 @@ class AuditDisplay(_DotsDisplay):
         Parameters
         ----------
         audit : Audit
-            What `holdfast.audit.audit_data` returned.
+            What `holdfast.auditing.audit_data` returned.
         ax : matplotlib axes, optional
         """
         return cls._from_findings([finding for finding in audit.findings if finding.named], ax)

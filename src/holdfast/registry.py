@@ -108,10 +108,12 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         if self._entries.get(name, entry) is not entry:
             raise ParameterError(f"A {self.kind} named {name!r} is registered already. Choose another name.")
         self._entries[name] = entry
+        self.__dict__.pop("paths", None)
 
     def refresh(self) -> None:
         """Look for entry points again: packages may have been installed since."""
         self.__dict__.pop("_plugins", None)
+        self.__dict__.pop("paths", None)
         self._loaded.clear()
 
     def find(self, name: str) -> Entry:
@@ -120,8 +122,9 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             raise self._error(f"There is no {self.kind} {name!r}. {suggest(name, list(self))}")
         return self[name]
 
+    @cached_property
     def paths(self) -> dict[str, str]:
-        """Return where entries are that load when asked for: name -> "module:attribute"."""
+        """Where entries are that load when asked for: name -> "module:attribute"."""
         own = {name: entry for name, entry in self._entries.items() if isinstance(entry, str)}
         others = {name: points[0].value for name, points in self._plugins.items() if name not in self._entries}
         return own | others

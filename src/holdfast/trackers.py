@@ -46,7 +46,7 @@ class Tracker:
         raise NotImplementedError
 
     def write_model(self, folder: Path) -> None:
-        """Write a model that `save_model` saved."""
+        """Write a model that `save` saved."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from holdfast import NeuralClassifier, save_model
+from holdfast import save
+from holdfast.neural import NeuralClassifier
 
 # Runs each command, given as a JSON list of lists, and prints its exit code and what it printed.
 COMMANDS = """
@@ -95,11 +96,11 @@ y = np.arange(200) % 2
 X, sites = y[:, None] + generator.normal(size=(200, 2)), np.repeat(["a", "b"], 100)
 for method in (holdfast.ERMClassifier, holdfast.GroupDROClassifier, holdfast.PIClassifier):
     model = method().fit(X, y, environments=sites)
-    holdfast.save_model(model, method.__name__)
-    assert (holdfast.load_model(method.__name__).predict(X) == model.predict(X)).all()
+    holdfast.save(model, method.__name__)
+    assert (holdfast.load(method.__name__).predict(X) == model.predict(X)).all()
 holdfast.PIClassifier(HistGradientBoostingClassifier(max_iter=5)).fit(X, y, environments=sites)
 try:
-    holdfast.NeuralClassifier
+    holdfast.neural.NeuralClassifier
 except holdfast.exceptions.MissingExtraError as problem:
     print(problem)
 """)
@@ -127,8 +128,8 @@ def test_a_saved_network_asks_for_its_extra(run_without_extras, tmp_path):
     """A model that was saved where torch is installed is not called damaged where it is not."""
     y = np.arange(40) % 2
     model = NeuralClassifier(max_epochs=1).fit(np.column_stack([y, 1 - y]).astype(np.float32), y)
-    save_model(model, tmp_path / "model")
-    done = run_without_extras("import holdfast; holdfast.load_model('model')")
+    save(model, tmp_path / "model")
+    done = run_without_extras("import holdfast; holdfast.load('model')")
     assert done.stderr.splitlines()[-1] == (f"holdfast.exceptions.MissingExtraError: {NEEDS_TORCH}")
 
 

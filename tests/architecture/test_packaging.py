@@ -145,7 +145,9 @@ def test_the_citation_and_the_changelog_have_the_version():
 def test_the_workflow_runs_our_scripts_on_the_supported_versions():
     """Every step of the workflow is a script of the project; the Python versions are those of the classifiers."""
     text = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
-    scripts = re.findall(r"- run: (?:HOLDFAST_OLDEST=1 )?\./(scripts/[\w-]+)\n", text)
+    scripts = re.findall(
+        r"- run: (?:HOLDFAST_OLDEST=1 )?\./(scripts/[\w-]+)(?: --extras| \$\{\{ matrix\.tests \}\})?\n", text
+    )
     assert len(scripts) == text.count("- run:")
     assert set(scripts) == {"scripts/demo", "scripts/test", "scripts/wheel", "scripts/docs"}
     assert all((ROOT / script).stat().st_mode & 0o100 for script in scripts)
@@ -153,6 +155,8 @@ def test_the_workflow_runs_our_scripts_on_the_supported_versions():
     matrices = re.findall(r"python: \[(.+)\]", text)
     assert matrices != []
     assert {matrix.replace('"', "") for matrix in matrices} == {", ".join(versions)}
+    assert {"macos-latest", "windows-latest"} <= set(re.findall(r"os: ([\w-]+),", text))
+    assert "- run: ./scripts/test --extras\n" in text
 
 
 def test_contributing_lists_the_layers():

@@ -1,5 +1,8 @@
 import ast
 import importlib
+import os
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -8,6 +11,59 @@ import pytest
 import holdfast
 
 LAZY = sorted(holdfast._PUBLIC)
+
+
+def test_the_public_list_is_short():
+    """These names, and no others, are promised to stay; everything else may change between versions."""
+    assert [
+        *("ERMClassifier", "GroupDROClassifier", "LeaveOneEnvironmentOut", "PIClassifier", "PIRegressor"),
+        *("StableClassifier", "TableClassifier", "audit", "check", "compare", "diagnose", "diagnose_scores"),
+        *("load", "save"),
+    ] == LAZY
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("NeuralClassifier", "neural.NeuralClassifier"),
+        ("IRMClassifier", "methods.IRMClassifier"),
+        ("partition_by_correctness", "partition.partition_by_correctness"),
+        ("load_model", "load"),
+        ("compare_methods", "compare"),
+    ],
+)
+def test_old_names_say_the_new_one(old, new):
+    """Whoever imports a name that has moved reads where it is."""
+    with pytest.raises(ImportError, match=rf"^holdfast\.{old} is now holdfast\.{new}\. Import it from there\.$"):
+        getattr(holdfast, old)
+
+
+@pytest.mark.parametrize("old", sorted(holdfast._MOVED))
+def test_moved_names_are_where_the_message_says(old):
+    """No message leads nowhere."""
+    module, _, name = f"holdfast.{holdfast._MOVED[old].format(old)}".rpartition(".")
+    assert callable(getattr(importlib.import_module(module), name))
+
+
+def test_type_checkers_see_misspelled_parameters(tmp_path):
+    """mypy refuses a parameter that does not exist, also of a name that loads when it is first used."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from holdfast import PIClassifier\n"
+        "from holdfast.neural import NeuralClassifier\n"
+        "NeuralClassifier('mlp', max_epoch=2)\n"
+        "PIClassifier(halfs='soft')\n"
+    )
+    source = Path(holdfast.__file__).parents[1]
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", source.parent / "pyproject.toml", script],
+        capture_output=True,
+        text=True,
+        cwd=source.parent,
+        env={**os.environ, "MYPYPATH": str(source)},
+    )
+    assert 'Unexpected keyword argument "max_epoch" for "NeuralClassifier"' in found.stdout, found.stdout
+    assert 'Unexpected keyword argument "halfs" for "PIClassifier"' in found.stdout, found.stdout
 
 
 def test_all_equals_the_lazy_names():
@@ -24,9 +80,7 @@ def test_type_checkers_see_the_same_names():
         assert isinstance(statement, ast.ImportFrom)
         for alias in statement.names:
             path = f"{statement.module}:{alias.name}"
-            whole_module = path.replace(":", ".")
-            name = alias.asname or alias.name
-            seen[name] = whole_module if holdfast._PUBLIC.get(name) == whole_module else path
+            seen[alias.asname or alias.name] = path
     assert seen == holdfast._PUBLIC
 
 
@@ -34,8 +88,7 @@ def test_type_checkers_see_the_same_names():
 def test_every_public_name_loads(name):
     """Each name is the object of its home module, and has a docstring."""
     path, _, attribute = holdfast._PUBLIC[name].partition(":")
-    home = importlib.import_module(path)
-    assert getattr(holdfast, name) is (getattr(home, attribute) if attribute else home)
+    assert getattr(holdfast, name) is getattr(importlib.import_module(path), attribute)
     assert getattr(holdfast, name).__doc__
 
 

@@ -115,6 +115,17 @@ def test_test_script_installs_the_tools_and_passes_arguments_on(checkout):
     assert checkout.installed() == []
 
 
+def test_test_script_runs_what_is_skipped_without_the_optional_tools(checkout):
+    """`--extras` installs the tools in the pinned versions, and runs the files that skip tests without them."""
+    (checkout.root / "tests").mkdir()
+    (checkout.root / "tests" / "test_one.py").write_text('pytest.importorskip("ray")\n', encoding="utf-8")
+    (checkout.root / "tests" / "test_two.py").write_text("", encoding="utf-8")
+    done = checkout.run("scripts/test", "--extras", "-x")
+    assert (done.returncode, done.stdout) == (0, "python -m pytest -n 2 tests/test_one.py -x\n"), done.stderr
+    assert "-c constraints.txt" in checkout.installed()[-1]
+    assert "skorch" in checkout.installed()[-1]
+
+
 def test_bench_script_passes_arguments_on(checkout):
     """The benchmarks run in the environment of the tests, with the arguments as they are."""
     done = checkout.run("scripts/bench", "--quick", "--only", "convex")

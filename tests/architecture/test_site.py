@@ -100,10 +100,9 @@ def count_words(page: Path) -> int:
 
 
 def test_the_pages_can_be_read_in_two_hours():
-    """All pages have at most 25,000 words; decision records and the paper's tables, which few read, are not counted."""
-    pages = [
-        page for page in DOCS.rglob("*.md") if page.relative_to(DOCS).parts[0] not in ("decisions", "reproduction")
-    ]
+    """All pages have at most 25,000 words; decision records and pages of generated tables are not counted."""
+    uncounted = ("decisions", "reproduction", "scoreboard.md")
+    pages = [page for page in DOCS.rglob("*.md") if page.relative_to(DOCS).parts[0] not in uncounted]
     words = {page.relative_to(DOCS).as_posix(): count_words(page) for page in pages}
     assert len(words) > 30
     assert sum(words.values()) <= 25_000, sorted(words.items(), key=lambda item: -item[1])

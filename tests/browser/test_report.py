@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from holdfast import ERMClassifier, PIClassifier, StableClassifier, diagnose
-from holdfast.audit import audit_data
+from holdfast.auditing import audit_data
 from holdfast.datasets.values import Split
 from holdfast.exceptions import CollapseWarning
 from holdfast.reports.chapters import Evidence, estimator_page

@@ -1,6 +1,6 @@
 import pytest
 
-from holdfast import PIClassifier, load_model
+from holdfast import PIClassifier, load
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def test_demo_tells_the_story(holdfast, folder):
     assert correlation["E2 judged by E1: correct"] > 0.95
     assert abs(correlation["E2 judged by E1: mistaken"]) < 0.4
     assert outcome.err.splitlines()[0] == "fitting 1 of 5: erm, seed 0"
-    assert isinstance(load_model(folder), PIClassifier)
+    assert isinstance(load(folder), PIClassifier)
 
 
 def test_demo_prints_tables_and_replaces_its_own_folder(holdfast, folder):

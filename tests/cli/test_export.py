@@ -23,12 +23,13 @@ def test_the_file_has_to_be_an_onnx_file(holdfast, hospitals, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_network_outside_of_a_table_needs_its_rows_as_arrays(holdfast, tmp_path):
-    """The command takes what `save_model` wrote; a table in place of arrays is refused."""
+    """The command takes what `save` wrote; a table in place of arrays is refused."""
     pytest.importorskip("onnxscript")
-    from holdfast import NeuralClassifier, save_model
+    from holdfast import save
+    from holdfast.neural import NeuralClassifier
 
     X = np.random.default_rng(0).normal(size=(60, 3))
-    save_model(NeuralClassifier(max_epochs=2, random_state=0).fit(X, X[:, 0] > 0), tmp_path / "net")
+    save(NeuralClassifier(max_epochs=2, random_state=0).fit(X, X[:, 0] > 0), tmp_path / "net")
     np.save(tmp_path / "rows.npy", X)
     command = ("export", tmp_path / "net", "--onnx", tmp_path / "net.onnx", "--table")
     assert holdfast(*command, tmp_path / "rows.npy", "--json").json["largest_difference"] < 1e-5

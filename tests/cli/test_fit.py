@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holdfast import PIClassifier, load_model
+from holdfast import PIClassifier, load
 
 PAPER = ("--method", "pi")
 
@@ -44,7 +44,7 @@ def test_fit_takes_a_folder_beyond_the_memory(holdfast, tmp_path):
     assert [column["feature"] for column in outcome.json["verdict"]["columns"]] == ["scanner"]
     assert f"{folder} has {len(frame):,} rows" in outcome.err
     assert f"fitted on all {len(frame):,} rows" in outcome.err
-    assert load_model(tmp_path / "m")["classifier"].verdict_.fitted == "stable"
+    assert load(tmp_path / "m")["classifier"].verdict_.fitted == "stable"
     refused = holdfast("fit", *options, "--estimator", "boosting", "--overwrite")
     assert refused.code == 2
     assert "Larger folders can be fitted with --method stable or 'erm' and --estimator logistic" in refused.err
@@ -66,7 +66,7 @@ def test_fit_begins_with_the_verdict(holdfast, tmp_path):
     assert text.startswith("Stable classifier: the effect of `scanner` differs between sites (probability 0.")
     assert "If the relation vanishes: 0." in text
     result = holdfast("fit", tmp_path / "t.csv", *options, "--overwrite", "--json").json
-    assert result["answer"] == load_model(tmp_path / "m")["classifier"].verdict_.answer
+    assert result["answer"] == load(tmp_path / "m")["classifier"].verdict_.answer
     assert result["verdict"]["fitted"] == "stable"
     assert [column["feature"] for column in result["verdict"]["columns"]] == ["scanner"]
     assert result["method"] == "stable"
@@ -129,7 +129,7 @@ def test_fit_prints_one_json_object(holdfast, hospitals, tmp_path):
 
 def test_saved_folder_loads_as_a_pipeline(hospitals):
     """What the command line saves is a scikit-learn pipeline that ends in one of our methods."""
-    pipeline = load_model(hospitals.folder / "pi")
+    pipeline = load(hospitals.folder / "pi")
     assert isinstance(pipeline.named_steps["classifier"], PIClassifier)
     manifest = json.loads((hospitals.folder / "pi" / "manifest.json").read_text())
     assert manifest["extra"]["table"]["label"] == "diagnosis"

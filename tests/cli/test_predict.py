@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holdfast import ERMClassifier, load_model, save_model
+from holdfast import ERMClassifier, load, save
 from holdfast.tables import classifier as table_classifier
 
 
@@ -21,7 +21,7 @@ def test_predict_writes_labels_and_probabilities_in_order(holdfast, hospitals, t
     written = pd.read_csv(out) if suffix == "csv" else pd.read_parquet(out)
     assert list(written.columns) == ["site", "prediction", "probability_ill", "probability_well"]
     assert written["site"].tolist() == ["Boston"] * 100 + ["Denver"] * 100
-    pipeline = load_model(hospitals.folder / "pi")
+    pipeline = load(hospitals.folder / "pi")
     features = pd.read_parquet(hospitals.folder / "test.parquet")[["marker", "scanner", "sex"]].astype(
         {"scanner": object}
     )
@@ -102,7 +102,7 @@ def test_folders_that_are_no_saved_tables_are_refused(holdfast, hospitals, tmp_p
         2,
         f"error: The model folder '{tmp_path / 'none'}' does not exist. Check the path.\n",
     )
-    save_model(ERMClassifier().fit(np.arange(8.0).reshape(-1, 1), [0, 1] * 4), tmp_path / "m")
+    save(ERMClassifier().fit(np.arange(8.0).reshape(-1, 1), [0, 1] * 4), tmp_path / "m")
     outcome = holdfast("predict", tmp_path / "m", hospitals.test, "--out", tmp_path / "p.csv")
     assert outcome.code == 2
     assert "is a classifier that was not fitted on a table" in outcome.err

@@ -122,7 +122,7 @@ def test_absent_data_are_listed_and_do_not_fail(holdfast, tmp_path):
     assert "train-images-idx3-ubyte" in missing["mnist"]["needs"]
 
 
-@pytest.mark.parametrize("target", [name for name in NAMES if name != "toy"])
+@pytest.mark.parametrize("target", [name for name in NAMES if name not in ("toy", "rivals")])
 def test_no_target_needs_data_to_say_what_is_missing(holdfast, target, tmp_path):
     """Without any file there is no table row, every data set is listed with what it needs, and nothing fails."""
     (tmp_path / "data").mkdir()
@@ -131,6 +131,38 @@ def test_no_target_needs_data_to_say_what_is_missing(holdfast, target, tmp_path)
     assert outcome.json["rows"] == []
     assert all(entry["needs"] for entry in outcome.json["missing"])
     assert outcome.json["missing"]
+
+
+def test_rivals_without_mnist_are_the_unit_tests(holdfast, tmp_path):
+    """What needs no file is run: eight cells, ten seeds, seven fits each; MNIST is listed with where to get it."""
+    (tmp_path / "data").mkdir()
+    options = ("--data", tmp_path / "data", "--out", tmp_path / "out", "--dry-run", "--json")
+    outcome = holdfast("reproduce", "rivals", *options)
+    assert outcome.code == 0, outcome.err
+    assert len(outcome.json["runs"]) == 8 * 10 * 7
+    (missing,) = outcome.json["missing"]
+    assert missing["dataset"] == "mnist"
+    assert "holdfast data colored_mnist" in missing["needs"]
+
+
+def test_published_numbers_are_marked(holdfast, out):
+    """Every row says whether it is from this run or published, and a published one has no seeds of ours."""
+    tables = holdfast("reproduce", "rivals", "--quick", "--out", out, "--json").json["tables"]
+    assert [table["title"] for table in tables] == [
+        "IRM's two-class colored MNIST",
+        "DomainBed's ColoredMNIST",
+        "Linear unit tests of invariance",
+        "Forecasts on the unit tests",
+    ]
+    for table in tables[:3]:
+        assert {row["source"] for row in table["rows"]} == {"this run", "published"}
+        assert "Published rows:" in table["note"]
+    fishr = next(row for row in tables[0]["rows"] if row["method"] == "Fishr")
+    assert (fishr["source"], fishr["chosen by the test environment"], fishr["seeds"]) == (
+        "published",
+        [69.5, 1.0],
+        None,
+    )
 
 
 def test_a_folder_that_does_not_exist_is_one_line(holdfast, tmp_path):

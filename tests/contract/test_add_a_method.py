@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast import NeuralClassifier, load_model, save_model
+from holdfast import load, save
 from holdfast.estimators.methods import METHODS
 from holdfast.lab.experiments import parse_run
 from holdfast.lab.runner import run
+from holdfast.neural import NeuralClassifier
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-method.md"
 
@@ -55,8 +56,8 @@ def test_method_of_the_guide_trains(method, tmp_path):
     probabilities = classifier.fit(X, y, environments=np.arange(120) % 3).predict_proba(X)
     assert classifier.score(X, y) > 0.7
     np.testing.assert_array_equal(classifier.fit(X, y, environments=np.arange(120) % 3).predict_proba(X), probabilities)
-    save_model(classifier, tmp_path / "model")
-    np.testing.assert_array_equal(load_model(tmp_path / "model").predict_proba(X), probabilities)
+    save(classifier, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(X), probabilities)
 
 
 def test_method_of_the_guide_is_an_experiments(method, tmp_path):

@@ -4,19 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from holdfast import (
-    ERMClassifier,
-    GroupDROClassifier,
-    PIClassifier,
-    StableClassifier,
-    TableClassifier,
-    load_model,
-    save_model,
-)
+from holdfast import ERMClassifier, GroupDROClassifier, PIClassifier, StableClassifier, TableClassifier, load, save
 from holdfast.estimators.methods import METHODS
 from holdfast.estimators.named import ESTIMATORS
 from holdfast.exceptions import EmptyColumnWarning, FeaturesError, ParameterError
-from holdfast.learners import RecodedClassifier
+from holdfast.fitting.estimators import RecodedClassifier
 from holdfast.tables.comparison import compare_methods, compare_rows
 from holdfast.tables.diagnosis import diagnose
 from holdfast.tables.roles import TableOptions, read_rows
@@ -70,8 +62,8 @@ def test_every_method_takes_a_booster_with_gaps(method, booster, table, tmp_path
     fitted = METHODS[method](booster, random_state=0).fit(X, y, environments=sites)
     chances = fitted.predict_proba(X)
     assert (fitted.predict(X) == y).mean() > 0.6
-    save_model(fitted, tmp_path / "model")
-    assert load_model(tmp_path / "model").predict_proba(X).tobytes() == chances.tobytes()
+    save(fitted, tmp_path / "model")
+    assert load(tmp_path / "model").predict_proba(X).tobytes() == chances.tobytes()
 
 
 @pytest.mark.parametrize("method", ["stable", "pi", "erm"])
@@ -123,8 +115,8 @@ def test_an_environment_may_lack_a_class(booster, table, tmp_path):
     assert list(judge.classes_) == [0, 2]
     assert isinstance(judge, RecodedClassifier) == (type(booster).__name__ == "XGBClassifier")
     assert set(np.unique(judge.predict(X))) == {0, 2}
-    save_model(model, tmp_path / "model")
-    assert load_model(tmp_path / "model").predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
+    save(model, tmp_path / "model")
+    assert load(tmp_path / "model").predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
 
 
 def test_comparing_and_diagnosing_take_a_booster(booster, table):

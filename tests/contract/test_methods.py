@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from holdfast import NeuralClassifier
 from holdfast.estimators.methods import METHODS
+from holdfast.neural import NeuralClassifier
 
 KINDS = {"tabular": "mlp", "image": "cnn", "text": "text_cnn"}
 # Two steps on few rows cut odd halves and predict one class; what such warnings say is tested where they are born.

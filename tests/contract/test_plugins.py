@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import NeuralClassifier, load_model, save_model
+from holdfast import load, save
 from holdfast.cli import app
 from holdfast.datasets import DATASETS, load_dataset
 from holdfast.estimators.methods import METHODS
 from holdfast.exceptions import ParameterError, PluginError, UntrustedFileError
+from holdfast.neural import NeuralClassifier
 from holdfast.neural.networks import NETWORKS, build_network, reads_text
 from holdfast.tables.comparison import candidate_methods
 
@@ -125,11 +126,11 @@ def test_a_method_can_be_saved(package, tmp_path):
     """A model of a registered method is loaded by its class's name, as long as the package is installed."""
     X, y = np.arange(40.0)[:, None] % 7, np.arange(40) % 2
     fitted = METHODS["example_method"]().fit(X, y, environments=np.arange(40) // 20)
-    save_model(fitted, tmp_path / "model")
-    assert type(load_model(tmp_path / "model")).__name__ == "ExampleClassifier"
+    save(fitted, tmp_path / "model")
+    assert type(load(tmp_path / "model")).__name__ == "ExampleClassifier"
     package()
     with pytest.raises(UntrustedFileError, match="asks for the class 'ExampleClassifier', which is not on the list"):
-        load_model(tmp_path / "model")
+        load(tmp_path / "model")
 
 
 def test_compare_tries_every_method_that_works(package):

@@ -12,20 +12,16 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from holdfast import (
-    BalancedClassifier,
     ERMClassifier,
     GroupDROClassifier,
-    IRMClassifier,
     LeaveOneEnvironmentOut,
-    NeuralClassifier,
-    OracleClassifier,
     PIClassifier,
     PIRegressor,
-    RGMClassifier,
     StableClassifier,
-    VRExClassifier,
 )
 from holdfast.exceptions import EnvironmentsError
+from holdfast.methods import BalancedClassifier, IRMClassifier, OracleClassifier, RGMClassifier, VRExClassifier
+from holdfast.neural import NeuralClassifier
 
 SMALL_NETWORK = Pipeline(
     [

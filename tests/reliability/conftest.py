@@ -17,9 +17,6 @@ import pytest
 from holdfast.exceptions import HoldfastWarning
 from holdfast.saving.models import save
 
-collect_ignore = ["old_models/make_models.py"]  # it imports what only version 0.1 has
-
-
 DONE = os.environ.get("HOLDFAST_TORTURE")  # a file: the long tests that passed, which another run leaves out
 
 
@@ -108,9 +105,10 @@ def models(tmp_path_factory) -> Path:
     from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.svm import SVC
 
-    from holdfast import NeuralClassifier, PIClassifier
+    from holdfast import PIClassifier
     from holdfast.estimators.named import ESTIMATORS
-    from holdfast.learners import BOOSTERS
+    from holdfast.fitting.estimators import BOOSTERS
+    from holdfast.neural import NeuralClassifier
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 3))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from holdfast.estimators.named import ESTIMATORS
-from holdfast.learners import BOOSTERS
+from holdfast.fitting.estimators import BOOSTERS
 from holdfast.saving.json_files import checked_json, write_json
 from holdfast.saving.models import load
 

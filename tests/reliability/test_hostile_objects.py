@@ -40,10 +40,10 @@ from sklearn.random_projection import SparseRandomProjection
 from sklearn.svm import SVC, SVR, NuSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import NeuralClassifier
 from holdfast.exceptions import HoldfastError, UntrustedFileError
+from holdfast.fitting.calibration import Calibration
 from holdfast.interpolation.reweight import WeightedEnsemble
-from holdfast.judging.calibration import Calibration
+from holdfast.neural import NeuralClassifier
 from holdfast.saving import codec, models
 from holdfast.saving.checks import _CHECKS, check_value
 from holdfast.saving.models import load, save

@@ -85,7 +85,8 @@ def test_a_writer_killed_often_leaves_whole_files(memory_folder, in_child):
 
 def fit_network(folder, network, n_steps):
     """Fit PI with a network, writing checkpoints, and return a digest of all that it learned."""
-    from holdfast import NeuralClassifier, PIClassifier
+    from holdfast import PIClassifier
+    from holdfast.neural import NeuralClassifier
     from holdfast.neural.monitors import watch
     from holdfast.saving.monitors import CheckpointMonitor
 

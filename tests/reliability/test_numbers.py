@@ -10,14 +10,15 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 
-from holdfast import NeuralClassifier, PIClassifier, StableClassifier
+from holdfast import PIClassifier, StableClassifier
 from holdfast.environments import Group
 from holdfast.interpolation import SolverSettings
 from holdfast.interpolation.convex.minimax import maximize_on_simplex
 from holdfast.interpolation.convex.solver import solve_convex
 from holdfast.interpolation.gradient import NetworkFit, solve_gradient
 from holdfast.interpolation.reweight import solve_reweight
-from holdfast.rows import TrainingRows
+from holdfast.neural import NeuralClassifier
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 

@@ -58,7 +58,7 @@ def test_scikit_learn_works_whoever_imported_it(first):
     code = (
         f"import sys; {first}\n"
         "assert not {'pandas', 'scipy.stats', 'sklearn.linear_model'} & set(sys.modules)\n"
-        "from holdfast.extras import import_estimators; import_estimators()\n"
+        "from holdfast.extras import import_sklearn; import_sklearn('linear_model', 'impute')\n"
         "assert not {'pandas', 'scipy.stats'} & set(sys.modules)\n"
         "import numpy as np, pandas as pd, scipy.stats\n"
         "from sklearn.covariance import MinCovDet\n"

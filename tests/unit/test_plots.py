@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from holdfast import ERMClassifier, PIClassifier, StableClassifier
-from holdfast.audit import Audit
+from holdfast.auditing import Audit
 from holdfast.datasets import load_dataset
 from holdfast.exceptions import InputError, LabelsError, ParameterError
 from holdfast.plots import (

@@ -81,7 +81,7 @@ def test_paths_are_known_without_an_import(add_package):
     """Where lazy entries are, ours before those of packages; entries that are values have no path."""
     add_package("one", "gone = no_such_module:Thing\npi = math:tau\n")
     registry = Registry("number", {"pi": "math:pi", "four": 4}, group="holdfast.tests")
-    assert registry.paths() == {"pi": "math:pi", "gone": "no_such_module:Thing"}
+    assert registry.paths == {"pi": "math:pi", "gone": "no_such_module:Thing"}
 
 
 def test_our_own_entries_win(add_package):

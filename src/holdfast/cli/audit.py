@@ -27,7 +27,7 @@ from holdfast.cli.options import (
 from holdfast.cli.terminal import MOST_ROWS, command_line, print_table, print_text, say, show, showing_stages
 
 if TYPE_CHECKING:
-    from holdfast.audit import Audit, Reliance
+    from holdfast.auditing import Audit, Reliance
     from holdfast.stable.verdict import Verdict
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.roles import TableRows

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import typer
 from holdfast import __version__
 from holdfast.cli.options import JsonOption
 from holdfast.cli.terminal import command_line, print_table, print_text, say, show
+from holdfast.extras import installed_version
 from holdfast.registry import installed_plugins
 
 
@@ -120,7 +121,7 @@ def doctor(as_json: JsonOption = False) -> None:
         "processor": processor_facts(),
         "cache": cache_facts(),
         "extras": [_extra(name, purpose, needed.get(name, [])) for name, purpose in EXTRAS.items()],
-        "others": {name: _version(name) for name in OTHERS},
+        "others": {name: installed_version(name) for name in OTHERS},
         "plugins": [vars(plugin) for plugin in installed_plugins()],
     }
     result["problems"] = _problems(result)
@@ -154,7 +155,7 @@ def _requirements() -> dict[str, list[str]]:
 
 def _package(name: str, oldest: str) -> dict[str, Any]:
     """Return the version of a package that is needed, and what is wrong with it."""
-    found, problem = _version(name), None
+    found, problem = installed_version(name), None
     if found is None:
         problem = "is not installed"
     elif _older(found, oldest):
@@ -173,21 +174,13 @@ def _extra(name: str, purpose: str, needs: list[str]) -> dict[str, Any]:
     for need in needs:
         distribution, _, oldest = need.partition(">=")
         name_alone = distribution.partition("[")[0]
-        found = _version(name_alone) or _version(name_alone.removesuffix("-cpu"))
+        found = installed_version(name_alone) or installed_version(name_alone.removesuffix("-cpu"))
         if found is None or _older(found, oldest):
             missing.append(need)
         else:
             present.append(f"{name_alone} {found}")
     install = f"pip install {' '.join(repr(need) for need in missing)}" if missing else None
     return {"name": name, "for": purpose, "present": present, "missing": missing, "install": install}
-
-
-def _version(distribution: str) -> str | None:
-    """Return the installed version, None where there is none."""
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None
 
 
 def _older(found: str, oldest: str) -> bool:

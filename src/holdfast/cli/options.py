@@ -14,7 +14,7 @@ import typer
 
 from holdfast.cli.terminal import note
 from holdfast.estimators.named import ESTIMATORS
-from holdfast.extras import import_estimators
+from holdfast.extras import import_sklearn
 
 if TYPE_CHECKING:
     from holdfast.tables.classifier import TableClassifier
@@ -263,7 +263,7 @@ def one_by_one(command: Callable[..., None]) -> Callable[..., None]:
     def run(**values: Any) -> None:
         cluster = None if "runs" in groups else values.get("cluster")  # a sweep sends whole runs
         if "layout" in groups:  # reads a table: most of such a command is importing
-            import_estimators()
+            import_sklearn("linear_model", "impute")
         for name, kind in groups.items():
             values[name] = kind(**{option.name: values.pop(option.name) for option in fields(kind)})
         if cluster is None:

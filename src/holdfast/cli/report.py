@@ -21,7 +21,7 @@ from holdfast.cli.options import (
 from holdfast.cli.terminal import command_line, print_text, say, show, showing_stages, verdict_values
 
 if TYPE_CHECKING:
-    from holdfast.audit import Reliance
+    from holdfast.auditing import Reliance
     from holdfast.diagnosis.clinical import ClinicalReport
     from holdfast.reports import Dots, Page
     from holdfast.tables.classifier import TableClassifier

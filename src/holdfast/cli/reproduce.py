@@ -1,4 +1,4 @@
-"""`holdfast reproduce`: a table or figure of the paper, run again, next to the paper's numbers."""
+"""`holdfast reproduce`: a table or figure of the paper, or the benchmarks of other methods, next to their numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.lab.targets import Missing, Options
     from holdfast.reports.values import Page
 
-NAMES = ("toy", "table1", "table2", "table3", "table4", "ablation", "correlations", "words", "irm", "time")
+NAMES = ("toy", "table1", "table2", "table3", "table4", "ablation", "correlations", "words", "irm", "time", "rivals")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,9 @@ class PlanOptions:
             "Smaller trainings, named as such: ablation, words, and CelebA with a linear layer on frozen features.",
         ),
     ] = False
-    seeds: Annotated[int | None, option("--seeds", "How many seeds (default: 3; quick: 1).", "N", min=1)] = None
+    seeds: Annotated[
+        int | None, option("--seeds", "How many seeds (default: 3; rivals: 10; quick: 1).", "N", min=1)
+    ] = None
     jobs: Annotated[
         int | None,
         option(
@@ -81,7 +83,9 @@ def reproduce(
     report: ReportOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a table or figure of the paper again, and compare.
+    """Run a table of the paper, or benchmarks of others, and compare.
+
+    `rivals` runs the benchmarks of other methods; their published numbers are marked.
 
     Finished runs are used again. Missing data sets are listed with the files that they need; the rest is run. Damaged
     files are listed too, and the exit code is 1.
@@ -95,7 +99,8 @@ def reproduce(
         raise ConfigError(f"There is no target {target!r}. {suggest(target, list(TARGETS))}")
     if report is not None:
         check_file(report, option="--report", overwrite=True, suffixes=PAGES)  # a second call shows more of the same
-    options = Options(plan.data, plan.quick, plan.seeds or (1 if plan.quick else 3), small=plan.small)
+    seeds = plan.seeds or (1 if plan.quick else TARGETS[target].seeds)
+    options = Options(plan.data, plan.quick, seeds, small=plan.small)
     if known is not None and runs.from_records is None:
         keep_known(known, RunStore(out))
     if runs.dry_run and runs.from_records is None:

@@ -24,6 +24,7 @@ DATASETS: Registry[DatasetEntry] = Registry(
         "toy": "holdfast.datasets.toy:TOY",
         "gaussian": "holdfast.datasets.gaussian:GAUSSIAN",
         "colored_digits": "holdfast.datasets.colored_digits:COLORED_DIGITS",
+        "units": "holdfast.datasets.units:UNITS",
     },
     group="holdfast.datasets",
     accepts=lambda value: isinstance(value, DatasetEntry),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,13 +143,7 @@ def color_digits(
     the last training environment does.
     """
     etas, test_eta = coloring.etas, coloring.test_eta
-
-    def split(part: Digits, eta: float, environment: str, *stream: object) -> Split:
-        y = agreeing_codes(part.digits, 1 - coloring.label_noise, N_COLORS, streams.generator("labels", *stream))
-        colors = agreeing_codes(y, eta, N_COLORS, streams.generator("colors", environment, *stream))
-        attributes = {"color": colors, "digit": part.digits, "coloring": np.full(len(y), stream[-1])}
-        return Split(represent(part.images, colors), y, np.full(len(y), environment), attributes)
-
+    split = partial(draw_split, represent=represent, label_noise=coloring.label_noise, streams=streams)
     names = [f"E{i}" for i in range(1, len(etas) + 1)]
     train = [split(part, eta, label, label, 0) for part, eta, label in zip(environments, etas, names, strict=True)]
     validations = {
@@ -158,6 +153,23 @@ def color_digits(
     tests = [split(test, test_eta, "test", "test", number) for number in range(coloring.test_colorings)]
     classes = tuple(str(digit) for digit in range(N_COLORS))
     return Dataset(name, join_splits(train), validations, join_splits(tests), classes, ("color",), "color", notes)
+
+
+def draw_split(
+    part: Digits,
+    eta: float,
+    environment: str,
+    *stream: object,
+    represent: Callable[[NDArray[Any], Codes], Any],
+    label_noise: float,
+    streams: Seeding,
+    n_colors: int = N_COLORS,
+) -> Split:
+    """Draw labels and colors for some digits; `stream` names the generators, its last entry is the coloring."""
+    y = agreeing_codes(part.digits, 1 - label_noise, n_colors, streams.generator("labels", *stream))
+    colors = agreeing_codes(y, eta, n_colors, streams.generator("colors", environment, *stream))
+    attributes = {"color": colors, "digit": part.digits, "coloring": np.full(len(y), stream[-1])}
+    return Split(represent(part.images, colors), y, np.full(len(y), environment), attributes)
 
 
 def color_images(images: NDArray[Any], colors: Codes, n_colors: int) -> NDArray[np.float32]:

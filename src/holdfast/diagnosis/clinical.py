@@ -19,7 +19,7 @@ from holdfast.diagnosis.pooling import UNKNOWN, Estimate, Pooled, Scale, make_es
 from holdfast.environments import Environment, split_environments
 from holdfast.exceptions import InputError, LabelsError, ParameterError
 from holdfast.fitting.newton import fit_logistic
-from holdfast.rows import read_weights
+from holdfast.rows.reading import read_weights
 
 Floats = NDArray[np.float64]
 LEAST_PROBABILITY = 1e-10  # log-odds of 0 and 1 are not finite

@@ -25,7 +25,7 @@ from holdfast.judging.judges import deal_folds
 from holdfast.metrics import Interval, auroc_interval, exact_interval
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY, recalibrate
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 Array = NDArray[np.float64]

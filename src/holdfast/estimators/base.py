@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import Tags, get_tags
@@ -28,11 +28,12 @@ from holdfast.environments import (
     take_rows,
 )
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SingleEnvironmentWarning, warn
-from holdfast.interpolation import Solution, SolverSettings
-from holdfast.interpolation.worst_case import minimize_worst_case_risk
-from holdfast.learners import (
+from holdfast.fitting.bases import BaseEstimator, ClassifierMixin, RegressorMixin
+from holdfast.fitting.estimators import (
+    Network,
     code_probabilities,
     fit_rows,
+    is_network,
     last_step,
     library_of,
     over_codes,
@@ -40,27 +41,23 @@ from holdfast.learners import (
     require_classifier,
     seeded_clone,
 )
+from holdfast.interpolation import Solution, SolverSettings
+from holdfast.interpolation.worst_case import minimize_worst_case_risk
 from holdfast.newsite.recalibrate import RecalibratedClassifier, log_probabilities, recalibrate
-from holdfast.rows import (
-    TrainingRows,
-    allows_nan,
+from holdfast.rows.kinds import allows_nan, holds_items, is_float, is_text, needs_frame, refuse_items, takes_items
+from holdfast.rows.reading import (
     as_ours,
     hold_out,
-    holds_items,
-    is_float,
     is_share,
-    is_text,
     known_codes,
-    needs_frame,
     read_column,
     read_folds,
     read_groups,
     read_held_out,
     read_labels,
     read_weights,
-    refuse_items,
-    takes_items,
 )
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
 
@@ -82,6 +79,7 @@ class MethodEstimator(BaseEstimator):
     random_state: RandomState
     _judges: ClassVar[bool] = False  # whether environments judge one another, every pair of them
     _validation_metric: ClassVar[str]  # of sklearn.metrics
+    adaptation_: Any  # to a new site: `holdfast.newsite.adapt.Adaptation`
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return the estimator used when none is given."""
@@ -116,7 +114,7 @@ class MethodEstimator(BaseEstimator):
         targets = self._read_targets(y, n_rows)
         split = merge_small_environments(split_environments(environments, n_rows), self.min_group_size)
         if self._judges:
-            if hasattr(last_step(self._base_estimator(X)), "fit_groups"):
+            if is_network(self._base_estimator(X)):
                 split = pool_small_environments(split)
             check_pairs(split)
         self.environments_ = _as_array([environment.label for environment in split])
@@ -190,7 +188,7 @@ class MethodEstimator(BaseEstimator):
         if hasattr(X, "columns") and needs_frame(inner, X):
             return self._check_frame(X, reset=reset)
         with as_ours(FeaturesError):
-            if is_lazy(X) and hasattr(inner, "fit_groups"):  # a network takes such rows a batch at a time
+            if is_lazy(X) and isinstance(inner, Network):  # a network takes such rows a batch at a time
                 _check_n_features(self, X, reset=reset)
                 return X
             return validate_data(
@@ -199,7 +197,7 @@ class MethodEstimator(BaseEstimator):
                 reset=reset,
                 accept_sparse="csr",
                 dtype="numeric",
-                allow_nd=hasattr(last_step(inner), "fit_groups") or takes_items(inner),
+                allow_nd=is_network(inner) or takes_items(inner),
                 ensure_all_finite="allow-nan" if allows_nan(inner) else True,
             )
 
@@ -306,6 +304,12 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
     needs_network: ClassVar[bool] = False  # whether the estimator inside must be a NeuralClassifier
     edition: ClassVar[int] = 1  # raise it when the same settings come to mean another classifier: see `RunConfig`
     _validation_metric = "accuracy_score"
+
+    if TYPE_CHECKING:  # what every method takes, beside parameters of its own
+
+        def __init__(self, estimator: Any = None, *, random_state: Any = None, **options: Any) -> None: ...
+
+        fit: Any
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return columns scaled to unit variance, then a logistic regression."""
@@ -458,7 +462,7 @@ def fit_erm(
     """Return the estimator fitted on all rows, over class codes."""
     estimator = seeded_clone(estimator, seeding, "erm")
     rows = np.arange(training.n_rows)
-    if hasattr(last_step(estimator), "fit_groups"):
+    if is_network(estimator):
         from holdfast.interpolation.gradient import NetworkFit, fit_network
 
         objective = "pooled" if weighting == "pooled" else "erm"

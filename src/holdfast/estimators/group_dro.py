@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from holdfast.environments import Group, cross_groups, label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, check_choice
 from holdfast.exceptions import EnvironmentsError, ParameterError, SmallGroupWarning, warn
-from holdfast.rows import TrainingRows, is_share
+from holdfast.rows.reading import is_share
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
 

@@ -9,7 +9,7 @@ from sklearn.pipeline import Pipeline
 
 from holdfast.estimators.base import MethodClassifier, fit_erm, scaled, warn_single_environment
 from holdfast.exceptions import ParameterError
-from holdfast.learners import last_step, seeded_clone
+from holdfast.fitting.estimators import is_network, last_step, seeded_clone
 from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
 
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         estimator = self._coded_estimator(training)
-        if not hasattr(last_step(estimator), "fit_groups"):
+        if not is_network(estimator):
             raise ParameterError(
                 f"The 'estimator' parameter of {type(self).__name__} must be a NeuralClassifier, since its penalty is "
                 f"differentiated. Got {type(last_step(estimator)).__name__} instead; "
@@ -104,7 +104,7 @@ class IRMClassifier(EnvironmentObjectiveClassifier):
     Examples
     --------
     >>> import numpy as np
-    >>> from holdfast import NeuralClassifier
+    >>> from holdfast.neural import NeuralClassifier
     >>> X, y = np.array([[0.0], [1.0]] * 20), np.array(["no", "yes"] * 20)
     >>> network = NeuralClassifier("linear", max_epochs=2, learning_rate=0.1)
     >>> model = IRMClassifier(network, random_state=0).fit(X, y, environments=np.repeat(["Boston", "Chicago"], 20))
@@ -133,7 +133,7 @@ class VRExClassifier(EnvironmentObjectiveClassifier):
     Examples
     --------
     >>> import numpy as np
-    >>> from holdfast import NeuralClassifier
+    >>> from holdfast.neural import NeuralClassifier
     >>> X, y = np.array([[0.0], [1.0]] * 20), np.array(["no", "yes"] * 20)
     >>> network = NeuralClassifier("linear", max_epochs=2, learning_rate=0.1)
     >>> model = VRExClassifier(network, random_state=0).fit(X, y, environments=np.repeat(["Boston", "Chicago"], 20))
@@ -164,7 +164,7 @@ class RGMClassifier(EnvironmentObjectiveClassifier):
     Examples
     --------
     >>> import numpy as np
-    >>> from holdfast import NeuralClassifier
+    >>> from holdfast.neural import NeuralClassifier
     >>> X, y = np.array([[0.0], [1.0]] * 20), np.array(["no", "yes"] * 20)
     >>> network = NeuralClassifier("linear", max_epochs=2, learning_rate=0.1)
     >>> model = RGMClassifier(network, random_state=0).fit(X, y, environments=np.repeat(["Boston", "Chicago"], 20))

@@ -14,15 +14,15 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.audit import Audit, AuditSettings, audit_data
+from holdfast.auditing import Audit, AuditSettings, audit_data
 from holdfast.environments import Group, Partition, take_rows
 from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, fit_erm, warn_single_environment
 from holdfast.exceptions import CollapseWarning, HoldfastWarning, ParameterError, warn
+from holdfast.fitting.estimators import is_network, last_step, predicted_codes
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
 from holdfast.judging.judges import JudgeSettings
-from holdfast.learners import last_step, predicted_codes
 from holdfast.partition import (
     halves_as_groups,
     halves_at_chance,
@@ -31,7 +31,7 @@ from holdfast.partition import (
     partition_by_probability,
     warn_of_constant_judges,
 )
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
 # A classifier that gives this share of the rows one label, where the label's own share is at most the second number.
@@ -286,9 +286,8 @@ class PredictThenInterpolate(MethodEstimator):
             (judge, {"selection": self.judge_selection, "other_environments": True}),
             (final, {"selection": self.selection, "validation": validation}),
         ):
-            check = getattr(last_step(estimator), "check_training", None)
-            if check is not None:
-                check(**options)
+            if is_network(estimator):
+                last_step(estimator).check_training(**options)
 
     def _partition(self, judgements: Judgements, training: TrainingRows) -> tuple[Partition, ...]:
         """Cut every judged environment by what its judges say, and keep the judges' scores."""
@@ -308,7 +307,7 @@ class PredictThenInterpolate(MethodEstimator):
 
     def _judge(self, estimator: Any, training: TrainingRows, seeding: Seeding) -> Judgements:
         """Fit one judge for each environment, ask each about the rows it was not fitted on, and keep the judges."""
-        network, soft = hasattr(last_step(estimator), "fit_groups"), self.halves == "soft"
+        network, soft = is_network(estimator), self.halves == "soft"
         settings = JudgeSettings(
             # Hard halves need no answers about a judge's own rows, and networks are too slow to be fitted for them.
             n_folds=self.n_folds if soft or not network else 0,

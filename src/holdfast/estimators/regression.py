@@ -12,7 +12,7 @@ from holdfast.estimators.pi import PredictThenInterpolate
 from holdfast.exceptions import ParameterError
 from holdfast.judging.judgements import Judgements
 from holdfast.partition import error_matrix, partition_by_error, partition_by_likelihood
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 
 
 @dataclass(eq=False, repr=False)

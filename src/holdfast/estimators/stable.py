@@ -15,23 +15,24 @@ from numpy.typing import NDArray
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.audit.run import AuditSettings, read_columns
+from holdfast.auditing.run import AuditSettings, read_columns
 from holdfast.environments import label_array, listed, take_rows, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.estimators.pi import PIClassifier
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
-from holdfast.judging.calibration import calibrate, class_scores, log_softmax
-from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
-from holdfast.learners import (
+from holdfast.fitting.calibration import calibrate, class_scores, log_softmax
+from holdfast.fitting.estimators import (
     code_probabilities,
     fit_rows,
     has_threshold,
     last_step,
     predicted_codes,
-    refit_logistic,
     seeded_clone,
     stopped_like,
 )
+from holdfast.fitting.folds import deal_evenly
+from holdfast.fitting.logistic import refit_logistic
+from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
 from holdfast.metrics import Interval
 from holdfast.newsite.adapt import (
     Adaptation,
@@ -47,14 +48,15 @@ from holdfast.newsite.forecast import ForecastBasis, make_basis
 from holdfast.newsite.profile import as_frame, column_names, profile_matrix
 from holdfast.newsite.recalibrate import RecalibratedClassifier
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows, deal_evenly, holds_items, is_mapped, is_sparse, is_text
+from holdfast.rows.kinds import holds_items, is_sparse, is_text
+from holdfast.rows.mapped import is_mapped
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.columns import Columns, split_categories
 from holdfast.stable.decision import CAUTION, kept_share, removal_levels
 from holdfast.stable.design import Design, make_design
 from holdfast.stable.findings import find
 from holdfast.stable.hypotheses import Posterior, posteriors
-from holdfast.stable.network import LIKELY as UNSTABLE
 from holdfast.stable.network import NetworkRows, find_network, read_skill
 from holdfast.stable.removal import (
     MixedClassifier,
@@ -236,9 +238,9 @@ class StableClassifier(MethodClassifier):
         self.profile_ = None
         sites = [environment.name for environment in training.environments]
         asked = _ask_folds(self, estimator, training, _network_folds(training, subjects), seeding)
-        rows = NetworkRows(asked.ordinary, asked.stable, training.y, training.environment_codes, training.sample_weight)
+        given = training.y, training.environment_codes, training.sample_weight, asked.read_sites(estimator, seeding)
+        rows = NetworkRows(asked.ordinary, asked.stable, *given)
         weights = rows.weights(float(self.caution))
-        readable = float("nan") if rows.evidence.probability >= UNSTABLE else asked.read_sites(estimator, seeding)
         if weights[1]:
             total, both = sum(weights), [self.ordinary_, _fit_pi(self, estimator, training, seeding).estimator_]
             mixed = mix_scores([asked.ordinary, asked.stable], [weight / total for weight in weights])
@@ -246,7 +248,7 @@ class StableClassifier(MethodClassifier):
             used = [i for i in (0, 1) if weights[i]]
             parts = [both[i] for i in used], [Removal()] * len(used), [weights[i] / total for i in used]
             self.estimator_ = MixedClassifier(*parts, calibration)
-        finding = find_network(rows, weights, readable)
+        finding = find_network(rows, weights)
         self.path_ = tuple(_network_point(rows, caution) for caution in CAUTIONS)
         self.relearning_ = Relearning()
         known, left_out = np.exp(log_softmax(rows.mixed(weights))), np.exp(log_softmax(asked.left_out))

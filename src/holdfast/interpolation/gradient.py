@@ -12,12 +12,13 @@ from sklearn.base import clone, is_regressor
 
 from holdfast.environments import Group, take_rows
 from holdfast.exceptions import ParameterError
+from holdfast.fitting.estimators import last_step
 from holdfast.interpolation import Solution
-from holdfast.learners import last_step
 from holdfast.neural.evaluation import evenly
 from holdfast.neural.objectives import Objective
 from holdfast.neural.selection import LEAVE_ONE_OUT
-from holdfast.rows import MappedRows, TrainingRows, fit_transformers, is_mapped
+from holdfast.rows.mapped import MappedRows, fit_transformers, is_mapped
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 _RISK_ROWS = 1000  # of each group, evenly spaced: all rows of an image set take as long as training epochs

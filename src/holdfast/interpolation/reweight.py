@@ -17,9 +17,8 @@ number of rounds, and is the larger the less the groups differ.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -30,10 +29,17 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 
 from holdfast.environments import Group, Rows, take_rows
 from holdfast.exceptions import DivergedError, ParameterError
+from holdfast.fitting.estimators import (
+    PROBABILITY_FLOOR,
+    code_probabilities,
+    fit_rows,
+    has_probabilities,
+    require_sample_weight,
+    seeded_clone,
+)
 from holdfast.interpolation import Solution, SolverSettings
-from holdfast.learners import KeptBins, code_probabilities, has_probabilities, require_sample_weight, seeded_clone
 from holdfast.parallel import sharing
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 MOST_ROWS = 200_000  # with more, scikit-learn draws a sample by weight and places the bins without
@@ -76,7 +82,6 @@ def bin_columns(X: NDArray[np.floating], n_bins: int) -> NDArray[np.floating]:
 
 
 # The largest loss of one row is log(1000) = 6.9: Hedge needs bounded losses, and so does a mean over a small group.
-PROBABILITY_FLOOR = 1e-3
 
 
 class _FittedParts(BaseEstimator):
@@ -264,7 +269,6 @@ class _Fits:
     used: Rows  # rows of some group
     fold_of_row: Rows  # (n_rows,)
     n_outputs: int | None  # None for regression
-    kept: defaultdict[int, KeptBins] = field(default_factory=lambda: defaultdict(KeptBins))  # by fold, in this process
 
 
 def _fit_fold(
@@ -275,7 +279,7 @@ def _fit_fold(
     inside, outside = fits.used[~is_held_out], fits.used[is_held_out]
     # The mean is that of the sample weights: the estimator's own penalty keeps its strength.
     weights = row_weights[inside] / row_weights[inside].mean() * fits.training.weights[inside].mean()
-    model = fits.kept[fold].fit(estimator, fits.binned, fits.training.y, inside, weights)
+    model = fit_rows(estimator, fits.binned, fits.training.y, inside, weights)
     features = take_rows(fits.training.X, outside)
     if fits.n_outputs is None:
         return model, outside, np.asarray(model.predict(features), dtype=np.float64)

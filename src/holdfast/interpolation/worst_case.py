@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Group, take_rows
 from holdfast.exceptions import ParameterError
+from holdfast.fitting.estimators import fit_rows, is_network, last_step, sample_weight_name, seeded_clone
 from holdfast.interpolation import SOLVERS, Solution, SolverSettings
-from holdfast.learners import fit_rows, last_step, sample_weight_name, seeded_clone
-from holdfast.rows import TrainingRows, is_mapped
+from holdfast.rows.mapped import is_mapped
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ def choose_solver(estimator: Any, solver: str = "auto") -> str:
 
     fits = {
         "convex": supports_convex(estimator),
-        "gradient": hasattr(last_step(estimator), "fit_groups"),
+        "gradient": is_network(estimator),
         "reweight": sample_weight_name(estimator) is not None,
     }
     name = type(last_step(estimator)).__name__
@@ -106,7 +107,7 @@ def minimize_mixture_risk(
     `mixture` are the weights q_g on the simplex; networks take equal ones.
     """
     estimator = seeded_clone(estimator, seeding, "mixture")
-    if hasattr(last_step(estimator), "fit_groups"):
+    if is_network(estimator):
         from holdfast.interpolation.gradient import NetworkFit, fit_network
 
         fit = NetworkFit(objective="balanced", validation=validation, selection=selection, stage="training")

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.environments import Environment, Rows, Weights, take_rows
-from holdfast.judging.calibration import calibrate, class_scores
-from holdfast.judging.judges import Judge, JudgeSettings, deal_folds, fit_folds, fit_judges
-from holdfast.rows import TrainingRows, answers, is_mapped
+from holdfast.fitting.calibration import calibrate, class_scores
+from holdfast.judging.judges import Judge, JudgeSettings, deal_folds, fit_judges
+from holdfast.rows.mapped import answers, is_mapped
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 Array = NDArray[np.float64]
@@ -24,7 +25,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Judgements:
-    """The answers of one judge for each environment about every row, and the classifiers of all, out of fold.
+    """The answers of one judge for each environment about every row.
 
     A judge's own rows are answered out of fold. What a judge cannot say is -1 (codes) or NaN (numbers): without folds
     it says nothing about its own rows.
@@ -34,8 +35,6 @@ class Judgements:
     predictions: NDArray[Any]  # (n_judges, n_rows) class codes, or numbers for regression
     scores: Array | None = None  # (n_judges, n_rows, n_classes) calibrated log-probabilities; None for hard halves
     folds: NDArray[np.intp] | None = None  # (n_rows,) the fold in which each row was held out
-    pooled_estimators: tuple[Any, ...] = ()  # the pooled classifier fitted without each fold
-    pooled_rows: tuple[Rows, ...] = ()  # rows of each fold
 
     @property
     def environments(self) -> tuple[Environment, ...]:
@@ -57,7 +56,6 @@ def judge_environments(
     *,
     classes: NDArray[Any] | None,
     probabilities: bool = False,
-    pooled: bool = False,
 ) -> Judgements:
     """Fit one judge for each environment, and ask each about every row that it was not fitted on.
 
@@ -72,18 +70,13 @@ def judge_environments(
         The labels behind the codes; None for regression.
     probabilities : bool
         Whether calibrated probabilities are asked for, and not predictions alone.
-    pooled : bool
-        Whether a classifier of all environments is fitted too, without each fold.
     """
     folds = deal_folds(training, settings.n_folds)
     judges = fit_judges(estimator, training, settings, seeding, classes=classes, folds=folds)
     n_classes = 0 if classes is None else len(classes)
     scores = ask_for_scores(judges, training, n_classes) if probabilities else None
     predictions = ask_for_predictions(judges, training) if scores is None else _most_probable(scores)
-    if not pooled or folds is None:
-        return Judgements(judges, predictions, scores, folds)
-    (models,), parts = fit_folds(estimator, [training], folds, settings, seeding)
-    return Judgements(judges, predictions, scores, folds, models, parts)
+    return Judgements(judges, predictions, scores, folds)
 
 
 def accuracy_matrix(

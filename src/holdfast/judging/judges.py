@@ -12,17 +12,12 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Environment, Group, Rows, listed, take_rows
 from holdfast.exceptions import EmptyColumnWarning, SingleClassEnvironmentWarning, UnseenLabelWarning, warn
-from holdfast.learners import (
-    empty_columns,
-    fit_logistic,
-    fit_rows,
-    last_step,
-    logistic_start,
-    sample_weight_name,
-    seeded_clone,
-)
+from holdfast.fitting.estimators import empty_columns, fit_rows, is_network, sample_weight_name, seeded_clone
+from holdfast.fitting.folds import deal_evenly, fold_parts, rows_without
+from holdfast.fitting.logistic import fit_part, logistic_start
 from holdfast.parallel import run_each
-from holdfast.rows import MappedRows, TrainingRows, deal_evenly, is_mapped
+from holdfast.rows.mapped import MappedRows, is_mapped
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 log = logging.getLogger(__name__)
@@ -52,9 +47,7 @@ class Judge:
         """Return which fitted model may speak about which rows."""
         pairs = list(zip(self.fold_estimators, self.fold_rows, strict=True))
         if self.estimator is not None:
-            others = np.ones(n_rows, dtype=bool)
-            others[self.environment.rows] = False
-            pairs.insert(0, (self.estimator, np.flatnonzero(others)))
+            pairs.insert(0, (self.estimator, rows_without(self.environment.rows, n_rows)))
         return [(model, rows) for model, rows in pairs if len(rows)]
 
 
@@ -68,27 +61,6 @@ def deal_folds(training: TrainingRows, n_folds: int) -> NDArray[np.intp] | None:
     if training.folds is not None:
         return training.folds
     return deal_evenly(training.content_order, training.environment_codes, n_folds)
-
-
-def fold_parts(rows: Rows, folds: NDArray[np.intp] | None) -> tuple[Rows, ...]:
-    """Return the rows of each fold, or nothing where fewer than two folds have any of the rows.
-
-    Examples
-    --------
-    >>> [part.tolist() for part in fold_parts(np.array([0, 1, 2, 3]), np.array([0, 0, 1, 1, 0, 1]))]
-    [[0, 1], [2, 3]]
-    """
-    if folds is None:
-        return ()
-    parts = tuple(rows[folds[rows] == fold] for fold in np.unique(folds[rows]))
-    return parts if len(parts) > 1 else ()
-
-
-def _without(rows: Rows, some: Rows, n_rows: int) -> Rows:
-    """Return rows but for some of them."""
-    is_left = np.ones(n_rows, dtype=bool)
-    is_left[some] = False
-    return rows[is_left[rows]]
 
 
 def fit_judges(
@@ -125,7 +97,7 @@ def fit_judges(
         if not (settings.alike and held_out):
             tasks.append((environment.rows, (environment.name,)))
         tasks.extend(
-            (_without(environment.rows, rows, training.n_rows), (environment.name, "fold", number))
+            (np.setdiff1d(environment.rows, rows, assume_unique=True), (environment.name, "fold", number))
             for number, rows in enumerate(held_out)
         )
     fitted = iter(
@@ -164,7 +136,7 @@ def fit_folds(
     The tables have the same rows, with other columns: there is a tuple of fits for each of them.
     """
     parts = fold_parts(np.arange(len(folds)), folds)
-    rest = [_without(np.arange(len(folds)), part, len(folds)) for part in parts]
+    rest = [rows_without(part, len(folds)) for part in parts]
     tasks = [
         (table, estimator, number, rows, settings, seeding)
         for table in range(len(tables))
@@ -196,7 +168,7 @@ def _fit_pooled(
 def _fit_from_start(training: TrainingRows, estimator: Any, rows: Rows, settings: JudgeSettings) -> Any | None:
     """Fit a logistic regression from that of all rows; None where the estimator is another, or a row has a weight."""
     start = None if training.sample_weight is not None else logistic_start(settings.start, training.X)
-    return None if start is None else fit_logistic(start, estimator, training.X, training.y, rows)
+    return None if start is None else fit_part(start, estimator, training.X, training.y, rows)
 
 
 def _fit_judge(
@@ -223,7 +195,7 @@ def _fit_judge(
             everything = [Group(own.name, np.arange(len(own)))]
             rows = TrainingRows(MappedRows(X, own.rows), labels, ())
             return solve_convex(estimator, rows, everything, n_classes=n_classes).estimator
-    if not hasattr(last_step(estimator), "fit_groups") or (labels == labels[0]).all():
+    if not is_network(estimator) or (labels == labels[0]).all():
         return fit_rows(estimator, X, y, own.rows, own.weights)
     from holdfast.interpolation.gradient import NetworkFit, fit_network
 

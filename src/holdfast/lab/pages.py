@@ -34,7 +34,7 @@ from holdfast.reports.values import (
 from holdfast.saving.json_files import canonical_json
 
 if TYPE_CHECKING:
-    from holdfast.audit import Audit, Reliance
+    from holdfast.auditing import Audit, Reliance
 
 MOST_DATASETS = 12
 Record = Mapping[str, Any]
@@ -216,7 +216,7 @@ def audit_demo() -> tuple[Audit, Reliance]:
     """
     from threadpoolctl import threadpool_limits
 
-    from holdfast.audit import AuditSettings, audit_data, relied_on
+    from holdfast.auditing import AuditSettings, audit_data, relied_on
     from holdfast.datasets import load_dataset
     from holdfast.lab.demo import DATA, fit_method
 

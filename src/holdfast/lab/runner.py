@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.audit.importance import word_importance
+from holdfast.auditing.importance import word_importance
 from holdfast.datasets import DATASETS, Dataset, Split
 from holdfast.environments import Partition, Rows, split_environments
 from holdfast.estimators.base import MethodClassifier
@@ -27,7 +27,7 @@ from holdfast.lab.experiments import HALVES, RunConfig
 from holdfast.lab.inputs import Prepared, prepare
 from holdfast.metrics import accuracy_by_group, correlation, label_attribute_groups, score_groups
 from holdfast.partition import partition_by_correctness
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.saving.checkpoints import runtime_facts
 from holdfast.seeding import Seeding
 
@@ -219,6 +219,9 @@ def _run_method(config: RunConfig, prepared: Prepared, monitor: SettingsMonitor 
         "settings": settings,
         "precision": getattr(classifier.estimator_, "precision_", "float64"),
     }
+    forecast = getattr(getattr(classifier, "verdict_", None), "forecast", None)
+    if forecast is not None:
+        results["forecast"] = [forecast.low, forecast.high]
     partitions = getattr(classifier, "partitions_", ())
     if partitions:
         results["halves"] = half_correlations(data, partitions)

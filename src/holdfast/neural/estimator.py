@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _clone_parametrized
+from sklearn.base import _clone_parametrized
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_n_features, check_is_fitted, validate_data
 from torch import Tensor, nn
@@ -38,6 +38,7 @@ from holdfast.exceptions import (
     suggest,
     warn,
 )
+from holdfast.fitting.bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from holdfast.neural.batches import RowSource, Vocabulary, make_source
 from holdfast.neural.evaluation import HeldOut, evenly, minus_squared_error, outputs_on, right_class, union_of
 from holdfast.neural.monitors import ProgressLine, current_monitor
@@ -60,12 +61,11 @@ from holdfast.neural.sources import Inputs, ItemSource, RowShape, labeled_items,
 from holdfast.neural.state import TrainingState
 from holdfast.neural.training import TrainingTask, holds_images, train
 from holdfast.registry import ImportPath
-from holdfast.rows import (
+from holdfast.rows.kinds import holds_items, is_text
+from holdfast.rows.reading import (
     as_ours,
     hold_out,
-    holds_items,
     is_share,
-    is_text,
     known_codes,
     read_column,
     read_held_out,
@@ -622,7 +622,7 @@ class NeuralEstimator(BaseEstimator):
         estimator.set_params(**parameters)
         shape = state["input_shape"]
         estimator.input_shape_ = {n: tuple(s) for n, s in shape.items()} if isinstance(shape, dict) else tuple(shape)
-        estimator.input_scale_ = state.get("input_scale")
+        estimator.input_scale_ = state.get("input_scale") or {}
         words = state["vocabulary"]
         estimator.vocabulary_ = None if words is None else Vocabulary(tuple(words["tokens"]), words["lowercase"])
         if state["classes"] is not None:
@@ -660,7 +660,7 @@ class NeuralEstimator(BaseEstimator):
 
 # `__new__` takes anything; tools that ask the class for its parameters must see those of `__init__`.
 _signature = inspect.signature(NeuralEstimator.__init__)
-NeuralEstimator.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])
+NeuralEstimator.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])  # type: ignore[attr-defined]
 
 
 def _same_shape(found: RowShape, fitted: RowShape, *, exactly: bool) -> bool:

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.environments import listed, missing_labels, take_rows
-from holdfast.judging.calibration import Calibration, class_scores, log_softmax
+from holdfast.fitting.calibration import Calibration, class_scores, log_softmax
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY
-from holdfast.rows import is_sparse, is_text
+from holdfast.rows.kinds import is_sparse, is_text
 from holdfast.stable.removal import Removal
 
 Array = NDArray[np.float64]

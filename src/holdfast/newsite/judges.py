@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast.environments import listed, split_environments
 from holdfast.exceptions import LabelsError, ParameterError
-from holdfast.judging.calibration import Calibration, calibrate
-from holdfast.learners import code_probabilities
+from holdfast.fitting.calibration import Calibration, calibrate
+from holdfast.fitting.estimators import code_probabilities
 from holdfast.newsite.adapt import (
     LEAST_ROWS,
     Adaptation,

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from scipy import linalg
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from holdfast.judging.calibration import LEAST, Calibration, log_softmax
-from holdfast.learners import code_probabilities
+from holdfast.fitting.calibration import LEAST, Calibration, log_softmax
+from holdfast.fitting.estimators import code_probabilities
 
 Array = NDArray[np.float64]
 Kind = Literal["none", "intercept", "slope and intercept"]

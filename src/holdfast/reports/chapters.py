@@ -7,7 +7,6 @@ import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,7 +17,8 @@ from holdfast.diagnosis.clinical import ClinicalReport
 from holdfast.diagnosis.profile import Profile, profile_columns
 from holdfast.environments import Group, Partition, listed, split_environments
 from holdfast.exceptions import InputError
-from holdfast.learners import last_step, predicted_codes
+from holdfast.extras import installed_versions
+from holdfast.fitting.estimators import last_step, predicted_codes
 from holdfast.metrics import Interval, Score, exact_interval, label_attribute_groups, prevalence, score_groups
 from holdfast.reports.clinical import clinical_section
 from holdfast.reports.correlations import correlation_maps
@@ -47,8 +47,8 @@ SIGNALS: Mapping[str, tuple[Literal["good", "protected", "caution"], str]] = {
     "partly": ("protected", "Protected: this classifier uses less of the unstable columns"),
     "stable": ("protected", "Protected: this classifier ignores the unstable columns"),
 }
-NETWORK_SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad"], str]] = {
-    "unstable": ("bad", "The ordinary network is at risk: it relies on something that differs between environments"),
+NETWORK_SIGNALS: Mapping[str, tuple[Literal["good", "protected", "caution"], str]] = {
+    "unstable": ("protected", "The ordinary network relies on something that differs between environments"),
     "nothing_found": ("good", "Nothing was found that the network relies on and that differs between environments"),
     "cannot_tell": ("caution", "It cannot be told whether the network relies on something unstable"),
 }
@@ -85,9 +85,10 @@ class Evidence:
     clinical : ClinicalReport
         Calibration and net benefit of the classifier on labeled rows, by environment.
     audit : Audit
-        What `holdfast.audit.audit_data` returned.
+        What `holdfast.auditing.audit_data` returned.
     reliance : Reliance
-        What `holdfast.audit.relied_on` returned; by default that of a `StableClassifier` and its ordinary counterpart.
+        What `holdfast.auditing.relied_on` returned; by default that of a `StableClassifier` and its ordinary
+        counterpart.
     attributes : sequence of str
         Which attributes of the rows to show and to evaluate by; all by default.
     feature_names : sequence of str
@@ -211,7 +212,7 @@ def audit_answer(audit: Any, advice: Sequence[str] = ()) -> Answer:
 
 
 def audit_page(audit: Any, reliance: Any = None, *, title: str = "Audit", advice: Sequence[str] = ()) -> Page:
-    """Return a report about what `holdfast.audit.audit_data` and, optionally, `relied_on` returned."""
+    """Return a report about what `holdfast.auditing.audit_data` and, optionally, `relied_on` returned."""
     sections = (reliance_section(reliance), changes_section(None, audit), features_section(audit, reliance))
     return Page(
         title, "", tuple(section for section in sections if section is not None), answer=audit_answer(audit, advice)
@@ -304,7 +305,7 @@ def range_text(forecast: Interval) -> str:
 
 
 def reliance_section(reliance: Any) -> Section | None:
-    """Show what each classifier relies on, as `holdfast.audit.relied_on` found."""
+    """Show what each classifier relies on, as `holdfast.auditing.relied_on` found."""
     if reliance is None or not len(reliance.features):
         return None
     changed = np.asarray(reliance.changed, dtype=np.float64)  # (n_features, n_estimators)
@@ -331,7 +332,7 @@ def reliance_section(reliance: Any) -> Section | None:
 
 def shuffle_features(classifier: Any, training: Split, names: Sequence[str] | None = None) -> Any:
     """Return what a stable classifier and its ordinary counterpart rely on; None where there is nothing to compare."""
-    from holdfast.audit import relied_on
+    from holdfast.auditing import relied_on
 
     fitted = last_step(classifier)
     shape: tuple[int, ...] = getattr(training.X, "shape", ())
@@ -836,12 +837,7 @@ def settings_section(fitted: Any, evidence: Evidence) -> Section:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python, holdfast and the libraries that its numbers depend on."""
-    found = {"Python": platform.python_version(), "holdfast": __version__}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
+    found = {"Python": platform.python_version(), "holdfast": __version__, **installed_versions(*LIBRARIES)}
     return {**found, "machine": f"{platform.system()} {platform.machine()}"}
 
 

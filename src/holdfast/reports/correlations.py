@@ -104,7 +104,7 @@ def _feature_columns(X: Any, feature_names: Sequence[str] | None) -> tuple[list[
     if len(shape) != 2 or shape[1] > MOST_FEATURES or shape[0] * shape[1] > MOST_NUMBERS:
         return None
     if hasattr(X, "columns"):
-        from holdfast.audit import encode_table
+        from holdfast.auditing import encode_table
 
         encoded = encode_table(X)
         values = encoded.values

@@ -44,7 +44,7 @@ _OURS = {
     "AdaptedClassifier": "holdfast.newsite.adapt",
     "Adaptation": "holdfast.newsite.adapt",
     "Answers": "holdfast.newsite.forecast",
-    "Calibration": "holdfast.judging.calibration",
+    "Calibration": "holdfast.fitting.calibration",
     "ColumnProfile": "holdfast.newsite.profile",
     "Coding": "holdfast.newsite.adapt",
     "Environment": "holdfast.environments",
@@ -64,7 +64,7 @@ _OURS = {
     "NativeColumns": "holdfast.tables.preprocessing",
     "RecalibratedClassifier": "holdfast.newsite.recalibrate",
     "Recalibration": "holdfast.newsite.recalibrate",
-    "RecodedClassifier": "holdfast.learners",
+    "RecodedClassifier": "holdfast.fitting.estimators",
     "Relation": "holdfast.newsite.adapt",
     "Relearning": "holdfast.newsite.adapt",
     "Removal": "holdfast.stable.removal",
@@ -80,8 +80,6 @@ _OURS = {
     "WeightedEnsemble": "holdfast.interpolation.reweight",
     "WeightedMean": "holdfast.interpolation.reweight",
 }
-# Classes of version 0.1 that are gone.
-_GONE = ("ExtrapolatedClassifier", "Extrapolation", "ExtrapolationClassifier", "EnvironmentClassifier")
 _allowed: dict[str, type] = {}
 
 
@@ -116,11 +114,6 @@ def saved_class(name: object) -> type:
     if isinstance(name, str) and name in _allowed:
         return _allowed[name]
     module = _module_of(name)
-    if name in _GONE:
-        raise SavedModelError(
-            f"The model was saved by holdfast 0.1 with {name}, which does not exist any more. "
-            "Fit again with StableClassifier."
-        )
     if not isinstance(name, str) or module is None:
         raise UntrustedFileError(
             f"The file asks for the class {name!r}, which is not on the list of classes that may be loaded. "
@@ -134,7 +127,7 @@ def _module_of(name: object) -> str | None:
     """Return the module of a class that may be loaded: ours, or a method that an installed package has registered."""
     if name in _OURS:
         return _OURS[str(name)]
-    paths = (path.partition(":") for path in METHODS.paths().values())
+    paths = (path.partition(":") for path in METHODS.paths.values())
     return next((module for module, _, attribute in paths if attribute == name), None)
 
 
@@ -605,7 +598,7 @@ class Decoder:
         return self._files[name]
 
     def _set_attributes(self, value: Any, attributes: Node) -> None:
-        state = _updated(type(value).__name__, {str(name): self._decode(item) for name, item in attributes})
+        state = {str(name): self._decode(item) for name, item in attributes}
         if _is_plain_value(value):
             fields = dataclasses.fields(value)
             for name, default in _defaults(fields).items():  # an older version may not have known all fields
@@ -624,20 +617,6 @@ class Decoder:
         if file not in self._parts:
             self._parts[file] = unpack_estimator(self._file(file), node["class"], file)
         return self._parts[file]
-
-
-def _updated(cls: str, state: dict[str, Any]) -> dict[str, Any]:
-    """Return an object's attributes as this version names them; what version 0.1 meant otherwise is refused."""
-    if cls == "PIClassifier" and "interpolation" in state:
-        interpolation = state.pop("interpolation_", state["interpolation"])
-        del state["interpolation"]
-        if interpolation != "worst_case":
-            raise SavedModelError(
-                f"The model was saved by holdfast 0.1 as PIClassifier(interpolation={interpolation!r:.20}), and "
-                "PIClassifier is the worst case only now. Fit again with StableClassifier."
-            )
-        state["halves"] = state.pop("halves_", "hard")
-    return state
 
 
 def _defaults(fields: Sequence[dataclasses.Field[Any]]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from holdfast.exceptions import (
     UntrustedFileError,
     warn,
 )
+from holdfast.extras import installed_versions
 from holdfast.saving.checks import check_value
 from holdfast.saving.codec import Decoder, Encoder
 from holdfast.saving.files import check_ordinary, new_folder, read_regular, recover_folder, write_new
@@ -81,7 +81,7 @@ def save(
     Examples
     --------
     >>> import tempfile
-    >>> from holdfast import ERMClassifier, load_model, save_model
+    >>> from holdfast import ERMClassifier, load as load_model, save as save_model
     >>> model = ERMClassifier().fit([[0.0], [1.0], [0.0], [1.0]], ["no", "yes", "no", "yes"])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(model, f"{folder}/model")
@@ -117,7 +117,7 @@ def load(folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> Any:
     Examples
     --------
     >>> import tempfile
-    >>> from holdfast import ERMClassifier, load_model, save_model
+    >>> from holdfast import ERMClassifier, load as load_model, save as save_model
     >>> model = ERMClassifier().fit([[0.0], [1.0], [0.0], [1.0]], ["no", "yes", "no", "yes"])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(model, f"{folder}/model")
@@ -288,13 +288,7 @@ def read_manifest(folder: str | os.PathLike[str], kind: str = "model") -> dict[s
 
 def library_versions(names: Sequence[str] = _LIBRARIES) -> dict[str, str]:
     """Return the version of Python, of holdfast, and of libraries: by default those that a saved file depends on."""
-    versions = {"python": platform.python_version(), "holdfast": __version__}
-    for name in names:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions
+    return {"python": platform.python_version(), "holdfast": __version__, **installed_versions(*names)}
 
 
 def _check_listing(manifest: dict[str, Any], path: Path) -> None:

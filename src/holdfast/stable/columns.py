@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from holdfast.environments import missing_labels
 from holdfast.exceptions import FeaturesError
-from holdfast.rows import is_sparse
+from holdfast.rows.kinds import is_sparse
 
 Block: TypeAlias = Any  # NDArray[np.float64] or scipy.sparse.csr_array, of shape (n_rows, n_columns)
 

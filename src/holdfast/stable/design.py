@@ -19,7 +19,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy import linalg, special
 
-from holdfast.rows import is_sparse, row_keys
+from holdfast.fitting.folds import deal_evenly
+from holdfast.rows.keys import row_keys
+from holdfast.rows.kinds import is_sparse
 from holdfast.stable.columns import Columns
 
 Array = NDArray[np.float64]
@@ -86,7 +88,8 @@ def make_design(
     sites = pool_sites(y, sites)
     counts = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=float)
     folds = np.empty(len(y), dtype=np.intp)
-    folds[order] = _deal(y[order] + n_classes * sites[order])
+    strata = y[order] + n_classes * sites[order]
+    folds[order] = deal_evenly(np.argsort(strata, kind="stable"), strata, N_FOLDS)
     if subjects is not None:
         counts = counts / np.bincount(subjects)[subjects]
         firsts = np.unique(subjects[order], return_index=True)[1]
@@ -148,15 +151,6 @@ def pool_sites(y: Codes, sites: Codes) -> Codes:
         filled = np.cumsum(sizes[small]) - sizes[small] / 2
         pooled[small] = n_sites + (filled * most / max(sizes[small].sum(), 1)).astype(np.intp)
     return np.asarray(np.unique(pooled[sites], return_inverse=True)[1], dtype=np.intp)
-
-
-def _deal(strata: Codes) -> Codes:
-    """Return folds for rows in order, dealt in turn within each stratum."""
-    order = np.argsort(strata, kind="stable")
-    sizes = np.unique(strata, return_counts=True)[1]
-    folds = np.empty(len(strata), dtype=np.intp)
-    folds[order] = np.concatenate([np.arange(size) for size in sizes]) % N_FOLDS
-    return folds
 
 
 def _features(columns: Columns) -> tuple[tuple[int, ...], ...]:

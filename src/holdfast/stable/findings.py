@@ -156,14 +156,3 @@ def _summary(posterior: Posterior) -> tuple[float, float, float]:
     weights = 1 / (variances + between)
     mean = float(np.average(effects, weights=weights))
     return mean, float(np.sqrt(between)), float(special.chdtrc(max(degrees, 1), statistic))
-
-
-def format_p(value: float) -> str:
-    """Write a p value with its sign.
-
-    Examples
-    --------
-    >>> format_p(0.0004), format_p(0.0312)
-    ('< 0.001', '= 0.031')
-    """
-    return "unknown" if value != value else "< 0.001" if value < 0.001 else f"= {value:.3f}"

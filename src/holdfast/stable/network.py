@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.optimize import minimize, minimize_scalar
 
-from holdfast.judging.calibration import log_softmax
+from holdfast.fitting.calibration import log_softmax
 from holdfast.metrics import Interval
 from holdfast.stable.removal import centered
 from holdfast.stable.scenarios import next_reach
@@ -46,7 +46,7 @@ LIKELY = 0.5  # probability from which on the classifier acts
 DETECTABLE = 0.5  # a spread of the weight that must be found half of the time, else there are too few rows to tell
 FEW_ROWS = 100  # of a site, below which nothing can be told
 HALF_SKILL = 0.5  # of the ordinary classifier's skill that the stable one must have, else comparing them tells little
-READABLE = 0.8  # skill of telling sites apart (0 chance, 1 perfect) from which on differences hide in the input
+READABLE = 0.8  # skill of telling sites apart (0 chance, 1 perfect) from which on a difference is no evidence
 MOST_NOISE = 0.8  # share of wrong labels that a site may have
 
 
@@ -222,7 +222,7 @@ WORDS: dict[str, tuple[str, str]] = {
         "Longer training, more rows or sites whose spurious features differ more would help.",
     ),
     "site_readable": (
-        "the site can be read off the input, so a difference between sites can hide in it",
+        "the site can be read off the input, so one network can treat sites differently",
         "Inputs that look alike at all sites (same size, brightness, format, vocabulary) would help.",
     ),
 }
@@ -299,6 +299,7 @@ class NetworkRows:
     y: Codes
     sites: Codes
     counts: Array | None = None  # how many rows each row stands for
+    readable: float = float("nan")  # how well the site can be read off the input, see `read_skill`
     evidence: Evidence = field(init=False)
 
     def __post_init__(self) -> None:
@@ -340,9 +341,12 @@ class NetworkRows:
         return np.where(((hits > 0) & (hits < n))[cells], weights, 1.0)
 
     def weights(self, caution: float) -> tuple[float, float]:
-        """Return the weights of both classifiers' log-odds; (1, 0) where there is no evidence."""
+        """Return the weights of both classifiers' log-odds; (1, 0) where there is no evidence.
+
+        Where the site can be read off the input, one network can treat sites differently, so a difference is none.
+        """
         probability = self.evidence.probability
-        if probability < LIKELY or caution == 0:
+        if probability < LIKELY or caution == 0 or self.readable >= READABLE:
             return 1.0, 0.0
         counts = self.reweighted(self.share(caution, probability))
         counts = counts if self.counts is None else counts * self.counts
@@ -413,14 +417,14 @@ class NetworkRows:
         return ""
 
 
-def find_network(rows: NetworkRows, weights: tuple[float, float], readable: float) -> NetworkFinding:
-    """Return the finding that goes with the weights of a mixture; `readable` is NaN where it was not looked at."""
+def find_network(rows: NetworkRows, weights: tuple[float, float]) -> NetworkFinding:
+    """Return the finding that goes with the weights of a mixture."""
     evidence = rows.evidence
     outcome: Outcome = "unstable" if evidence.probability >= LIKELY else "nothing_found"
-    reason: Reason = ""
-    if outcome == "nothing_found":
-        reason = "site_readable" if readable >= READABLE else rows.too_little()
-        outcome = "cannot_tell" if reason else outcome
+    reason: Reason = "site_readable" if rows.readable >= READABLE else ""
+    if outcome == "nothing_found" and not reason:
+        reason = rows.too_little()
+    outcome = "cannot_tell" if reason else outcome
     return NetworkFinding(
         outcome,
         reason,
@@ -429,7 +433,7 @@ def find_network(rows: NetworkRows, weights: tuple[float, float], readable: floa
         evidence.p_value,
         rows.kept(weights),
         rows.price((0.0, 1.0)),
-        readable,
+        rows.readable,
     )
 
 

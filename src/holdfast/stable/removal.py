@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.environments import Rows, take_rows
-from holdfast.judging.calibration import Calibration, class_scores
-from holdfast.rows import TrainingRows, is_sparse, is_text
+from holdfast.fitting.calibration import Calibration, class_scores
+from holdfast.rows.kinds import is_sparse, is_text
+from holdfast.rows.training import TrainingRows
 
 Array = NDArray[np.float64]
 

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from holdfast.environments import Rows
-from holdfast.judging.calibration import class_scores
+from holdfast.fitting.calibration import class_scores
 from holdfast.metrics import Interval, auroc
-from holdfast.rows import TrainingRows, answers
+from holdfast.rows.mapped import answers
+from holdfast.rows.training import TrainingRows
 from holdfast.stable.removal import Removal, centered, join_removals, shuffled_partners
 from holdfast.stable.verdict import Accuracy
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from holdfast.audit import Audit, AuditSettings, Columns, Reliance, audit_columns, encode_table, encode_texts, relied_on
+from holdfast.auditing import (
+    Audit,
+    AuditSettings,
+    Columns,
+    Reliance,
+    audit_columns,
+    encode_table,
+    encode_texts,
+    relied_on,
+)
 from holdfast.environments import unique_labels
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, TableError
 from holdfast.seeding import Seeding

@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.exceptions import ClusterError
-from holdfast.learners import last_step, library_of
+from holdfast.fitting.estimators import last_step, library_of
 from holdfast.parallel import Runner, sharing
 from holdfast.tables.files import CHUNK_ROWS
 
 if TYPE_CHECKING:
-    from holdfast.tables.folders import Part, Stream
+    from holdfast.tables.folders import Part
+    from holdfast.tables.passes import Stream
 
 ROW_BYTES = {"xgboost": 80, "lightgbm": 85}  # next to a byte for each number, measured (docs/scale.md)
 PATIENCE = 300  # seconds that a worker waits for the others

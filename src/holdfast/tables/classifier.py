@@ -33,6 +33,7 @@ from holdfast.exceptions import (
     suggest,
     warn,
 )
+from holdfast.fitting.estimators import Network
 from holdfast.newsite.profile import TrainingProfile, profile_training
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY as LEAST_PROBABILITY
 from holdfast.newsite.recalibrate import RecalibratedClassifier, Recalibration, recalibrate
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from holdfast.estimators.stable import StableClassifier
     from holdfast.newsite.adapt import Adaptation
     from holdfast.newsite.check import SiteCheck
     from holdfast.newsite.profile import ColumnCheck
@@ -235,7 +237,7 @@ class TableClassifier(BaseEstimator):
         """Fit on rows that were read, whatever is wrong with them."""
         method = self.make_method()
         if rows.source is not None:
-            from holdfast.tables.folders import refit, refuse_what_cannot_stream
+            from holdfast.tables.passes import refit, refuse_what_cannot_stream
 
             refuse_what_cannot_stream(rows.source, rows.roles, self.names, method)
         pipeline = make_pipeline(rows.roles.schema, method)
@@ -273,7 +275,7 @@ class TableClassifier(BaseEstimator):
     def _continued(self, rows: TableRows, checkpoints: str | Path | None) -> Any:
         """Return a context in which a network writes checkpoints and continues from those of the same fit."""
         named = ESTIMATORS.get(self.estimator) if isinstance(self.estimator, str) else None
-        is_network = hasattr(self.estimator, "fit_groups") if named is None else named.is_network
+        is_network = isinstance(self.estimator, Network) if named is None else named.is_network
         if checkpoints is None or not is_network or self.n_jobs not in (None, 1):
             return nullcontext()
         from holdfast.neural.monitors import watch
@@ -646,7 +648,7 @@ class TableClassifier(BaseEstimator):
             )
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save it as a folder that `load` reads, and `load_model` as a pipeline. Nothing in it can execute code.
+        """Save it as a folder that `load` reads, and `load` as a pipeline. Nothing in it can execute code.
 
         The folder also has a model card for people, `card.md`, which you may edit.
         """
@@ -669,7 +671,7 @@ class TableClassifier(BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> TableClassifier:
-        """Load what `save` wrote; `trust` as for `load_model`."""
+        """Load what `save` wrote; `trust` as for `load`."""
         from holdfast.saving import load, read_manifest
 
         with _naming(os.fspath(folder)):
@@ -755,3 +757,27 @@ def _digest(rows: TableRows, settings: Mapping[str, Any], seed: int | None) -> s
     for values in (rows.y, rows.environments, *given):
         digest.update(pd.util.hash_pandas_object(pd.Series(values), index=False).to_numpy().tobytes())
     return digest.hexdigest()[:20]
+
+
+def check(model: str | os.PathLike[str] | TableClassifier | StableClassifier, rows: Any) -> SiteCheck:
+    """Say whether a fitted classifier can be used at a new site, from rows of that site without labels.
+
+    Parameters
+    ----------
+    model : path, TableClassifier or StableClassifier
+        A fitted classifier, or the folder of a saved `TableClassifier`.
+    rows : path or data frame, for a StableClassifier what its `predict` takes
+        100 rows or more are a good number. A label column is ignored.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> rng, y = np.random.default_rng(0), np.arange(600) % 2
+    >>> frame = pd.DataFrame({"marker": y + rng.normal(size=600), "ill": y, "site": np.repeat(["a", "b", "c"], 200)})
+    >>> model = TableClassifier(label="ill", environment="site").fit(frame)
+    >>> check(model, frame[["marker"]]).advice
+    'use'
+    """
+    fitted = TableClassifier.load(model) if isinstance(model, str | os.PathLike) else model
+    return fitted.check(rows)

@@ -34,10 +34,11 @@ from holdfast.exceptions import (
     SolverWarning,
     suggest,
 )
-from holdfast.learners import BOOSTERS, last_step
+from holdfast.fitting.estimators import BOOSTERS, is_network, last_step
+from holdfast.fitting.folds import rows_without
 from holdfast.metrics import auroc
 from holdfast.parallel import run_each
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.verdict import RARE, Verdict, says_little
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, make_preprocessor, matrix_names
@@ -126,7 +127,7 @@ def compare_rows(
     random_state: RandomState = 0,
     progress: Callable[[str], None] = lambda step: None,
 ) -> Comparison:
-    """Compare methods on the rows of a table, each with the preprocessing of `holdfast fit`; see `compare_methods`.
+    """Compare methods on the rows of a table, each with the preprocessing of `holdfast fit`; see `compare`.
 
     `estimator` is the name of what is inside every method. None: logistic regression, and next to it a booster inside
     erm and stable, where one is installed.
@@ -322,10 +323,10 @@ def table_candidates(estimator: str | None, methods: Sequence[str] | None, rando
 
 
 def candidate_methods(methods: Any, estimator: Any, random_state: RandomState) -> dict[str, Any]:
-    """Return the methods to compare, ERM among them; parameters as in `compare_methods`."""
+    """Return the methods to compare, ERM among them; parameters as in `compare`."""
     if isinstance(methods, Mapping):
         return {"erm": ERMClassifier(estimator, random_state=random_state)} | dict(methods)
-    network = estimator is not None and hasattr(last_step(estimator), "fit_groups")
+    network = estimator is not None and is_network(estimator)
     if methods is None:
         chosen = {name: method for name, method in METHODS.loadable().items() if network or not method.needs_network}
         del chosen["oracle"]  # it needs an attribute
@@ -358,7 +359,7 @@ def _fit_and_ask(
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64] | None, NDArray[Any], list[tuple[str, str]]] | str:
     """Return which held-out rows are right, their probabilities with the classes, and warnings; or what went wrong."""
     X, y, environments = rows
-    kept = np.setdiff1d(np.arange(len(y)), held_out, assume_unique=True)
+    kept = rows_without(held_out, len(y))
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", HoldfastWarning)
@@ -395,7 +396,7 @@ def _halves(
     """Return the half of each row: 2·environment + (the other environment's classifier is right), out of fold."""
     parts = np.empty(len(y), dtype=np.intp)
     for rows in held_out:
-        kept = np.setdiff1d(np.arange(len(y)), rows, assume_unique=True)
+        kept = rows_without(rows, len(y))
         for judge in range(len(names)):
             own, judged = kept[of_row[kept] == judge], rows[of_row[rows] != judge]
             classifier = _fit(clone(erm), take_rows(X, own), y[own], None)

@@ -23,15 +23,17 @@ from holdfast.diagnosis.values import Diagnosis, mean_interval
 from holdfast.environments import Rows, site_names, split_environments, take_rows, unique_labels
 from holdfast.estimators.named import find_estimator
 from holdfast.exceptions import FeaturesError, HoldfastError, LabelsError
-from holdfast.learners import (
+from holdfast.fitting.estimators import (
     code_probabilities,
     fit_rows,
     has_probabilities,
+    is_network,
     over_codes,
     require_classifier,
     seeded_clone,
 )
-from holdfast.rows import is_sparse, read_weights
+from holdfast.rows.kinds import is_sparse
+from holdfast.rows.reading import read_weights
 from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
 from holdfast.stable.verdict import Verdict
@@ -185,7 +187,7 @@ class _Table:
         self.rows, self.estimator, self.n_jobs, self.random_state = rows, estimator, n_jobs, random_state
         self.inner = find_estimator(estimator).make() if isinstance(estimator, str) else clone(estimator)
         require_classifier(self.inner, asked_by="diagnose")
-        self.probable, self.is_network = has_probabilities(self.inner), hasattr(self.inner, "fit_groups")
+        self.probable, self.is_network = has_probabilities(self.inner), is_network(self.inner)
         self.classes, self.y = unique_labels(rows.y, what="labels", error=LabelsError)
         self.inner = over_codes(self.inner, self.classes)
         self.environments = split_rows(rows, because="so nothing can be tried at a site that the model has not seen")

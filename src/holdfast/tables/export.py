@@ -21,8 +21,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import Pipeline
 
 from holdfast.exceptions import ParameterError, SavedModelError
+from holdfast.fitting.estimators import PROBABILITY_FLOOR
 from holdfast.interpolation.reweight import WeightedEnsemble
-from holdfast.judging.calibration import PROBABILITY_FLOOR
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier
 from holdfast.saving.onnx_files import (
     INSTEAD,

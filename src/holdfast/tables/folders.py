@@ -1,17 +1,11 @@
-"""Folders of Parquet files as one table, also one that is larger than the memory: linear models in passes over blocks.
+"""Folders of Parquet files as one table, also one that is larger than the memory.
 
 Of a folder beyond the memory a random sample of the rows is read, 20,000 of each environment where there are as many.
-It decides what the columns are, their preprocessing and the verdict. The classifiers are then fitted on all rows:
-logistic regressions, also PI's judges, by Newton's method, and PI's worst case by quadratic programs. Every pass adds
-up gradients and curvatures block by block: memory does not grow with the rows.
-Blocks are tasks of `holdfast.parallel`, and their sums are added in the same order wherever they ran. Boosters ask for
-the blocks themselves (`holdfast.tables.boosting`).
+It decides what the columns are, their preprocessing and the verdict. `holdfast.tables.passes` then fits on all rows.
 """
 
 from __future__ import annotations
 
-import itertools
-import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,26 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from urllib.parse import unquote
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import linalg, sparse, special
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline
 
 from holdfast.environments import listed
-from holdfast.exceptions import ParameterError, SolverWarning, TableError, suggest, warn
-from holdfast.interpolation.convex.minimax import maximize_on_simplex
-from holdfast.interpolation.convex.solver import supports_convex
-from holdfast.learners import last_step
-from holdfast.parallel import Runner, cluster_memory, run_each, sharing
+from holdfast.exceptions import ParameterError, TableError, suggest
+from holdfast.parallel import run_each
 from holdfast.seeding import Seeding
-from holdfast.stable.removal import MixedClassifier, Removal
-from holdfast.tables.boosting import ROW_BYTES, boost, booster_of
 from holdfast.tables.files import (
     ADDRESS,
     CHUNK_ROWS,
     INDEX,
     PARQUET,
-    SMALLER,
     OnBadFile,
     TableFile,
     TableSource,
@@ -52,19 +36,11 @@ from holdfast.tables.files import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from holdfast.tables.roles import TableRoles
-
-log = logging.getLogger(__name__)
-Array = NDArray[np.float64]
 SAMPLE_ROWS = 200_000  # of a folder beyond the memory
 LEAST_ROWS = 20_000  # of each environment in it, or as many as there are: they show every change that is acted on
 MOST_PLACES = 10_000  # environments up to which this is looked after
 BYTES_PER_NUMBER = 140  # that fitting a table in memory takes at its peak, measured (docs/scale.md)
 PART_ROWS = 1_000_000  # rows of a task; a row group is never cut
-MOST_PARAMETERS = 2_000  # coefficients of a model that is fitted in passes: its curvature is a matrix of them
-MOST_PASSES = 30
-ENOUGH = 1e-6  # log-likelihood, summed over all rows, that another pass would gain
-ENOUGH_RISK = 1e-7  # worst-case risk that another pass would gain
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,331 +330,3 @@ def _difference(first: Mapping[str, str], other: Mapping[str, str]) -> str:
             return f"column {name!r} contains {other[name]} values there and {kind} values here"
     further = [name for name in other if name not in first]
     return f"it has a further column {further[0]!r}" if further else "its columns have another order"
-
-
-def refuse_what_cannot_stream(source: TableFolder, roles: TableRoles, names: Mapping[str, str], method: Any) -> None:
-    """Refuse a method and an estimator that would need all rows of a folder beyond the memory at once."""
-    from holdfast.estimators.erm import ERMClassifier
-    from holdfast.estimators.pi import PIClassifier
-    from holdfast.estimators.stable import StableClassifier
-
-    n_columns = len(roles.schema.columns) + 1 + len(roles.environments)
-    needed, memory = source.needed_bytes(n_columns), source.memory
-    plain = isinstance(method, ERMClassifier | StableClassifier)
-    if isinstance(last_step(method.estimator), LogisticRegression) and supports_convex(method.estimator):
-        is_paper = isinstance(method, PIClassifier) and method.solver in ("auto", "convex")
-        if plain or (is_paper and method.halves == "hard" and method.rounds == 1 and method.objective == "max"):
-            return
-    elif plain and (booster := booster_of(method.estimator, has_texts=bool(roles.schema.names("text")))):
-        needed, memory = source.n_rows * (n_columns + ROW_BYTES[booster]), cluster_memory() or source.memory
-        if needed <= memory:
-            return
-    raise TableError(
-        f"{source.name} has {source.n_rows:,} rows. Fitting {names['method']} with {names['estimator']} on them needs "
-        f"about {max(needed / 2**30, 0.1):.1f} GiB of memory, and {memory / 2**30:.1f} GiB are available. "
-        "Larger folders can be fitted with method='stable' or 'erm' and estimator='logistic', 'xgboost' or 'lightgbm'. "
-        "The method 'pi' (hard halves, one round) works with estimator='logistic'. The boosters keep a byte of each "
-        "number, and 'lightgbm' takes no texts and no class_weight. Choose one of these, or pass fewer rows. "
-        f"{SMALLER}"
-    )
-
-
-ALL = Removal()  # of no column
-
-
-@dataclass(frozen=True, eq=False)
-class _Model:
-    """A classifier inside a fitted pipeline, and how its rows are made of a table's features."""
-
-    fitted: Any  # the last step: a LogisticRegression or a booster
-    steps: tuple[Any, ...]  # transformers before it
-    removal: Removal = ALL
-    site: int | None = None  # the environment whose rows it is fitted on; None: all
-
-    def rows(self, features: pd.DataFrame) -> Any:
-        """Return what the classifier sees."""
-        X: Any = self.removal.apply(features)
-        for step in self.steps:
-            X = step.transform(X)
-        return X
-
-    def matrix(self, features: pd.DataFrame, known: dict[Any, Array]) -> Array:
-        """Return what a regression sees and a column of ones, (n_rows, n_columns + 1); `known` are earlier ones."""
-        key = (tuple(map(id, self.steps)), id(self.removal) if len(self.removal) else None)
-        if key not in known:
-            X = self.rows(features)
-            X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-            known[key] = np.hstack([X, np.ones((len(X), 1))])
-        return known[key]
-
-    @property
-    def weights(self) -> Array:
-        """The coefficients and intercepts of a regression, (n_outputs, n_columns + 1)."""
-        return np.hstack([self.fitted.coef_, self.fitted.intercept_[:, None]])
-
-    def keep(self, weights: Array, n_passes: int) -> None:
-        """Replace them."""
-        self.fitted.coef_, self.fitted.intercept_ = weights[:, :-1].copy(), weights[:, -1].copy()
-        self.fitted.n_iter_ = np.array([n_passes], dtype=np.int32)
-
-
-@dataclass(frozen=True, eq=False)
-class Stream:
-    """What the tasks of a pass share."""
-
-    source: TableFolder
-    roles: TableRoles
-    classes: NDArray[Any]
-    models: tuple[_Model, ...]  # of PI, the judges
-    sites: tuple[Any, ...] = ()  # environments, where models are of one
-    last: Any = None  # PI's own classifier
-    halves: Any = None  # (judges, environments, 2) the group of mistaken and of correct rows, or -1
-
-    def blocks(
-        self, file: File, row_groups: list[int]
-    ) -> Iterator[tuple[pd.DataFrame, NDArray[np.intp], NDArray[np.intp]]]:
-        """Yield the features of some rows, their class codes, and the numbers of their environments."""
-        from holdfast.tables.roles import read_environments, read_labels
-
-        roles, label = self.roles, self.roles.label
-        further = roles.environments if self.sites else ()
-        for chunk in self.source.file_chunks(
-            file, list(dict.fromkeys([label, *further, *roles.schema.names()])), row_groups
-        ):
-            labels = read_labels(chunk[label], label, self.classes)
-            codes = np.searchsorted(self.classes, labels)
-            known = self.classes[np.minimum(codes, len(self.classes) - 1)] == labels
-            self._refuse_rare(file, label, labels[~known])
-            sites = np.zeros(len(codes), dtype=np.intp)
-            if self.sites:
-                places = read_environments(chunk, roles.environments, roles.period, roles.environment_storages)
-                sites = _numbers(places, self.sites)
-                merged = [number for number, site in enumerate(self.sites) if str(site) not in roles.known]
-                if merged:  # small environments are one
-                    sites[sites < 0] = merged[0]
-                self._refuse_rare(file, " × ".join(roles.environments), places[sites < 0])
-            yield roles.features(chunk), codes, sites
-
-    def _refuse_rare(self, file: File, column: str, values: NDArray[Any]) -> None:
-        if len(values):
-            raise TableError(
-                f"{file.name}: {column!r} contains {str(values[0])!r}, which is too rare to be in a sample of "
-                f"{SAMPLE_ROWS:,} rows. Leave such rows out, or merge them with others."
-            )
-
-
-def _numbers(values: NDArray[Any], known: Sequence[Any]) -> NDArray[np.intp]:
-    """Return the place of each value among the known ones, -1 where it is not."""
-    import pandas as pd
-
-    return np.asarray(pd.Index(list(known)).get_indexer(pd.Index(values)), dtype=np.intp)
-
-
-def refit(pipeline: Pipeline, source: TableFolder, roles: TableRoles, n_jobs: int | None = None) -> int:
-    """Fit the classifiers inside a fitted pipeline again, on all rows of a folder; return the passes made.
-
-    The problems are the ones that they have in memory: of a logistic regression the sum of log losses plus
-    ‖w‖² / (2·C), of PI the least worst-case risk over the halves that its judges, fitted on all rows, cut.
-    """
-    method = pipeline[-1]
-    judges: Mapping[Any, Any] = getattr(method, "environment_classifiers_", {})
-    if not judges:
-        stream = Stream(source, roles, method.classes_, _models(pipeline))
-        if library := booster_of(stream.models[0].fitted):
-            return boost(library, stream, n_jobs)
-        with sharing(stream, n_jobs) as run:
-            return _fit_regressions(run, stream)
-    outside, names = tuple(step for _, step in pipeline.steps[:-1]), [group.name for group in method.groups_]
-    halves = np.full((len(judges), len(judges), 2), -1)
-    for (i, judge), (j, judged) in itertools.permutations(enumerate(judges), 2):
-        for k, half in enumerate(("mistaken", "correct")):
-            name = f"{judged} judged by {judge}: {half}"
-            halves[i, j, k] = names.index(name) if name in names else -1
-    if halves.max() < 0:
-        raise TableError("The sample of the rows has no half that is large enough to interpolate. Pass more rows.")
-    models = tuple(_model(fitted, outside, len(method.classes_), site=k) for k, fitted in enumerate(judges.values()))
-    last = _model(method.estimator_, outside, len(method.classes_))
-    stream = Stream(source, roles, method.classes_, models, tuple(judges), last, halves)
-    with sharing(stream, n_jobs) as run:
-        return _fit_regressions(run, stream) + _interpolate(run, stream, method)
-
-
-def _models(pipeline: Pipeline) -> tuple[_Model, ...]:
-    """Return the classifiers of a fitted pipeline; they are changed in place."""
-    outside, method = tuple(step for _, step in pipeline.steps[:-1]), pipeline[-1]
-    mixed = method.estimator_
-    pairs = [(mixed, ALL)]
-    if isinstance(mixed, MixedClassifier):
-        pairs = list(zip(mixed.estimators, mixed.removals, strict=True))
-    ordinary = getattr(method, "ordinary_", mixed)
-    if all(fitted is not ordinary for fitted, _ in pairs):
-        pairs.append((ordinary, ALL))
-    return tuple(_model(fitted, outside, len(method.classes_), removal) for fitted, removal in pairs)
-
-
-def _model(
-    fitted: Any, outside: tuple[Any, ...], n_classes: int, removal: Removal = ALL, site: int | None = None
-) -> _Model:
-    """Return a fitted classifier as a model, unless it cannot be fitted in passes."""
-    last, inside = last_step(fitted), fitted.steps[:-1] if isinstance(fitted, Pipeline) else ()
-    if getattr(last, "classes_", np.arange(1)).size < n_classes:
-        where = "" if site is None else " of one environment"
-        raise TableError(f"The sample of the rows{where} lacks a class. Pass more rows of each class.")
-    if isinstance(last, LogisticRegression) and last.coef_.size > MOST_PARAMETERS:
-        raise TableError(
-            f"The model has {last.coef_.size:,} coefficients, but passes over files fit at most {MOST_PARAMETERS:,}. "
-            "Leave out columns with many levels with drop=, or pass fewer rows."
-        )
-    return _Model(last, (*outside, *(step for _, step in inside)), removal, site)
-
-
-def _fit_regressions(run: Runner, stream: Stream) -> int:
-    """Fit logistic regressions by Newton's method, all of them in the same passes; return their number."""
-    models, tasks = stream.models, stream.source.parts()
-    found = [model.weights for model in models]
-    before: list[tuple[float, Array, float] | None] = [None] * len(models)  # value, coefficients, gain
-    for n_passes in range(1, MOST_PASSES + 1):
-        parts = run(_sums, ((*task, found) for task in tasks))
-        settled = True
-        for number, model in enumerate(models):
-            value, gradient, curvature = (sum(part[number][k] for part in parts) for k in range(3))
-            last = before[number]
-            penalty = np.zeros_like(found[number])
-            penalty[:, :-1] = 1 / model.fitted.C
-            value += 0.5 * float((penalty * found[number] ** 2).sum())
-            if last is not None and value > last[0] * (1 + 1e-12) + ENOUGH:  # too far: halve the step
-                found[number] = (found[number] + last[1]) / 2
-                settled = False
-                continue
-            gradient = gradient + (penalty * found[number]).ravel()
-            curvature = curvature + np.diag(penalty.ravel() + 1e-9 * np.trace(curvature) / len(curvature))
-            step = linalg.solve(curvature, gradient, assume_a="pos")
-            gain = 0.5 * float(gradient @ step)
-            before[number] = (value, found[number], gain)
-            if gain > max(ENOUGH, 1e-13 * abs(value)):
-                found[number] = found[number] - step.reshape(found[number].shape)
-                # Newton's steps gain the square of what the one before gained: the last one is not looked at.
-                settled &= last is not None and gain * (gain / last[2]) ** 2 < ENOUGH
-        log.info("pass %d over %d rows", n_passes, stream.source.n_rows)
-        if settled:
-            break
-    else:
-        _warn_of_passes(stream)
-    for model, weights in zip(models, found, strict=True):
-        model.keep(weights, n_passes)
-    return n_passes
-
-
-def _warn_of_passes(stream: Stream) -> None:
-    warn(
-        f"The coefficients still changed after {MOST_PASSES} passes over {stream.source.name}. Scale columns of very "
-        "large numbers, or lower the estimator's C.",
-        SolverWarning,
-    )
-
-
-def _interpolate(run: Runner, stream: Stream, method: Any) -> int:
-    """Minimize the worst-case risk over the halves of all rows, as `minimize_worst_case` does, in passes.
-
-    A pass has the risk and gradient of every half, and the curvature of the mixture that the program before has found.
-    """
-    tasks, judges = stream.source.parts(), [model.weights for model in stream.models]
-    weights, mixture = stream.last.weights, method.group_weights_
-    penalty = np.zeros_like(weights)
-    penalty[:, :-1] = 1 / (stream.last.fitted.C * stream.source.n_rows)
-    sizes = np.array([len(group) for group in method.groups_], dtype=np.float64)  # of the sample, then of all rows
-    best: Any = None  # objective, coefficients, risks, mixture
-    method.history_ = []
-    for n_passes in range(1, MOST_PASSES + 1):
-        parts = run(_half_sums, ((*task, judges, weights, mixture / sizes) for task in tasks))
-        counts, losses, gradients, curvature = (sum(part[k] for part in parts) for k in range(4))
-        curvature, sizes = curvature / float(mixture @ (counts / sizes)), np.maximum(counts, 1.0)
-        risks, gradients = losses / sizes, gradients / sizes[:, None]
-        pull = (penalty * weights).ravel()
-        ridge = 0.5 * float(pull @ weights.ravel())
-        objective = float(risks.max()) + ridge
-        method.history_.append({"iteration": n_passes, "worst_case_risk": float(risks.max()), "gap": float("nan")})
-        if best is not None and objective >= best[0]:  # the halves curve differently: a shorter step, and all of them
-            if objective - best[0] <= ENOUGH_RISK:
-                break
-            weights, mixture = (weights + best[1]) / 2, 0.9 * mixture + 0.1 / len(mixture)
-            continue
-        best = objective, weights, risks, mixture
-        curvature += np.diag(penalty.ravel() + 1e-9 * np.trace(curvature) / len(curvature))
-        lower = linalg.cholesky(curvature, lower=True)
-        factor = linalg.solve_triangular(lower, (gradients + pull).T, lower=True)
-        if objective - float(mixture @ risks) - ridge + 0.5 * float(((factor @ mixture) ** 2).sum()) <= ENOUGH_RISK:
-            break
-        mixture = maximize_on_simplex(risks, factor, start=mixture)
-        step = linalg.solve_triangular(lower.T, factor @ mixture, lower=False)
-        weights = weights - step.reshape(weights.shape)
-    else:
-        _warn_of_passes(stream)
-    _, weights, method.group_risks_, method.group_weights_ = best
-    stream.last.keep(weights, n_passes)
-    method.worst_case_risk_, method.gap_ = float(method.group_risks_.max()), float("nan")  # nothing certifies it
-    both = (stream.halves >= 0).all(axis=2)  # which judge and judged
-    halves = sizes[stream.halves[both]]
-    method.accuracies_[both] = halves[:, 1] / halves.sum(axis=1)
-    return n_passes
-
-
-def _sums(
-    stream: Stream, file: File, row_groups: list[int], weights: Sequence[Array]
-) -> list[tuple[float, Array, Array]]:
-    """Return for each model the sum of losses over some rows, its gradient and its curvature."""
-    found: list[list[Any]] = [[0.0, 0.0, 0.0] for _ in stream.models]
-    for features, codes, sites in stream.blocks(file, row_groups):
-        known: dict[Any, Array] = {}
-        for sums, model, w in zip(found, stream.models, weights, strict=True):
-            here = slice(None) if model.site is None else sites == model.site
-            X = model.matrix(features, known)[here]
-            losses, left, chances = _predicted(X, codes[here], w)
-            for k, value in enumerate((float(losses.sum()), (left.T @ X).ravel(), _curvature(X, chances))):
-                sums[k] = sums[k] + value
-    return [tuple(sums) for sums in found]
-
-
-def _half_sums(
-    stream: Stream, file: File, row_groups: list[int], judges: Sequence[Array], weights: Array, shares: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Return the rows, losses and gradients of every half, and the curvature where halves weigh as `shares` says."""
-    n_groups, counts, sums = len(shares), np.zeros(len(shares)), np.zeros(len(shares))
-    gradients, curvature = np.zeros((n_groups, weights.size)), np.zeros((weights.size, weights.size))
-    for features, codes, sites in stream.blocks(file, row_groups):
-        known: dict[Any, Array] = {}
-        outputs = [model.matrix(features, known) @ w.T for model, w in zip(stream.models, judges, strict=True)]
-        answers = np.stack([z[:, 0] > 0 if z.shape[1] == 1 else z.argmax(axis=1) for z in outputs])
-        groups = stream.halves[np.arange(len(judges))[:, None], sites, (answers == codes).astype(np.intp)]
-        inside = groups >= 0  # (n_judges, n_rows)
-        rows, numbers = np.nonzero(inside)[1], groups[inside]
-        member = sparse.csr_array((np.ones(len(rows)), (numbers, rows)), shape=(n_groups, len(codes)))
-        X = stream.last.matrix(features, known)
-        losses, left, chances = _predicted(X, codes, weights)
-        counts += np.bincount(numbers, minlength=n_groups)
-        sums += member @ losses
-        gradients += np.hstack([member @ (X * residual[:, None]) for residual in left.T])
-        curvature += _curvature(X, chances, member.T @ shares)
-    return counts, sums, gradients, curvature
-
-
-def _predicted(X: Array, codes: NDArray[np.intp], weights: Array) -> tuple[Array, Array, Array]:
-    """Return each row's log loss, its derivative, and probabilities; the last two have shape (n_rows, n_outputs)."""
-    z = X @ weights.T
-    if len(weights) == 1:
-        chances = special.expit(z)
-        return np.logaddexp(0, np.where(codes == 1, -z[:, 0], z[:, 0])), chances - codes[:, None], chances
-    logs = special.log_softmax(z, axis=1)
-    chances = np.exp(logs)
-    return -logs[np.arange(len(codes)), codes], chances - np.eye(len(weights))[codes], chances
-
-
-def _curvature(X: Array, chances: Array, row_weights: Array | None = None) -> Array:
-    """Return the sum of the rows' second derivatives, (n_outputs × n_columns) in both directions."""
-    n_outputs, n_columns = chances.shape[1], X.shape[1]
-    weights = np.ones(len(X)) if row_weights is None else row_weights
-    found = np.empty((n_outputs, n_columns, n_outputs, n_columns))
-    for k, other in itertools.combinations_with_replacement(range(n_outputs), 2):
-        share = weights * chances[:, k] * ((k == other) - chances[:, other])
-        found[k, :, other] = found[other, :, k] = X.T @ (X * share[:, None])
-    return found.reshape(n_outputs * n_columns, -1)

@@ -30,7 +30,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.exceptions import TableError
-from holdfast.learners import BOOSTERS, last_step, library_of
+from holdfast.fitting.estimators import BOOSTERS, Network, last_step, library_of
 from holdfast.tables.roles import DATE_PARTS, MAX_LEVELS, MIN_FREQUENCY, TableSchema
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _columns(places: Mapping[str, int], names: Sequence[str]) -> slice | list[in
 def needs_dense(estimator: Any) -> bool:
     """Return whether a classifier takes no sparse matrix; networks get few columns, and so dense ones."""
     inner = last_step(estimator)
-    return hasattr(inner, "fit_groups") or (inner is not None and not get_tags(inner).input_tags.sparse)
+    return isinstance(inner, Network) or (inner is not None and not get_tags(inner).input_tags.sparse)
 
 
 class NativeColumns(TransformerMixin, BaseEstimator):

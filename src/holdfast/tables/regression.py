@@ -20,7 +20,7 @@ from holdfast.environments import site_names, split_environments, take_rows
 from holdfast.estimators.named import NamedEstimator
 from holdfast.estimators.regression import PIRegressor
 from holdfast.exceptions import ParameterError, SavedModelError, TableError, suggest
-from holdfast.learners import fit_rows, seeded_clone
+from holdfast.fitting.estimators import fit_rows, seeded_clone
 from holdfast.seeding import Seeding
 from holdfast.tables.files import CHUNK_ROWS, TableWriter, open_table
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, with_preprocessing

@@ -13,7 +13,7 @@ from holdfast.judging.judgements import accuracy_matrix, judge_environments
 from holdfast.judging.judges import JudgeSettings
 from holdfast.metrics import prevalence
 from holdfast.partition import partition_by_correctness
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 from holdfast.tables.preprocessing import make_preprocessor, needs_dense
 

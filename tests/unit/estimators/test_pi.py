@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import ERMClassifier, GroupDROClassifier, NeuralClassifier, PIClassifier
+from holdfast import ERMClassifier, GroupDROClassifier, PIClassifier
 from holdfast.datasets import load_dataset
 from holdfast.environments import Partition, split_environments
 from holdfast.estimators.pi import refine_halves
@@ -38,7 +38,8 @@ from holdfast.exceptions import (
 )
 from holdfast.judging import judgements
 from holdfast.metrics import correlation
-from holdfast.rows import TrainingRows
+from holdfast.neural import NeuralClassifier
+from holdfast.rows.training import TrainingRows
 
 # In few rows with a noisy stable column the worst case is a constant; what the warnings say is tested below.
 pytestmark = [

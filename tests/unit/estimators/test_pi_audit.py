@@ -6,7 +6,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from holdfast import PIClassifier
-from holdfast.audit.run import AuditSettings, audit_data
+from holdfast.auditing.run import AuditSettings, audit_data
 from holdfast.exceptions import CollapseWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from holdfast import NeuralClassifier, PIClassifier
+from holdfast import PIClassifier
 from holdfast.datasets import load_dataset
 from holdfast.estimators.pi import RECIPES
 from holdfast.exceptions import ParameterError
+from holdfast.neural import NeuralClassifier
 
 
 def test_the_mixture_at_chance_drops_the_toys_unstable_feature():

@@ -6,12 +6,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from holdfast import BalancedClassifier, ERMClassifier, GroupDROClassifier, OracleClassifier, PIClassifier, PIRegressor
+from holdfast import ERMClassifier, GroupDROClassifier, PIClassifier, PIRegressor
 from holdfast.environments import Group
 from holdfast.interpolation import SolverSettings
 from holdfast.interpolation.convex.solver import solve_convex
 from holdfast.interpolation.reweight import solve_reweight
-from holdfast.rows import TrainingRows
+from holdfast.methods import BalancedClassifier, OracleClassifier
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 LOGISTIC = make_pipeline(StandardScaler(), LogisticRegression(C=1.0))

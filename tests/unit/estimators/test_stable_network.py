@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast import ERMClassifier, NeuralClassifier, StableClassifier, load_model, save_model
+from holdfast import ERMClassifier, StableClassifier, load, save
 from holdfast.exceptions import ParameterError
+from holdfast.neural import NeuralClassifier
 
 
 def make_pictures(agreements, *, n=600, seed=0):
@@ -86,8 +87,8 @@ def test_it_survives_saving(unstable, stable, tmp_path):
     """Verdict and probabilities are the same after loading."""
     X = make_pictures((0.5,), seed=2)[0]
     for name, model in (("unstable", unstable), ("stable", stable)):
-        save_model(model, tmp_path / name)
-        loaded = load_model(tmp_path / name)
+        save(model, tmp_path / name)
+        loaded = load(tmp_path / name)
         assert str(loaded.verdict_) == str(model.verdict_)
         np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate, special
 from sklearn.linear_model import LogisticRegression
 
-from holdfast.fitting.newton import fit_logistic
+from holdfast.fitting.newton import Newton, add_up, fit_logistic, minimize_log_loss
 
 
 def rows(n_rows=300, seed=0):
@@ -72,3 +72,31 @@ def test_separable_labels_have_finite_coefficients():
     found = fit_logistic(design, (np.arange(10) >= 5).astype(float), np.full(2, 1e-2))
     assert np.isfinite(found.coefficients).all()
     assert found.coefficients[1] > 5
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_sums_of_blocks_lead_to_the_fit_of_all_rows(n_classes):
+    """Steps with sums of blocks end at the coefficients of scikit-learn, also with several classes."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(400, 3))
+    y = (X @ rng.normal(size=(3, n_classes)) + rng.gumbel(size=(400, n_classes))).argmax(axis=1)
+    expected = LogisticRegression(C=0.5, tol=1e-10, max_iter=1000).fit(X, y)
+    design, n_outputs = np.hstack([X, np.ones((400, 1))]), 1 if n_classes == 2 else n_classes
+    precision = np.full((n_outputs, 4), 2.0)
+    precision[:, -1] = 0.0
+    newton = Newton(np.zeros((n_outputs, 4)), precision)
+    for _ in range(20):
+        blocks = [add_up(design[i::3], y[i::3], newton.coefficients) for i in range(3)]
+        if newton.step(blocks[0] + blocks[1] + blocks[2]):
+            break
+    else:
+        pytest.fail("it did not end")
+    np.testing.assert_allclose(newton.coefficients[:, :3], expected.coef_, atol=1e-4)
+
+
+def test_a_step_that_leads_upwards_is_halved():
+    """From a start where the logistic curve is flat, Newton's step is far too long."""
+    design, y = np.ones((10, 1)), np.repeat([0.0, 1.0], [4, 6])
+    found, is_done = minimize_log_loss(design, y, np.array([1e-3]), start=np.array([4.0]))
+    assert is_done
+    assert found[0] == pytest.approx(np.log(1.5), abs=1e-3)

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from holdfast.environments import Group
 from holdfast.interpolation.gradient import NetworkFit, fit_network, solve_gradient
 from holdfast.neural.estimator import NeuralClassifier, NeuralRegressor
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 

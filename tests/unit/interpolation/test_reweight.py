@@ -19,7 +19,7 @@ from holdfast.exceptions import DivergedError, ParameterError
 from holdfast.interpolation import SolverSettings
 from holdfast.interpolation.convex.solver import minimize_worst_case_log_loss
 from holdfast.interpolation.reweight import WeightedEnsemble, WeightedMean, assign_folds, group_masses, solve_reweight
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 

@@ -10,7 +10,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import NeuralClassifier
 from holdfast.environments import Group, split_environments
 from holdfast.exceptions import ParameterError
 from holdfast.interpolation import SolverSettings
@@ -19,7 +18,8 @@ from holdfast.interpolation.worst_case import (
     minimize_mixture_risk,
     minimize_worst_case_risk,
 )
-from holdfast.rows import TrainingRows
+from holdfast.neural import NeuralClassifier
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 NETWORK = NeuralClassifier("linear", max_epochs=2, steps_per_epoch=2, batch_size=4, precision="fp32")

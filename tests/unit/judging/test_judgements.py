@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Perceptron, Ridge
-from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+from sklearn.neighbors import NearestCentroid
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -12,7 +12,7 @@ from holdfast.environments import split_environments
 from holdfast.exceptions import UnseenLabelWarning
 from holdfast.judging.judgements import accuracy_matrix, judge_environments
 from holdfast.judging.judges import JudgeSettings
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 
@@ -121,23 +121,6 @@ def test_scores_of_a_linear_svm_become_probabilities():
     assert abs(p[p > 0.8].mean() - y[300:][p > 0.8].mean()) < 0.1
 
 
-def test_the_pooled_classifier_is_fitted_without_each_fold(noise):
-    """It has seen all environments, but not the rows that it is asked about."""
-    X, y, labels = noise
-    judgements = judge(KNeighborsClassifier(1), X, y, labels, n_folds=2, pooled=True)
-    assert [model.n_samples_fit_ for model in judgements.pooled_estimators] == [300, 300]
-    for fold, (model, rows) in enumerate(zip(judgements.pooled_estimators, judgements.pooled_rows, strict=True)):
-        assert 0.4 < model.score(X[rows], y[rows]) < 0.6
-        assert rows.tolist() == np.flatnonzero(judgements.folds == fold).tolist()
-
-
-@pytest.mark.parametrize("options", [{"n_folds": 2}, {"n_folds": 0, "pooled": True}], ids=["not asked", "no folds"])
-def test_the_pooled_classifier_is_only_asked_where_it_can_be(noise, options):
-    """Without the question or without folds it is not fitted."""
-    judgements = judge(LogisticRegression(), *noise, **options)
-    assert judgements.pooled_estimators == judgements.pooled_rows == ()
-
-
 def test_hard_halves_need_no_probabilities(noise):
     """Then none are computed, and asking for them is a mistake of ours."""
     judgements = judge(LogisticRegression(), *noise, probabilities=False)
@@ -150,11 +133,8 @@ def test_given_folds_and_weights(three_classes):
     """Rows of one fold are held out together; weights reach the fits and the calibration."""
     X, y, labels = three_classes
     folds, weights = np.arange(600) // 2 % 2, np.where(y == 0, 5.0, 1.0)
-    judgements = judge(LogisticRegression(), X, y, labels, n_folds=2, folds=folds, sample_weight=weights, pooled=True)
+    judgements = judge(LogisticRegression(), X, y, labels, n_folds=2, folds=folds, sample_weight=weights)
     assert judgements.folds is folds
-    part = LogisticRegression().fit(X[folds == 1], y[folds == 1], sample_weight=weights[folds == 1])
-    expected = part.predict(X[folds == 0])
-    np.testing.assert_array_equal(judgements.pooled_estimators[0].predict(X[folds == 0]), expected)
     assert judgements.probabilities[:, :, 0].mean() > 0.45
     # With weights of no row of class 2, what a judge says is calibrated as if there were none.
     without = judge(

@@ -8,7 +8,6 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from holdfast import NeuralClassifier
 from holdfast.environments import split_environments
 from holdfast.exceptions import (
     EmptyColumnWarning,
@@ -17,10 +16,11 @@ from holdfast.exceptions import (
     SingleClassEnvironmentWarning,
     UnseenLabelWarning,
 )
+from holdfast.fitting.estimators import fit_rows
 from holdfast.judging.judgements import ask_for_predictions
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, fit_judges
-from holdfast.learners import fit_rows
-from holdfast.rows import TrainingRows
+from holdfast.neural import NeuralClassifier
+from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
 

@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 
-from holdfast import StableClassifier, TableClassifier, load_model, save_model
+from holdfast import StableClassifier, TableClassifier, load, save
 from holdfast.exceptions import NewSiteWarning, SavedModelError, TableError
 from holdfast.newsite.adapt import Coding, Relation
 from holdfast.newsite.check import differs
@@ -227,9 +227,9 @@ def test_a_matrix_is_checked_after_loading(tmp_path):
     known, new = known_hospitals(), hospital("Denver", 300, 0.1, 7)
     names = ["age", "marker", "scanner"]
     model = StableClassifier().fit(known[names].to_numpy(), known["ill"], environments=known["site"])
-    save_model(model, tmp_path / "model")
+    save(model, tmp_path / "model")
     rows = new[names].to_numpy()
-    assert load_model(tmp_path / "model").check(rows).to_dict() == model.check(rows).to_dict()
+    assert load(tmp_path / "model").check(rows).to_dict() == model.check(rows).to_dict()
     sparse = StableClassifier(LogisticRegression()).fit(
         sp.csr_array(known[["marker", "scanner"]]), known["ill"], environments=known["site"]
     )

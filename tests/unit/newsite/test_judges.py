@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holdfast import ERMClassifier, PIClassifier, load_model, save_model
+from holdfast import ERMClassifier, PIClassifier, load, save
 from holdfast.exceptions import LabelsError, ParameterError
 from holdfast.newsite.judges import SiteAdapter, _chance_weights
 
@@ -74,11 +74,11 @@ def test_a_few_rows_are_not_enough(adapter):
 def test_it_is_saved(adapter, tmp_path):
     """Adapter and adapted classifier answer the same after loading."""
     X, _ = site(500, 0.1, 7)
-    save_model(adapter, tmp_path / "adapter")
-    save_model(adapter.adapt(X), tmp_path / "adapted")
+    save(adapter, tmp_path / "adapter")
+    save(adapter.adapt(X), tmp_path / "adapted")
     expected = adapter.adapt(X).predict_proba(X)
-    np.testing.assert_array_equal(load_model(tmp_path / "adapter").adapt(X).predict_proba(X), expected)
-    np.testing.assert_array_equal(load_model(tmp_path / "adapted").predict_proba(X), expected)
+    np.testing.assert_array_equal(load(tmp_path / "adapter").adapt(X).predict_proba(X), expected)
+    np.testing.assert_array_equal(load(tmp_path / "adapted").predict_proba(X), expected)
 
 
 def test_what_cannot_be_adapted():

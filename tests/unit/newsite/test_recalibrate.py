@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import special
 
-from holdfast import ERMClassifier, StableClassifier, TableClassifier, load_model
+from holdfast import ERMClassifier, StableClassifier, TableClassifier, load
 from holdfast.exceptions import TableError
 from holdfast.newsite.recalibrate import RecalibratedClassifier, enough_labels, recalibrate
 
@@ -99,7 +99,7 @@ def test_a_recalibrated_table_classifier_is_saved_without_rows(tmp_path, method)
     loaded = TableClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(rows), corrected.predict_proba(rows))
     np.testing.assert_array_equal(
-        load_model(tmp_path / "model").predict_proba(rows[["sign"]] * 1.0), loaded.predict_proba(rows)
+        load(tmp_path / "model").predict_proba(rows[["sign"]] * 1.0), loaded.predict_proba(rows)
     )
     assert loaded.recalibration_.n_labels == 80
     assert model.recalibration_ is None

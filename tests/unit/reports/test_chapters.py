@@ -11,12 +11,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import ERMClassifier, NeuralClassifier, PIClassifier, PIRegressor, StableClassifier
-from holdfast.audit import Audit
-from holdfast.audit.results import Finding
+from holdfast import ERMClassifier, PIClassifier, PIRegressor, StableClassifier
+from holdfast.auditing import Audit
+from holdfast.auditing.results import Finding
 from holdfast.datasets import load_dataset
 from holdfast.datasets.values import Split
 from holdfast.exceptions import CollapseWarning, EmptyPartitionWarning, InputError
+from holdfast.neural import NeuralClassifier
 from holdfast.reports.chapters import (
     Evidence,
     audit_page,

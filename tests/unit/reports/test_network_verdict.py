@@ -11,7 +11,7 @@ from holdfast.stable.verdict import Accuracy, Verdict
 @pytest.mark.parametrize(
     ("outcome", "reason", "fitted", "signal"),
     [
-        ("unstable", "", "stable", "bad"),
+        ("unstable", "", "stable", "protected"),
         ("nothing_found", "", "ordinary", "good"),
         ("cannot_tell", "few_rows", "ordinary", "caution"),
     ],

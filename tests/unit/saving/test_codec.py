@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from holdfast.audit.results import Finding
+from holdfast.auditing.results import Finding
 from holdfast.environments import Environment, Group, Partition
 from holdfast.exceptions import CorruptFileError, ParameterError, UntrustedFileError
 from holdfast.saving.codec import Decoder, Encoder, allow, saved_class, saved_name

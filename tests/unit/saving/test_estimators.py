@@ -5,7 +5,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import holdfast
-from holdfast import ERMClassifier, GroupDROClassifier, NeuralClassifier, PIClassifier
+from holdfast import ERMClassifier, GroupDROClassifier, PIClassifier
+from holdfast.neural import NeuralClassifier
 from holdfast.saving.codec import saved_name
 from holdfast.saving.models import load, save
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from holdfast import NeuralClassifier
 from holdfast.exceptions import CorruptFileError, SavedModelError
+from holdfast.neural import NeuralClassifier
 from holdfast.neural.monitors import Monitor, watch
 from holdfast.saving.checkpoints import write_checkpoint
 from holdfast.saving.monitors import CheckpointMonitor

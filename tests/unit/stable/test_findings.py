@@ -5,7 +5,7 @@ import pytest
 
 from holdfast.stable.columns import encode_table
 from holdfast.stable.design import make_design
-from holdfast.stable.findings import REASONS, Finding, find, format_p
+from holdfast.stable.findings import REASONS, Finding, find
 from holdfast.stable.hypotheses import Posterior
 
 
@@ -71,8 +71,3 @@ def test_p_values_are_adjusted_for_the_number_of_columns():
     assert list(found) == ["x1", "x0"]
     assert found["x0"].p_value == pytest.approx(2 * 0.0339, rel=0.01)
     assert found["x1"].p_value == 1.0
-
-
-def test_p_values_are_written_with_their_sign():
-    """Small ones as a bound, unknown ones as such."""
-    assert [format_p(value) for value in (0.0002, 0.04, float("nan"))] == ["< 0.001", "= 0.040", "unknown"]

@@ -44,7 +44,7 @@ def test_a_difference_between_sites_is_found():
     assert rows.evidence.probability > 0.99
     assert rows.evidence.p_value < 1e-6
     assert rows.kept(rows.weights(0.75)) < 0.1
-    assert find_network(rows, rows.weights(0.75), np.nan).outcome == "unstable"
+    assert find_network(rows, rows.weights(0.75)).outcome == "unstable"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_weights_of_rows_keep_sites_and_labels():
 def test_few_rows_say_nothing():
     """With 60 rows a site the answer is that it cannot be told, and more rows would help."""
     rows = make_rows((0.9, 0.85), n=60)
-    found = find_network(rows, (1.0, 0.0), 0.0)
+    found = find_network(rows, (1.0, 0.0))
     assert (found.outcome, found.reason) == ("cannot_tell", "few_rows")
     assert WORDS["few_rows"][1] in found.answer
 
@@ -116,21 +116,26 @@ def test_a_stable_network_that_learned_nothing_says_nothing():
     """Where g is noise, the comparison cannot tell."""
     rows = make_rows((0.9, 0.9))
     noise = np.random.default_rng(0).standard_normal(rows.stable.shape)
-    found = find_network(NetworkRows(rows.ordinary, noise, rows.y, rows.sites), (1.0, 0.0), 0.0)
+    found = find_network(NetworkRows(rows.ordinary, noise, rows.y, rows.sites), (1.0, 0.0))
     assert found.outcome == "cannot_tell"
 
 
-def test_a_readable_site_hides_differences():
-    """If the site can be read off the input, nothing found is no assurance."""
-    rows = make_rows((0.9, 0.9))
-    assert find_network(rows, (1.0, 0.0), 0.95).reason == "site_readable"
-    assert find_network(rows, (1.0, 0.0), 0.1).outcome == "nothing_found"
+def test_a_readable_site_is_no_evidence():
+    """If the site can be read off the input, neither a difference nor its absence says anything: the ordinary one."""
+    for agreements in ((0.9, 0.9), (0.95, 0.7)):
+        rows = make_rows(agreements)
+        readable = NetworkRows(rows.ordinary, rows.stable, rows.y, rows.sites, readable=0.95)
+        assert readable.weights(0.75) == (1.0, 0.0)
+        found = find_network(readable, (1.0, 0.0))
+        assert (found.outcome, found.reason) == ("cannot_tell", "site_readable")
+    assert rows.weights(0.75)[1] > 0
+    assert find_network(make_rows((0.9, 0.9)), (1.0, 0.0)).outcome == "nothing_found"
 
 
 def test_the_price_of_the_stable_network_is_always_said():
     """g is right in 75 % of the rows, f in 90 %: the price is about 15 points, with or without evidence."""
     rows = make_rows((0.9, 0.9))
-    found = find_network(rows, (1.0, 0.0), 0.0)
+    found = find_network(rows, (1.0, 0.0))
     lost = rows.compare((0.0, 1.0))
     assert found.stable_price.value == pytest.approx(lost.ordinary - lost.fitted)
     assert f"{100 * found.stable_price.value:.1f} points" in found.price

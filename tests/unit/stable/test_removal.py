@@ -14,8 +14,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.environments import split_environments
-from holdfast.judging.calibration import Calibration
-from holdfast.rows import TrainingRows
+from holdfast.fitting.calibration import Calibration
+from holdfast.rows.training import TrainingRows
 from holdfast.stable.removal import (
     MixedClassifier,
     Removal,

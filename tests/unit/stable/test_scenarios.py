@@ -8,7 +8,7 @@ from scipy.stats import t as student
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.environments import split_environments
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 from holdfast.stable.removal import Removal, plan_removal
 from holdfast.stable.scenarios import Part, Scenarios, next_reach, try_scenarios
 from holdfast.stable.verdict import Accuracy

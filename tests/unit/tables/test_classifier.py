@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from holdfast import TableClassifier, load_model
+from holdfast import TableClassifier, load
 from holdfast.exceptions import (
     LabelsError,
     ParameterError,
@@ -107,7 +107,7 @@ def test_any_estimator_goes_inside(files):
 
 
 def test_saved_and_loaded(files, tmp_path):
-    """The same answers, parameters, notes and verdict; the folder is a pipeline for load_model."""
+    """The same answers, parameters, notes and verdict; the folder is a pipeline for load."""
     model = TableClassifier(**OPTIONS, drop=["visit"]).fit(files / "t.csv")
     model.save(tmp_path / "m")
     loaded = TableClassifier.load(tmp_path / "m")
@@ -116,7 +116,7 @@ def test_saved_and_loaded(files, tmp_path):
     assert (loaded.names, loaded.notes_, loaded.warnings_) == (model.names, model.notes_, model.warnings_)
     assert str(loaded.verdict_) == str(model.verdict_)
     features = model.roles_.schema.features(patients())
-    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(features), model.predict(patients()))
+    np.testing.assert_array_equal(load(tmp_path / "m").predict(features), model.predict(patients()))
     with pytest.raises(SavedModelError, match="holds a saved model already"):
         model.save(tmp_path / "m")
     model.save(tmp_path / "m", overwrite=True)

@@ -98,7 +98,8 @@ def test_networks_outside_of_tables_are_exported(tmp_path):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
     torch = pytest.importorskip("torch")
-    from holdfast import ERMClassifier, NeuralClassifier, PIClassifier
+    from holdfast import ERMClassifier, PIClassifier
+    from holdfast.neural import NeuralClassifier
 
     class Words(torch.nn.Module):
         """The mean vector of the words, then one output."""

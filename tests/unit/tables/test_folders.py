@@ -14,10 +14,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from holdfast.exceptions import ClusterError, ParameterError, SolverWarning, TableError
-from holdfast.learners import last_step
+from holdfast.fitting.estimators import last_step
 from holdfast.parallel import on_cluster
 from holdfast.seeding import Seeding
-from holdfast.tables import boosting, folders
+from holdfast.tables import boosting, folders, passes
 from holdfast.tables.audits import audit_rows
 from holdfast.tables.classifier import TableClassifier
 from holdfast.tables.files import open_table
@@ -137,7 +137,8 @@ def test_passes_over_files_fit_what_fits_in_memory_do(tmp_path, monkeypatch, met
 
 def test_passes_that_did_not_suffice_are_told(folder, monkeypatch):
     """Coefficients that are not the best ones are not handed out in silence."""
-    monkeypatch.setattr(folders, "MOST_PASSES", 1)
+    monkeypatch.setattr(passes, "MOST_PASSES", 1)
+    monkeypatch.setattr(folders, "SAMPLE_ROWS", 1000)
     with pytest.warns(SolverWarning, match=r"still changed after 1 passes over .*Scale columns"):
         classifier(method="erm").fit(TableFolder(folder, max_memory=SMALL))
 

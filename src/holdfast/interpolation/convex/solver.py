@@ -36,12 +36,14 @@ from holdfast.exceptions import (
     SolverWarning,
     warn,
 )
+from holdfast.fitting.estimators import last_step
+from holdfast.fitting.logistic import is_ridge
 from holdfast.interpolation import Solution
 from holdfast.interpolation.convex.losses import BinaryLogLoss, LinearLoss, SoftmaxLogLoss, SquaredLoss
 from holdfast.interpolation.convex.minimax import Minimum, minimize_worst_case
 from holdfast.interpolation.convex.problem import Design, LinearProblem, group_matrix
-from holdfast.learners import is_ridge, last_step
-from holdfast.rows import MappedRows, TrainingRows, TransformedRows, fit_transformers, is_mapped
+from holdfast.rows.mapped import MappedRows, TransformedRows, fit_transformers, is_mapped
+from holdfast.rows.training import TrainingRows
 
 
 def supports_convex(estimator: Any) -> bool:

@@ -28,6 +28,7 @@ from holdfast.lab.targets.results import (
     summarize_setting,
     what_differs,
 )
+from holdfast.lab.targets.rivals import SEEDS, plan_rivals, report_rivals
 from holdfast.lab.targets.sources import (
     ROBUST_NAME,
     ROBUST_TEXT,
@@ -642,11 +643,12 @@ def _beer(options: Options, keys: tuple[str, ...]) -> tuple[str | None, tuple[Mi
 
 @dataclass(frozen=True)
 class Target:
-    """A table or figure of the paper."""
+    """A table or figure of the paper, or of others."""
 
     title: str
     plan: Callable[[Options], Plan]
     report: Callable[[Plan, Reader], Report]
+    seeds: int = 3  # where the caller does not say how many
 
 
 TARGETS: Mapping[str, Target] = MappingProxyType(
@@ -667,5 +669,6 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         "words": Target("Word importance on beer look", plan_words, report_words),
         "irm": Target("IRM as its penalty weight grows", plan_irm, report_irm),
         "time": Target("Running times", partial(plan_methods, paper.TIMES), report_time),
+        "rivals": Target("Benchmarks of other methods", plan_rivals, report_rivals, SEEDS),
     }
 )

@@ -24,7 +24,7 @@ from holdfast.neural.networks import Network, call_network
 from holdfast.neural.settings import resolve_device
 from holdfast.neural.sources import ItemRows, ItemSource, make_source, moved, read_items
 from holdfast.registry import ImportPath
-from holdfast.rows import holds_items
+from holdfast.rows.kinds import holds_items
 
 log = logging.getLogger(__name__)
 

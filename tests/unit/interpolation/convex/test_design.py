@@ -4,7 +4,7 @@ from scipy import sparse
 
 from holdfast.interpolation.convex import problem as linear_design
 from holdfast.interpolation.convex.problem import Design, dense, scale_rows
-from holdfast.rows import TransformedRows
+from holdfast.rows.mapped import TransformedRows
 
 
 @pytest.fixture

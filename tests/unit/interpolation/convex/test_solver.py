@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 from holdfast.environments import Group
 from holdfast.exceptions import InputTypeError, LabelsError, SolverWarning
 from holdfast.interpolation.convex.solver import LinearSettings, solve_convex, supports_convex
-from holdfast.rows import TrainingRows
+from holdfast.rows.training import TrainingRows
 
 
 def solve(estimator, X, y, groups, **options):

@@ -1,0 +1,53 @@
+"""The base classes of estimators, as type checkers should see them: scikit-learn ships no types.
+
+Of an unknown base class mypy takes any parameter for right, and `PIClassifier(halfs="soft")` would pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    class BaseEstimator:
+        """What `sklearn.base.BaseEstimator` offers, and what `fit` learns by its rules."""
+
+        classes_: NDArray[Any]
+        n_features_in_: int
+        feature_names_in_: Any
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """Return the parameters."""
+
+        def set_params(self, **params: Any) -> Self:
+            """Change parameters."""
+
+        def __sklearn_tags__(self) -> Any:
+            """Return what the estimator can do."""
+
+        def __sklearn_clone__(self) -> Any:
+            """Return an unfitted copy."""
+
+        def __getstate__(self) -> Any: ...
+
+        def _repr_html_(self) -> Any: ...
+
+        def _check_feature_names(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    class ClassifierMixin:
+        """What `sklearn.base.ClassifierMixin` offers."""
+
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+            """Return the accuracy."""
+
+    class RegressorMixin:
+        """What `sklearn.base.RegressorMixin` offers."""
+
+        def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+            """Return the share of the variance that is explained."""
+
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+
+__all__ = ["BaseEstimator", "ClassifierMixin", "RegressorMixin"]

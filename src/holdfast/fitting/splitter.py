@@ -1,0 +1,67 @@
+"""Leave one environment out: the split that asks whether a classifier survives the next site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import BaseCrossValidator
+
+from holdfast.environments import split_environments
+from holdfast.exceptions import EnvironmentsError
+from holdfast.fitting.folds import rows_without
+
+
+class LeaveOneEnvironmentOut(BaseCrossValidator):
+    """Each environment in turn is the test set, all others are the training set.
+
+    Parameters
+    ----------
+    environments : labels of shape (n_rows,), optional
+        For use without metadata routing; otherwise pass them to `split` or route them.
+
+    Examples
+    --------
+    >>> sites = ["a", "b", "a", "c"]
+    >>> for train, test in LeaveOneEnvironmentOut(sites).split(sites):
+    ...     print(train, test)
+    [1 3] [0 2]
+    [0 2 3] [1]
+    [0 1 2] [3]
+    """
+
+    __metadata_request__split = {"environments": True}  # scikit-learn reads this
+
+    def __init__(self, environments: Any = None) -> None:
+        self.environments = environments
+
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None, *, environments: Any = None
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Yield the row numbers of the training and the test set of each split."""
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        for environment in self._split_environments(n_rows, environments, groups):
+            yield rows_without(environment.rows, n_rows), environment.rows
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, environments: Any = None) -> int:
+        """Return the number of environments."""
+        labels = _first_given(environments, self.environments, groups)
+        return len(self._split_environments(len(labels), environments, groups))
+
+    def _split_environments(self, n_rows: int, environments: Any, groups: Any) -> Any:
+        split = split_environments(_first_given(environments, self.environments, groups), n_rows)
+        if len(split) < 2:
+            raise EnvironmentsError("leaving one environment out needs at least two environments. Got one label only.")
+        return split
+
+
+def _first_given(*candidates: Any) -> Any:
+    for candidate in candidates:
+        if candidate is not None:
+            return candidate
+    raise EnvironmentsError(
+        "LeaveOneEnvironmentOut needs the environment of each row. "
+        "Pass it, for example LeaveOneEnvironmentOut(environments=frame['site'])."
+    )

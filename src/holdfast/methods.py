@@ -1,0 +1,10 @@
+"""The methods that the paper compares PI with, beside those of `holdfast` itself."""
+
+from __future__ import annotations
+
+from holdfast.estimators.balanced import BalancedClassifier
+from holdfast.estimators.group_dro import OracleClassifier
+from holdfast.estimators.methods import METHODS
+from holdfast.estimators.penalties import IRMClassifier, RGMClassifier, VRExClassifier
+
+__all__ = ["METHODS", "BalancedClassifier", "IRMClassifier", "OracleClassifier", "RGMClassifier", "VRExClassifier"]

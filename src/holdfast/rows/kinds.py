@@ -1,0 +1,99 @@
+"""What holds the rows: an array, a sparse matrix, a frame, texts, or what only networks read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import scipy.sparse as sp
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
+
+from holdfast.exceptions import InputTypeError
+from holdfast.fitting.estimators import BOOSTERS, is_network, last_step, library_of
+
+# Settings in which scikit-learn, XGBoost and CatBoost take names of columns.
+NAMING = "categorical_features", "monotonic_cst", "monotone_constraints", "interaction_constraints", "ignored_features"
+
+
+def holds_items(X: Any) -> bool:
+    """Return whether X is what only networks read: a dict of arrays, a torch Dataset, a DataLoader, or rows of one.
+
+    Examples
+    --------
+    >>> holds_items({"tokens": [[1, 2], [3]]}), holds_items([[1.0, 2.0]])
+    (True, False)
+    """
+    if (isinstance(X, Mapping) and not is_sparse(X)) or type(X).__name__ == "ItemRows":  # a sparse matrix can be a dict
+        return True
+    data: Any = sys.modules.get("torch.utils.data")
+    return data is not None and (isinstance(X, data.Dataset | data.DataLoader) or hasattr(X, "__getitems__"))
+
+
+def takes_items(estimator: Any) -> bool:
+    """Return whether an estimator, or the first step of a pipeline, reads a dict or a Dataset."""
+    first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
+    return bool(getattr(first, "takes_items", False))
+
+
+def refuse_items(estimator: Any, X: Any) -> None:
+    """Say that an estimator cannot read a dict or Dataset, and what can."""
+    kind = "a dict" if isinstance(X, Mapping) else f"a {type(X).__name__}"
+    raise InputTypeError(
+        f"X is {kind}, which {type(last_step(estimator)).__name__} cannot read. Use a NeuralClassifier, or put "
+        "FrozenFeatures before it in a Pipeline; for the columns of a table pass pandas.DataFrame(X)."
+    )
+
+
+def is_sparse(X: Any) -> bool:
+    """Return whether X is a sparse matrix of any kind."""
+    return bool(sp.issparse(X))
+
+
+def is_text(X: Any) -> bool:
+    """Return whether X is a sequence of texts, one for each row."""
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and isinstance(X[0], str)
+    if getattr(X, "ndim", 2) == 1 or type(X).__name__ == "Series":
+        return len(X) > 0 and isinstance(next(iter(X)), str)
+    return False
+
+
+def is_float(dtype: Any) -> bool:
+    """Return whether a frame's column holds floating point numbers."""
+    return str(dtype).lower().startswith(("float", "double"))
+
+
+def needs_frame(estimator: Any, X: Any) -> bool:
+    """Return whether a frame must reach the estimator as it is: it may choose columns by name or by type."""
+    if isinstance(estimator, Pipeline):
+        return True
+    if is_network(estimator):  # a network reads arrays
+        return False
+    given = estimator.get_params(deep=False)
+    if any(_names_columns(given.get(name)) for name in NAMING):
+        return True
+    if library_of(estimator) in BOOSTERS and any(given.get(name) for name in ("cat_features", "categorical_feature")):
+        return True
+    voters = [part for pair in given.get("estimators") or () for part in (pair if isinstance(pair, tuple) else [pair])]
+    inside = [part for part in [given.get("estimator"), *voters] if hasattr(part, "fit")]
+    if any(needs_frame(part, X) for part in inside):
+        return True
+    return any(str(kind).lower().startswith(("categor", "enum")) for kind in X.dtypes)
+
+
+def _names_columns(value: Any) -> bool:
+    """Return whether a setting holds names of columns: a word other than "from_dtype", at any depth."""
+    if isinstance(value, str):
+        return value != "from_dtype" and any(letter.isalpha() for letter in value)
+    return isinstance(value, Iterable) and any(map(_names_columns, value))
+
+
+def allows_nan(estimator: Any) -> bool:
+    """Return whether NaN may reach the estimator: a pipeline's own steps decide, or what a calibration is around."""
+    if isinstance(estimator, Pipeline) and not isinstance(estimator.steps[0][1], StandardScaler):
+        return True
+    inside = getattr(estimator, "estimator", None)
+    return bool(get_tags(estimator).input_tags.allow_nan) or (hasattr(inside, "fit") and allows_nan(inside))
