@@ -29,6 +29,7 @@ from holdfast.exceptions import (
     HoldfastError,
     HoldfastWarning,
     IdenticalEnvironmentsWarning,
+    LabelsError,
     ParameterError,
     PrevalenceWarning,
     SolverWarning,
@@ -38,8 +39,10 @@ from holdfast.fitting.estimators import BOOSTERS, is_network, last_step
 from holdfast.fitting.folds import rows_without
 from holdfast.metrics import auroc
 from holdfast.parallel import run_each
+from holdfast.rows.kinds import holds_items
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
+from holdfast.stable.network import LIKELY, weigh
 from holdfast.stable.verdict import RARE, Verdict, says_little
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, make_preprocessor, matrix_names
 
@@ -157,8 +160,8 @@ def compare_rows(
 
 def compare_methods(
     X: Any,
-    y: Any,
-    environments: Any,
+    y: Any = None,
+    environments: Any = None,
     *,
     estimator: Any = None,
     methods: Mapping[str, Any] | Sequence[str] | None = None,
@@ -171,6 +174,7 @@ def compare_methods(
     Parameters
     ----------
     X, y : rows and labels
+        For networks X may be a dict or Dataset; y and environments may then be left out, if its items have them.
     environments : labels of shape (n_rows,)
         At least two different ones.
     estimator : scikit-learn classifier, NeuralClassifier or None
@@ -206,6 +210,15 @@ def compare_methods(
 
 def read_rows_to_compare(X: Any, y: Any, environments: Any) -> TrainingRows:
     """Return rows with their labels as they are, of at least two environments."""
+    if holds_items(X):
+        from holdfast.neural.sources import read_items
+
+        X, y, environments = read_items(X, y, environments)
+    if y is None or environments is None:
+        raise LabelsError(
+            "comparing methods needs labels and environments. Pass y and environments, or a Dataset whose items have "
+            "both: (x, y, environment), or dicts with the entries 'label' and 'environment'."
+        )
     labels = np.asarray(y)
     split = split_environments(environments, len(labels))
     if len(split) < 2:
@@ -269,9 +282,46 @@ def rank_methods(
     if most >= RARE and ranked_by in ("accuracy", "worst"):
         caveat = f"{says_little(most)}: rank with metric='auroc'. {caveat}"
     verdict = _verdict_on_all(candidates.get("stable"), training)
+    if verdict is None and metric is None and not leave_out:
+        recommended, sentence = _follow_evidence(scores, table, parts, recommended, sentence)
     if verdict is not None:
         recommended, sentence = _follow_advice(verdict, recommended, sentence, asked=metric is not None)
     return Comparison(protocol, ranked_by, tuple(scores), recommended, sentence, caveat, verdict)
+
+
+def _follow_evidence(
+    scores: Sequence[MethodScore], table: Mapping[str, _Answers | str], parts: _Parts, best: str, sentence: str
+) -> tuple[str, str]:
+    """Return the method to use at two sites without a verdict: another than ERM only where something is unstable.
+
+    The worst half prefers pi by construction. The evidence is that of `holdfast.stable.network`: ERM's held-out
+    probabilities against those of the best other method.
+    """
+    erm, other = table["erm"], table[best]
+    if best == "erm" or isinstance(erm, str) or isinstance(other, str):
+        return best, sentence
+    price = _known_price(erm, other, parts)
+    probability = float("nan")
+    if erm.probabilities is not None and other.probabilities is not None:
+        logs = [np.log(np.maximum(answers.probabilities, 1e-6)) for answers in (erm, other)]  # type: ignore[type-var]
+        probability = weigh(logs[0], logs[1], parts.codes, parts.environments).probability
+    cost = f"costs {100 * price:.1f} points of accuracy on held-out rows of both sites"
+    if probability >= LIKELY:
+        found = "erm relies on something whose relation with the label differs between the sites"
+        return best, f"Use {best}: {found} (probability {probability:.2f}). It {cost}."
+    if price <= 0:
+        return best, sentence
+    why = "" if np.isnan(probability) else f" (probability {probability:.2f})"
+    return "erm", (
+        f"Stay with erm: there is no evidence that it relies on something that differs between the sites{why}, and "
+        f"{best} {cost}. StableClassifier gives a full verdict."
+    )
+
+
+def _known_price(erm: _Answers, other: _Answers, parts: _Parts) -> float:
+    """Return how much less accurate than ERM a method is on held-out rows, mean over environments."""
+    lost = erm.right.astype(np.float64) - other.right
+    return float(np.mean([lost[parts.environments == number].mean() for number in np.unique(parts.environments)]))
 
 
 def _follow_advice(verdict: Verdict, best: str, sentence: str, *, asked: bool) -> tuple[str, str]:
@@ -281,6 +331,12 @@ def _follow_advice(verdict: Verdict, best: str, sentence: str, *, asked: bool) -
     Only a metric that the user asked for decides by itself.
     """
     rule = decide_early((), verdict)
+    if verdict.network is not None:
+        if asked:
+            return best, f"{sentence} {verdict.answer}"
+        chosen = "stable" if rule.action == "stable" else "erm"
+        price = "" if chosen == "stable" else f" {verdict.network.price}"
+        return chosen, f"Use {chosen}. {verdict.answer}{price}"
     if best.split()[0] in (("stable",) if rule.action == "stable" else ("erm", "stable")):
         return best, sentence
     if rule.action == "stable":

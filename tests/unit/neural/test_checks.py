@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from holdfast import ERMClassifier, NeuralClassifier, NeuralRegressor, PIClassifier
+from holdfast.estimators.erm import ERMClassifier
+from holdfast.estimators.pi import PIClassifier
 from holdfast.exceptions import (
     CollapseWarning,
     HoldfastWarning,
@@ -16,6 +17,7 @@ from holdfast.exceptions import (
     ParameterError,
     SmallGroupWarning,
 )
+from holdfast.neural.estimator import NeuralClassifier, NeuralRegressor
 
 SHORT = {"max_epochs": 2, "steps_per_epoch": 20, "learning_rate": 0.02, "precision": "fp32", "random_state": 0}
 
