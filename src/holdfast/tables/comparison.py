@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from holdfast.diagnosis.advice import decide_early
+from holdfast.diagnosis.advice import decide_early, is_unstable
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows
 from holdfast.estimators.erm import ERMClassifier
 from holdfast.estimators.methods import METHODS
@@ -283,39 +283,49 @@ def rank_methods(
         caveat = f"{says_little(most)}: rank with metric='auroc'. {caveat}"
     verdict = _verdict_on_all(candidates.get("stable"), training)
     if verdict is None and metric is None and not leave_out:
-        recommended, sentence = _follow_evidence(scores, table, parts, recommended, sentence)
+        recommended, sentence = _follow_evidence(candidates["erm"], training, table, parts, recommended, sentence)
     if verdict is not None:
         recommended, sentence = _follow_advice(verdict, recommended, sentence, asked=metric is not None)
     return Comparison(protocol, ranked_by, tuple(scores), recommended, sentence, caveat, verdict)
 
 
 def _follow_evidence(
-    scores: Sequence[MethodScore], table: Mapping[str, _Answers | str], parts: _Parts, best: str, sentence: str
+    ordinary: Any, training: TrainingRows, table: Mapping[str, _Answers | str], parts: _Parts, best: str, sentence: str
 ) -> tuple[str, str]:
-    """Return the method to use at two sites without a verdict: another than ERM only where something is unstable.
+    """Return the method to use at two sites where stable took no part: not ERM only where something is unstable.
 
-    The worst half prefers pi by construction. The evidence is that of `holdfast.stable.network`: ERM's held-out
-    probabilities against those of the best other method.
+    The worst half prefers pi by construction. The evidence is the verdict of a stable classifier of all rows. For
+    networks, whose verdict takes many fits, it is that of `holdfast.stable.network` for the held-out probabilities of
+    ERM and the best other method.
     """
     erm, other = table["erm"], table[best]
     if best == "erm" or isinstance(erm, str) or isinstance(other, str):
         return best, sentence
     price = _known_price(erm, other, parts)
-    probability = float("nan")
-    if erm.probabilities is not None and other.probabilities is not None:
-        logs = [np.log(np.maximum(answers.probabilities, 1e-6)) for answers in (erm, other)]  # type: ignore[type-var]
-        probability = weigh(logs[0], logs[1], parts.codes, parts.environments).probability
-    cost = f"costs {100 * price:.1f} points of accuracy on held-out rows of both sites"
-    if probability >= LIKELY:
-        found = "erm relies on something whose relation with the label differs between the sites"
-        return best, f"Use {best}: {found} (probability {probability:.2f}). It {cost}."
     if price <= 0:
         return best, sentence
-    why = "" if np.isnan(probability) else f" (probability {probability:.2f})"
+    if is_network(getattr(last_step(ordinary), "estimator", None)):
+        logs = [np.log(np.maximum(p, 1e-6)) for p in (erm.probabilities, other.probabilities) if p is not None]
+        chance = weigh(logs[0], logs[1], parts.codes, parts.environments).probability if len(logs) == 2 else 0.0
+        unstable, how_sure = chance >= LIKELY, f" (probability {chance:.2f})"
+    else:
+        unstable, how_sure = is_unstable(_verdict_on_all(_as_stable(ordinary), training)), ""
+    cost = f"costs {100 * price:.1f} points of accuracy on held-out rows of both sites"
+    if unstable:
+        return best, f"{sentence} Something is unstable between the sites{how_sure}. {best} {cost}."
     return "erm", (
-        f"Stay with erm: there is no evidence that it relies on something that differs between the sites{why}, and "
-        f"{best} {cost}. StableClassifier gives a full verdict."
+        f"Stay with erm: there is no evidence that it relies on something that differs between the sites{how_sure}, "
+        f"and {best} {cost}. StableClassifier gives a full verdict."
     )
+
+
+def _as_stable(ordinary: Any) -> Any:
+    """Return the ordinary method, or the pipeline that ends in it, as the stable one."""
+    inner = last_step(ordinary)
+    stable = METHODS["stable"](inner.estimator, random_state=inner.random_state)
+    if not isinstance(ordinary, Pipeline):
+        return stable
+    return Pipeline([*clone(ordinary).steps[:-1], (ordinary.steps[-1][0], stable)])
 
 
 def _known_price(erm: _Answers, other: _Answers, parts: _Parts) -> float:

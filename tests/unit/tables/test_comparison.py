@@ -159,7 +159,7 @@ NETWORK = NeuralClassifier(
 
 @pytest.mark.parametrize(("shares", "best"), [((0.95, 0.8), "pi"), ((0.7, 0.7), "erm")])
 def test_two_sites_without_a_verdict_follow_the_evidence(shares, best):
-    """Pi is recommended where the second signal differs between the sites, and with its price; not where it does not."""
+    """Pi is recommended, with its price, only where the second signal differs between the sites."""
     found = compare_methods(_Signals(shares), estimator=NETWORK, methods=["pi"])
     assert found.recommended == best
     assert "points of accuracy on held-out rows of both sites" in found.recommendation
