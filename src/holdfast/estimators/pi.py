@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,11 +19,12 @@ from holdfast.auditing import Audit, AuditSettings, audit_data
 from holdfast.environments import Group, Partition, take_rows
 from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, fit_erm, warn_single_environment
 from holdfast.exceptions import CollapseWarning, HoldfastWarning, ParameterError, warn
-from holdfast.fitting.estimators import is_network, last_step, predicted_codes
+from holdfast.fitting.estimators import code_probabilities, is_network, last_step, predicted_codes
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
 from holdfast.judging.judges import JudgeSettings
+from holdfast.metrics import Interval
 from holdfast.partition import (
     halves_as_groups,
     halves_at_chance,
@@ -33,9 +35,11 @@ from holdfast.partition import (
 )
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
+from holdfast.stable.network import LIKELY, weigh
 
 # A classifier that gives this share of the rows one label, where the label's own share is at most the second number.
 CONSTANT, SHARED = 0.98, 0.9
+HIGH_PRICE = 0.02  # accuracy that PI may lose on validation rows before its need is asked about
 MANY_HALVES = 1000  # from which on networks take so long that it is said before they start
 
 log = logging.getLogger(__name__)
@@ -464,6 +468,9 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     history_ : list of dict, one for each iteration, round or epoch
     validation_score_ : float
         Accuracy on the validation rows, where some were given.
+    price_ : Interval
+        Accuracy that is lost against ERM on the validation rows, where some were given. It takes one more fit. A high
+        price without evidence that something is unstable gives a warning.
     classes_, n_features_in_, feature_names_in_
 
     Examples
@@ -501,7 +508,38 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         super()._interpolate(estimator, training, seeding, validation)
         self._fill_diagonal(validation)
         self._warn_of_collapse(training)
+        if validation is not None:
+            ordinary = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
+            self._weigh_price(ordinary, *validation)
         return self
+
+    def _weigh_price(self, ordinary: Any, X: Any, y: NDArray[np.intp], groups: Any) -> None:
+        """Compare with ERM on the validation rows; warn of a high price without evidence that it buys something."""
+        right = [predicted_codes(model, X) == y for model in (ordinary, self.estimator_)]
+        lost = right[0].astype(np.float64) - right[1]
+        value, error = float(lost.mean()), float(lost.std() / np.sqrt(len(lost)))
+        self.price_ = Interval(value, value - 1.96 * error, value + 1.96 * error)
+        if value <= HIGH_PRICE or self.price_.low <= 0:
+            return
+        sites = np.argmax(np.asarray(groups)[:, None] == self.environments_, axis=1) if groups is not None else None
+        known = sites is not None and (self.environments_[sites] == np.asarray(groups)).all()
+        able = all(hasattr(model, "predict_proba") for model in (ordinary, self.estimator_))
+        why = "Whether it is needed was not tested: pass validation=(X, y, environments)."
+        if sites is not None and known and able and len(np.unique(sites)) == len(self.environments_):
+            scores = [code_probabilities(model, X, len(self.classes_)) for model in (ordinary, self.estimator_)]
+            f, g = (np.log(np.maximum(probabilities, 1e-6)) for probabilities in scores)
+            probability = weigh(f, g, y, sites).probability
+            if probability >= LIKELY:
+                return
+            why = (
+                f"There is no evidence that ERM relies on something unstable (probability {probability:.2f} on "
+                f"{len(y):,} validation rows)."
+            )
+        warn(
+            f"PIClassifier costs {100 * value:.1f} points of accuracy on the validation rows, compared with ERM. {why} "
+            "StableClassifier uses PI only where it finds something unstable.",
+            HoldfastWarning,
+        )
 
     def _fill_diagonal(self, validation: Any) -> None:
         """Score judges in their own environment on validation rows whose groups are the environments, where unknown."""

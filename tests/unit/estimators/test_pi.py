@@ -189,6 +189,7 @@ def test_every_kind_of_estimator_with_many_environments(estimator, solver, n_env
         assert model.worst_case_risk_ <= np.log(2) + model.gap_ + 1e-9
 
 
+@pytest.mark.filterwarnings("ignore:PIClassifier costs")
 def test_validation_rows_are_scored_by_every_solver():
     """Validation rows select nothing for a logistic regression, and are not dropped silently either."""
     X, y, environments = shifted()

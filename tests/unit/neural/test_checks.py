@@ -91,6 +91,7 @@ def test_a_share_is_held_out_of_every_label():
     assert regressor.selected_.scores.validation_score < 0
 
 
+@pytest.mark.filterwarnings("ignore:PIClassifier costs")
 @pytest.mark.parametrize("method", [ERMClassifier, PIClassifier])
 def test_methods_hold_out_a_share_of_every_environment_and_label(method):
     """The diagonal of PI's accuracies is from the held-out rows: a quarter of those of each site."""
@@ -189,3 +190,21 @@ def test_auto_precision_says_what_it_chose(capsys):
     network = NeuralClassifier("mlp", verbose=1, **(SHORT | {"precision": "auto", "device": "cpu"})).fit(X, y)
     name = {"fp32": "float32", "bf16": "bfloat16"}[network.precision_]
     assert f"training: computing in {name} on cpu (precision='auto', device='cpu')" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("share", "needed"), [(0.7, False), (None, True)])
+def test_a_price_without_evidence_is_said(share, needed):
+    """PI warns of its price where the second signal is alike at both sites, and not where it differs."""
+    draw, n_rows = np.random.default_rng(0), 1500
+    y, sites = draw.integers(2, size=2 * n_rows), np.repeat(["north", "south"], n_rows)
+    agrees = np.repeat([0.95, 0.8] if share is None else [share, share], n_rows)
+    signals = np.stack([y ^ (draw.random(2 * n_rows) > 0.8), y ^ (draw.random(2 * n_rows) > agrees)], axis=1)
+    X = (2 * signals - 1 + 0.4 * draw.normal(size=(2 * n_rows, 2))).astype(np.float32)
+    network = NeuralClassifier("mlp", **(SHORT | {"max_epochs": 4, "steps_per_epoch": 50, "selection": "last"}))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = PIClassifier(network).fit(X, y, environments=sites, validation=0.5)
+    said = [str(entry.message) for entry in caught if "points of accuracy on the validation rows" in str(entry.message)]
+    assert model.price_.low > 0.02
+    assert len(said) == (0 if needed else 1)
+    assert needed or "There is no evidence that ERM relies on something unstable" in said[0]
