@@ -33,6 +33,14 @@ def test_the_first_line_is_the_advice(holdfast, folder):
     assert "Next: holdfast predict" in outcome.out
 
 
+def test_rows_of_several_sites_are_said(holdfast, folder):
+    """A file with two sites is a mixture, about which an answer says little; one site says nothing."""
+    said = "These rows come from 2 sites (A, B). The answer is about the mixture: pass the rows of one site"
+    pd.read_csv(folder / "train.csv")[:600].to_csv(folder / "two.csv", index=False)
+    assert said in " ".join(holdfast("check", folder / "model", folder / "two.csv").out.split())
+    assert "come from" not in holdfast("check", folder / "model", folder / "fine.csv").out
+
+
 def test_ages_in_months_are_found(holdfast, folder, tmp_path):
     """The advice, the page, and the warning of `predict`."""
     page = tmp_path / "page.html"

@@ -16,13 +16,18 @@ def test_demo_tells_the_story(holdfast, folder):
     result = outcome.json
     assert list(result["methods"]) == ["erm", "group_dro", "pi", "oracle"]
     accuracy = {name: scores["test_accuracy"] for name, scores in result["methods"].items()}
+    at_new = result["hospitals"]["accuracy"]
+    assert at_new["ordinary"] < 0.2
+    assert at_new["stable"] == pytest.approx(0.75, abs=0.04)
+    assert at_new["adapted"] > 0.86
+    assert result["hospitals"]["unstable"] == ["scanner"]
     assert accuracy["erm"] < 0.3
     assert accuracy["pi"] > accuracy["erm"] + 0.3
     assert accuracy["pi"] > accuracy["oracle"] - 0.05
     correlation = {row["rows"]: row["correlation"] for row in result["partition_correlations"]}
     assert correlation["E2 judged by E1: correct"] > 0.95
     assert abs(correlation["E2 judged by E1: mistaken"]) < 0.4
-    assert outcome.err.splitlines()[0] == "fitting 1 of 5: erm, seed 0"
+    assert outcome.err.splitlines()[0] == "fitting 1 of 6: hospitals"
     assert isinstance(load(folder), PIClassifier)
 
 
@@ -32,4 +37,6 @@ def test_demo_prints_tables_and_replaces_its_own_folder(holdfast, folder):
     assert outcome.code == 0
     assert max(len(line) for line in outcome.out.splitlines() if str(folder) not in line) <= 80
     assert "PI: predict, then interpolate" in outcome.out
+    for part in ("diagnose: Use the stable classifier", "fit: Stable classifier", "check: Adapt the model"):
+        assert part in outcome.out
     assert "E1 judged by E2: mistaken" in outcome.out

@@ -29,8 +29,10 @@ def method(monkeypatch):
     exec(compile(block, path, "exec"), module.__dict__)  # noqa: S102 - the guide's own code is what is tested
     name, entry = re.search(r'```text\n"(\w+)": "(\S+)",\n```', text).groups()
     monkeypatch.setitem(METHODS._entries, name, entry)
+    vars(METHODS).pop("paths", None)  # collected once
     yield METHODS[name]
     METHODS._loaded.pop(name)
+    vars(METHODS).pop("paths", None)
 
 
 def network():

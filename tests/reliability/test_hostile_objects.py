@@ -678,7 +678,7 @@ def test_answers_that_are_not_numbers_are_an_error():
     for part in places(fitted):
         if "coef_" in vars(part):
             vars(part)["coef_"] = vars(part)["coef_"] * np.nan
-    with pytest.raises(HoldfastError, match="answers with NaN or infinity"):
+    with pytest.raises(HoldfastError, match="predicts NaN or infinity"):
         fitted.predict_proba(frame)
 
 

@@ -151,5 +151,5 @@ def test_unknown_clusters_are_refused(name):
 def test_clusters_need_their_extra(monkeypatch, name, package):
     """Without the package one sentence says how to get it."""
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=rf"need {package}, .*holdfast\[{name}\]"), on_cluster(name):
+    with pytest.raises(MissingExtraError, match=rf"need {package}, .*'\.\[{name}\]'"), on_cluster(name):
         pass

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, split_environments
+from holdfast.environments import Environment, split_environments, take_rows
 from holdfast.exceptions import SavedModelError
 from holdfast.newsite.adapt import spread_rows
 
@@ -164,7 +165,7 @@ def profile_matrix(X: Any, names: Sequence[str], sites: Sequence[Environment]) -
     if hasattr(X, "columns"):
         rows = np.concatenate([site.rows for site in some])
         environments = np.repeat([site.name for site in some], [len(site.rows) for site in some])
-        found = profile_training(as_frame(X.iloc[rows], names), environments)
+        found = profile_training(as_frame(take_rows(X, rows), names), environments)
         return replace(found, sites={site.name: len(site.rows) for site in sites})
     rows, ends = np.concatenate([site.rows for site in some]), np.cumsum([len(site.rows) for site in some])
     placed = [
@@ -179,7 +180,9 @@ def as_frame(X: Any, names: Sequence[str]) -> pd.DataFrame:
     """Return rows as a frame with these names; numbers as floats."""
     import pandas as pd
 
-    frame = X.copy() if hasattr(X, "columns") else pd.DataFrame(np.asarray(X))
+    if not hasattr(X, "columns"):
+        X = pd.DataFrame(np.asarray(X))
+    frame: pd.DataFrame = nw.from_native(X, eager_only=True).to_pandas().copy()  # polars, too
     frame.columns = pd.Index(names)
     numbers = [name for name in frame.columns if frame[name].dtype.kind in "iufb"]
     return frame.astype(dict.fromkeys(numbers, np.float64))

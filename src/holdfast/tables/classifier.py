@@ -439,15 +439,25 @@ class TableClassifier(BaseEstimator):
         )
 
     def _read_unlabeled(self, table: TableLike) -> tuple[pd.DataFrame, tuple[str, ...]]:
-        """Return the features of all rows of a site, and a note where there are labels, which are not used."""
+        """Return the features of all rows of a site, and notes on labels and on several sites."""
         source, schema = open_table(table, self.roles_.missing), self.roles_.schema
         schema.require(source.columns)
         roles = self.roles_
         rows = roles.features(source.read(roles.needed(source.columns), roles.needed_types(source.columns)))
         if not len(rows):
             raise TableError(f"{source.name} has a header but no rows. Pass a table with rows of the site.")
-        has_label = self.roles_.label in source
-        return rows, (f"The column {self.roles_.label!r} is not used.",) if has_label else ()
+        notes = [f"The column {roles.label!r} is not used."] if roles.label in source else []
+        if roles.period is None and all(name in source for name in roles.environments):
+            frame = source.read(list(roles.environments), roles.types(roles.environments)).dropna()
+            sites = sorted(
+                set(map(str, read_environments(frame, roles.environments, None, roles.environment_storages)))
+            )
+            if len(sites) > 1:
+                notes.append(
+                    f"These rows come from {len(sites)} sites ({listed(sites, most=3)}). The answer is about the "
+                    "mixture: pass the rows of one site at a time."
+                )
+        return rows, tuple(notes)
 
     def _label_codes(self, written: pd.Series[Any]) -> NDArray[np.intp]:
         """Return the places of labels among the classes; refuse labels that are unknown, or of one class only."""

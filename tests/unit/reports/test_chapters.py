@@ -254,7 +254,7 @@ def test_signals(fitted, columns, signal, uncertain):
     verdict = SimpleNamespace(
         fitted=fitted, columns=columns, known=score, vanished=score, reversed=score, price=interval, forecast=interval,
         answer="Answer.", is_uncertain=uncertain, auroc={"known": score, "vanished": score, "reversed": score},
-        by_environment={"A": score},
+        by_environment={"A": score}, network=None,
         remarks=("more", "forecast") if fitted == "ordinary" else ("a", "b", "more", "forecast"),
     )  # fmt: skip
     answer = verdict_answer(verdict, ["Next."])
