@@ -289,6 +289,54 @@ def merge_small_environments(environments: tuple[Environment, ...], min_size: in
     return environments
 
 
+def pool_small_environments(
+    environments: tuple[Environment, ...], *, min_size: int = 30, most: int = 10
+) -> tuple[Environment, ...]:
+    """Pool environments with few rows, where there are more than `most` environments, with a warning.
+
+    Pools have about as many rows as one another, at least `min_size`, and follow the order of the labels. There are at
+    most as many as make `most` environments together with the large ones, and at least two.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> sites = split_environments([f"site {number // 6:03}" for number in range(600)], 600)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     pooled = pool_small_environments(sites)
+    >>> len(pooled), {len(pool) for pool in pooled}, pooled[0].name
+    (10, {60}, 'site 000 to site 009 (10 environments)')
+    """
+    small = [environment for environment in environments if len(environment) < min_size]
+    if len(environments) <= most or len(small) < 3:
+        return environments
+    large = [environment for environment in environments if len(environment) >= min_size]
+    n_rows = sum(len(environment) for environment in small)
+    n_pools = max(min(n_rows // min_size, most - len(large)), 2 if not large else 1)
+    pools: list[list[Environment]] = [[] for _ in range(n_pools)]
+    before = 0
+    for environment in small:
+        pools[before * n_pools // n_rows].append(environment)
+        before += len(environment)
+    parts = [pool for pool in pools if pool]
+    pooled = [pool[0] if len(pool) == 1 else _joined(pool) for pool in parts]
+    n_halves, fewer = (2 * n * (n - 1) for n in (len(environments), len(large) + len(pooled)))
+    warn(
+        f"{len(small)} of {len(environments)} environments have fewer than {min_size} rows, too few for a "
+        f"classifier of their own. They are pooled into {len(pooled)}, in the order of their labels: {fewer:,} "
+        f"halves instead of {n_halves:,}. To pool those that are alike, pass a coarser "
+        "label, such as the region or the device.",
+        SmallGroupWarning,
+    )
+    return (*large, *pooled)
+
+
+def _joined(pool: Sequence[Environment]) -> Environment:
+    """Return several environments as one."""
+    rows = np.sort(np.concatenate([environment.rows for environment in pool]))
+    return Environment(f"{pool[0].name} to {pool[-1].name} ({len(pool)} environments)", rows)
+
+
 def check_pairs(environments: Sequence[Environment]) -> None:
     """Refuse more environments than can all judge one another."""
     if len(environments) > MAX_ENVIRONMENTS:

@@ -112,9 +112,14 @@ def decide_early(problems: Sequence[Problem], verdict: Verdict | None) -> Rule:
 
 
 def is_unstable(verdict: Verdict | None) -> bool:
-    """Return whether a column is used by half or less, or less in a way that saves something where it turns."""
+    """Return whether a column is used by half or less, or less in a way that saves something where it turns.
+
+    Of a network, whether the verdict found that it relies on something unstable, and acted on it.
+    """
     if verdict is None or verdict.fitted == "ordinary":
         return False
+    if verdict.network is not None:
+        return verdict.network.outcome == "unstable"
     if min(verdict.kept[finding.feature] for finding in verdict.acted_on) <= GIVEN_UP:
         return True
     if verdict.auroc:

@@ -60,9 +60,9 @@ class BalancedClassifier(MethodClassifier):
     ) -> Self:
         """Fit on the groups, environment × label or as given by `group_labels`."""
         training = self._read_training(X, y, environments, sample_weight=sample_weight, group_labels=group_labels)
+        training, held_out = self._take_validation(training, validation)
         groups = known_groups(training, self.classes_)
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
-        held_out = self._read_validation(validation)
         fitted = minimize_mixture_risk(
             self._coded_estimator(training),
             training,

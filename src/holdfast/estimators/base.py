@@ -17,7 +17,16 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, validate_data
 
-from holdfast.environments import Environment, Group, check_pairs, is_lazy, merge_small_environments, split_environments
+from holdfast.environments import (
+    Environment,
+    Group,
+    check_pairs,
+    is_lazy,
+    merge_small_environments,
+    pool_small_environments,
+    split_environments,
+    take_rows,
+)
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SingleEnvironmentWarning, warn
 from holdfast.fitting.bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from holdfast.fitting.estimators import (
@@ -38,6 +47,8 @@ from holdfast.newsite.recalibrate import RecalibratedClassifier, log_probabiliti
 from holdfast.rows.kinds import allows_nan, holds_items, is_float, is_text, needs_frame, refuse_items, takes_items
 from holdfast.rows.reading import (
     as_ours,
+    hold_out,
+    is_share,
     known_codes,
     read_column,
     read_folds,
@@ -47,7 +58,7 @@ from holdfast.rows.reading import (
     read_weights,
 )
 from holdfast.rows.training import TrainingRows
-from holdfast.seeding import Seeding
+from holdfast.seeding import RandomState, Seeding
 
 
 def _estimator_has(name: str) -> Any:
@@ -65,6 +76,7 @@ class MethodEstimator(BaseEstimator):
 
     estimator: Any
     min_group_size: int = 5
+    random_state: RandomState
     _judges: ClassVar[bool] = False  # whether environments judge one another, every pair of them
     _validation_metric: ClassVar[str]  # of sklearn.metrics
     adaptation_: Any  # to a new site: `holdfast.newsite.adapt.Adaptation`
@@ -102,6 +114,8 @@ class MethodEstimator(BaseEstimator):
         targets = self._read_targets(y, n_rows)
         split = merge_small_environments(split_environments(environments, n_rows), self.min_group_size)
         if self._judges:
+            if is_network(self._base_estimator(X)):
+                split = pool_small_environments(split)
             check_pairs(split)
         self.environments_ = _as_array([environment.label for environment in split])
         return TrainingRows(
@@ -139,13 +153,28 @@ class MethodEstimator(BaseEstimator):
             raise LabelsError(f"validation has {len(y)} labels for {n_rows} rows. Pass one label for each row.")
         return X, y, None if groups is None else np.asarray(groups)
 
+    def _take_validation(self, training: TrainingRows, validation: Any) -> tuple[TrainingRows, Any]:
+        """Return training and validation rows; a share is held out of every environment and label."""
+        if not is_share(validation):
+            return training, self._read_validation(validation)
+        if training.folds is not None:
+            raise ParameterError(
+                f"validation={validation!r} could part rows that share a fold. Pass rows instead: validation=(X, y)."
+            )
+        strata = [training.environment_codes, *([training.y] if is_classifier(self) else [])]
+        kept, held = hold_out(float(validation), strata, Seeding(self.random_state))
+        groups = self.environments_[training.environment_codes[held]]
+        return training.take(kept), (take_rows(training.X, held), training.y[held], groups)
+
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X checked: texts and the frames of pipelines as they are, all else as array or sparse matrix."""
         if library_of(X) == "pyarrow" and hasattr(X, "to_pandas"):
             X = X.to_pandas()
         inner = self._base_estimator(X)
         if holds_items(X):
-            return self._read_items(X, (), ())[0]
+            from holdfast.neural.sources import rows_to_predict
+
+            return self._read_items(X if reset else rows_to_predict(X), (), ())[0]
         if is_text(X):
             if len(X) == 0:
                 raise FeaturesError("X has 0 texts, but at least one is needed.")

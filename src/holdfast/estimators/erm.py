@@ -61,7 +61,7 @@ class ERMClassifier(MethodClassifier):
         """
         check_choice(self, "weighting", ("pooled", "environments"))
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
-        held_out = self._read_validation(validation)
+        training, held_out = self._take_validation(training, validation)
         fitted = fit_erm(
             self._coded_estimator(training),
             training,

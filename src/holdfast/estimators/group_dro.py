@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Group, cross_groups, label_array, listed, unique_labels
 from holdfast.estimators.base import MethodClassifier, check_choice
-from holdfast.exceptions import EnvironmentsError, SmallGroupWarning, warn
+from holdfast.exceptions import EnvironmentsError, ParameterError, SmallGroupWarning, warn
+from holdfast.rows.reading import is_share
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 
@@ -135,13 +136,13 @@ class GroupDROClassifier(MethodClassifier):
         training = self._read_training(
             X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
         )
-        return self._solve(training, known_groups(training, self.classes_), validation)
+        training, held_out = self._take_validation(training, validation)
+        return self._solve(training, known_groups(training, self.classes_), held_out)
 
-    def _solve(self, training: TrainingRows, groups: tuple[Group, ...], validation: Any) -> Self:
+    def _solve(self, training: TrainingRows, groups: tuple[Group, ...], held_out: Any) -> Self:
         """Minimize the worst-case risk over the groups and keep what was found."""
         check_choice(self, "objective", ("max", "online"))
         self.groups_ = large_groups([g.weighted(training.sample_weight) for g in groups], self.min_group_size)
-        held_out = self._read_validation(validation)
         estimator, seeding = self._coded_estimator(training), Seeding(self.random_state)
         solution = self._minimize(estimator, training, self.groups_, seeding, validation=held_out)
         return self._keep_solution(solution, held_out)
@@ -204,5 +205,8 @@ class OracleClassifier(GroupDROClassifier):
                 "OracleClassifier needs the unstable attribute. Pass attribute=, for example "
                 "attribute=frame['color']; without such a column use PIClassifier, which needs none."
             )
+        if is_share(validation):
+            raise ParameterError("OracleClassifier takes validation rows, not a share. Pass validation=(X, y).")
         groups = agreement_groups if self.form == "agreement" else attribute_groups
-        return self._solve(training, groups(training, self.classes_, attribute), validation)
+        held_out = self._read_validation(validation)
+        return self._solve(training, groups(training, self.classes_, attribute), held_out)

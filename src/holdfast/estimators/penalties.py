@@ -71,7 +71,7 @@ class EnvironmentObjectiveClassifier(MethodClassifier):
                 f"differentiated. Got {type(last_step(estimator)).__name__} instead; "
                 "NeuralClassifier('linear') is the linear one."
             )
-        validation = self._read_validation(validation)
+        training, validation = self._take_validation(training, validation)
         seeding = Seeding(self.random_state)
         if warn_single_environment(training.environments, type(self).__name__):
             fitted = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)

@@ -11,18 +11,20 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.auditing import Audit, AuditSettings, audit_data
 from holdfast.environments import Group, Partition, take_rows
 from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, fit_erm, warn_single_environment
-from holdfast.exceptions import CollapseWarning, ParameterError, warn
-from holdfast.fitting.estimators import is_network, last_step, predicted_codes
+from holdfast.exceptions import CollapseWarning, HoldfastWarning, ParameterError, warn
+from holdfast.fitting.estimators import code_probabilities, is_network, last_step, predicted_codes
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
 from holdfast.judging.judges import JudgeSettings
+from holdfast.metrics import Interval
 from holdfast.partition import (
     halves_as_groups,
     halves_at_chance,
@@ -33,9 +35,12 @@ from holdfast.partition import (
 )
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
+from holdfast.stable.network import LIKELY, weigh
 
 # A classifier that gives this share of the rows one label, where the label's own share is at most the second number.
 CONSTANT, SHARED = 0.98, 0.9
+HIGH_PRICE = 0.02  # accuracy that PI may lose on validation rows before its need is asked about
+MANY_HALVES = 1000  # from which on networks take so long that it is said before they start
 
 log = logging.getLogger(__name__)
 
@@ -181,6 +186,19 @@ def _cut(half: Group, classifier: Any, training: TrainingRows, min_group_size: i
     return [Group(f"{half.name}, correct", half.rows[right]), Group(f"{half.name}, mistaken", half.rows[~right])]
 
 
+def _warn_of_cost(estimator: Any, n_environments: int) -> None:
+    """Say before the start what a network costs with many environments."""
+    n_halves, n_rows = 2 * n_environments * (n_environments - 1), last_step(estimator).batch_size
+    log.info("%d judges, then %d halves with up to %d rows each in a step", n_environments, n_halves, n_rows)
+    if n_halves > MANY_HALVES:
+        warn(
+            f"{n_environments} environments make {n_environments} networks that judge and {n_halves:,} halves. Each "
+            f"step of the final network reads up to {n_halves * n_rows:,} rows, where an ordinary one reads {n_rows:,} "
+            "of each environment. Pass a coarser label to make it faster, or objective='equal'.",
+            HoldfastWarning,
+        )
+
+
 @dataclass(eq=False, repr=False)
 class PredictThenInterpolate(MethodEstimator):
     """The three stages, for classes and for numbers; a subclass says how stage 2 cuts."""
@@ -229,8 +247,9 @@ class PredictThenInterpolate(MethodEstimator):
             A bias that is known; it refines the halves.
         sample_weight : array of shape (n_rows,), optional
             Reaches every stage.
-        validation : (X, y) or (X, y, group_labels), optional
-            For networks: rows to select the epoch by; the others are only scored on them (`validation_score_`).
+        validation : (X, y), (X, y, group_labels), Dataset or float, optional
+            For networks: rows to select the epoch by; the others are only scored on them (`validation_score_`). A
+            number such as 0.2 holds out that share of the rows of every environment and label.
         folds : labels of shape (n_rows,), optional
             Fold of each row, so that rows of one patient stay together.
         """
@@ -238,7 +257,7 @@ class PredictThenInterpolate(MethodEstimator):
         training = self._read_training(
             X, y, environments, sample_weight=sample_weight, group_labels=group_labels, folds=folds
         )
-        held_out = self._read_validation(validation)
+        training, held_out = self._take_validation(training, validation)
         seeding = Seeding(self.random_state)
         if warn_single_environment(training.environments, type(self).__name__):
             return self._fit_alone(training, seeding, held_out)
@@ -252,6 +271,9 @@ class PredictThenInterpolate(MethodEstimator):
         judge, recipe = estimator, None if self.recipe is None else RECIPES[self.recipe]
         if recipe is not None:
             judge, estimator = recipe.network(estimator, final=False), recipe.network(estimator, final=True)
+        self._check_networks(judge, estimator, held_out)
+        if self.solver_ == "gradient":
+            _warn_of_cost(estimator, len(training.environments))
 
         # Stage 1: one judge for each environment, asked about every row that it was not fitted on.
         judgements = self._judge(judge, training, seeding)
@@ -261,6 +283,15 @@ class PredictThenInterpolate(MethodEstimator):
 
         # Stage 3: the least worst-case risk over all interpolations of the halves.
         return self._interpolate(estimator, training, seeding, held_out)
+
+    def _check_networks(self, judge: Any, final: Any, validation: Any) -> None:
+        """Refuse what the trainings of networks would refuse, before the first of them."""
+        for estimator, options in (
+            (judge, {"selection": self.judge_selection, "other_environments": True}),
+            (final, {"selection": self.selection, "validation": validation}),
+        ):
+            if is_network(estimator):
+                last_step(estimator).check_training(**options)
 
     def _partition(self, judgements: Judgements, training: TrainingRows) -> tuple[Partition, ...]:
         """Cut every judged environment by what its judges say, and keep the judges' scores."""
@@ -437,6 +468,9 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
     history_ : list of dict, one for each iteration, round or epoch
     validation_score_ : float
         Accuracy on the validation rows, where some were given.
+    price_ : Interval
+        Accuracy that is lost against ERM on the validation rows, where some were given. It takes one more fit. A high
+        price without evidence that something is unstable gives a warning.
     classes_, n_features_in_, feature_names_in_
 
     Examples
@@ -474,7 +508,38 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         super()._interpolate(estimator, training, seeding, validation)
         self._fill_diagonal(validation)
         self._warn_of_collapse(training)
+        if validation is not None:
+            ordinary = fit_erm(estimator, training, seeding, validation=validation, selection=self.selection)
+            self._weigh_price(ordinary, *validation)
         return self
+
+    def _weigh_price(self, ordinary: Any, X: Any, y: NDArray[np.intp], groups: Any) -> None:
+        """Compare with ERM on the validation rows; warn of a high price without evidence that it buys something."""
+        right = [predicted_codes(model, X) == y for model in (ordinary, self.estimator_)]
+        lost = right[0].astype(np.float64) - right[1]
+        value, error = float(lost.mean()), float(lost.std() / np.sqrt(len(lost)))
+        self.price_ = Interval(value, value - 1.96 * error, value + 1.96 * error)
+        if value <= HIGH_PRICE or self.price_.low <= 0:
+            return
+        sites = np.argmax(np.asarray(groups)[:, None] == self.environments_, axis=1) if groups is not None else None
+        known = sites is not None and (self.environments_[sites] == np.asarray(groups)).all()
+        able = all(hasattr(model, "predict_proba") for model in (ordinary, self.estimator_))
+        why = "Whether it is needed was not tested: pass validation=(X, y, environments)."
+        if sites is not None and known and able and len(np.unique(sites)) == len(self.environments_):
+            scores = [code_probabilities(model, X, len(self.classes_)) for model in (ordinary, self.estimator_)]
+            f, g = (np.log(np.maximum(probabilities, 1e-6)) for probabilities in scores)
+            probability = weigh(f, g, y, sites).probability
+            if probability >= LIKELY:
+                return
+            why = (
+                f"There is no evidence that ERM relies on something unstable (probability {probability:.2f} on "
+                f"{len(y):,} validation rows)."
+            )
+        warn(
+            f"PIClassifier costs {100 * value:.1f} points of accuracy on the validation rows, compared with ERM. {why} "
+            "StableClassifier uses PI only where it finds something unstable.",
+            HoldfastWarning,
+        )
 
     def _fill_diagonal(self, validation: Any) -> None:
         """Score judges in their own environment on validation rows whose groups are the environments, where unknown."""
@@ -511,11 +576,28 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         if found is not None:
             warn(
                 f"The classifier learned almost nothing: it predicts {found.label} for {found.share:.0%} of the rows, "
-                f"and its worst-case risk is {self.worst_case_risk_:.2f} (guessing has {found.chance:.2f}). The "
-                "worst half contradicts the rest. Use StableClassifier, weaken the estimator's penalty, or, for "
-                "networks, set objective='online'.",
+                f"and its worst-case risk is {self.worst_case_risk_:.2f} (guessing has {found.chance:.2f}). "
+                f"{self._cause_of_collapse()}",
                 CollapseWarning,
             )
+
+    def _cause_of_collapse(self) -> str:
+        """Return what is wrong with the halves of a classifier that learned nothing, and what to do."""
+        if not self.groups_ or len(self.groups_) < len(self.partitions_):  # fewer groups than one half of each pair
+            return "Nearly all halves are empty or too small. Use fewer environments, or a smaller min_group_size."
+        one_sided = [part for part in self.partitions_ if min(len(part.correct), len(part.mistaken)) == 0]
+        if one_sided:
+            part = one_sided[0]
+            which = "right" if len(part.correct) else "wrong"
+            return (
+                f"A half is empty: the classifier of {part.judge} gets every row of {part.judged} {which}, so only the "
+                "other half counts. Train it for shorter, or leave that environment out."
+            )
+        network = " For networks a smaller learning_rate or weight_decay or objective='online' can help as well."
+        return (
+            "The worst half contradicts the rest. Use StableClassifier, or weaken the estimator's penalty."
+            f"{network if self.solver_ == 'gradient' else ''}"
+        )
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

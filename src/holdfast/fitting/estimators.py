@@ -36,6 +36,9 @@ class Network(Protocol):
     def fit_groups(self, X: Any, y: Any, groups: Sequence[Group], *, objective: Any, **options: Any) -> Any:
         """Train under an objective of the groups' risks."""
 
+    def check_training(self, **options: Any) -> None:
+        """Refuse what a training would refuse, before it begins."""
+
 
 def is_network(estimator: Any) -> bool:
     """Return whether an estimator, or the end of a pipeline, is a network."""

@@ -17,25 +17,36 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_n_features, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from holdfast.environments import Environment, Group, Rows, cross_groups, is_lazy, label_array, unique_labels
+from holdfast.environments import (
+    Environment,
+    Group,
+    Rows,
+    cross_groups,
+    is_lazy,
+    label_array,
+    take_rows,
+    unique_labels,
+)
 from holdfast.exceptions import (
     EnvironmentsError,
     FeaturesError,
     LabelsError,
+    NewSiteWarning,
     ParameterError,
     SavedModelError,
     UntrustedFileError,
     suggest,
+    warn,
 )
 from holdfast.fitting.bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from holdfast.neural.batches import RowSource, Vocabulary, make_source
-from holdfast.neural.evaluation import HeldOut, minus_squared_error, outputs_on, right_class, union_of
+from holdfast.neural.evaluation import HeldOut, evenly, minus_squared_error, outputs_on, right_class, union_of
 from holdfast.neural.monitors import ProgressLine, current_monitor
 from holdfast.neural.networks import NETWORKS, Factory, Network, build_network, reads_text
 from holdfast.neural.objectives import Objective, make_objective
 from holdfast.neural.randomness import RandomStream
 from holdfast.neural.risks import Loss, make_loss
-from holdfast.neural.selection import Selected
+from holdfast.neural.selection import LEAVE_ONE_OUT, Selected, choose_rule
 from holdfast.neural.settings import (
     OptimizerFactory,
     Precision,
@@ -44,13 +55,23 @@ from holdfast.neural.settings import (
     TrainingSettings,
     autocast,
     resolve_device,
+    resolve_precision,
 )
-from holdfast.neural.sources import Inputs, ItemSource, RowShape, labeled_items, read_items
+from holdfast.neural.sources import Inputs, ItemSource, RowShape, labeled_items, read_items, rows_to_predict
 from holdfast.neural.state import TrainingState
 from holdfast.neural.training import TrainingTask, holds_images, train
 from holdfast.registry import ImportPath
 from holdfast.rows.kinds import holds_items, is_text
-from holdfast.rows.reading import as_ours, known_codes, read_column, read_held_out, read_labels, read_weights
+from holdfast.rows.reading import (
+    as_ours,
+    hold_out,
+    is_share,
+    known_codes,
+    read_column,
+    read_held_out,
+    read_labels,
+    read_weights,
+)
 from holdfast.seeding import RandomState, Seeding
 
 FORMAT = 1
@@ -115,6 +136,9 @@ def _array(state: Mapping[str, Any]) -> NDArray[Any]:
     return np.array(state["values"], dtype=object if state["dtype"] == "object" else np.dtype(state["dtype"]))
 
 
+HOOKS = ("on_train_begin", "on_epoch_begin", "on_batch_end", "on_epoch_end", "on_train_end")
+SCALES = 20.0  # how many times larger than the fitted rows' the values may be: 8-bit numbers are 255 times too large
+FEW = 5  # rows below which small values may be chance, such as one dark picture
 _SMALL = 100_000  # parameters: up to here a copy in float64 costs next to nothing
 
 
@@ -196,9 +220,19 @@ class NeuralEstimator(BaseEstimator):
             Targets; None: those in the dict or in the Dataset's items ("labels", "label" or "y" of dicts).
         sample_weight : array of shape (n_rows,), optional
             Rows are drawn in proportion to it.
-        validation : (X, y), (X, y, group_labels) or Dataset, optional
-            Rows that select the epoch.
+        validation : (X, y), (X, y, group_labels), Dataset or float, optional
+            Rows that select the epoch. A number such as 0.2 holds out that share of the rows, of every label alike.
         """
+        if is_share(validation):
+            X, y, sample_weight, validation = self._hold_out(X, y, sample_weight, float(validation))
+        self.check_training(validation=validation)
+        default = type(self).__dataclass_fields__["patience"].default
+        if self.patience not in (None, default) and self.selection is None and validation is None:
+            raise ParameterError(
+                f"patience={self.patience} ends a training whose validation score no longer improves, but there are no "
+                "validation rows. Pass fit(X, y, validation=(X, y)) or fit(X, y, validation=0.2), or leave patience "
+                "out."
+            )
         source, targets = self._read_training(X, y)
         weights = read_weights(sample_weight, len(source))
         groups = [Group("all rows", np.arange(len(source)), weights)]
@@ -250,6 +284,52 @@ class NeuralEstimator(BaseEstimator):
             stage=stage,
         )
 
+    def check_training(
+        self, *, selection: str | None = None, validation: Any = None, other_environments: bool = False
+    ) -> None:
+        """Refuse what a training would refuse later: parameters, callbacks, and a rule without what it selects by.
+
+        Parameters
+        ----------
+        selection, validation
+            As for `fit_groups`.
+        other_environments : bool
+            Whether there are environments beside those trained on.
+        """
+        self._settings()
+        self.row_loss()
+        resolve_device(self.device)
+        callbacks = self.callbacks if self.callbacks is not None else ()
+        if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
+            raise ParameterError(f"The 'callbacks' parameter must be a list of objects. Got {callbacks!r} instead.")
+        for callback in callbacks:
+            if isinstance(callback, type) or not any(callable(getattr(callback, hook, None)) for hook in HOOKS):
+                raise ParameterError(
+                    f"A callback must be an object with at least one of {', '.join(HOOKS)}. Got {callback!r} instead."
+                )
+        selection = self.selection if selection is None else selection
+        if selection != LEAVE_ONE_OUT:
+            grouped = holds_items(validation) or (validation is not None and validation[-1] is not None)
+            choose_rule(
+                selection,
+                validation=validation is not None,
+                validation_groups=grouped and (holds_items(validation) or len(validation) == 3),
+                other_environments=other_environments,
+            )
+
+    def _hold_out(self, X: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, Any, Any, Any]:
+        """Return rows, labels and weights to train on, and validation rows, a share of those of every label."""
+        if holds_items(X):
+            X, y, _ = read_items(X, y, (), n_workers=self.n_workers)
+        if y is None:
+            raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
+        labels = np.asarray(read_column(y))
+        codes = np.unique(labels, return_inverse=True)[1] if isinstance(self, ClassifierMixin) else np.zeros(len(y))
+        kept, held = hold_out(share, [codes.astype(np.intp)], Seeding(self.random_state))
+        weights = None if sample_weight is None else np.asarray(sample_weight)[kept]
+        X = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+        return take_rows(X, kept), labels[kept], weights, (take_rows(X, held), labels[held])
+
     def _train(
         self,
         source: RowSource,
@@ -264,6 +344,8 @@ class NeuralEstimator(BaseEstimator):
     ) -> Self:
         """Run the loop and keep what it learned."""
         self.input_shape_ = source.row_shape
+        with source.reading():
+            self.input_scale_ = _scale_of(source.take(evenly(np.arange(len(source)), 8)))
         task = TrainingTask(
             source=source,
             targets=targets,
@@ -280,7 +362,7 @@ class NeuralEstimator(BaseEstimator):
         )
         self.stage_ = stage
         build = functools.partial(build_network, self.network, **self._network_arguments())
-        monitor = ProgressLine(current_monitor()) if self.verbose else None
+        monitor = ProgressLine(current_monitor(), self._computing()) if self.verbose else None
         for callback in self.callbacks or ():
             getattr(callback, "initialize", lambda: None)()
         trained = train(build, task, self._settings(), Seeding(self.random_state), monitor)
@@ -292,6 +374,12 @@ class NeuralEstimator(BaseEstimator):
         self.precision_ = trained.precision
         self._call("on_train_end")
         return self
+
+    def _computing(self) -> str:
+        """Return where and how the training computes, in words."""
+        device = resolve_device(self.device)
+        found = {"fp32": "float32", "bf16": "bfloat16"}[resolve_precision(self.precision, device)]
+        return f"computing in {found} on {device.type} (precision={self.precision!r}, device={self.device!r})"
 
     def _notify(self, hook: str, state: TrainingState) -> None:
         """Show callbacks where the training stands; StopIteration ends it after this epoch."""
@@ -378,7 +466,7 @@ class NeuralEstimator(BaseEstimator):
         if not reset and self.vocabulary_ is not None:
             raise FeaturesError(f"{type(self).__name__} was fitted on texts. Got {type(X).__name__} instead.")
         if holds_items(X):
-            return read_items(X, (), ())[0]
+            return read_items(X if reset else rows_to_predict(X), (), ())[0]
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         with as_ours(FeaturesError):
@@ -433,7 +521,28 @@ class NeuralEstimator(BaseEstimator):
             network = copy.deepcopy(network).double()
         context = autocast("fp32", device)
         with source.reading():
+            self._warn_of_scale(source)
             return outputs_on(network, source, device=device, autocast=context, rows=rows, n_outputs=self._n_outputs())
+
+    def _warn_of_scale(self, source: RowSource) -> None:
+        """Warn of inputs whose values are many times larger or smaller than those of the fit."""
+        fitted = getattr(self, "input_scale_", None)  # models of older versions have none
+        if not fitted:
+            return
+        # Of a Dataset the first row is read already, and reading others twice could take long.
+        n_seen = 1 if isinstance(source, ItemSource) else len(source)
+        some = source.take(evenly(np.arange(len(source)), 32)) if not isinstance(source, ItemSource) else source.first
+        found = _scale_of(some)
+        for name, scale in fitted.items():
+            times = found.get(name, scale) / scale
+            if times > SCALES or (times * SCALES < 1 and n_seen >= FEW):
+                what = f"Entry {name!r} of X" if name else "X"
+                warn(
+                    f"{what} is on another scale than the rows that were fitted: its largest values are about "
+                    f"{found[name]:.3g}, and were {scale:.3g}. Scale it in the same way, for example divide pictures "
+                    "by 255.",
+                    NewSiteWarning,
+                )
 
     def inputs(self, X: Any, most: int) -> Inputs:
         """Return the first rows, `most` of them, as the network gets them: a tensor, or a dict of tensors."""
@@ -469,6 +578,7 @@ class NeuralEstimator(BaseEstimator):
             "history": self.history_,
             "group_weights": self.group_weights_.tolist(),
             "precision": self.precision_,
+            "input_scale": getattr(self, "input_scale_", None),
         }
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network_.state_dict().items()}
         return state, tensors
@@ -512,6 +622,7 @@ class NeuralEstimator(BaseEstimator):
         estimator.set_params(**parameters)
         shape = state["input_shape"]
         estimator.input_shape_ = {n: tuple(s) for n, s in shape.items()} if isinstance(shape, dict) else tuple(shape)
+        estimator.input_scale_ = state.get("input_scale") or {}
         words = state["vocabulary"]
         estimator.vocabulary_ = None if words is None else Vocabulary(tuple(words["tokens"]), words["lowercase"])
         if state["classes"] is not None:
@@ -562,6 +673,20 @@ def _same_shape(found: RowShape, fitted: RowShape, *, exactly: bool) -> bool:
         len(shape) == len(of_fitted[name]) and (len(shape) < 2 or shape == of_fitted[name])
         for name, shape in of_found.items()
     )
+
+
+def _scale_of(rows: Inputs) -> dict[str, float]:
+    """Return the size of the values of rows, by entry: the median over rows of the largest one; nothing for tokens.
+
+    Examples
+    --------
+    >>> _scale_of(torch.tensor([[1.0, -2.0], [3.0, 0.0], [1e6, 0.0]]))
+    {'': 3.0}
+    """
+    parts = rows if isinstance(rows, dict) else {"": rows}
+    found = {name: part for name, part in parts.items() if part.is_floating_point() and part.ndim > 1 and part.numel()}
+    scales = {name: float(part.flatten(1).abs().amax(1).median()) for name, part in found.items()}
+    return {name: scale for name, scale in scales.items() if scale > 0}
 
 
 def _is_token_lists(X: Any) -> bool:
@@ -619,7 +744,8 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
     gradient_clipping : float, optional
         Largest norm of the gradient; longer ones are shortened to it.
     patience : int or None, default=20
-        Evaluations without improvement before training stops.
+        Evaluations without improvement before training stops. It needs validation rows, or the other environments that
+        select a judge of `PIClassifier`; without them a training takes all its epochs.
     selection : str, optional
         Rule that selects the epoch (`holdfast.neural.selection`); None: validation_accuracy with validation rows, else
         last.
@@ -647,7 +773,7 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
     verbose : int, default=0
         1: a line for each epoch with the worst group and the time left.
     precision : {"auto", "fp32", "bf16"}
-        "auto" trains in bfloat16 where the hardware has it.
+        "auto" trains in bfloat16 where the hardware has it; `precision_` and the first line of ``verbose=1`` say which.
     device : str, default="auto"
         CUDA where there is one, else the CPU.
     random_state : int, RandomState, Generator or None

@@ -52,15 +52,19 @@ class ProgressLine(Monitor):
     ----------
     inside : Monitor
         The monitor that sees the same epochs.
+    computing : str
+        Precision and device in words, for the first line of each training.
     """
 
-    def __init__(self, inside: Monitor) -> None:
-        self.inside = inside
+    def __init__(self, inside: Monitor, computing: str = "") -> None:
+        self.inside, self.computing = inside, computing
         self._began, self._first = time.monotonic(), 0
 
     def start(self, stage: str) -> SavedState | None:
         """Begin to count the time."""
         saved = self.inside.start(stage)
+        if self.computing:
+            sys.stderr.write(f"{stage}: {self.computing}\n")
         self._began, self._first = time.monotonic(), 0 if saved is None else int(saved[0]["epoch"])
         return saved
 

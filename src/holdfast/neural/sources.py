@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad as pad_tensor
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
 
 from holdfast.environments import Rows, is_lazy
 from holdfast.exceptions import FeaturesError, InputTypeError, LabelsError, ParameterError
@@ -209,8 +209,27 @@ def read_items(X: Any, y: Any, environments: Any = None, *, n_workers: int = 0) 
     return rows, y, environments
 
 
+def rows_to_predict(X: Any) -> Any:
+    """Return the Dataset of a DataLoader that goes through it in order, and all else as it is.
+
+    A loader that shuffles, or leaves rows out, would give the predictions of other rows than the caller thinks.
+    """
+    if not isinstance(X, DataLoader):
+        return X
+    if not isinstance(X.sampler, SequentialSampler) or X.drop_last:
+        raise InputTypeError(
+            "X is a DataLoader that shuffles or leaves out rows, so predictions could not be matched with its rows. "
+            "Pass its dataset, X=loader.dataset, or a DataLoader with shuffle=False."
+        )
+    return X.dataset
+
+
 def labeled_items(X: Any, y: Any, *, n_workers: int = 0) -> tuple[Any, Any]:
-    """Return rows and their labels: those given, else those of a dict's or Dataset's items."""
+    """Return rows and their labels: those given, else those of a dict's or Dataset's items.
+
+    Of a DataLoader these are the items of its Dataset: their order makes no difference to a score.
+    """
+    X = X.dataset if y is None and isinstance(X, DataLoader) else X
     if y is None and isinstance(X, Mapping | Dataset):
         X, y, _ = read_items(X, None, (), n_workers=n_workers)
     if y is None:
@@ -451,7 +470,7 @@ class ItemSource(RowSource):
         with _keeping_random_states():
             _seed_all(0)
             before = _random_states()
-            first = self.take(slice(0, 1))
+            self.first = first = self.take(slice(0, 1))
             self._is_random = before != _random_states()
         self.row_shape = _for_each(lambda tensor: tuple(tensor.shape[1:]), first)
 

@@ -42,6 +42,10 @@ from holdfast.seeding import Seeding
 
 log = logging.getLogger(__name__)
 
+# Signs of a cause where a network predicts one class.
+VANISHED, EXPLODED = 1e-2, 30.0  # largest weight
+HIGHER = 1.5  # last epoch's risk as a multiple of the first one's
+FLAT, MOVED = 0.01, 0.1  # change of the risk, and learning rate × steps, that are too small to have learned anything
 MAX_LISTED = 64  # groups whose risks the history has; of more it has the worst one's
 
 
@@ -138,6 +142,7 @@ def _run(
     device = resolve_device(settings.device)
     precision = resolve_precision(settings.precision, device)
     context = autocast(precision, device)
+    log.info("%s: computing in %s on %s (precision=%r)", task.stage, precision, device, settings.precision)
     examiner = Examiner(
         device,
         context,
@@ -207,7 +212,7 @@ def _run(
         said = "%s: epoch %d of at most %d, at most %.0f s left, risk %.4f, worst group %s"
         facts = (task.stage, state.epoch, settings.max_epochs, left, scores.risk, scores.worst_group)
         log.debug(said, *facts, extra={"epoch": state.epoch})  # the command line shows these more often than others
-    return _finish(state, examiner, task, precision)
+    return _finish(state, examiner, task, settings, precision)
 
 
 def holds_images(row_shape: Any) -> bool:
@@ -331,7 +336,9 @@ def _named(value: Any) -> Any:
     return getattr(value, "__qualname__", type(value).__qualname__) if callable(value) else value
 
 
-def _finish(state: TrainingState, examiner: Examiner, task: TrainingTask, precision: str) -> Trained:
+def _finish(
+    state: TrainingState, examiner: Examiner, task: TrainingTask, settings: TrainingSettings, precision: str
+) -> Trained:
     """Put the selected weights into the network, and warn if it has collapsed."""
     best, run = state.best, state.run
     if best is None:
@@ -345,11 +352,32 @@ def _finish(state: TrainingState, examiner: Examiner, task: TrainingTask, precis
         rows = evenly(union_of(state.batches.groups), 1000)
         one_class = examiner.sees_one_class(state.network, task.source, task.targets, rows)
     if one_class:
-        advice = (
-            "The hard maximum can do that under strong weight decay: try objective='online', or less weight_decay."
-            if run.objective.name == "max"
-            else "Train for longer, or with less weight_decay; of the min–max objectives 'online' is the most stable."
-        )
+        advice = _cause_of_collapse(state, settings, run.objective.name)
         message = f"{task.stage}: the trained network predicts one class for all evaluated rows. {advice}"
         warn(message, CollapseWarning)
     return Trained(state.network, best, state.history, run.mixture(), state.device, precision)
+
+
+def _cause_of_collapse(state: TrainingState, settings: TrainingSettings, objective: str) -> str:
+    """Return why a network predicts one class, as far as its weights and risks tell, and what to do."""
+    weights = [parameter.detach() for parameter in state.network.parameters() if parameter.ndim > 1]
+    largest = max((float(weight.abs().max()) for weight in weights), default=1.0)
+    risks = [entry["risk"] for entry in state.history]
+    rate, decay = settings.learning_rate, settings.weight_decay
+    if decay > 0 and largest < VANISHED:
+        return f"The cause is weight_decay={decay:g}: all weights went to zero. Use a smaller one."
+    if largest > EXPLODED or risks[-1] > HIGHER * risks[0]:
+        return f"The cause is learning_rate={rate:g}: the weights or the risk grew. Use a smaller one."
+    if len(risks) > 1 and abs(risks[0] - risks[-1]) < FLAT * risks[0] and rate * state.step < MOVED:
+        return (
+            f"The risk did not change in {state.step} steps with learning_rate={rate:g}. Use a larger one, or more "
+            "epochs."
+        )
+    if objective == "max":
+        less = f", less weight_decay (now {decay:g})" if decay > 0 else ""
+        return (
+            "The groups contradict one another, and the hard maximum stays between them: try objective='online'"
+            f"{less} or a smaller learning_rate (now {rate:g})."
+        )
+    less = f", with less weight_decay (now {decay:g})" if decay > 0 else ""
+    return f"Train for longer{less}, or with another learning_rate (now {rate:g})."

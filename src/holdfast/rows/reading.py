@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,16 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from holdfast.environments import Weights, as_labels, label_array, listed, missing_labels, unique_labels
-from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastError, InputTypeError, LabelsError
+from holdfast.environments import Rows, Weights, as_labels, label_array, listed, missing_labels, unique_labels
+from holdfast.exceptions import (
+    EnvironmentsError,
+    FeaturesError,
+    HoldfastError,
+    InputTypeError,
+    LabelsError,
+    ParameterError,
+)
+from holdfast.seeding import Seeding
 
 
 def read_column(y: Any) -> NDArray[Any]:
@@ -58,10 +66,44 @@ def read_held_out(validation: Any) -> tuple[Any, Any, Any]:
     """Return rows, labels and group labels (or None) of what was passed as `validation`."""
     if not isinstance(validation, tuple | list) or len(validation) not in (2, 3):
         raise InputTypeError(
-            f"validation must be (X, y) or (X, y, group_labels). Got {type(validation).__name__} instead."
+            "validation must be (X, y), (X, y, group_labels), a Dataset or a share of the rows such as 0.2. "
+            f"Got {type(validation).__name__} instead."
         )
     X, y, *groups = validation
     return X, y, groups[0] if groups else None
+
+
+def is_share(validation: Any) -> bool:
+    """Return whether `validation` is the share of the rows to hold out; a share outside of (0, 1) is refused."""
+    if not isinstance(validation, int | float | np.integer | np.floating) or isinstance(validation, bool):
+        return False
+    if not 0 < validation < 1:
+        raise ParameterError(f"validation as a share of the rows must be between 0 and 1. Got {validation!r} instead.")
+    return True
+
+
+def hold_out(share: float, strata: Sequence[NDArray[np.intp]], seeding: Seeding) -> tuple[Rows, Rows]:
+    """Return the rows to keep and the rows to hold out, the same share of every stratum; small strata are kept.
+
+    Examples
+    --------
+    >>> site, label = np.array([0] * 10 + [1] * 10), np.array([0, 1] * 10)
+    >>> kept, held = hold_out(0.2, [site, label], Seeding(0))
+    >>> len(kept), np.bincount(2 * site[held] + label[held]).tolist()
+    (16, [1, 1, 1, 1])
+    """
+    _, cells = np.unique(np.stack(strata), axis=1, return_inverse=True)
+    cells = cells.ravel()
+    order = seeding.generator("validation").permutation(len(cells))
+    held = [part[: int(share * len(part) + 0.5)] for part in (order[cells[order] == c] for c in range(cells.max() + 1))]
+    is_held = np.zeros(len(cells), dtype=bool)
+    is_held[np.concatenate(held)] = True
+    if not is_held.any() or is_held.all():
+        raise ParameterError(
+            f"validation={share:g} of {len(cells)} rows leaves no rows to validate on or to train on. Pass another "
+            "share, or rows: validation=(X, y)."
+        )
+    return np.flatnonzero(~is_held), np.flatnonzero(is_held)
 
 
 def read_weights(sample_weight: Any, n_rows: int) -> Weights | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, Group, Rows, Weights
+from holdfast.environments import Environment, Group, Rows, Weights, take_rows
 from holdfast.exceptions import EnvironmentsError
 from holdfast.rows.keys import row_keys
 
@@ -57,6 +57,23 @@ class TrainingRows:
     def weights(self) -> Weights:
         """Weight of each row; ones where none were given."""
         return np.ones(self.n_rows) if self.sample_weight is None else self.sample_weight
+
+    def take(self, rows: Rows) -> TrainingRows:
+        """Return some of the rows, renumbered; environments without a row are left out."""
+        place = np.full(self.n_rows, -1)
+        place[rows] = np.arange(len(rows))
+        parts = [Environment(e.label, np.sort(place[e.rows][place[e.rows] >= 0])) for e in self.environments]
+        weights, folds = self.sample_weight, self.folds
+        labels = self.group_labels
+        return TrainingRows(
+            take_rows(self.X, rows),
+            self.y[rows],
+            tuple(part for part in parts if len(part)),
+            None if weights is None else weights[rows],
+            None if labels is None else (labels[0][rows], labels[1]),
+            None if folds is None else folds[rows],
+            self.names,
+        )
 
     def check_folds(self) -> None:
         """Refuse folds that leave no rows of an environment to ask its own classifier about, out of fold."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from holdfast.diagnosis.advice import decide_early
+from holdfast.diagnosis.advice import decide_early, is_unstable
 from holdfast.environments import Environment, Rows, listed, split_environments, take_rows
 from holdfast.estimators.erm import ERMClassifier
 from holdfast.estimators.methods import METHODS
@@ -29,6 +29,7 @@ from holdfast.exceptions import (
     HoldfastError,
     HoldfastWarning,
     IdenticalEnvironmentsWarning,
+    LabelsError,
     ParameterError,
     PrevalenceWarning,
     SolverWarning,
@@ -38,8 +39,10 @@ from holdfast.fitting.estimators import BOOSTERS, is_network, last_step
 from holdfast.fitting.folds import rows_without
 from holdfast.metrics import auroc
 from holdfast.parallel import run_each
+from holdfast.rows.kinds import holds_items
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
+from holdfast.stable.network import LIKELY, weigh
 from holdfast.stable.verdict import RARE, Verdict, says_little
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, make_preprocessor, matrix_names
 
@@ -156,8 +159,8 @@ def compare_rows(
 
 def compare_methods(
     X: Any,
-    y: Any,
-    environments: Any,
+    y: Any = None,
+    environments: Any = None,
     *,
     estimator: Any = None,
     methods: Mapping[str, Any] | Sequence[str] | None = None,
@@ -170,6 +173,7 @@ def compare_methods(
     Parameters
     ----------
     X, y : rows and labels
+        For networks X may be a dict or Dataset; y and environments may then be left out, if its items have them.
     environments : labels of shape (n_rows,)
         At least two different ones.
     estimator : scikit-learn classifier, NeuralClassifier or None
@@ -205,6 +209,15 @@ def compare_methods(
 
 def read_rows_to_compare(X: Any, y: Any, environments: Any) -> TrainingRows:
     """Return rows with their labels as they are, of at least two environments."""
+    if holds_items(X):
+        from holdfast.neural.sources import read_items
+
+        X, y, environments = read_items(X, y, environments)
+    if y is None or environments is None:
+        raise LabelsError(
+            "comparing methods needs labels and environments. Pass y and environments, or a Dataset whose items have "
+            "both: (x, y, environment), or dicts with the entries 'label' and 'environment'."
+        )
     labels = np.asarray(y)
     split = split_environments(environments, len(labels))
     if len(split) < 2:
@@ -268,9 +281,56 @@ def rank_methods(
     if most >= RARE and ranked_by in ("accuracy", "worst"):
         caveat = f"{says_little(most)}: rank with metric='auroc'. {caveat}"
     verdict = _verdict_on_all(candidates.get("stable"), training)
+    if verdict is None and metric is None and not leave_out:
+        recommended, sentence = _follow_evidence(candidates["erm"], training, table, parts, recommended, sentence)
     if verdict is not None:
         recommended, sentence = _follow_advice(verdict, recommended, sentence, asked=metric is not None)
     return Comparison(protocol, ranked_by, tuple(scores), recommended, sentence, caveat, verdict)
+
+
+def _follow_evidence(
+    ordinary: Any, training: TrainingRows, table: Mapping[str, _Answers | str], parts: _Parts, best: str, sentence: str
+) -> tuple[str, str]:
+    """Return the method to use at two sites where stable took no part: not ERM only where something is unstable.
+
+    The worst half prefers pi by construction. The evidence is the verdict of a stable classifier of all rows. For
+    networks, whose verdict takes many fits, it is that of `holdfast.stable.network` for the held-out probabilities of
+    ERM and the best other method.
+    """
+    erm, other = table["erm"], table[best]
+    if best == "erm" or isinstance(erm, str) or isinstance(other, str):
+        return best, sentence
+    price = _known_price(erm, other, parts)
+    if price <= 0:
+        return best, sentence
+    if is_network(getattr(last_step(ordinary), "estimator", None)):
+        logs = [np.log(np.maximum(p, 1e-6)) for p in (erm.probabilities, other.probabilities) if p is not None]
+        chance = weigh(logs[0], logs[1], parts.codes, parts.environments).probability if len(logs) == 2 else 0.0
+        unstable, how_sure = chance >= LIKELY, f" (probability {chance:.2f})"
+    else:
+        unstable, how_sure = is_unstable(_verdict_on_all(_as_stable(ordinary), training)), ""
+    cost = f"costs {100 * price:.1f} points of accuracy on held-out rows of both sites"
+    if unstable:
+        return best, f"{sentence} Something is unstable between the sites{how_sure}. {best} {cost}."
+    return "erm", (
+        f"Stay with erm: there is no evidence that it relies on something that differs between the sites{how_sure}, "
+        f"and {best} {cost}. StableClassifier gives a full verdict."
+    )
+
+
+def _as_stable(ordinary: Any) -> Any:
+    """Return the ordinary method, or the pipeline that ends in it, as the stable one."""
+    inner = last_step(ordinary)
+    stable = METHODS["stable"](inner.estimator, random_state=inner.random_state)
+    if not isinstance(ordinary, Pipeline):
+        return stable
+    return Pipeline([*clone(ordinary).steps[:-1], (ordinary.steps[-1][0], stable)])
+
+
+def _known_price(erm: _Answers, other: _Answers, parts: _Parts) -> float:
+    """Return how much less accurate than ERM a method is on held-out rows, mean over environments."""
+    lost = erm.right.astype(np.float64) - other.right
+    return float(np.mean([lost[parts.environments == number].mean() for number in np.unique(parts.environments)]))
 
 
 def _follow_advice(verdict: Verdict, best: str, sentence: str, *, asked: bool) -> tuple[str, str]:
@@ -280,6 +340,12 @@ def _follow_advice(verdict: Verdict, best: str, sentence: str, *, asked: bool) -
     Only a metric that the user asked for decides by itself.
     """
     rule = decide_early((), verdict)
+    if verdict.network is not None:
+        if asked:
+            return best, f"{sentence} {verdict.answer}"
+        chosen = "stable" if rule.action == "stable" else "erm"
+        price = "" if chosen == "stable" else f" {verdict.network.price}"
+        return chosen, f"Use {chosen}. {verdict.answer}{price}"
     if best.split()[0] in (("stable",) if rule.action == "stable" else ("erm", "stable")):
         return best, sentence
     if rule.action == "stable":

@@ -189,6 +189,7 @@ def test_every_kind_of_estimator_with_many_environments(estimator, solver, n_env
         assert model.worst_case_risk_ <= np.log(2) + model.gap_ + 1e-9
 
 
+@pytest.mark.filterwarnings("ignore:PIClassifier costs")
 def test_validation_rows_are_scored_by_every_solver():
     """Validation rows select nothing for a logistic regression, and are not dropped silently either."""
     X, y, environments = shifted()
@@ -556,7 +557,12 @@ def test_halves_below_the_minimum_are_dropped():
         ({"sample_weight": np.full(600, -1.0)}, FeaturesError, "sample_weight holds negative, NaN or infinite values"),
         ({"sample_weight": np.zeros(600)}, FeaturesError, "sample_weight is zero in every row"),
         ({"sample_weight": np.ones(2)}, FeaturesError, r"sample_weight.shape == \(2,\), expected \(600,\)!"),
-        ({"validation": 3}, InputTypeError, r"validation must be \(X, y\) or \(X, y, group_labels\)\. Got int instead"),
+        (
+            {"validation": 3},
+            ParameterError,
+            r"validation as a share of the rows must be between 0 and 1\. Got 3 instead",
+        ),
+        ({"validation": "x"}, InputTypeError, r"validation must be \(X, y\), .* 0\.2\. Got str instead"),
         ({"folds": np.zeros(600)}, EnvironmentsError, "folds puts every row into one fold"),
         ({"group_labels": [None] * 600}, EnvironmentsError, "group_labels is missing"),
     ],

@@ -193,7 +193,7 @@ def test_an_interrupted_training_continues_with_its_scheduler():
 
 
 def test_verbose_writes_epoch_worst_group_and_time_left(capsys):
-    """One line for each epoch to stderr, none to stdout; the monitor of `watch` still sees the epochs."""
+    """A line for the precision and for each epoch to stderr, none to stdout; the monitor of `watch` sees the epochs."""
     seen = []
 
     class Seen(Monitor):
@@ -204,6 +204,7 @@ def test_verbose_writes_epoch_worst_group_and_time_left(capsys):
         NeuralClassifier(verbose=1, **FAST).fit(X, Y, validation=(X, Y))
     out, err = capsys.readouterr()
     lines = err.splitlines()
+    assert lines.pop(0).startswith("training: computing in ")
     assert (out, len(lines), seen) == ("", 3, [1, 2, 3])
     shape = r"training: epoch 1 of 3, worst group all rows \(risk \d\.\d{3}\), validation \d\.\d{3}, \d+ s left at most"
     assert re.fullmatch(shape, lines[0])

@@ -109,6 +109,7 @@ def test_dicts_go_through_all_three_stages():
     assert method.estimator_.input_shape_ == {"input_ids": (5,), "attention_mask": (5,)}
 
 
+@pytest.mark.filterwarnings("ignore:PIClassifier costs")
 def test_every_method_takes_a_dataset_and_validation_may_be_one():
     """ERM, Group DRO with its groups and soft halves read items; a validation Dataset brings labels and groups."""
     data, network = Items(tokenized), NeuralClassifier(Words(), selection="worst_group_validation", **FAST)

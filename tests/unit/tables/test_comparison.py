@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from holdfast import ERMClassifier, PIClassifier
-from holdfast.exceptions import EnvironmentsError, ParameterError
+from holdfast.exceptions import EnvironmentsError, LabelsError, ParameterError
+from holdfast.neural import NeuralClassifier
 from holdfast.tables.comparison import HELD_OUT, LEFT_OUT, compare_methods
 
 
@@ -123,3 +125,57 @@ def test_what_cannot_be_compared_is_refused():
         compare_methods(X, y, np.zeros(len(y)))
     with pytest.raises(ParameterError, match="The method 'irm' needs a network. Pass estimator='mlp'"):
         compare_methods(X, y, sites, methods=["irm"])
+
+
+def _signals(shares, n_rows=800):
+    """Return rows of two sites: a signal that is right in 80 % of the rows, and one that agrees as often as told."""
+    draw, found = np.random.default_rng(0), []
+    for share in shares:
+        y = draw.integers(2, size=n_rows)
+        signals = np.stack([y ^ (draw.random(n_rows) > p) for p in (0.8, share)], axis=1)
+        found.append((2 * signals - 1 + 0.4 * draw.normal(size=(n_rows, 2)), y))
+    X, y = (np.concatenate(part) for part in zip(*found, strict=True))
+    return X.astype(np.float32), y, np.repeat(["north", "south"], n_rows)
+
+
+class _Signals(torch.utils.data.Dataset):
+    """Items (x, label, site), x a picture of one row."""
+
+    def __init__(self, shares):
+        self.rows = _signals(shares)
+
+    def __len__(self):
+        return len(self.rows[1])
+
+    def __getitem__(self, row):
+        X, y, sites = self.rows
+        return X[row].reshape(1, 1, 2), int(y[row]), str(sites[row])
+
+
+NETWORK = NeuralClassifier(
+    "mlp", max_epochs=3, steps_per_epoch=60, learning_rate=5e-3, precision="fp32", random_state=0
+)
+
+
+@pytest.mark.parametrize(("shares", "best"), [((0.95, 0.8), "pi"), ((0.7, 0.7), "erm")])
+def test_two_sites_without_a_verdict_follow_the_evidence(shares, best):
+    """Pi is recommended, with its price, only where the second signal differs between the sites."""
+    found = compare_methods(_Signals(shares), estimator=NETWORK, methods=["pi"])
+    assert found.recommended == best
+    assert "points of accuracy on held-out rows of both sites" in found.recommendation
+
+
+@pytest.mark.parametrize(("shares", "best"), [((0.95, 0.8), "stable"), ((0.7, 0.7), "erm")])
+def test_two_sites_follow_the_verdict_of_networks(shares, best):
+    """The recommendation is that of the verdict on all rows, in its words."""
+    X, y, sites = _signals(shares)
+    found = compare_methods(X.reshape(-1, 1, 1, 2), y, sites, estimator=NETWORK, methods=["pi", "stable"])
+    assert found.recommended == best
+    assert found.verdict.answer in found.recommendation
+
+
+def test_rows_without_labels_or_sites_are_refused():
+    """A Dataset without sites cannot be compared."""
+    data = torch.utils.data.TensorDataset(torch.zeros(4, 2), torch.tensor([0, 1, 0, 1]))
+    with pytest.raises(LabelsError, match="comparing methods needs labels and environments"):
+        compare_methods(data, estimator=NETWORK)
