@@ -33,3 +33,4 @@ print(method.verdict_)
 
 train.to_csv("hospitals.csv", index=False)  # for the command line: holdfast fit hospitals.csv --label diagnosis …
 pd.concat([known, new]).to_csv("hospitals-test.csv", index=False)
+new[columns].to_csv("new-site.csv", index=False)  # Denver without labels: holdfast check model new-site.csv

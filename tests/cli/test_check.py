@@ -70,3 +70,11 @@ def test_a_missing_column_is_named(holdfast, folder, tmp_path):
     outcome = holdfast("check", folder / "model", tmp_path / "t.csv")
     assert outcome.code == 2
     assert "Column 'age' is missing" in outcome.err
+
+
+def test_a_few_rows_are_no_reason_to_use_a_model(holdfast, folder):
+    """Ten rows say little: the advice is to label some."""
+    pd.read_csv(folder / "fine.csv")[:10].to_csv(folder / "ten.csv", index=False)
+    outcome = holdfast("check", folder / "model", folder / "ten.csv")
+    assert outcome.out.startswith("Label about 50 rows of this site")
+    assert "So few rows (10) say little about a site. Pass 30 or more." in " ".join(outcome.out.split())

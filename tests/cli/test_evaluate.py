@@ -1,3 +1,4 @@
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -98,3 +99,18 @@ def test_bad_input_is_one_line_and_code_2(holdfast, hospitals, options, message)
     outcome = holdfast("evaluate", hospitals.folder / "pi", hospitals.test, *options)
     assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
     assert message in outcome.err
+
+
+def test_exchanged_labels_are_noticed(holdfast, tmp_path):
+    """Rows of a site whose labels are turned are ranked upside down, which the first sentence says."""
+    rng = np.random.default_rng(0)
+    ill = rng.integers(2, size=600)
+    frame = pd.DataFrame({"site": np.repeat(["A", "B", "C"], 200), "marker": ill + rng.normal(size=600), "ill": ill})
+    frame[:400].to_csv(tmp_path / "train.csv", index=False)
+    frame[400:].assign(ill=1 - ill[400:]).to_csv(tmp_path / "turned.csv", index=False)
+    frame[400:].to_csv(tmp_path / "fine.csv", index=False)
+    columns = ("--label", "ill", "--environment", "site", "--method", "erm")
+    assert holdfast("fit", tmp_path / "train.csv", *columns, "--out", tmp_path / "m").code == 0
+    said = "In C the ranking is upside down"
+    assert said in " ".join(holdfast("evaluate", tmp_path / "m", tmp_path / "turned.csv").out.split())
+    assert said not in " ".join(holdfast("evaluate", tmp_path / "m", tmp_path / "fine.csv").out.split())

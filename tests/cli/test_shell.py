@@ -78,10 +78,10 @@ def test_failures_have_their_exit_code(holdfast, monkeypatch, tmp_path, problem,
     def fail(*args, **kwargs):
         raise problem
 
-    monkeypatch.setattr("holdfast.lab.demo.run_demo", fail)
+    monkeypatch.setattr("holdfast.lab.hospitals.run_hospitals", fail)
     outcome = holdfast("demo", "--out", tmp_path / "demo")
     assert (outcome.code, outcome.out) == (code, "")
-    assert outcome.err == message
+    assert outcome.err == f"fitting 1 of 22: hospitals\n{message}"
 
 
 def test_debug_shows_the_whole_story(holdfast, monkeypatch, tmp_path):

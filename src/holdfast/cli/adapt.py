@@ -41,7 +41,9 @@ def adapt(
         if found.adapted:
             adapted.save(out, overwrite=overwrite)
     result = {**found.to_dict(), "out": out if found.adapted else None}
-    following = command_line("holdfast", "predict", out if found.adapted else folder, table, "--out", "predictions.csv")
+    following = command_line("holdfast", "check", folder, table)
+    if found.adapted:
+        following = command_line("holdfast", "predict", out, table, "--out", "predictions.csv")
     show(
         str(found).partition(". ")[0].rstrip(".") + ".",
         result,
@@ -53,8 +55,8 @@ def adapt(
 
 def _print(result: dict[str, Any]) -> None:
     """Print what each unstable column says there, and what was written."""
-    for column in result["columns"]:
-        print_text(column["sentence"])
+    for sentence in (*(column["sentence"] for column in result["columns"]), *result["notes"]):
+        print_text(sentence)
     rows = [
         [column["column"], column["weight"], column["right"], *list(column["known"].values())[:3]]
         for column in result["columns"]

@@ -28,9 +28,10 @@ def recalibrate(
 ) -> None:
     """Correct probabilities for one site with labeled rows of it.
 
-    About 50 labeled rows, drawn at random at the site, are usually enough. The Bayesian evidence decides between no
-    correction, new intercepts, and new intercepts with a slope. With few rows the coefficients are shrunk. The saved
-    result contains the coefficients and none of the rows. Rows without a label only count for the size of the site.
+    Begin with about 50 labeled rows, drawn at random at the site; the answer says how many would be enough. The
+    Bayesian evidence decides between no correction, new intercepts, and new intercepts with a slope. With few rows the
+    coefficients are shrunk. The saved result contains the coefficients and none of the rows. Rows without a label only
+    count for the size of the site.
     """
     check_folder(out, overwrite=overwrite)
     fitted, rows = layout.open_for(folder, table)

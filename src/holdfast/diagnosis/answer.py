@@ -23,7 +23,7 @@ from holdfast.metrics import Interval
 
 if TYPE_CHECKING:
     from holdfast.diagnosis.soundness import Problem
-    from holdfast.diagnosis.values import Diagnosis, Later, Remedy
+    from holdfast.diagnosis.values import Diagnosis, Later, Remedy, SiteDiagnosis
 
 
 SHIFTS = {"other patients": "covariate shift", "other rates": "label shift", "other relations": "concept shift"}
@@ -83,7 +83,7 @@ def _numbers(found: Diagnosis) -> tuple[str, str]:
 def _say_worst(found: Diagnosis) -> str:
     """Name the sites at which accuracy is surely lost, and say where nothing is."""
     broken = [site for site in found.large if surely_lost(site) > BREAKS]
-    n_fine = len(found.large) - len(broken)
+    n_fine = sum(site not in broken and not _ranks_worse(site) for site in found.large)
     worst = max(found.large, key=lambda site: site.lost.value)
     there = f"{worst.new.accuracy.value:.0%} instead of {worst.known.accuracy.value:.0%}"
     if found.by_rank and found.ranked:
@@ -91,10 +91,15 @@ def _say_worst(found: Diagnosis) -> str:
         there = f"{worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f}"
         broken = []
     most = f"most is lost in {worst.name}: {there}"
-    if not broken or not n_fine:
+    if not broken or n_fine < len(found.large) - len(broken):
         return most
     fine = "the other one is fine" if n_fine == 1 else f"the other {_count(n_fine)} are fine"
-    return f"{most}; {fine}" if len(broken) == 1 else f"{most}; {_count(n_fine)} of {len(found.large)} sites are fine"
+    return f"{most}; {fine}"
+
+
+def _ranks_worse(site: SiteDiagnosis) -> bool:
+    """Return whether rows of a site that was left out are ranked clearly worse, so that it is not fine."""
+    return bool(site.known.auroc.value - site.new.auroc.value > WORTH)
 
 
 def _say_odd(found: Diagnosis) -> str:

@@ -62,7 +62,7 @@ def headline(problems: Sequence[Problem], label: str = "label") -> tuple[str, st
 def check_line(problems: Sequence[Problem], label: str = "label") -> str:
     """Return the worst problems in one line; empty where there are none."""
     said = list(dict.fromkeys(say(problem, label) for problem in problems))
-    rest = f" There are {len(said) - MOST_CHECKS} more, see below." * (len(said) > MOST_CHECKS)
+    rest = f" More is below ({len(said) - MOST_CHECKS})." * (len(said) > MOST_CHECKS)
     return f"Check the data first: {' '.join(said[:MOST_CHECKS])}{rest}" if said else ""
 
 
@@ -97,7 +97,8 @@ def _places(shares: Mapping[str, float]) -> str:
 
 def _label_spelling(p: Problem, label: str) -> str:
     other, usual = _quoted(p.evidence["labels"]), _quoted(p.evidence["elsewhere"])
-    return f"`{label}` is {other}{_in_sites(p)} and {usual} in other rows: they count as different classes."
+    written = f"`{label}` is written {other} in some rows{_in_sites(p)} and {usual} in others"
+    return f"{written}: they count as different classes."
 
 
 def _label_codes(p: Problem, label: str) -> str:

@@ -244,6 +244,7 @@ class Adaptation:
             "reason": self.reason,
             "about": list(self.about),
             "columns": [relation.to_dict() for relation in self.relations],
+            "notes": list(self.notes),
         }
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from holdfast.environments import listed
 from holdfast.metrics import Interval
-from holdfast.newsite.adapt import Adaptation, Relation
+from holdfast.newsite.adapt import LEAST_ROWS, Adaptation, Relation
 from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
 from holdfast.newsite.profile import ColumnCheck, TrainingProfile
 
@@ -68,9 +68,9 @@ class SiteCheck:
         if self.adaptation is not None and self.relations and self.adaptation.reason not in ("", "done"):
             lines.append(self.adaptation.answer)
         if self.forecast is not None:
-            value, adapted = self.forecast, " once it is adapted" if self.advice == "adapt" else ""
+            value, before = self.forecast, "Before it is adapted, expect" if self.advice == "adapt" else "Expect"
             lines.append(
-                f"Expect an accuracy of {value.value:.2f} there{adapted}, between {value.low:.2f} and {value.high:.2f};"
+                f"{before} an accuracy of {value.value:.2f} there, between {value.low:.2f} and {value.high:.2f};"
                 f" it is {self.known_accuracy:.2f} at the known sites."
             )
         return (*lines, *self.notes)
@@ -139,6 +139,7 @@ RULES: tuple[tuple[Advice, Callable[[SiteCheck], bool]], ...] = (
     ("adapt", lambda found: found.adaptation is not None and found.adaptation.reason == "done" and bool(found.turned)),
     ("label", lambda found: found.forecast is not None and is_low(found, found.forecast)),
     ("label", lambda found: found.forecast is not None and found.forecast.high - found.forecast.low > UNKNOWN),
+    ("label", lambda found: found.n_rows < LEAST_ROWS),
     ("use", lambda found: True),
 )
 
@@ -187,6 +188,11 @@ def check_site(
     else:
         columns, moved = profile.check(features), profile.moved(features)
         columns, moved = (_weigh(checks, profile, features, predict, labels) for checks in (columns, moved))
+    if len(labels) < LEAST_ROWS:
+        notes = (
+            *notes,
+            f"So few rows ({len(labels)}) say little about a site. Pass {LEAST_ROWS} or more.",
+        )
     fits = not any(map(forbids, columns))
     if not fits:
         notes = (*notes, "No accuracy is forecast, because of the columns that do not fit.")

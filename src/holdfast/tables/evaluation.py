@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.tables.files import TableSource
 
 ALL_ROWS = "all rows"
+REVERSED, LEAST_RANKED = 0.4, 50  # AUROC below which, and rows from which on, labels may be exchanged
 _PROBABILITY_SCORES = {
     "auroc": auroc,
     "log_loss": log_loss,
@@ -142,7 +143,7 @@ class Evaluation:
         accuracy, n_rows = self.overall.accuracy, self.overall.accuracy.n_rows
         answer = f"The classifier is right for {accuracy.value:.1%} of {n_rows:,} rows"
         most = max(self.overall.shares.values(), default=0.0)
-        if most >= RARE and not np.isnan(self.overall.auroc):
+        if (most >= RARE or accuracy.value <= most) and not np.isnan(self.overall.auroc):
             answer += f", where {most:.1%} have the same label; its AUROC is {self.overall.auroc:.3f}"
         if len(self.environments) > 1:
             worst = min(self.environments, key=lambda scores: scores.accuracy.value)
@@ -150,12 +151,18 @@ class Evaluation:
             answer += f"; the lowest accuracy is {worst.accuracy.value:.1%}, in {place}"
         if self.comparison is not None:
             answer += f". Compared with {self.comparison.baseline['method']} it "
-            parts = [
+            texts = [
                 f"{_more(score.value)} at {kind} environments"
                 for kind, score in (("known", self.comparison.known), ("new", self.comparison.new))
                 if score is not None
             ]
-            answer += " and ".join(parts)
+            answer += " and ".join(texts)
+        parts = self.environments or (self.overall,)
+        reversed_ = [s for s in parts if s.auroc < REVERSED and s.accuracy.n_rows >= LEAST_RANKED]
+        if reversed_ and len(self.classes) == 2:
+            where = listed([scores.name for scores in reversed_], most=3)
+            answer += f". In {where} the ranking is upside down (AUROC {reversed_[0].auroc:.2f}): are labels exchanged"
+            return answer + " there?"
         return answer + "."
 
     def to_dict(self) -> dict[str, Any]:

@@ -263,7 +263,7 @@ def test_warnings_point_to_the_line_that_called_fit():
     assert len({str(entry.message) for entry in small}) == len(small)
     assert {entry.filename for entry in caught} == {__file__}
     assert model.warnings_ == tuple(str(entry.message) for entry in caught)
-    with pytest.warns(SingleEnvironmentWarning, match="only one is there"):
+    with pytest.warns(SingleEnvironmentWarning, match="there is only one"):
         TableClassifier(**OPTIONS).fit(patients(20).query("site == 'Boston'"))
 
 

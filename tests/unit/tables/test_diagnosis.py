@@ -229,7 +229,7 @@ def test_where_a_column_is_used_less_that_is_the_advice():
     found = diagnose(*table(n_rows=40))
     scanner = SimpleNamespace(feature="scanner")
     price = Interval(0.02, 0.01, 0.03)
-    facts = {"fitted": "partly", "acted_on": (scanner,), "kept": {"scanner": 0.8}, "auroc": {}}
+    facts = {"fitted": "partly", "acted_on": (scanner,), "kept": {"scanner": 0.8}, "auroc": {}, "network": None}
     verdict = SimpleNamespace(**facts, gain=(0.1, 0.3), price=price)
     advice = recommend(replace(found, state="breaks", verdict=verdict))
     assert (advice.action, advice.columns, advice.command) == ("stable", ("scanner",), ("fit",))
