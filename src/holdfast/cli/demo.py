@@ -55,7 +55,7 @@ def demo(
         f"At a new hospital the ordinary classifier is right for {at_new['ordinary']:.0%} of the patients, the stable "
         f"one for {at_new['stable']:.0%}, and adapted without labels for {at_new['adapted']:.0%}. Where the color of "
         f"digits misleads, ordinary training (ERM) is right for {accuracy['erm']:.0%}, PI for {accuracy['pi']:.0%}, "
-        f"and the best that can be learned without the color for {accuracy['oracle']:.0%}."
+        f"and a classifier that is told the color for {accuracy['oracle']:.0%}."
     )
     following = command_line("python", "-m", "webbrowser", page)
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result))

@@ -50,7 +50,7 @@ class Recalibration:
     def __str__(self) -> str:
         rows = f"{self.n_labels:,} labeled row{'s' * (self.n_labels != 1)}"
         if self.kind == "none":
-            done = f"The probabilities are left as they are: {rows} show no need for a correction"
+            done = f"The probabilities are left as they are: {rows} do not show that a correction helps"
         else:
             done = f"Recalibrated the {self.kind} with {rows}"
         if self.n_labels >= self.n_enough:
