@@ -161,8 +161,8 @@ class Evaluation:
         reversed_ = [s for s in parts if s.auroc < REVERSED and s.accuracy.n_rows >= LEAST_RANKED]
         if reversed_ and len(self.classes) == 2:
             where = listed([scores.name for scores in reversed_], most=3)
-            answer += f". In {where} the ranking is upside down (AUROC {reversed_[0].auroc:.2f}): are labels exchanged"
-            return answer + " there?"
+            upside_down = f"the ranking is upside down (AUROC {reversed_[0].auroc:.2f})"
+            answer += f". In {where} {upside_down}: labels are exchanged there, or a column means the opposite"
         return answer + "."
 
     def to_dict(self) -> dict[str, Any]:
