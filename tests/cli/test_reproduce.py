@@ -1,4 +1,5 @@
 import json
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 import pytest
@@ -106,7 +107,7 @@ def test_the_table_at_a_glance_shows_what_table1_has():
     finished = {f"Table 1 · {row[0]} · {row[1]} · {row[2]}": row for row in cells(KEPT / "table1.md") if len(row) == 8}
     finished.pop("Table 1 · data set · method · validation")
     for name, row in finished.items():
-        mean, *spread = (f"{float(number):.1f}" for number in row[5].split(" ± "))
+        mean, *spread = (str(Decimal(n).quantize(Decimal("0.1"), ROUND_HALF_UP)) for n in row[5].split(" ± "))
         assert shown[name] == [" ± ".join([mean, *spread]), row[7]]
     assert {name for name, (ours, _) in shown.items() if ours != "–"} == set(finished)
 
