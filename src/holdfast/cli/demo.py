@@ -78,13 +78,16 @@ def _print(result: dict[str, Any]) -> None:
     print_table(f"Accuracy, mean of {n_seeds} seed{'s' * (n_seeds > 1)}", header, rows)
     rows = [[p["rows"], p["n_rows"], p["correlation"]] for p in result["partition_correlations"]]
     print_table("Correlation of color and label (seed 0)", ["rows", "how many", "correlation"], rows)
-    print_text("In the mistaken halves the color says nothing about the label: PI learns from them.", indent="  ")
+    print_text("In the mistaken halves the color says little about the label. PI learns from them.", indent="  ")
     say("\nThe audit, which is not told that the color is spurious:")
     named = result["audit"]["named"]
     for line in result["audit"]["sentences"][: 2 * len(named) or 1]:
         print_text(line, indent="  ")
     if not named:
-        print_text("It looks at tables. For pictures, use PIClassifier where something may be spurious.", indent="  ")
+        print_text(
+            "It looks at single columns. The color of a picture is not one of them: see docs/how-to/own-network.md.",
+            indent="  ",
+        )
     say("")
     print_text(
         f"Every method uses {result['estimator']}; the penalty was chosen without the test environment. Labels are "

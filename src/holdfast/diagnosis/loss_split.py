@@ -1,4 +1,4 @@
-"""Why a classifier's loss is higher at a new site: other patients, other rates, or other relations.
+"""Why a classifier's loss is higher at a new site: covariate shift, label shift, or concept shift.
 
 The new site's rows differ from the known ones' by a density ratio q(x, y) / p(x, y). Its logarithm is fitted as
 a(x) + b(y), with a logistic regression that tells the two apart:

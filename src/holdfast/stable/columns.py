@@ -128,12 +128,6 @@ class Columns:
             found.append(np.asarray(made, dtype=np.float64))
         return np.column_stack(found)
 
-    def hypotheses(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Return what is tested: each group and each column outside of groups, with its name and columns."""
-        grouped = {column for members in self.groups.values() for column in members}
-        alone = [(self.names[column], (column,)) for column in range(len(self)) if column not in grouped]
-        return (*alone, *self.groups.items())
-
 
 def encode_table(X: Any, *, names: Sequence[str] | None = None, min_count: int = 10) -> Columns:
     """Return the columns of a frame or a 2-d array (sparse too) as numbers.

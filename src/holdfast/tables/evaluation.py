@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from holdfast.tables.files import TableSource
 
 ALL_ROWS = "all rows"
-REVERSED, LEAST_RANKED = 0.4, 50  # AUROC below which, and rows from which on, labels may be exchanged
 _PROBABILITY_SCORES = {
     "auroc": auroc,
     "log_loss": log_loss,
@@ -151,17 +150,16 @@ class Evaluation:
             answer += f"; the lowest accuracy is {worst.accuracy.value:.1%}, in {place}"
         if self.comparison is not None:
             answer += f". Compared with {self.comparison.baseline['method']} it "
-            texts = [
+            parts = [
                 f"{_more(score.value)} at {kind} environments"
                 for kind, score in (("known", self.comparison.known), ("new", self.comparison.new))
                 if score is not None
             ]
-            answer += " and ".join(texts)
-        parts = self.environments or (self.overall,)
-        reversed_ = [s for s in parts if s.auroc < REVERSED and s.accuracy.n_rows >= LEAST_RANKED]
-        if reversed_ and len(self.classes) == 2:
-            where = listed([scores.name for scores in reversed_], most=3)
-            upside_down = f"the ranking is upside down (AUROC {reversed_[0].auroc:.2f})"
+            answer += " and ".join(parts)
+        reversed_ = [] if self.clinical is None else [site for site in self.clinical.sites if site.auroc.high < 0.5]
+        if reversed_:
+            where = listed([site.name for site in reversed_], most=3)
+            upside_down = f"the ranking is upside down (AUROC {reversed_[0].auroc.value:.2f})"
             answer += f". In {where} {upside_down}: labels are exchanged there, or a column means the opposite"
         return answer + "."
 
