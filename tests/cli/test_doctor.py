@@ -101,7 +101,7 @@ def test_code_that_was_never_installed_is_named(holdfast, monkeypatch):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(MODULE, "requires", absent)
-    monkeypatch.setattr("holdfast.extras.version", absent)
+    monkeypatch.setattr(MODULE, "installed_version", lambda name: None)
     outcome = holdfast("doctor", "--json")
     assert outcome.code == 1
     assert outcome.json["problems"] == ["holdfast is not installed."]

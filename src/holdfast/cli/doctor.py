@@ -18,13 +18,13 @@ import typer
 from holdfast import __version__
 from holdfast.cli.options import JsonOption
 from holdfast.cli.terminal import command_line, print_table, print_text, say, show
-from holdfast.extras import installed_version
+from holdfast.machine import installed_version, processor_name
 from holdfast.registry import installed_plugins
 
 
 def processor_facts() -> dict[str, Any]:
     """Return name, cores, threads, and what networks compute in; None where it cannot be known."""
-    facts: dict[str, Any] = {"name": _processor_name(), "cores": _usable_cores()}
+    facts: dict[str, Any] = {"name": processor_name(), "cores": _usable_cores()}
     facts |= dict.fromkeys(("threads", "device", "capability", "precision"))
     try:
         import torch
@@ -69,14 +69,6 @@ def _free_bytes(folder: Path) -> int | None:
         return shutil.disk_usage(folder).free
     except OSError:
         return None
-
-
-def _processor_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def _usable_cores() -> int | None:

@@ -351,7 +351,7 @@ def test_what_could_not_be_loaded_again_is_not_written(tmp_path):
 def test_another_version_of_scikit_learn_is_said(estimator, tmp_path, monkeypatch):
     """scikit-learn does not promise that fitted estimators mean the same in another version."""
     save(estimator, tmp_path / "model")
-    monkeypatch.setattr(models_module, "library_versions", lambda names: {"scikit-learn": "99.1.0"})
+    monkeypatch.setattr(models_module, "installed_version", lambda name: "99.1.0")
     with pytest.warns(MismatchWarning, match=r"was saved with scikit-learn .*, and 99\.1\.0 is installed"):
         load(tmp_path / "model")
 
