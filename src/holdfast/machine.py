@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from holdfast import __version__
 
 # What numbers and saved files depend on
-LIBRARIES: tuple[str, ...] = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "skops", "safetensors")
+LIBRARIES: tuple[str, ...] = ("numpy", "scipy", "scikit-learn", "pandas", "torch", "safetensors")
 LIBRARIES += ("xgboost", "xgboost-cpu", "lightgbm", "catboost")
 
 

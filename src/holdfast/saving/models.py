@@ -31,11 +31,11 @@ from holdfast.saving.json_files import canonical_json, checked_json, parse_check
 KIND = "model"
 MANIFEST, TREE = "manifest.json", "tree.json"
 CARD = "card.md"  # for people; never read, so that it may be edited
-SCHEMA = 1
+SCHEMA = 2  # 1 kept trees and other parts of scikit-learn in skops files
 
 _MAX_MANIFEST = 1 << 24
 _MAX_FILES = 100_000
-_NAME = re.compile(r"tree\.json|(?:arrays|tensors)\.safetensors|sklearn-\d{4,}\.skops|booster-\d{4,}\.(?:json|txt)")
+_NAME = re.compile(r"tree\.json|(?:arrays|tensors)\.safetensors|booster-\d{4,}\.(?:json|txt)")
 
 
 def save(
@@ -120,7 +120,7 @@ def load(folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> Any:
     ['yes']
     """
     manifest, files = read_folder(folder, KIND)
-    if any(name.endswith(".skops") for name in files) or b'"sklearn.' in files.get(TREE, b""):
+    if b'"sklearn.' in files.get(TREE, b""):
         _compare_versions(manifest["libraries"], Path(folder))
     if isinstance(trust, str):
         raise InputTypeError(f"trust must be a list of import paths. Got {trust!r}; pass trust=[{trust!r}].")
@@ -271,10 +271,10 @@ def read_manifest(folder: str | os.PathLike[str], kind: str = "model") -> dict[s
         raise CorruptFileError(f"{str(path / MANIFEST)!r} is damaged: it is not a manifest. Restore it, or save again.")
     if found != kind:
         raise SavedModelError(f"{str(path)!r} holds a {found!r:.40}, but a {kind!r} was asked for. Check the path.")
-    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+    if type(schema) is not int or schema != SCHEMA:
+        advice = "Fit and save again." if schema == 1 else "Update holdfast to load it."
         raise SavedModelError(
-            f"{str(path / MANIFEST)!r} is in schema version {schema!r:.40}; this holdfast reads up to {SCHEMA}. "
-            "Update holdfast to load it."
+            f"{str(path / MANIFEST)!r} is in schema version {schema!r:.40}; this holdfast reads {SCHEMA}. {advice}"
         )
     _check_listing(manifest, path / MANIFEST)
     return manifest
