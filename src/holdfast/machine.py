@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 from holdfast import __version__
 
@@ -16,9 +15,21 @@ LIBRARIES += ("xgboost", "xgboost-cpu", "lightgbm", "catboost")
 @cache
 def installed_version(distribution: str) -> str | None:
     """Return the version of an installed package, None where there is none."""
+    from importlib import metadata  # slow to import, and most commands need no versions
+
     try:
-        return version(distribution)
-    except PackageNotFoundError:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def declared_requirements() -> list[str] | None:
+    """Return what the installed holdfast declares to need; None for a copy of the code that was never installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.requires("holdfast") or []
+    except metadata.PackageNotFoundError:
         return None
 
 

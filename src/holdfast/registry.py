@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from holdfast.exceptions import HoldfastError, InputError, ParameterError, PluginError, SavedModelError, suggest
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Entry = TypeVar("Entry")
 
@@ -207,6 +209,8 @@ def installed_plugins() -> list[Plugin]:
 
 def _entry_points(group: str) -> dict[str, list[EntryPoint]]:
     """Return the entry points of other packages by name, every different one."""
+    from importlib.metadata import entry_points  # slow to import, and most commands ask for no name of a package
+
     found: dict[str, list[EntryPoint]] = {}
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, _package(point))):
         if _package(point) == "holdfast":  # an editable installation of an older version still lists some

@@ -9,7 +9,6 @@ import shutil
 import sys
 import tempfile
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import typer
 from holdfast import __version__
 from holdfast.cli.options import JsonOption
 from holdfast.cli.terminal import command_line, print_table, print_text, say, show
-from holdfast.machine import installed_version, processor_name
+from holdfast.machine import declared_requirements, installed_version, processor_name
 from holdfast.registry import installed_plugins
 
 
@@ -131,11 +130,8 @@ def doctor(as_json: JsonOption = False) -> None:
 def _requirements() -> dict[str, list[str]]:
     """Return what holdfast declares to need, such as "numpy>=2.0", by extra; "" is what it always needs."""
     found: dict[str, list[str]] = {}
-    try:
-        declared = requires("holdfast") or []
-    except PackageNotFoundError:  # a copy of the code that was never installed
-        declared = [f"holdfast>={__version__}"]
-    for requirement in declared:
+    declared = declared_requirements()
+    for requirement in [f"holdfast>={__version__}"] if declared is None else declared:
         need, _, marker = requirement.partition(";")
         platforms = re.findall(r"sys_platform (==|!=) ['\"](\w+)['\"]", marker)
         if any((relation == "==") != (sys.platform == name) for relation, name in platforms):
