@@ -97,7 +97,7 @@ def _prepare(config: RunConfig, folder: Path | None, cache: Path) -> Prepared:
     dataset = load_dataset(config.dataset, folder=folder, seed=config.seed, **options)
     base = data_folder() if folder is None else folder
     if config.backbone is not None:
-        if not hasattr(dataset.train.X, "names"):
+        if not isinstance(dataset.train.X, ImageFiles):
             raise ConfigError(
                 f"backbone = {config.backbone!r} makes features of image files. Data set {config.dataset!r} has none. "
                 "Leave backbone and weights out."
