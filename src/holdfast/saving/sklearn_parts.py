@@ -8,6 +8,7 @@ it is on a list here. Numbers that compiled code follows are checked when everyt
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -196,20 +197,18 @@ def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
         return ("function", {"path": path}) if path in _FUNCTIONS and _found(path) is value else None
     path = path_of(cls)
     if path in _SPARSE:
-        return "sparse", {
-            **{"class": path, "shape": list(value.shape)},
-            **{"data": value.data, "indices": value.indices, "indptr": value.indptr},
-        }
+        numbers = {"data": value.data, "indices": value.indices, "indptr": value.indptr}
+        return "sparse", {"path": path, "shape": list(value.shape), **numbers}
     if path in _COMPILED:
         make, arguments, *state = value.__reduce__()
         arguments = list(arguments) if make is cls else []  # without any, Cython has a function of its own
-        return "compiled", {"class": path, "arguments": arguments, "state": state[0] if make is cls and state else None}
+        return "compiled", {"path": path, "arguments": arguments, "state": state[0] if make is cls and state else None}
     return None
 
 
 def put_together(tag: str, content: dict[str, Any]) -> Any:
     """Return the part that `take_apart` took apart."""
-    return _BUILDERS[tag](**{name.replace("class", "path"): item for name, item in content.items()})
+    return _BUILDERS[tag](**content)
 
 
 def _masked(data: Any, mask: Any, fill: Any) -> Any:
@@ -258,7 +257,7 @@ def _compiled(path: str, arguments: list[Any], state: Any) -> Any:
     return tree
 
 
-_BUILDERS: dict[str, Any] = {
+_BUILDERS: dict[str, Callable[..., Any]] = {
     "compiled": _compiled,
     "frozenset": lambda items: frozenset(items),
     "function": _function,
