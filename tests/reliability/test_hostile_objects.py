@@ -570,6 +570,7 @@ SILENT = {
     "a parameter of another type": changed(TEXT_PIPELINE, "steps 0 1", ngram_range=5),
     "a class that is gone": changed(SCALED, "steps 1 1", classes_=None),
     "no intercept": changed(LinearRegression().fit(X, Y), intercept_=np.array([])),
+    "no steps": changed(SCALED, steps=None),
     "answers that are NaN": changed(BernoulliNB().fit(X, Y), feature_log_prob_=lambda p: p + 9),
 }
 
