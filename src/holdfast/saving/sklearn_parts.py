@@ -244,17 +244,10 @@ def _compiled(path: str, arguments: list[Any], state: Any) -> Any:
     """Build a tree or a loss; what a tree's nodes point at is checked later, as for every estimator."""
     if path not in _COMPILED:
         raise _refused(path, "compiled parts")
-    if path != _TREE:
-        if state is not None or not all(type(number) in (int, float) for number in arguments):
-            raise CorruptFileError(f"tree.json describes {path} with something else than numbers.")
-        return _found(path)(*arguments)
-    n_columns, n_classes, n_outputs = arguments
-    whole = type(n_columns) is int and type(n_outputs) is int and isinstance(n_classes, np.ndarray)
-    if not whole or n_columns < 0 or n_classes.shape != (n_outputs,) or n_classes.dtype != np.intp or not n_outputs:
-        raise CorruptFileError("tree.json describes a tree of impossible size.")
-    tree = _found(path)(n_columns, n_classes, n_outputs)
-    tree.__setstate__(state)
-    return tree
+    part = _found(path)(*arguments)
+    if path == _TREE:
+        part.__setstate__(state)
+    return part
 
 
 _BUILDERS: dict[str, Callable[..., Any]] = {

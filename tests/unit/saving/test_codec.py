@@ -247,6 +247,7 @@ def test_a_list_that_holds_itself_is_refused():
         {"$": "records", "kind": "forest", "bytes": []},
         {"$": "sparse", "path": "scipy.sparse._csr.csr_matrix", "shape": [2, 2], "data": 0, "indices": 0, "indptr": 0},
         {"$": "compiled", "path": "sklearn.tree._tree.Tree", "arguments": [2**60, 2, 1], "state": None},
+        {"$": "compiled", "path": "sklearn.tree._tree.Tree", "arguments": [2**60, [2], 2**60], "state": None},
         {"$": "compiled", "path": "sklearn._loss._loss.CyHuberLoss", "arguments": ["0.5"], "state": None},
         {"$": "type", "name": "eval"},
         {"$": "set", "items": [[]]},
