@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -279,15 +279,16 @@ def one_by_one(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _parameters(group: Any) -> Iterator[inspect.Parameter]:
-    """Yield a parameter for each option of a dataclass."""
-    kinds = get_type_hints(group, include_extras=True)
+@functools.cache
+def _parameters(group: Any) -> list[inspect.Parameter]:
+    """Return a parameter for each option of a dataclass."""
+    kinds, found = get_type_hints(group, include_extras=True), []
     for option in fields(group):
         default = option.default if option.default_factory is MISSING else option.default_factory()
         default = inspect.Parameter.empty if default is MISSING else default
-        yield inspect.Parameter(
-            option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kinds[option.name]
-        )
+        kind = inspect.Parameter.KEYWORD_ONLY
+        found.append(inspect.Parameter(option.name, kind, default=default, annotation=kinds[option.name]))
+    return found
 
 
 def check_file(

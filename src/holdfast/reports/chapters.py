@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from holdfast import __version__
 from holdfast.datasets.values import Split
 from holdfast.diagnosis.clinical import ClinicalReport
 from holdfast.diagnosis.profile import Profile, profile_columns
 from holdfast.environments import Group, Partition, listed, split_environments
 from holdfast.exceptions import InputError
-from holdfast.extras import installed_versions
 from holdfast.fitting.estimators import last_step, predicted_codes
+from holdfast.machine import versions
 from holdfast.metrics import Interval, Score, exact_interval, label_attribute_groups, prevalence, score_groups
 from holdfast.reports.clinical import clinical_section
 from holdfast.reports.correlations import correlation_maps
@@ -37,9 +35,6 @@ from holdfast.reports.values import (
     Shares,
     Table,
 )
-
-if TYPE_CHECKING:
-    from holdfast.theory import HalfCurves
 
 ORDINARY, STABLE = "ordinary", "stable"  # how figures call the two classifiers
 SIGNALS: Mapping[str, tuple[Literal["good", "protected", "caution"], str]] = {
@@ -64,7 +59,6 @@ MOST_ENVIRONMENTS = 24  # in the accuracy matrix
 MOST_CLASSES = 12  # as parts of a bar
 MOST_REMARKS = 6  # about columns that do not fit
 MOST_FINDINGS = 300  # rows of a table of features
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "pandas")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -835,49 +829,7 @@ def settings_section(fitted: Any, evidence: Evidence) -> Section:
     return Section("How this was made", intro, blocks, folded=True)
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python, holdfast and the libraries that its numbers depend on."""
-    found = {"Python": platform.python_version(), "holdfast": __version__, **installed_versions(*LIBRARIES)}
-    return {**found, "machine": f"{platform.system()} {platform.machine()}"}
-
-
 def _written(value: Any) -> str:
     """Return a setting in one line."""
     text = str(value) if isinstance(value, str) else repr(value)
     return " ".join(text.split())[:300]
-
-
-def half_figures(curves: HalfCurves) -> tuple[Curves, Curves]:
-    """Return the correlation in each half, and the oracle's interpolation weight, by the η of the judged rows."""
-    at = int(abs(curves.eta - curves.judged_eta).argmin())
-    kinds = ("soft", "hard")
-    parts = [
-        f"{kind} halves: {curves.correct[kind][at]:+.2f} where the judge is right, {curves.mistaken[kind][at]:+.2f} "
-        f"where it is wrong, oracle at weight {curves.oracle[kind][at]:.2f}"
-        for kind in kinds
-    ]
-    note = (
-        f"Judge η = {curves.judge_eta:g}, judged η = {curves.judged_eta:g}, noise {curves.noise:g}: x2 and y correlate "
-        f"at {curves.judged[at]:+.2f} in the whole environment. " + "; ".join(parts) + "."
-    )
-
-    def line(name: str, values: Any) -> Line:
-        return Line(name, tuple(curves.eta.tolist()), tuple(values.tolist()))
-
-    judge = f"judge's η = {curves.judge_eta:g}, label noise {curves.noise:g}"
-    halves = [
-        line(f"{half} half, {kind}", values[kind])
-        for kind in kinds
-        for half, values in (("correct", curves.correct), ("mistaken", curves.mistaken))
-    ]
-    whole = Line("whole environment", tuple(curves.eta.tolist()), tuple(curves.judged.tolist()), dashed=True)
-    axis = "η of the judged environment, P(x2 ≠ y)"
-    return (
-        Curves(f"Correlation of x2 and y; {judge}", axis, "correlation", (*halves, whole), note=note),
-        Curves(
-            f"Weight of the correct half at the oracle; {judge}",
-            axis,
-            "weight",
-            tuple(line(f"{kind} halves", curves.oracle[kind]) for kind in kinds),
-        ),
-    )

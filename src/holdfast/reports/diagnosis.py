@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from holdfast.diagnosis.answer import in_points
 from holdfast.environments import listed
-from holdfast.reports.chapters import effects_figure, profile_blocks, range_text, versions
+from holdfast.machine import versions
+from holdfast.reports.chapters import effects_figure, profile_blocks, range_text
 from holdfast.reports.clinical import clinical_section
 from holdfast.reports.values import (
     Answer,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from holdfast.diagnosis.regression import RegressionDiagnosis
 from holdfast.environments import listed
-from holdfast.reports.chapters import versions
+from holdfast.machine import versions
 from holdfast.reports.values import Answer, Cell, Dot, Dots, Page, Section, Sentences, Table
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {

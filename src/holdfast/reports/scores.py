@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from holdfast.diagnosis.scores import ScoreDiagnosis
 from holdfast.environments import listed
-from holdfast.reports.chapters import profile_blocks, versions
+from holdfast.machine import versions
+from holdfast.reports.chapters import profile_blocks
 from holdfast.reports.clinical import clinical_section, measure_dots
 from holdfast.reports.values import Answer, Cell, Page, Section, Table
 

@@ -27,7 +27,6 @@ from holdfast.reports.chapters import (
     comparison_dots,
     effects_figure,
     estimator_page,
-    half_figures,
     judges_section,
     reliance_section,
     reliance_table,
@@ -38,7 +37,6 @@ from holdfast.reports.chapters import (
 from holdfast.reports.html import render_report
 from holdfast.reports.values import Curves, HeatMap, Sentences, Shares, Table, figure_table
 from holdfast.tables.comparison import Comparison, MethodScore
-from holdfast.theory import half_curves
 
 
 @pytest.fixture(scope="module")
@@ -521,21 +519,3 @@ def test_nothing_to_compare():
     """No method is refused."""
     with pytest.raises(InputError, match=r"methods is empty"):
         compare_on_rows({}, TEST)
-
-
-def test_half_figures_show_the_curves():
-    """The first figure has five curves, the second the two oracles; each is drawn from the data unchanged."""
-    curves = half_curves(0.1, 0.2, etas=[0.1, 0.2, 0.3])
-    drawn = {line.name: line.y for figure in half_figures(curves) for line in figure.lines}
-    assert len(drawn) == 7
-    assert drawn["mistaken half, soft"] == tuple(curves.mistaken["soft"])
-    assert drawn["correct half, hard"] == tuple(curves.correct["hard"])
-    assert drawn["soft halves"] == pytest.approx(tuple(curves.oracle["soft"]), nan_ok=True)
-    assert drawn["whole environment"] == tuple(curves.judged)
-
-
-def test_half_figures_have_a_text_alternative():
-    """The words carry the numbers at the chosen η."""
-    note = half_figures(half_curves(0.1, 0.2, 0.2))[0].note
-    assert note.startswith("Judge η = 0.1, judged η = 0.2, noise 0.2: x2 and y correlate at +0.60")
-    assert "soft halves: +0.87 where the judge is right, -0.38 where it is wrong, oracle at weight 0.31" in note
