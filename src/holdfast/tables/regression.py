@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, clone, is_regressor
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import RegressorMixin, clone, is_regressor
 
 from holdfast.diagnosis.measurement import MOST_ROUNDS, N_FOLDS, Progress, no_progress
 from holdfast.diagnosis.regression import RegressionDiagnosis, RegressionReport, judge_regression, regression_report
@@ -22,9 +20,10 @@ from holdfast.estimators.regression import PIRegressor
 from holdfast.exceptions import ParameterError, SavedModelError, TableError, suggest
 from holdfast.fitting.estimators import fit_rows, seeded_clone
 from holdfast.seeding import Seeding
-from holdfast.tables.files import CHUNK_ROWS, TableWriter, open_table
+from holdfast.tables.files import TableSource
+from holdfast.tables.model import TableLike, TableModel
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, with_preprocessing
-from holdfast.tables.roles import TableOptions, TableRoles, TableRows, read_environments, read_numbers, read_rows
+from holdfast.tables.roles import TableRows, read_numbers, read_rows
 
 METHODS = ("erm", "pi")
 REGRESSORS: Mapping[str, NamedEstimator] = MappingProxyType(
@@ -86,7 +85,8 @@ class RegressionEvaluation:
         }
 
 
-class TableRegressor(RegressorMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class TableRegressor(RegressorMixin, TableModel):
     """Fit a model of a number on a table in a file or a data frame: what `holdfast fit --task regression` does.
 
     Parameters
@@ -117,50 +117,16 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     array([26.])
     """
 
-    def __init__(
-        self,
-        *,
-        label: str,
-        environment: str | Sequence[str],
-        estimator: Any = "ridge",
-        method: str = "erm",
-        environment_by: str | None = None,
-        drop: str | Sequence[str] = (),
-        text: str | Sequence[str] = (),
-        categorical: str | Sequence[str] = (),
-        missing: str | Sequence[str] = (),
-        scale: str | Sequence[str] = (),
-        missing_labels: str = "stop",
-        weight: str | None = None,
-        subjects: str | None = None,
-        random_state: int | None = 0,
-    ) -> None:
-        self.label = label
-        self.environment = environment
-        self.estimator = estimator
-        self.method = method
-        self.environment_by = environment_by
-        self.drop = drop
-        self.text = text
-        self.categorical = categorical
-        self.missing = missing
-        self.scale = scale
-        self.missing_labels = missing_labels
-        self.weight = weight
-        self.subjects = subjects
-        self.random_state = random_state
+    _: KW_ONLY
+    estimator: Any = "ridge"
+
+    _task = "regression"
 
     @property
     def names(self) -> dict[str, str]:
         """The names of estimator and method."""
         name = find_regressor(self.estimator) if isinstance(self.estimator, str) else type(self.estimator).__name__
         return {"estimator": name, "method": self.method}
-
-    @property
-    def options(self) -> TableOptions:
-        """What the columns are, checked."""
-        given = {o.name: getattr(self, o.name) for o in fields(TableOptions) if o.name != "task"}
-        return TableOptions(**given, task="regression")
 
     def fit(self, table: Any) -> Self:
         """Fit on the rows of a table: a path, a data frame, or rows that `read_rows` returned."""
@@ -179,29 +145,18 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, rows.notes
         return self
 
-    def predict(self, table: Any) -> NDArray[np.float64]:
-        """Return the predicted number of each row of a file or frame."""
-        check_is_fitted(self, "pipeline_")
-        source, roles = open_table(table, self.roles_.missing), self.roles_
-        roles.schema.require(source.columns)
-        chunks = source.chunks(roles.needed(source.columns), roles.needed_types(source.columns), CHUNK_ROWS)
-        parts = [self.pipeline_.predict(roles.features(chunk)) for chunk in chunks]
-        return np.concatenate(parts) if parts else np.empty(0)
-
-    def score(self, table: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, table: TableLike, y: Any = None, sample_weight: Any = None) -> float:
         """Return R² on a table with the label column, or on given numbers."""
         from sklearn.metrics import r2_score
 
-        source = open_table(table, self.roles_.missing)
+        source = self.open(table)
         truth = self._labels(source) if y is None else y
         return float(r2_score(truth, self.predict(source), sample_weight=sample_weight))
 
-    def _labels(self, source: Any) -> NDArray[np.float64]:
-        label = self.roles_.label
-        source.require([label])
-        return read_numbers(source.read([label])[label], label)
+    def _labels(self, source: TableSource) -> NDArray[np.float64]:
+        return read_numbers(self.read_label(source), self.roles_.label)
 
-    def evaluate(self, table: Any, *, environment: Sequence[str] = ()) -> RegressionEvaluation:
+    def evaluate(self, table: TableLike, *, environment: Sequence[str] = ()) -> RegressionEvaluation:
         """Score it on a table with labels, by environment and pooled.
 
         Parameters
@@ -210,58 +165,24 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         environment : sequence of str
             Environment columns; by default those that it was fitted with.
         """
-        check_is_fitted(self, "pipeline_")
-        source, roles = open_table(table, self.roles_.missing), self.roles_
+        source, roles = self.open(table), self.roles_
         names = list(environment) or list(roles.environments)
         source.require([roles.label, *names])
-        frame = source.read(list(dict.fromkeys(names)), roles.types(names))
-        sites = np.array([str(e) for e in read_environments(frame, names, roles.period, roles.environment_storages)])
+        sites = np.array([str(site) for site in self.read_sites(source, names)])
         y, predicted = self._labels(source), self.predict(source)
-        here = set(sites.tolist())
         mse = float(np.mean((y - predicted) ** 2))
         r2 = 1 - mse / float(y.var()) if y.var() > 0 else float("nan")
-        known = tuple(name for name in roles.known if name in here)
-        return RegressionEvaluation(
-            self.names, roles.label, regression_report(y, predicted, sites), known, r2, float(np.sqrt(mse))
-        )
+        known = tuple(name for name in roles.known if name in sites)
+        report = regression_report(y, predicted, sites)
+        return RegressionEvaluation(self.names, roles.label, report, known, r2, float(np.sqrt(mse)))
 
-    def write_predictions(
-        self, table: Any, file: str | Path, *, keep: Sequence[str] = (), for_spreadsheets: bool = False
-    ) -> int:
-        """Write a column `prediction`, next to the columns in `keep`, to a .csv, .tsv or .parquet file."""
-        import pandas as pd
-
-        source, keep = open_table(table, self.roles_.missing), list(dict.fromkeys(keep))
-        source.require(keep)
-        kept = source.read(keep).reset_index(drop=True) if keep else pd.DataFrame()
-        frame = pd.concat([kept, pd.DataFrame({"prediction": self.predict(source)})], axis=1)
-        with TableWriter(Path(file), for_spreadsheets=for_spreadsheets) as writer:
-            writer.write(frame)
-        return len(frame)
-
-    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save it as a folder that `load` reads. Nothing in it can execute code."""
-        from holdfast.saving import save
-
-        check_is_fitted(self, "pipeline_")
-        extra = {"table": self.roles_.to_dict(), "task": "regression", "names": self.names, "notes": list(self.notes_)}
-        save(self.pipeline_, folder, overwrite=overwrite, extra=extra)
+    def _extra(self) -> dict[str, Any]:
+        return {**super()._extra(), "task": self._task}
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> TableRegressor:
-        """Load what `save` wrote."""
-        from holdfast.saving import load, read_manifest
-
-        extra = read_manifest(folder)["extra"]
+    def _check_kind(cls, folder: str | os.PathLike[str], extra: Mapping[str, Any]) -> None:
         if not is_regression(extra):
             raise SavedModelError(f"{folder} is not a model of numbers. Load it with TableClassifier.load.")
-        roles = TableRoles.from_dict(extra["table"])
-        scales = tuple(scale.text for scale in roles.scales)
-        given: dict[str, Any] = {"missing": roles.missing, "scale": scales, **extra["names"]}
-        fitted = cls(label=roles.label, environment=roles.environments, **given)
-        fitted.pipeline_, fitted.roles_ = load(folder), roles
-        fitted.notes_ = tuple(map(str, extra.get("notes", ())))
-        return fitted
 
 
 def is_regression(extra: Mapping[str, Any]) -> bool:
