@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, Rows, Weights, take_rows
+from holdfast.environments import Environment, Rows, Weights
 from holdfast.fitting.calibration import calibrate, class_scores
 from holdfast.judging.judges import Judge, JudgeSettings, deal_folds, fit_judges
-from holdfast.rows.mapped import answers, is_mapped
+from holdfast.rows.mapped import parts_of
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
@@ -103,7 +102,8 @@ def ask_for_predictions(judges: tuple[Judge, ...], training: TrainingRows) -> ND
     predictions = np.full((len(judges), len(y)), -1 if y.dtype.kind == "i" else np.nan, dtype=y.dtype)
     for number, judge in enumerate(judges):
         for model, rows in judge.unseen_rows(len(y)):
-            predictions[number, rows] = answers(model.predict, training.X, rows).ravel()  # CatBoost gives a column
+            for own, part in parts_of(training.X, rows):
+                predictions[number, own] = np.asarray(model.predict(part)).ravel()  # CatBoost gives a column
     return predictions
 
 
@@ -126,11 +126,9 @@ def ask_for_scores(judges: tuple[Judge, ...], training: TrainingRows, n_classes:
         for model, rows in judge.unseen_rows(training.n_rows):
             asked.setdefault(id(rows), []).append((number, model, rows))
     for together in asked.values():
-        rows = together[0][2]
-        part = None if is_mapped(training.X) else take_rows(training.X, rows)
-        for number, model, _ in together:
-            ask = partial(class_scores, model, n_classes=n_classes)
-            scores[number, rows] = answers(ask, training.X, rows) if part is None else ask(part)
+        for own, part in parts_of(training.X, together[0][2]):
+            for number, model, _ in together:
+                scores[number, own] = class_scores(model, part, n_classes)
     return np.stack([_calibrated(judge, answer, training) for judge, answer in zip(judges, scores, strict=True)])
 
 

@@ -105,9 +105,11 @@ def fit_transformers(
     return rows, head.transform
 
 
-def answers(answer: Callable[[Any], Any], X: Any, rows: Rows) -> NDArray[Any]:
-    """Return what a function says about rows of X; a memory map is read and answered block by block."""
+def parts_of(X: Any, rows: Rows) -> Iterator[tuple[Rows, Any]]:
+    """Yield row numbers and these rows of X: all of them at once, or block by block where X is a memory map."""
     if not is_mapped(X):
-        return np.asarray(answer(take_rows(X, rows)))
+        yield rows, take_rows(X, rows)
+        return
     own = MappedRows(X, rows)
-    return np.concatenate([np.asarray(answer(own[block])) for block in blocks_of(own)])
+    for block in blocks_of(own):
+        yield rows[block], own[block]
