@@ -128,8 +128,8 @@ def fit(
         classifier.save(out, overwrite=overwrite)
         shutil.rmtree(checkpoints, ignore_errors=True)
     if report is not None:
-        from holdfast.cli.report import table_page
         from holdfast.reports import write_report
+        from holdfast.reports.saved import table_page
 
         with showing_stages(f"reporting {table}"):
             told = {"table": str(table), "seed": fits.seed}

@@ -33,8 +33,8 @@ def theory(
         check_file(out, overwrite=overwrite, suffixes=PICTURES)
     curves = half_curves(eta1, eta2, noise)
     if out is not None:
-        from holdfast.reports.chapters import half_figures
         from holdfast.reports.svg import save_figure
+        from holdfast.reports.theory import half_figures
 
         save_figure(out, *half_figures(curves))
     result = _result(curves, out)
