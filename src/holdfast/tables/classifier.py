@@ -28,7 +28,8 @@ from holdfast.newsite.profile import TrainingProfile, profile_training
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier, Recalibration, recalibrate
 from holdfast.tables.model import TableLike, TableModel
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, matrix_names
-from holdfast.tables.roles import TableRows, TableSchema, read_environments, read_known_labels, read_rows
+from holdfast.tables.roles import TableRows, read_environments, read_known_labels, read_rows
+from holdfast.tables.schema import TableSchema
 
 if TYPE_CHECKING:
     import pandas as pd

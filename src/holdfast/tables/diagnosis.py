@@ -42,7 +42,9 @@ from holdfast.tables.checks import find_words, numbers_alone
 from holdfast.tables.classifier import TableClassifier, fit_stable
 from holdfast.tables.files import open_table
 from holdfast.tables.preprocessing import make_preprocessor, with_preprocessing
-from holdfast.tables.roles import TableRoles, TableRows, TableSchema, table_notes
+from holdfast.tables.remarks import table_notes
+from holdfast.tables.roles import TableRoles, TableRows
+from holdfast.tables.schema import TableSchema
 from holdfast.tables.stages import split_rows
 
 MOST_ODD, NETWORK_ODD = 5, 1  # columns that do not fit of which each is left out alone; fits of networks take long

@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast.exceptions import HoldfastError, NewSiteWarning, ParameterError, SavedModelError, warn
 from holdfast.newsite.profile import TrainingProfile
-from holdfast.tables.files import CHUNK_ROWS, TableSource, TableWriter, open_table
+from holdfast.tables.files import CHUNK_ROWS, TableSource, open_table
 from holdfast.tables.roles import TableOptions, TableRoles, Task, read_environments
+from holdfast.tables.writing import TableWriter
 
 if TYPE_CHECKING:
     import pandas as pd

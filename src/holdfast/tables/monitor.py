@@ -12,7 +12,8 @@ from holdfast.environments import listed
 from holdfast.exceptions import ParameterError, TableError, suggest
 from holdfast.newsite.monitor import Course, follow
 from holdfast.tables.files import TABLES, TableSource, TextLayout, open_table
-from holdfast.tables.roles import PERIODS, read_environments, storage_of
+from holdfast.tables.roles import PERIODS, read_environments
+from holdfast.tables.schema import storage_of
 
 if TYPE_CHECKING:
     from holdfast.newsite.check import SiteCheck

@@ -15,7 +15,8 @@ from holdfast.diagnosis.words import headline
 from holdfast.environments import listed, site_names, split_environments
 from holdfast.exceptions import LabelsError, ParameterError, TableError, suggest
 from holdfast.tables.files import open_table
-from holdfast.tables.roles import TableOptions, TableSchema, read_environments, read_labels, read_rows
+from holdfast.tables.roles import TableOptions, read_environments, read_labels, read_rows
+from holdfast.tables.schema import TableSchema
 
 if TYPE_CHECKING:
     import pandas as pd
