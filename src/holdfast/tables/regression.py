@@ -19,6 +19,7 @@ from holdfast.estimators.named import NamedEstimator
 from holdfast.estimators.regression import PIRegressor
 from holdfast.exceptions import ParameterError, SavedModelError, TableError, suggest
 from holdfast.fitting.estimators import fit_rows, seeded_clone
+from holdfast.fitting.splitter import LeftOut, leave_out
 from holdfast.seeding import Seeding
 from holdfast.tables.files import TableSource
 from holdfast.tables.model import TableLike, TableModel
@@ -228,19 +229,17 @@ def diagnose_regression(
         raise TableError(f"All rows are of one site, {sites[0].name!r}, so none can be left out. Pass more sites.")
     names = site_names(sites)
     model = with_preprocessing(rows.roles.schema, _make_regressor(estimator))
-    everything, weights = np.arange(len(rows.y)), rows.sample_weight
+    weights = rows.sample_weight
     folds = np.empty(len(rows.y), dtype=np.intp)
     for site in sites:
         order = Seeding(random_state).generator("folds", site.name).permutation(len(site.rows))
         folds[site.rows[order]] = np.arange(len(site.rows)) % N_FOLDS
-    n_rounds = min(len(sites), MOST_ROUNDS)
-    together = [sites[number::n_rounds] for number in range(n_rounds)]
-    tasks = [(np.concatenate([site.rows for site in group]), ", ".join(s.name for s in group)) for group in together]
-    tasks += [(np.flatnonzero(folds == fold), "") for fold in range(N_FOLDS) if (folds == fold).any()]
+    rounds = leave_out(sites, most=MOST_ROUNDS)
+    rounds += [LeftOut((), np.flatnonzero(folds == n), np.flatnonzero(folds != n)) for n in np.unique(folds)]
     new, known = np.full(len(rows.y), np.nan), np.full(len(rows.y), np.nan)
-    for number, (out, left_out) in enumerate(tasks):
-        progress(f"without {left_out}" if left_out else "at known sites, out of fold", number, len(tasks))
-        rest = np.setdiff1d(everything, out)
+    for number, (left_out, out, rest) in enumerate((part.names, part.out, part.rest) for part in rounds):
+        step = f"without {', '.join(left_out)}" if left_out else "at known sites, out of fold"
+        progress(step, number, len(rounds))
         part = seeded_clone(model, Seeding(random_state), "diagnose")
         fitted = fit_rows(part, rows.features, rows.y, rest, None if weights is None else weights[rest])
         (new if left_out else known)[out] = fitted.predict(take_rows(rows.features, out))

@@ -32,7 +32,8 @@ from holdfast.reports.findings import (
 from holdfast.reports.html import render_report
 from holdfast.reports.theory import half_figures
 from holdfast.reports.values import Curves, HeatMap, Sentences, Shares, Table, figure_table
-from holdfast.tables.comparison import Comparison, MethodScore
+from holdfast.tables.comparison import Comparison
+from holdfast.tables.method_scores import MethodScore
 from holdfast.theory import half_curves
 
 
