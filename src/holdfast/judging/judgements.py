@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Environment, Rows, Weights
 from holdfast.fitting.calibration import calibrate, class_scores
+from holdfast.fitting.estimators import has_probabilities
 from holdfast.judging.judges import Judge, JudgeSettings, deal_folds, fit_judges
 from holdfast.rows.mapped import parts_of
 from holdfast.rows.training import TrainingRows
@@ -138,6 +139,6 @@ def _calibrated(judge: Judge, scores: Array, training: TrainingRows) -> Array:
     known = own[~np.isnan(scores[own, 0])]
     if not len(known):
         return scores
-    offsets = not all(hasattr(model, "predict_proba") for model, _ in judge.unseen_rows(training.n_rows))
+    offsets = not all(has_probabilities(model) for model, _ in judge.unseen_rows(training.n_rows))
     weights = None if training.sample_weight is None else training.sample_weight[known]
     return calibrate(scores[known], training.y[known], weights, offsets=offsets).log_probabilities(scores)

@@ -45,6 +45,7 @@ from holdfast.reports.values import (
     Shares,
     Table,
 )
+from holdfast.stable.verdict import verdict_of
 
 if TYPE_CHECKING:
     from holdfast.auditing import Audit, Reliance
@@ -152,7 +153,7 @@ def estimator_page(
             "Fit it with environments= first."
         )
     names = _class_names(fitted, given.class_names)
-    verdict = getattr(fitted, "verdict_", None)
+    verdict = verdict_of(fitted)
     training, audit, comparison, reliance = given.training, given.audit, given.comparison, given.reliance
     if comparison is None and given.test is not None:
         compared = dict(given.methods or {type(fitted).__name__: classifier})

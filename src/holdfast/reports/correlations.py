@@ -12,6 +12,7 @@ from holdfast.datasets.values import Split
 from holdfast.environments import Group, Partition, split_environments
 from holdfast.exceptions import InputError
 from holdfast.reports.values import HeatMap
+from holdfast.rows.kinds import as_dense
 
 if TYPE_CHECKING:
     from holdfast.auditing import Audit
@@ -112,8 +113,8 @@ def _feature_columns(X: Any, feature_names: Sequence[str] | None) -> tuple[list[
 
         encoded = encode_table(X)
         values = encoded.values
-        return list(encoded.names), np.asarray(values.toarray() if hasattr(values, "toarray") else values)
-    values = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+        return list(encoded.names), as_dense(values)
+    values = as_dense(X)
     if values.dtype.kind not in "biuf":
         return None
     names = [f"x{i}" for i in range(shape[1])] if feature_names is None else [str(name) for name in feature_names]

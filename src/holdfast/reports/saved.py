@@ -10,6 +10,7 @@ from holdfast.datasets.values import Split
 from holdfast.reports.chapters import Evidence, estimator_page
 from holdfast.reports.comparisons import compare_on_rows
 from holdfast.reports.sections import run_next
+from holdfast.stable.verdict import verdict_of
 from holdfast.tables.audits import audit_rows
 from holdfast.tables.evaluation import predict_labeled, read_labeled
 
@@ -45,7 +46,7 @@ def table_page(
         if (
             audit
             and len(fitted.method_.environments_) > 1
-            and (frame is not None or not hasattr(fitted.method_, "verdict_"))
+            and (frame is not None or verdict_of(fitted.method_) is None)
         ):
             found = audit_rows(rows, level=0.05)
     evidence = Evidence(

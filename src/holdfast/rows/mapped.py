@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from holdfast.environments import Rows, Weights, take_rows
 from holdfast.fitting.estimators import fit_error, weighted_steps
+from holdfast.rows.kinds import as_dense
 
 BLOCK_NUMBERS = 1 << 21  # numbers that are read at once: 16 MiB of float64
 
@@ -49,8 +50,7 @@ class TransformedRows:
 
     def dense(self, rows: Rows | slice) -> NDArray[Any]:
         """Return rows, transformed, as an array."""
-        taken = self[rows]
-        return np.asarray(taken.toarray() if hasattr(taken, "toarray") else taken)
+        return as_dense(self[rows])
 
 
 def is_mapped(X: Any) -> bool:

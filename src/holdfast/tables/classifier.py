@@ -23,10 +23,12 @@ from holdfast.diagnosis.words import say
 from holdfast.environments import listed
 from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
 from holdfast.exceptions import HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
-from holdfast.fitting.estimators import Network
+from holdfast.fitting.estimators import Network, has_probabilities
 from holdfast.newsite.profile import TrainingProfile, profile_training
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier, Recalibration, recalibrate
-from holdfast.tables.model import TableLike, TableModel
+from holdfast.stable.verdict import verdict_of
+from holdfast.tables.files import TableLike
+from holdfast.tables.model import TableModel
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, matrix_names
 from holdfast.tables.roles import TableRows, read_environments, read_known_labels, read_rows
 from holdfast.tables.schema import TableSchema
@@ -35,9 +37,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from holdfast.estimators.base import MethodClassifier
     from holdfast.estimators.stable import StableClassifier
     from holdfast.newsite.adapt import Adaptation
     from holdfast.newsite.check import SiteCheck
+    from holdfast.stable.verdict import Verdict
     from holdfast.tables.evaluation import Evaluation
 
 log = logging.getLogger(__name__)
@@ -120,10 +124,11 @@ class TableClassifier(TableModel):
     warnings_ = cast("tuple[str, ...] | None", None)
 
     @property
-    def method_(self) -> Any:
+    def method_(self) -> MethodClassifier:
         """The fitted method."""
         check_is_fitted(self, "pipeline_")
-        return self.pipeline_.named_steps["classifier"]
+        method: MethodClassifier = self.pipeline_.named_steps["classifier"]
+        return method
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -132,11 +137,11 @@ class TableClassifier(TableModel):
         return classes
 
     @property
-    def verdict_(self) -> Any:
+    def verdict_(self) -> Verdict:
         """The method's verdict; AttributeError where it has none."""
         return self.method_.verdict_
 
-    def make_method(self) -> Any:
+    def make_method(self) -> MethodClassifier:
         """Return the unfitted method around the estimator, with the options; refuse what does not fit."""
         by_name = isinstance(self.estimator, str)
         estimator = find_estimator(self.estimator).make() if by_name else clone(self.estimator)
@@ -176,7 +181,7 @@ class TableClassifier(TableModel):
             notes = rows.notes
             if rows.source is not None:
                 n_passes = refit(pipeline, rows.source, rows.roles, self.n_jobs)
-                also = "verdict" if hasattr(pipeline[-1], "verdict_") else "accuracies"
+                also = "accuracies" if verdict_of(pipeline[-1]) is None else "verdict"
                 notes += (
                     f"The classifiers are fitted on all {rows.n_rows:,} rows, in {n_passes} passes over the files; "
                     f"preprocessing and {also} come from the {len(rows.y):,} rows that were read.",
@@ -194,7 +199,7 @@ class TableClassifier(TableModel):
 
     def _name_verdict(self) -> None:
         """Give the columns in a verdict their names, where the method saw a matrix: numbers of columns mean nothing."""
-        verdict = getattr(self.method_, "verdict_", None)
+        verdict = verdict_of(self.method_)
         if verdict is None or "features" not in self.pipeline_.named_steps:
             return
         names = matrix_names(self.pipeline_.named_steps["features"], self.roles_.schema)
@@ -217,7 +222,7 @@ class TableClassifier(TableModel):
     def _answer(self, rows: Any) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
         """Return labels and, where the method has them, probabilities."""
         method, rows = self.method_, self._transform(rows)  # once for labels and probabilities
-        probabilities = method.predict_proba(rows) if hasattr(method, "predict_proba") else None
+        probabilities = method.predict_proba(rows) if has_probabilities(method) else None
         if probabilities is not None and not np.isfinite(probabilities).all():
             raise SavedModelError("The classifier predicts NaN or infinity: its weights are damaged. Fit it again.")
         return method.predict(rows), probabilities
@@ -312,7 +317,7 @@ class TableClassifier(TableModel):
         from holdfast.newsite.check import check_site
 
         check_is_fitted(self, "pipeline_")
-        if not hasattr(self.method_, "predict_proba"):
+        if not has_probabilities(self.method_):
             raise ParameterError(
                 f"The estimator {self.names['estimator']} gives no probabilities, which a check needs. Fit another one."
             )
@@ -390,7 +395,7 @@ class TableClassifier(TableModel):
         method.estimator_ = estimator
         return self._with_method(method)
 
-    def _with_method(self, method: Any) -> Self:
+    def _with_method(self, method: MethodClassifier) -> Self:
         """Return a copy with another fitted method."""
         changed = copy.copy(self)
         *before, (name, _) = self.pipeline_.steps
@@ -407,7 +412,7 @@ class TableClassifier(TableModel):
         return self.classes_[:0]
 
     def _probability_columns(self) -> list[str]:
-        has_some = hasattr(self.method_, "predict_proba")
+        has_some = has_probabilities(self.method_)
         return [f"probability_{label}" for label in self.classes_] if has_some else []
 
     def predict_proba(self, table: TableLike) -> NDArray[np.float64]:
@@ -551,7 +556,7 @@ def fit_stable(
         return classifier._fit_rows(replace(rows, source=None))
 
 
-def make_method(name: str, estimator: Any, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+def make_method(name: str, estimator: Any, options: Mapping[str, Any], settings: Mapping[str, Any]) -> MethodClassifier:
     """Return the unfitted method of that name around an estimator.
 
     `options` that the method does not have are refused; `settings` that it does not have are left out.

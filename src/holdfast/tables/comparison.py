@@ -35,7 +35,7 @@ from holdfast.exceptions import (
     SolverWarning,
     suggest,
 )
-from holdfast.fitting.estimators import BOOSTERS, is_network, last_step
+from holdfast.fitting.estimators import BOOSTERS, has_probabilities, is_network, last_step
 from holdfast.fitting.folds import rows_without
 from holdfast.fitting.splitter import leave_out
 from holdfast.parallel import run_each
@@ -43,7 +43,7 @@ from holdfast.rows.kinds import holds_items
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.network import LIKELY, weigh
-from holdfast.stable.verdict import RARE, Verdict, says_little
+from holdfast.stable.verdict import RARE, Verdict, says_little, verdict_of
 from holdfast.tables.method_scores import LOWER_IS_BETTER, METRICS, Answers, MethodScore, Parts, collect, score_method
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, make_preprocessor, matrix_names
 
@@ -346,8 +346,7 @@ def _verdict_on_all(stable: Any, training: TrainingRows) -> Verdict | None:
             fitted = _fit(clone(stable), training.X, training.y, names[training.environment_codes])
     except HoldfastError:
         return None  # its problem is said with its scores
-    verdict: Verdict | None = getattr(last_step(fitted), "verdict_", None)
-    return verdict
+    return verdict_of(last_step(fitted))
 
 
 def table_candidates(estimator: str | None, methods: Sequence[str] | None, random_state: RandomState) -> dict[str, Any]:
@@ -404,10 +403,10 @@ def _fit_and_ask(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", HoldfastWarning)
             _fit(estimator, take_rows(X, kept), y[kept], environments[kept])
-        remarks = _remarks(caught, getattr(last_step(estimator), "verdict_", None))
+        remarks = _remarks(caught, verdict_of(last_step(estimator)))
         asked = take_rows(X, held_out)
         right = np.asarray(estimator.predict(asked)) == y[held_out]
-        probabilities = estimator.predict_proba(asked) if hasattr(estimator, "predict_proba") else None
+        probabilities = estimator.predict_proba(asked) if has_probabilities(estimator) else None
         return right, probabilities, estimator.classes_, remarks
     except HoldfastError as problem:
         return str(problem)

@@ -32,7 +32,7 @@ from holdfast.fitting.estimators import (
     require_classifier,
     seeded_clone,
 )
-from holdfast.rows.kinds import is_sparse
+from holdfast.rows.kinds import as_dense
 from holdfast.rows.reading import read_weights
 from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
@@ -197,7 +197,7 @@ class _Table:
         if encoded.shape[1] > MOST_ENCODED:
             encoded = TruncatedSVD(20, random_state=0).fit_transform(encoded)
         self.weights, self.subjects = rows.sample_weight, rows.subjects
-        self.columns: Array = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
+        self.columns: Array = np.asarray(as_dense(encoded), dtype=np.float64)
 
     def take(self, rows: Rows) -> _Table:
         """Return some of the rows, with the same model."""
@@ -231,7 +231,7 @@ class _Table:
         part = self._part(rest)
         fitted, answers = self._fit_stable(part), np.zeros((len(out), len(self.classes)))
         places = np.searchsorted(self.classes.astype(fitted.classes_.dtype), fitted.classes_)
-        if hasattr(fitted.pipeline_, "predict_proba"):
+        if has_probabilities(fitted.pipeline_):
             answers[:, places] = fitted.pipeline_.predict_proba(rows.features.iloc[out])
         else:
             predicted = np.searchsorted(self.classes, fitted.pipeline_.predict(rows.features.iloc[out]))

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from holdfast.exceptions import HoldfastError, TableError, suggest
@@ -51,6 +51,13 @@ JSON_LINE, DEEPEST = 1 << 24, 100  # bytes of a JSON line, structures inside eac
 SMALLER = "Leave columns out with drop=, or take a sample of the rows."
 ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://")
 INDEX = re.compile(r"__index_level_[0-9]+__")  # what pandas writes beside the columns: numbers of rows
+
+
+class ArrowTable(Protocol):
+    """A data frame that gives its columns to Arrow, such as one of polars, pyarrow or pandas."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the columns."""
 
 
 class TableSource:
@@ -116,7 +123,7 @@ class TableFrame(TableSource):
 
     name = "the table"
 
-    def __init__(self, frame: Any, missing: Sequence[str] = ()) -> None:
+    def __init__(self, frame: ArrowTable | pd.DataFrame, missing: Sequence[str] = ()) -> None:
         import pandas as pd
 
         if isinstance(frame, pd.DataFrame):
@@ -529,8 +536,12 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None) -> pd.Dat
     return open_table(path).read(columns)
 
 
+# A path or an address, an open table, or a data frame.
+TableLike: TypeAlias = "str | os.PathLike[str] | TableSource | ArrowTable | pd.DataFrame"
+
+
 def open_table(
-    table: Any,
+    table: TableLike,
     missing: Sequence[str] = (),
     layout: TextLayout | None = None,
     *,

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast.exceptions import HoldfastError, NewSiteWarning, ParameterError, SavedModelError, warn
 from holdfast.newsite.profile import TrainingProfile
-from holdfast.tables.files import CHUNK_ROWS, TableSource, open_table
+from holdfast.tables.files import CHUNK_ROWS, TableLike, TableSource, open_table
 from holdfast.tables.roles import TableOptions, TableRoles, Task, read_environments
 from holdfast.tables.writing import TableWriter
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from holdfast.newsite.profile import ColumnCheck
-
-TableLike = Any  # a path, a data frame, or an open table
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,8 @@ from holdfast.exceptions import ParameterError, SavedModelError, TableError, sug
 from holdfast.fitting.estimators import fit_rows, seeded_clone
 from holdfast.fitting.splitter import LeftOut, leave_out
 from holdfast.seeding import Seeding
-from holdfast.tables.files import TableSource
-from holdfast.tables.model import TableLike, TableModel
+from holdfast.tables.files import TableLike, TableSource
+from holdfast.tables.model import TableModel
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, with_preprocessing
 from holdfast.tables.roles import TableRows, read_numbers, read_rows
 
@@ -129,7 +129,7 @@ class TableRegressor(RegressorMixin, TableModel):
         name = find_regressor(self.estimator) if isinstance(self.estimator, str) else type(self.estimator).__name__
         return {"estimator": name, "method": self.method}
 
-    def fit(self, table: Any) -> Self:
+    def fit(self, table: TableLike | TableRows) -> Self:
         """Fit on the rows of a table: a path, a data frame, or rows that `read_rows` returned."""
         if self.method not in METHODS:
             raise ParameterError(f"There is no method {self.method!r} for numbers. {suggest(self.method, METHODS)}")

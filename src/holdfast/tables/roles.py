@@ -13,7 +13,7 @@ import numpy as np
 from holdfast.environments import listed
 from holdfast.exceptions import LabelsError, NewSiteWarning, ParameterError, SavedModelError, TableError, suggest, warn
 from holdfast.seeding import Seeding
-from holdfast.tables.files import TableSource, open_table
+from holdfast.tables.files import TableLike, TableSource, open_table
 from holdfast.tables.remarks import spelling_note, table_notes
 from holdfast.tables.scales import Scale, apply_scales
 from holdfast.tables.schema import PLAIN, TableSchema, storage_of
@@ -194,7 +194,7 @@ class TableRows:
         return len(self.y) if self.source is None else self.source.n_rows
 
 
-def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = ()) -> TableRows:
+def read_rows(table: TableLike, options: TableOptions, *, attributes: Sequence[str] = ()) -> TableRows:
     """Read the rows of a file or frame to fit on; attributes are read next to the features and are not among them."""
     source = open_table(table, options.missing)
     label, environment = options.label, options.environment

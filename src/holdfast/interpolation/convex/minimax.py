@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm  # solve_triangular calls dtrtrs, which wakes all threads for the smallest system
 
 from holdfast.exceptions import FeaturesError
-from holdfast.interpolation.convex.problem import LinearProblem, dense, is_sparse, scale_rows
+from holdfast.interpolation.convex.problem import LinearProblem, scale_rows
+from holdfast.rows.kinds import as_dense, is_sparse
 
 Array = NDArray[np.float64]
 
@@ -131,7 +132,7 @@ class MatrixCurvature:
             for k in range(n_outputs):
                 for m in range(k + 1):
                     scaled = scale_rows(block, curvatures[:, k, m])
-                    matrix[:n_features, k, :n_features, m] += dense(block.T @ scaled)
+                    matrix[:n_features, k, :n_features, m] += as_dense(block.T @ scaled)
                     if design.fit_intercept:
                         matrix[:n_features, k, n_features, m] += block.T @ curvatures[:, k, m]
             if design.fit_intercept:
