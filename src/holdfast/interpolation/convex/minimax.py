@@ -120,8 +120,34 @@ def curvature_at(problem: LinearProblem, z: Array, weights: Array) -> Curvature:
     return kind(problem, z, weights)
 
 
-class MatrixCurvature:
-    """The matrix itself, scaled to a unit diagonal (so that the columns' units do not matter) and factorized."""
+class Factorized:
+    """A matrix scaled to a unit diagonal, so that the columns' units do not matter, and its Cholesky factor.
+
+    It has as much jitter as it needs.
+    """
+
+    def __init__(self, matrix: Array) -> None:
+        diagonal = matrix.diagonal()
+        self.scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+        scaled = matrix * self.scale[:, None] * self.scale
+        jitter = JITTER
+        while True:
+            scaled[np.diag_indices(len(scaled))] += jitter
+            try:
+                self.lower = np.linalg.cholesky(scaled)
+                return
+            except np.linalg.LinAlgError:
+                jitter *= 10.0
+
+    def solve(self, right: Array, *, precision: float = 0.0) -> tuple[Array, Array]:
+        """Return M⁻¹ right and the triangular factor's half of it."""
+        factor = dtrsm(1.0, self.lower, right * self.scale[:, None], lower=1)
+        solution = dtrsm(1.0, self.lower, factor, lower=1, trans_a=1)
+        return solution * self.scale[:, None], factor
+
+
+class MatrixCurvature(Factorized):
+    """The matrix itself."""
 
     def __init__(self, problem: LinearProblem, z: Array, weights: Array) -> None:
         design, loss, penalties = problem.design, problem.loss, problem.penalties
@@ -155,27 +181,7 @@ class MatrixCurvature:
                 "X contains NaN or infinite values, or values whose squares are infinite. "
                 "Fill or drop missing values, for example with sklearn.impute.SimpleImputer, and rescale huge columns."
             )
-        self._factorize(square)
-
-    def _factorize(self, matrix: Array) -> None:
-        """Scale to a unit diagonal and take the Cholesky factor, with as much jitter as it needs."""
-        diagonal = matrix.diagonal()
-        self.scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-        scaled = matrix * self.scale[:, None] * self.scale
-        jitter = JITTER
-        while True:
-            scaled[np.diag_indices(len(scaled))] += jitter
-            try:
-                self.lower = np.linalg.cholesky(scaled)
-                return
-            except np.linalg.LinAlgError:
-                jitter *= 10.0
-
-    def solve(self, right: Array, *, precision: float) -> tuple[Array, Array]:
-        """Return M⁻¹ right and the triangular factor's half of it."""
-        factor = dtrsm(1.0, self.lower, right * self.scale[:, None], lower=1)
-        solution = dtrsm(1.0, self.lower, factor, lower=1, trans_a=1)
-        return solution * self.scale[:, None], factor
+        super().__init__(square)
 
 
 class ProductCurvature:
