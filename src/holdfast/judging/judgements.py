@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, Rows, Weights
+from holdfast.environments import Environment, Weights
 from holdfast.fitting.calibration import calibrate, class_scores
 from holdfast.fitting.estimators import has_probabilities
 from holdfast.judging.judges import Judge, JudgeSettings, deal_folds, fit_judges
@@ -122,13 +122,9 @@ def ask_for_scores(judges: tuple[Judge, ...], training: TrainingRows, n_classes:
     judge's own rows are NaN, and what it says about the others is not calibrated.
     """
     scores = np.full((len(judges), training.n_rows, n_classes), np.nan)
-    asked: dict[int, list[tuple[int, Any, Rows]]] = {}  # judges that are asked about the same rows
     for number, judge in enumerate(judges):
         for model, rows in judge.unseen_rows(training.n_rows):
-            asked.setdefault(id(rows), []).append((number, model, rows))
-    for together in asked.values():
-        for own, part in parts_of(training.X, together[0][2]):
-            for number, model, _ in together:
+            for own, part in parts_of(training.X, rows):
                 scores[number, own] = class_scores(model, part, n_classes)
     return np.stack([_calibrated(judge, answer, training) for judge, answer in zip(judges, scores, strict=True)])
 
