@@ -72,7 +72,8 @@ def compare(
     """
     from holdfast.diagnosis.advice import decide_early, mending_options
     from holdfast.diagnosis.answer import lead
-    from holdfast.tables.comparison import METRICS, N_FOLDS, compare_rows, table_candidates
+    from holdfast.tables.comparison import N_FOLDS, compare_rows, table_candidates
+    from holdfast.tables.method_scores import METRICS
 
     n_methods = len(table_candidates(estimator, method or None, fits.seed))  # refuses names before anything is read
     if columns.subjects is not None:

@@ -304,7 +304,7 @@ def check_file(
     from holdfast.saving.files import check_writable
 
     if not suffixes:
-        from holdfast.tables.files import WRITTEN
+        from holdfast.tables.writing import WRITTEN
 
         suffixes = WRITTEN
     if file.suffix.lower() not in suffixes:

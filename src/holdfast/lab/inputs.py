@@ -150,7 +150,7 @@ def _with_words(dataset: Dataset, config: RunConfig, folder: Path) -> Prepared:
 def _with_numbers(dataset: Dataset) -> Dataset:
     """Turn the columns of a table into numbers, as learned on the training rows."""
     from holdfast.tables.preprocessing import make_preprocessor
-    from holdfast.tables.roles import TableSchema
+    from holdfast.tables.schema import TableSchema
 
     schema = TableSchema.infer(dataset.train.X)
     preprocessor = make_preprocessor(schema, dense=True).fit(schema.features(dataset.train.X))

@@ -7,7 +7,8 @@ from typing import Literal
 
 from holdfast.newsite.check import SiteCheck
 from holdfast.newsite.monitor import WORDS, Course
-from holdfast.reports.chapters import range_text
+from holdfast.reports.findings import range_text
+from holdfast.reports.sections import run_next
 from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Section, Sentences, Table
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
@@ -41,8 +42,7 @@ def _answer(found: SiteCheck, following: str) -> Answer:
         rows.append(("to expect at this site", found.forecast.value))
         rows.append(("between (95%)", range_text(found.forecast)))
     numbers = Table("Accuracy", ("accuracy", "value"), tuple(rows), "The forecast uses no labels of the site.")
-    run = (f"Run next: `{following}`",) if following else ()
-    return Answer(found.answer, signal, text, numbers, (*found.remarks, *run))
+    return Answer(found.answer, signal, text, numbers, (*found.remarks, *run_next(following)))
 
 
 def _columns_section(found: SiteCheck) -> Section:
@@ -99,10 +99,8 @@ def course_page(course: Course, *, title: str = "Course", following: str = "") -
     """
     last = course.periods[-1]
     signal, text = SIGNALS[last.check.advice]
-    run = (f"Run next: `{following}`",) if following else ()
-    answer = Answer(
-        course.answer, signal, f"{last.name}: {text[0].lower()}{text[1:]}", None, (*last.check.remarks, *run)
-    )
+    advice = (*last.check.remarks, *run_next(following))
+    answer = Answer(course.answer, signal, f"{last.name}: {text[0].lower()}{text[1:]}", None, advice)
     rows = tuple(
         (p.name, p.check.n_rows, WORDS[p.check.advice] + " (changed)" * p.changed, p.check.forecast)
         for p in reversed(course.periods)

@@ -23,7 +23,7 @@ from holdfast.metrics import (
     score_groups,
 )
 from holdfast.stable.verdict import RARE
-from holdfast.tables.files import open_table
+from holdfast.tables.files import TableLike, open_table
 from holdfast.tables.roles import read_environments, read_known_labels
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class Answers:
 
 def evaluate(
     fitted: TableClassifier,
-    table: Any,
+    table: TableLike,
     *,
     attributes: Sequence[str] = (),
     environment: Sequence[str] = (),
@@ -283,7 +283,7 @@ def _clinical(rows: LabeledRows, answers: Answers, positive: Any, threshold: flo
 
 
 def read_labeled(
-    fitted: TableClassifier, table: Any, *, environment: Sequence[str] = (), attributes: Sequence[str] = ()
+    fitted: TableClassifier, table: TableLike, *, environment: Sequence[str] = (), attributes: Sequence[str] = ()
 ) -> LabeledRows:
     """Read label, environment and attribute columns."""
     source, roles, notes = open_table(table, fitted.roles_.missing), fitted.roles_, []

@@ -18,25 +18,21 @@ from holdfast.datasets import load_dataset
 from holdfast.datasets.values import Split
 from holdfast.exceptions import CollapseWarning, EmptyPartitionWarning, InputError
 from holdfast.neural import NeuralClassifier
-from holdfast.reports.chapters import (
-    Evidence,
+from holdfast.reports.chapters import Evidence, estimator_page, judges_section, risk_curves
+from holdfast.reports.comparisons import compare_on_rows, comparison_dots, seeds_interval
+from holdfast.reports.findings import (
     audit_page,
     audit_table,
     changes_section,
-    compare_on_rows,
-    comparison_dots,
     effects_figure,
-    estimator_page,
-    judges_section,
     reliance_section,
     reliance_table,
-    risk_curves,
-    seeds_interval,
     verdict_answer,
 )
 from holdfast.reports.html import render_report
 from holdfast.reports.values import Curves, HeatMap, Sentences, Shares, Table, figure_table
-from holdfast.tables.comparison import Comparison, MethodScore
+from holdfast.tables.comparison import Comparison
+from holdfast.tables.method_scores import MethodScore
 
 
 @pytest.fixture(scope="module")

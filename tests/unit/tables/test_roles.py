@@ -5,15 +5,9 @@ import pandas as pd
 import pytest
 
 from holdfast.exceptions import SavedModelError, TableError
-from holdfast.tables.roles import (
-    Column,
-    TableOptions,
-    TableSchema,
-    looks_like_text,
-    odd_tokens,
-    read_rows,
-    written_number,
-)
+from holdfast.tables.remarks import looks_like_text, odd_tokens, written_number
+from holdfast.tables.roles import TableOptions, read_rows
+from holdfast.tables.schema import Column, TableSchema
 
 
 def small_frame():
