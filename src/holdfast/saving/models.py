@@ -108,6 +108,16 @@ def load(folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> Any:
         A file is missing, cut or changed; the message names it.
     UntrustedFileError
         The folder holds what holdfast refuses to load. Nothing in it was executed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from holdfast import ERMClassifier, load as load_model, save as save_model
+    >>> model = ERMClassifier().fit([[0.0], [1.0], [0.0], [1.0]], ["no", "yes", "no", "yes"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(model, f"{folder}/model")
+    ...     load_model(f"{folder}/model").predict([[1.0]]).tolist()
+    ['yes']
     """
     manifest, files = read_folder(folder, KIND)
     if b'"sklearn.' in files.get(TREE, b""):
