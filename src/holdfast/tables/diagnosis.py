@@ -231,7 +231,7 @@ class _Table:
         part = self._part(rest)
         fitted, answers = self._fit_stable(part), np.zeros((len(out), len(self.classes)))
         places = np.searchsorted(self.classes.astype(fitted.classes_.dtype), fitted.classes_)
-        if has_probabilities(fitted.pipeline_):
+        if hasattr(fitted.pipeline_, "predict_proba"):
             answers[:, places] = fitted.pipeline_.predict_proba(rows.features.iloc[out])
         else:
             predicted = np.searchsorted(self.classes, fitted.pipeline_.predict(rows.features.iloc[out]))
