@@ -18,7 +18,7 @@ from scipy import stats
 from holdfast.diagnosis.advice import Action
 from holdfast.diagnosis.clinical import ClinicalReport, clinical_report
 from holdfast.diagnosis.loss_split import Losses, LossSplit, split_loss
-from holdfast.diagnosis.soundness import SMALL_CLASS, SMALL_SITE
+from holdfast.diagnosis.soundness.table import SMALL_CLASS, SMALL_SITE
 from holdfast.diagnosis.values import Later, OddSite, Quality, Remedy, SiteDiagnosis, mean_interval
 from holdfast.environments import Environment, Rows, listed, site_names
 from holdfast.judging.judges import deal_folds
@@ -33,7 +33,6 @@ Progress = Callable[[str, int, int], None]  # what a fit is for, fits before it,
 N_FOLDS, NETWORK_FOLDS = 5, 3
 MOST_ROUNDS = 10  # with more sites, several are left out at a time
 STABLE_FITS = 10  # ordinary fits that a stable classifier takes, about
-LABELS = (50, 100, 200, 400)  # labeled rows of a site that recalibration is tried with
 LABELS = (50, 100, 200, 400)  # labeled rows of a site that recalibration is tried with
 ODD_CHANCE = 0.01  # of any site being named by chance
 ODD_AUROC, ODD_RATE = 0.08, 0.08  # differences of one site from the others that are named

@@ -13,7 +13,8 @@ from holdfast.diagnosis.advice import BREAKS, WORTH, Action, Oddity, Recommendat
 from holdfast.diagnosis.clinical import ClinicalReport
 from holdfast.diagnosis.loss_split import LossSplit
 from holdfast.diagnosis.profile import Profile
-from holdfast.diagnosis.soundness import SMALL_SITE, Problem
+from holdfast.diagnosis.soundness import Problem
+from holdfast.diagnosis.soundness.table import SMALL_SITE
 from holdfast.diagnosis.words import headline, say
 from holdfast.metrics import Interval
 from holdfast.stable.findings import Finding
