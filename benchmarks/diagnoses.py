@@ -128,7 +128,7 @@ class Kind(NamedTuple):
     plant: Plant
     rules: tuple[str, ...]
     held_out: bool = False
-    not_on: str = ""  # people whose outcome is so clear that the planted thing changes nothing
+    not_on: tuple[str, ...] = ()  # people whose outcome is so clear that the planted thing changes nothing
 
 
 def relabel(yes: str, no: str, named: str) -> Plant:
@@ -321,8 +321,8 @@ KINDS: Mapping[str, Kind] = {
     "labels Ja, Nein": Kind(relabel("Ja", "Nein", "Ja"), DATA),
     "labels YES, NO": Kind(relabel("YES", "NO", "YES"), DATA),
     "30 % wrong labels": Kind(wrong(0.3), ("odd_labels",)),
-    "few without the outcome": Kind(keep(0.25, "no"), ("odd_rates",), not_on="breast cancer"),
-    "outcomes frequent at three sites": Kind(rates, ("calibration",), not_on="breast cancer"),
+    "few without the outcome": Kind(keep(0.25, "no"), ("odd_rates",), not_on=("breast cancer", "voters")),
+    "outcomes frequent at three sites": Kind(rates, ("calibration",), not_on=("breast cancer", "voters")),
     "discharge code": Kind(add("code", lambda y, g: np.where(y, "X", g.choice(["A", "B"], len(y)))), DATA),
     "leak of 98.5 %": Kind(add("alarm", lambda y, g: (y ^ (g.random(len(y)) > 0.985)).astype(int)), DATA),
     "codes of one outcome": Kind(
@@ -442,7 +442,7 @@ def run(part: str, n_draws: int, file: Path, only: Sequence[str] | None) -> None
     for number, (name, kind) in enumerate(KINDS.items()):
         if kind.held_out != (part == "held out") or name not in (only or KINDS):
             continue
-        people = [source for source in people_of(part) if source != kind.not_on]
+        people = [source for source in people_of(part) if source not in kind.not_on]
         for draw in range(n_draws):
             source = people[(number + draw) % len(people)]
             key = {"part": part, "kind": name, "people": source, "draw": draw}

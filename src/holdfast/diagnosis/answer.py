@@ -23,7 +23,7 @@ from holdfast.metrics import Interval
 
 if TYPE_CHECKING:
     from holdfast.diagnosis.soundness import Problem
-    from holdfast.diagnosis.values import Diagnosis, Later, Remedy, SiteDiagnosis
+    from holdfast.diagnosis.values import Diagnosis, Later, OddSite, Remedy, SiteDiagnosis
 
 
 SHIFTS = {"other patients": "covariate shift", "other rates": "label shift", "other relations": "concept shift"}
@@ -239,7 +239,7 @@ def _advise_labels(found: Diagnosis) -> Recommendation:
     return Recommendation(
         "repair",
         f"Check how `{found.label}` was recorded in {odd.name} before you use its rows.",
-        f"The AUROC there is {odd.distance:.1f} standard errors below that of the other sites.",
+        f"The AUROC there is below that of the other sites by more than they differ ({_by_chance(odd)}).",
         "Fairly sure that the site differs; wrong labels are one reason, harder rows are another.",
         site=odd.name,
     )
@@ -250,12 +250,16 @@ def _advise_rates(found: Diagnosis) -> Recommendation:
     return Recommendation(
         "recalibrate",
         f"Before you use it at a site like {odd.name}, label rows there and adjust its probabilities (recalibrate it).",
-        f"The share of events in {odd.name} is {odd.distance:.1f} standard errors from what a model of the other sites "
-        "expects, more than the other sites differ.",
+        f"The share of events in {odd.name} is farther from what a model of the other sites expects than those differ "
+        f"({_by_chance(odd)}).",
         "Fairly sure that the site differs; the next one may be like it or like the others.",
         site=odd.name,
         how=RECALIBRATE,
     )
+
+
+def _by_chance(odd: OddSite) -> str:
+    return f"by chance in {max(odd.chance, 0.001):.1%} of tables{' or fewer' * (odd.chance < 0.001)}"
 
 
 def _sureness(found: Diagnosis, remedy: Remedy) -> str:

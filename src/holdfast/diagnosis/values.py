@@ -88,7 +88,7 @@ class OddSite:
     kind: Oddity
     here: float
     elsewhere: float
-    distance: float  # in standard errors
+    chance: float  # of any site being as far from the others, where it is one like them
 
 
 @dataclass(frozen=True)
