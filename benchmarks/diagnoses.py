@@ -1,6 +1,6 @@
 """Are whole diagnoses right? Real people dealt at random to six sites, with one thing planted.
 
-    [HOLDFAST_TEST_DATA=FOLDER] python benchmarks/diagnoses.py run [--part build] [--draws 3] [--out FILE]
+    [HOLDFAST_TEST_DATA=FOLDER] python benchmarks/diagnoses.py run [--part build] [--draws 3] [--first 0] [--out FILE]
     [HOLDFAST_TEST_DATA=FOLDER] python benchmarks/diagnoses.py nulls [--draws 10] [--out FILE]
     python benchmarks/diagnoses.py tables [--out FILE]
 
@@ -437,13 +437,13 @@ def agrees(found: Mapping[str, Any], fitted: Mapping[str, Any]) -> bool:
 # Runs
 
 
-def run(part: str, n_draws: int, file: Path, only: Sequence[str] | None) -> None:
+def run(part: str, draws: range, file: Path, only: Sequence[str] | None) -> None:
     """Judge every kind on tables of its part."""
     for number, (name, kind) in enumerate(KINDS.items()):
         if kind.held_out != (part == "held out") or name not in (only or KINDS):
             continue
         people = [source for source in people_of(part) if source not in kind.not_on]
-        for draw in range(n_draws):
+        for draw in draws:
             source = people[(number + draw) % len(people)]
             key = {"part": part, "kind": name, "people": source, "draw": draw}
 
@@ -455,7 +455,7 @@ def run(part: str, n_draws: int, file: Path, only: Sequence[str] | None) -> None
             measure(key, make, kind.rules, file)
 
 
-def nulls(n_draws: int, file: Path) -> None:
+def nulls(draws: range, file: Path) -> None:
     """Judge tables in which nothing is planted: six sites, two small ones, one tiny site, older people at one site."""
     shapes: dict[str, Callable[[str, Generator], pd.DataFrame]] = {
         "six sites": lambda name, g: deal(name, g),
@@ -465,7 +465,7 @@ def nulls(n_draws: int, file: Path) -> None:
     }
     for number, source in enumerate(people_of("build") + people_of("held out")):
         for place, (shape, make_table) in enumerate(shapes.items()):
-            for draw in range(n_draws):
+            for draw in draws:
                 key = {"part": "nulls", "kind": shape, "people": source, "draw": draw}
                 seed = [12, number, place, draw]
 
@@ -523,12 +523,14 @@ def main() -> None:
     parser.add_argument("--part", choices=("build", "held out"), default="build")
     parser.add_argument("--kind", action="append", choices=list(KINDS))
     parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     parser.add_argument("--out", type=Path, default=RECORDS)
     asked = parser.parse_args()
+    draws = range(asked.first, asked.first + asked.draws)
     if asked.what == "run":
-        run(asked.part, asked.draws, asked.out, asked.kind)
+        run(asked.part, draws, asked.out, asked.kind)
     elif asked.what == "nulls":
-        nulls(asked.draws, asked.out)
+        nulls(draws, asked.out)
 
 
 if __name__ == "__main__":

@@ -298,7 +298,9 @@ class Experiment:
         if not self.subject.probable or len(self.classes) != 2 or len(sites) < 4:
             return ()
         areas, seen = ([auroc_interval(self.y[s.rows], answers[s.rows]) for s in sites] for answers in (new, known))
-        excess = [_interval(self.y[s.rows] - new[s.rows, 1]) for s in sites]
+        # An event more here is one less expected there: the models of k sites exaggerate differences by k / (k - 1).
+        share = 1 - 1 / len(self.environments)
+        excess = [_interval(share * (self.y[s.rows] - new[s.rows, 1])) for s in sites]
         found = []
         for place, site in enumerate(sites):
             (lower, chance), (lower_seen, _) = _apart(areas, place), _apart(seen, place)
@@ -309,7 +311,7 @@ class Experiment:
             more, chance = _apart(excess, place)
             if chance * len(sites) < ODD_CHANCE and abs(more) >= ODD_RATE:
                 observed = float(self.y[site.rows].mean())
-                expected = observed - excess[place].value
+                expected = float(new[site.rows, 1].mean())
                 found.append(OddSite(site.name, "rates", observed, expected, chance * len(sites)))
         ordered = sorted(found, key=lambda odd: (odd.kind != "labels", odd.chance))
         return tuple(ordered) if 2 * len(ordered) < len(sites) else ()

@@ -69,7 +69,6 @@ def check_table(
     y: Any,
     environments: Any,
     *,
-    scores: Any = None,
     texts: Sequence[str] = (),
 ) -> tuple[Problem, ...]:
     """Look for mistakes in a table before any model is judged on it.
@@ -81,9 +80,6 @@ def check_table(
         Without labels only the columns are compared between sites.
     environments : labels of shape (n_rows,)
         The site of each row.
-    scores : array of shape (n_rows,), optional
-        Probabilities of the second of two classes, each from a model that has not seen the row's site. Without them,
-        a sum of the columns, weighted by their effects at other sites, stands in.
     texts : sequence of str
         Columns of prose, which are not compared.
 
@@ -106,7 +102,6 @@ def check_table(
         features,
         split_environments(environments, len(features)),
         None if y is None else _as_texts(y),
-        None if scores is None else np.asarray(scores, dtype=np.float64),
         frozenset(texts),
     )
     checks = [check for check in CHECKS if y is not None or not check.needs_labels]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,21 +10,21 @@ from scipy import stats
 
 from holdfast.diagnosis.soundness.table import (
     BY_CHANCE,
-    MIN_ROWS,
     SMALL_CLASS,
     CheckedTable,
     Floats,
     Problem,
 )
-from holdfast.environments import Rows
+from holdfast.environments import Environment, Rows
 
 if TYPE_CHECKING:
     pass
 
-EFFECT, EFFECT_HERE = 3.0, 2.0  # standard errors of a column's correlation with the label, elsewhere and at a site
-REVERSED, REVERSED_CHANCE = 0.4, 0.02  # AUROC at most, where labels are exchanged, and the chance of such a one
-WITHOUT_ONE = -1.3  # standard errors of the AUROC from one half, without the column that is reversed most
+REVERSED_CHANCE = 0.02  # of an AUROC as low, at any site, where nothing is exchanged
+TOLD = 3.0  # standard errors of the usual AUROC from one half
+LIKELIER, MUCH_LIKELIER = 3.0, 20.0  # how many times: exchanged than unrelated, and than usual without a column
 RELATED = 0.5  # correlation of columns that may be reversed together
+RIDGE, LEAST_RIDGE = 3.0, 0.05  # of the discriminant: times columns by rows, and at least
 
 
 def check_label_codes(table: CheckedTable) -> Iterator[Problem]:
@@ -78,57 +78,68 @@ def check_one_class(table: CheckedTable) -> Iterator[Problem]:
 
 
 def check_exchanged_labels(table: CheckedTable) -> Iterator[Problem]:
-    """Name sites at which the two labels look exchanged: every column that tells the label there tells the opposite."""
-    codes, classes = table.codes
-    if len(classes) != 2 or len(table.sites) < 2:
-        return
-    columns = _standardized_columns(table)
-    sizes = np.array([len(site) for site in table.sites])
-    usable = (table.counts.min(axis=1) >= SMALL_CLASS) & (sizes >= MIN_ROWS)
-    if usable.sum() < 2 or columns.shape[1] < 2:
-        return
-    effects = np.array([_correlations(columns[site.rows], codes[site.rows]) for site in table.sites])
-    weights = np.where(usable, sizes - 3.0, 0.0)
-    found = []
-    for place in np.flatnonzero(usable):
-        others = np.where(np.arange(len(sizes)) == place, 0.0, weights)
-        elsewhere = others @ effects / others.sum()
-        strong = np.abs(elsewhere) * np.sqrt(others.sum()) > EFFECT
-        here = effects[place] * np.sign(elsewhere) * np.sqrt(weights[place])
-        n_reversed, n_alike = int((here[strong] < -EFFECT_HERE).sum()), int((here[strong] > EFFECT_HERE).sum())
-        rows = table.sites[place].rows
-        weighted = columns[rows] * (elsewhere * strong)
-        area, z = _auroc_and_z(codes[rows], weighted.sum(axis=1) if table.scores is None else table.scores[rows])
-        is_low = area <= REVERSED and stats.norm.cdf(z) * len(sizes) < REVERSED_CHANCE
-        if is_low and not n_alike and _is_reversed_without_one(weighted, here * strong, codes[rows]):
-            found.append((table.sites[place].name, area, n_reversed))
-    if 0 < len(found) <= len(table.sites) / 2 or len(table.sites) == 2 == len(found):
-        evidence = {"auroc": [area for _, area, _ in found], "n_columns": [n for _, _, n in found]}
-        yield Problem("labels_exchanged", "stop", sites=tuple(name for name, _, _ in found), evidence=evidence)
+    """Name sites at which the two labels look exchanged: what tells the label elsewhere tells the opposite there.
 
-
-def _is_reversed_without_one(weighted: Floats, here: Floats, codes: Rows) -> bool:
-    """Return whether the ranking is upside down without the column that is reversed most, and those related to it.
-
-    One column that is turned at a site does not mean that the labels are.
+    Rows are ranked by a linear discriminant of the other sites. The usual AUROC is that of the other sites, found in
+    the same way. Labels are exchanged where the AUROC is near one minus the usual one, even without the column that is
+    reversed most: one column that is turned does not mean that the labels are.
     """
-    most = int(np.argmin(here))
-    spread = weighted.std(axis=0)
-    used = spread > 0
-    related = np.zeros(len(here), bool)
-    related[used] = (
-        np.abs(np.corrcoef(weighted[:, used], rowvar=False).reshape(used.sum(), -1))[int(used[:most].sum())] > RELATED
-    )
-    rest = weighted[:, used & ~related]
-    return bool(rest.shape[1] and _auroc_and_z(codes, rest.sum(axis=1))[1] < WITHOUT_ONE)
+    codes, classes = table.codes
+    sites = [site for site, here in zip(table.sites, table.counts, strict=True) if here.min() >= SMALL_CLASS]
+    columns, sources = _standardized_columns(table)
+    if len(classes) != 2 or len(sites) < 2 or len(np.unique(sources)) < 2:
+        return
+    errors = [_auroc_error(codes[site.rows]) for site in sites]
+    weights = [_discriminant(columns, codes, [other for other in sites if other is not site]) for site in sites]
+    areas = [_auroc(columns, codes, site, w) for site, w in zip(sites, weights, strict=True)]
+    found = {}
+    for place, site in enumerate(sites):
+        others = np.delete(np.arange(len(sites)), place)
+        precision = 1 / np.take(errors, others) ** 2
+        area, error, usual = areas[place], errors[place], float(np.average(np.take(areas, others), weights=precision))
+        is_low = stats.norm.cdf((area - usual) / error) * len(sites) < REVERSED_CHANCE
+        is_told = (usual - 0.5) * np.sqrt(precision.sum()) > TOLD
+        if not (is_told and is_low and _evidence(area, error, usual, 0.5) > np.log(LIKELIER)):
+            continue
+        rest = _without_most_reversed(columns[site.rows], codes[site.rows], weights[place], sources)
+        elsewhere = [_auroc(columns, codes, sites[other], rest) for other in others]
+        usual, area = float(np.average(elsewhere, weights=precision)), _auroc(columns, codes, site, rest)
+        if usual > 0.5 and _evidence(area, error, usual, usual) > np.log(MUCH_LIKELIER):
+            found[site.name] = areas[place]
+    if 0 < len(found) <= len(table.sites) / 2 or len(table.sites) == 2 == len(found):
+        yield Problem("labels_exchanged", "stop", sites=tuple(found), evidence={"auroc": list(found.values())})
 
 
-def _standardized_columns(table: CheckedTable) -> Floats:
-    """Return numbers and the most frequent levels, with mean 0 and variance 1 at each site, (n_rows, n_columns)."""
-    parts = list(table.numbers.values())
-    for values in table.levels.values():
-        if (frequent := values.value_counts().index[:5]).size:
-            parts += [(values == level).to_numpy(dtype=np.float64) for level in frequent]
+def _evidence(area: float, error: float, usual: float, instead: float) -> float:
+    """Return the log likelihood ratio of an AUROC of one minus the usual one, against another AUROC."""
+    return float(((area - instead) ** 2 - (area - (1 - usual)) ** 2) / (2 * error**2))
+
+
+def _discriminant(columns: Floats, codes: Rows, sites: Sequence[Environment]) -> Floats:
+    """Return the weights of a linear discriminant with a ridge, (n_columns,)."""
+    rows = np.concatenate([site.rows for site in sites])
+    X, y = columns[rows], codes[rows] - codes[rows].mean()
+    ridge = max(RIDGE * X.shape[1] / len(rows), LEAST_RIDGE)
+    return np.asarray(np.linalg.solve(X.T @ X / len(rows) + ridge * np.eye(X.shape[1]), X.T @ y / len(rows)))
+
+
+def _without_most_reversed(columns: Floats, codes: Rows, weights: Floats, sources: Rows) -> Floats:
+    """Return the weights without the column that is reversed most at a site, and those related to it, (n_columns,)."""
+    most = int(np.argmin(columns.T @ (codes - codes.mean()) * weights))
+    norms = np.sqrt((columns**2).sum(axis=0) * (columns[:, most] ** 2).sum())
+    alike = np.abs(columns.T @ columns[:, most]) / np.maximum(norms, 1e-12)
+    return np.where((alike > RELATED) | (sources == sources[most]), 0.0, weights)
+
+
+def _standardized_columns(table: CheckedTable) -> tuple[Floats, Rows]:
+    """Return numbers and the most frequent levels, with mean 0 and variance 1 at each site, and their sources.
+
+    Shapes (n_rows, n_columns) and (n_columns,): levels of one column have the same source.
+    """
+    parts, sources = list(table.numbers.values()), list(range(len(table.numbers)))
+    for number, values in enumerate(table.levels.values()):
+        levels = [(values == level).to_numpy(dtype=np.float64) for level in values.value_counts().index[:5]]
+        parts, sources = parts + levels, sources + [len(table.numbers) + number] * len(levels)
     columns = np.column_stack(parts) if parts else np.zeros((len(table.features), 0))
     for site in table.sites:
         here = columns[site.rows]
@@ -137,21 +148,17 @@ def _standardized_columns(table: CheckedTable) -> Floats:
         centered = np.where(known, here - mean, 0.0)
         spread = np.sqrt((centered**2).mean(axis=0))
         columns[site.rows] = np.where(spread > 1e-12, centered / np.where(spread > 1e-12, spread, 1.0), 0.0)
-    return columns
+    return columns, np.array(sources, dtype=np.intp)
 
 
-def _correlations(columns: Floats, codes: Rows) -> Floats:
-    """Return Fisher's z of each standardized column's correlation with the class."""
-    spread = codes.std()
-    if not spread:
-        return np.zeros(columns.shape[1])
-    found = columns.T @ (codes - codes.mean()) / (spread * len(codes))
-    return np.asarray(np.arctanh(np.clip(found, -0.999, 0.999)), dtype=np.float64)
+def _auroc(columns: Floats, codes: Rows, site: Environment, weights: Floats) -> float:
+    """Return the area under the ROC curve of weighted columns in the rows of a site (Mann and Whitney)."""
+    here, n_1 = codes[site.rows], int(codes[site.rows].sum())
+    ranks = stats.rankdata(columns[site.rows] @ weights)[here == 1]
+    return float((ranks.sum() - n_1 * (n_1 + 1) / 2) / (n_1 * (len(here) - n_1)))
 
 
-def _auroc_and_z(codes: Rows, scores: Floats) -> tuple[float, float]:
-    """Return the area under the ROC curve and its distance from one half in standard errors (Mann and Whitney)."""
+def _auroc_error(codes: Rows) -> float:
+    """Return the standard error of an AUROC of one half."""
     n_1 = int(codes.sum())
-    n_0 = len(codes) - n_1
-    area = (stats.rankdata(scores)[codes == 1].sum() - n_1 * (n_1 + 1) / 2) / (n_1 * n_0)
-    return float(area), float((area - 0.5) / np.sqrt((n_1 + n_0 + 1) / (12 * n_1 * n_0)))
+    return float(np.sqrt((len(codes) + 1) / (12 * n_1 * (len(codes) - n_1))))

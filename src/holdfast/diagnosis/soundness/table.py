@@ -82,7 +82,6 @@ class CheckedTable:
     features: pd.DataFrame
     sites: tuple[Environment, ...]
     labels: NDArray[Any] | None  # (n_rows,) text
-    scores: Floats | None  # (n_rows,) of the second class, from models of other sites
     texts: frozenset[str]  # columns of prose
 
     @cached_property

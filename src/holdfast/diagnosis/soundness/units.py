@@ -25,7 +25,7 @@ UNNAMED_SHIFT = np.log(3.0)  # the same for a factor that is no known unit
 SLACK, SLACK_WIDTH = 0.02, 0.15  # differences that rounding explains: of two values, and of their middle half
 FAR = 0.4  # Kolmogorov distance between a site and the others that another unit makes at least
 MOST_COMPARED = 2_000  # values of each side of such a distance
-SENTINEL_ROWS, SENTINEL_SHARE = 3, 0.002
+SENTINEL_ROWS, FEWER_ROWS, SENTINEL_SHARE = 3, 2, 0.002  # rows of a code: in general, and of 888 or more
 
 
 class Unit(NamedTuple):
@@ -174,7 +174,8 @@ def check_sentinels(table: CheckedTable) -> Iterator[Problem]:
         for value, n_value in zip(levels[codes], counts[codes], strict=True):
             usual = levels[(levels != value) & ~(codes & (np.abs(levels) >= 77))]
             usual = usual if abs(value) >= 77 else rest
-            enough = n_value >= max(SENTINEL_ROWS, SENTINEL_SHARE * len(values)) and n_rest >= FEW_VALUES
+            least = FEWER_ROWS if abs(value) >= 888 else SENTINEL_ROWS
+            enough = n_value >= max(least, SENTINEL_SHARE * len(values)) and n_rest >= FEW_VALUES
             if not enough or not _stands_apart(float(value), usual):
                 continue
             shares = {site.name: float((values[site.rows] == value).mean()) for site in table.sites}
