@@ -100,6 +100,7 @@ def test_a_column_that_turns_is_no_exchange_of_labels():
         (lambda y, g: np.where(y == "yes", 7.0, 3.0), "leak"),
         (lambda y, g: np.where(y == "yes", "dead", g.choice(["home", "rehab"], len(y))), "leak"),
         (lambda y, g: ((y == "yes") ^ (g.random(len(y)) < 0.015)).astype(float), "leak"),
+        (lambda y, g: [f"{'D' if ill == 'yes' else 'H'}{g.integers(150)}" for ill in y], "leak"),
         (lambda y, g: np.where(y == "yes", 5, 1) + g.random(len(y)), "leak"),
         (lambda y, g: np.where(y == "yes", g.normal(size=len(y)), np.nan), "leak_by_gaps"),
         (
@@ -107,7 +108,7 @@ def test_a_column_that_turns_is_no_exchange_of_labels():
             "leak_by_level",
         ),
     ],
-    ids=["copy", "levels", "98.5 %", "limit", "gaps", "one level"],
+    ids=["copy", "levels", "98.5 %", "many codes", "limit", "gaps", "one level"],
 )
 def test_leaks(column, key):
     """What tells the label too well is named with the option that leaves it out: whole, nearly, by gaps, by a level."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MOST_VALUES, MOST_LEAKS = 2_000_000, 2_000  # rows times columns, and columns, that are searched for leaks
 LEAST_RARE = 20  # rows outside the most frequent class that a leak needs
 TELLS, NEARLY_TELLS = 0.999, 0.97  # share of rows whose label one column tells
+REPEATED = 0.75  # share of rows whose level others share too, from which on the rest is not judged
 TIMES_BETTER = 2.5  # errors of the best other column, against those of a near leak
 PURE, PURE_ROWS, PURE_SHARE = 0.995, 30, 0.1  # of one class: a level's rows, how many, and their share of the class
 
@@ -75,13 +76,14 @@ def _error_alone(values: pd.Series[Any], codes: Rows, n_classes: int) -> float:
     places, levels = pd.factorize(values, sort=is_number)  # -1, the last, for missing values
     cells = (places % (len(levels) + 1)) * n_classes + codes
     table = np.bincount(cells, minlength=(len(levels) + 1) * n_classes).reshape(-1, n_classes)
-    usual = int(table.sum(axis=0).argmax())
-    right = _told_by_others(table, usual)
+    repeated = table[table.sum(axis=1) > 1]
+    judged = repeated if repeated.sum() >= REPEATED * len(codes) else table
+    right = _told_by_others(judged, int(table.sum(axis=0).argmax())) / judged.sum()
     if is_number and len(levels):
         below = table[:-1].cumsum(axis=0)
         by_limit = (below.max(axis=1) + (below[-1] - below).max(axis=1)).max()
-        right = max(right, int(by_limit + table[-1].max()))
-    return 1 - right / len(codes)
+        right = max(right, (by_limit + table[-1].max()) / len(codes))
+    return float(1 - right)
 
 
 def _told_by_others(table: NDArray[np.intp], usual: int) -> int:
