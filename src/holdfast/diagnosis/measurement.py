@@ -76,18 +76,25 @@ class Experiment:
         self.y, self.classes, self.environments = subject.y, subject.classes, subject.environments
         self.seeding = Seeding(random_state)
         self.n_folds = NETWORK_FOLDS if subject.is_network else N_FOLDS
-        folds = None  # rows of one subject share a fold
-        if subject.subjects is not None:
-            folds = np.unique(subject.subjects, return_inverse=True)[1] % self.n_folds
-        folds = deal_folds(TrainingRows(subject.columns, self.y, self.environments, folds=folds), self.n_folds)
-        assert folds is not None
-        self.folds = folds
+        self.folds = self._deal(self.n_folds)
+        # Where the site was seen, as many rows are fitted on as where it is left out: more rows help by themselves.
+        self.n_known_folds = min(max(len(self.environments), 2), self.n_folds)
+        self.known_folds = self._deal(self.n_known_folds)
         n_rounds = min(len(self.environments), MOST_ROUNDS)
         together = [self.environments[number::n_rounds] for number in range(n_rounds)]
         self.rounds = [([e.name for e in group], np.concatenate([e.rows for e in group])) for group in together]
         large = tuple(site for site in self.environments if len(site) >= SMALL_SITE)
         self.large = large if len(large) > 1 else self.environments
         self.n_done = self.n_fits = 0
+
+    def _deal(self, n_folds: int) -> Rows:
+        """Return the fold of each row; rows of one subject share a fold."""
+        subjects, folds = self.subject.subjects, None
+        if subjects is not None:
+            folds = np.unique(subjects, return_inverse=True)[1] % n_folds
+        dealt = deal_folds(TrainingRows(self.subject.columns, self.y, self.environments, folds=folds), n_folds)
+        assert dealt is not None
+        return dealt
 
     def notes(self) -> list[str]:
         """Say where several sites were left out at a time."""
@@ -131,15 +138,16 @@ class Experiment:
                     steps.append(f"without {listed(names, most=3)}")
                     continue
             answers = elsewhere[number - 1] if number else known
-            folds = self._folds_elsewhere(number) if number else range(self.n_folds)
-            parts = [rest[self.folds[rest] == fold] for fold in folds]
+            asked = self._folds_elsewhere(number) if number else range(self.n_known_folds)
+            folds = self.folds if number else self.known_folds
+            parts = [rest[folds[rest] == fold] for fold in asked]
             tasks += [(answers, np.setdiff1d(rest, part), part, ()) for part in parts if len(part)]
             step = f"without {listed(names, most=3)}" if number else "the model at known sites, out of fold"
             steps += [step] * (len(tasks) - len(steps))
         n_stable = 1 + len(self.rounds) * (len(self.environments) > 2)
         self.n_fits = self.n_done + len(tasks) + STABLE_FITS * n_stable * elsewhere_too
-        asked = self._ask_each(type(self.subject).ask, [task[1:] for task in tasks], steps)
-        for (answers, _, rows, _), found in zip(tasks, asked, strict=True):
+        answered = self._ask_each(type(self.subject).ask, [task[1:] for task in tasks], steps)
+        for (answers, _, rows, _), found in zip(tasks, answered, strict=True):
             answers[rows] = found
         return known, new, elsewhere, without
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from holdfast.diagnosis import answer
-from holdfast.diagnosis.advice import BREAKS, WORTH, Action, Oddity, Recommendation, State
+from holdfast.diagnosis.advice import BREAKS, WIDER, WORTH, Action, Oddity, Recommendation, State
 from holdfast.diagnosis.clinical import ClinicalReport
 from holdfast.diagnosis.loss_split import LossSplit
 from holdfast.diagnosis.profile import Profile
@@ -67,8 +67,8 @@ class Remedy:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the gain is worth it and beyond its interval."""
-        return self.gain.low > 0 and self.gain.value >= WORTH
+        """Whether the gain is worth it and beyond its interval, which is wider because several changes are tried."""
+        return self.gain.value - WIDER * (self.gain.value - self.gain.low) > 0 and self.gain.value >= WORTH
 
 
 @dataclass(frozen=True)
