@@ -11,8 +11,8 @@ pasted and mends what it can mend, and `fit` agrees. `nulls` plants nothing: an 
 model, or to collect rows because there are few.
 
 `run` and `nulls` append a JSON line for each table to docs/evidence/diagnoses.jsonl and skip what is there. `tables`
-writes the tables of docs/diagnosis-evidence.md anew. Kinds and tables marked `held_out` were first run when nothing
-was changed any more.
+writes the tables of docs/diagnosis-evidence.md anew from these records. Kinds and people marked `held_out` were first
+run when nothing was changed any more.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ OPTIONS = ("--label", "outcome", "--environment", "site")
 SITES = np.array(["Aachen", "Bonn", "Celle", "Dresden", "Essen", "Köln"])
 MOST_ROWS, MOST_COLUMNS = 1_500, 12
 QUIET = ("holds", "few_rows")  # rules that ask for nothing but the model, or more rows
+RIGHT = ("named", "action", "next", "agrees")  # what is looked at in a diagnosis
 Generator = np.random.Generator
 
 
@@ -505,7 +506,7 @@ def measure(key: Mapping[str, Any], make: Callable[[], Planted], rules: Sequence
     record = {**key, **found}
     with file.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(record, ensure_ascii=False) + "\n")
-    wrong = [name for name in ("named", "action", "next", "agrees") if not record[name]]
+    wrong = [name for name in RIGHT if not record[name]]
     print(f"{'ok   ' if not wrong else 'WRONG'} {key} {record['rule']} {wrong}", flush=True)
     if wrong:
         print(f"      {record['answer']}\n      {record.get('command', '')}", flush=True)
@@ -514,6 +515,51 @@ def measure(key: Mapping[str, Any], make: Callable[[], Planted], rules: Sequence
 def read(file: Path) -> list[dict[str, Any]]:
     """Return the records of a file."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+
+
+# Tables
+
+
+def tables(records: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the lines of each table of the page, by its mark."""
+    planted = [record for record in records if record["part"] != "nulls"]
+    parts = list(dict.fromkeys(record["part"] for record in planted))
+    head = "| kinds and people | kinds | tables | headline names it | action | next command | `fit` agrees | all four |"
+    summary = [head, "|---|" + "--:|" * 7]
+    for part in parts:
+        rows = [record for record in planted if record["part"] == part]
+        shares = [np.mean([record[name] for record in rows]) for name in RIGHT]
+        whole = np.mean([all(record[name] for name in RIGHT) for record in rows])
+        cells = " | ".join(f"{share:.0%}" for share in (*shares, whole))
+        summary.append(f"| {part} | {len({record['kind'] for record in rows})} | {len(rows)} | {cells} |")
+    kinds = ["| planted | held out | expected | right |", "|---|---|---|--:|"]
+    for name, kind in KINDS.items():
+        rows = [record for record in planted if record["kind"] == name]
+        right = sum(all(record[name] for name in RIGHT) for record in rows)
+        expected = " or ".join(f"`{rule}`" for rule in kind.rules)
+        kinds.append(f"| {name} | {'yes' * kind.held_out} | {expected} | {right} of {len(rows)} |")
+    clean = ["| nothing planted | tables | alarms | asks for more rows |", "|---|--:|--:|--:|"]
+    null_records = [record for record in records if record["part"] == "nulls"]
+    shapes = list(dict.fromkeys(record["kind"] for record in null_records))
+    for shape in (*shapes, "all"):
+        rules = [record["rule"] for record in null_records if shape in (record["kind"], "all")]
+        n_alarms = sum(rule not in QUIET for rule in rules)
+        clean.append(f"| {shape} | {len(rules)} | {n_alarms} | {rules.count('few_rows')} |")
+    return {"whole": summary, "kinds": kinds, "nothing": clean}
+
+
+def write_tables(page: Path, file: Path) -> None:
+    """Replace what is between the marks of each table."""
+    text = page.read_text(encoding="utf-8")
+    for name, lines in tables(read(file)).items():
+        before, rest = text.split(f"<!-- diagnoses: {name} -->\n")
+        text = (
+            f"{before}<!-- diagnoses: {name} -->\n"
+            + "\n".join(lines)
+            + "\n<!-- end -->"
+            + rest.split("<!-- end -->", 1)[1]
+        )
+    page.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
@@ -531,6 +577,8 @@ def main() -> None:
         run(asked.part, draws, asked.out, asked.kind)
     elif asked.what == "nulls":
         nulls(draws, asked.out)
+    else:
+        write_tables(PAGE, asked.out)
 
 
 if __name__ == "__main__":

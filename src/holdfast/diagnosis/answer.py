@@ -41,7 +41,7 @@ RATES_DIFFER = 0.1  # difference of a class's frequency between sites that is me
 
 
 def find(found: Diagnosis) -> str:
-    """Whether the model breaks, where and why, in one sentence."""
+    """Whether the model breaks, where and why."""
     numbers, as_good = _numbers(found)
     if found.odd_sites and found.recommendation.rule in ("odd_labels", "odd_rates"):
         return _say_odd(found)
@@ -57,7 +57,7 @@ def find(found: Diagnosis) -> str:
             f"At a site it has not seen, an ordinary model {as_good} when it has seen the site), but its "
             f"probabilities are off{why}."
         )
-    return f"An ordinary model breaks at a site it has not seen{why}: {numbers} ({_say_worst(found)})."
+    return f"An ordinary model breaks at a site it has not seen{why}: {numbers}. {_say_worst(found)}."
 
 
 def _numbers(found: Diagnosis) -> tuple[str, str]:
@@ -90,7 +90,7 @@ def _say_worst(found: Diagnosis) -> str:
         worst = max(found.ranked, key=lambda site: site.known.auroc.value - site.new.auroc.value)
         there = f"{worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f}"
         broken = []
-    most = f"most is lost in {worst.name}: {there}"
+    most = f"Most is lost in {worst.name}: {there}"
     if not broken or n_fine < len(found.large) - len(broken):
         return most
     fine = "the other one is fine" if n_fine == 1 else f"the other {_count(n_fine)} are fine"

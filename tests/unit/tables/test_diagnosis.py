@@ -275,7 +275,7 @@ def test_rare_events_are_told_by_their_ranking():
     assert found.cause == "other relations"
     worst = found.sites[2]
     assert worst.name == "C"
-    lost = f"(most is lost in C: {worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f})."
+    lost = f". Most is lost in C: {worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f}."
     assert found.finding.startswith("An ordinary model breaks at a site it has not seen")
     assert lost in found.finding
     assert found.recommendation.action == "stable"
