@@ -109,7 +109,7 @@ def _say_odd(found: Diagnosis) -> str:
     if odd.kind == "labels":
         return (
             f"In {odd.name} an ordinary model ranks rows much worse than at the other {_count(n_others)} sites (AUROC "
-            f"{odd.here:.2f} against {odd.elsewhere:.2f}), even when it has seen the site: are labels wrong there?"
+            f"{odd.here:.2f} instead of {odd.elsewhere:.2f}), even when it has seen the site: are labels wrong there?"
         )
     event = list(found.sites[0].shares)[1]
     fine = f"the other {_count(n_others)} sites are fine" if found.state == "holds" else "no other site is as far off"
@@ -239,7 +239,7 @@ def _advise_labels(found: Diagnosis) -> Recommendation:
     return Recommendation(
         "repair",
         f"Check how `{found.label}` was recorded in {odd.name} before you use its rows.",
-        f"The AUROC there is below that of the other sites by more than they differ ({_by_chance(odd)}).",
+        f"The AUROC there is lower than expected, by more than the other sites differ ({_by_chance(odd)}).",
         "Fairly sure that the site differs; wrong labels are one reason, harder rows are another.",
         site=odd.name,
     )

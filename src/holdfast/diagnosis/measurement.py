@@ -305,16 +305,17 @@ class Experiment:
         sites = [site for site in self.large if counts[site.name].min() >= SMALL_CLASS]
         if not self.subject.probable or len(self.classes) != 2 or len(sites) < 4:
             return ()
-        areas, seen = ([auroc_interval(self.y[s.rows], answers[s.rows]) for s in sites] for answers in (new, known))
+        areas, seen = ([self._area_missed(answers[s.rows], s.rows) for s in sites] for answers in (new, known))
         # An event more here is one less expected there: the models of k sites exaggerate differences by k / (k - 1).
         share = 1 - 1 / len(self.environments)
+        raw = [auroc_interval(self.y[s.rows], new[s.rows]).value for s in sites]
         excess = [_interval(share * (self.y[s.rows] - new[s.rows, 1])) for s in sites]
         found = []
         for place, site in enumerate(sites):
             (lower, chance), (lower_seen, _) = _apart(areas, place), _apart(seen, place)
-            here, chance = areas[place].value, chance * len(sites)
+            here, usual, chance = raw[place], min(raw[place] - lower, max(raw)), chance * len(sites)
             if chance / 2 < ODD_CHANCE and max(lower, lower_seen) <= -ODD_AUROC:  # a half: only lower ones are odd
-                found.append(OddSite(site.name, "labels", here, here - lower, chance / 2))
+                found.append(OddSite(site.name, "labels", here, usual, chance / 2))
                 continue
             more, chance = _apart(excess, place)
             if chance * len(sites) < ODD_CHANCE and abs(more) >= ODD_RATE:
@@ -323,6 +324,11 @@ class Experiment:
                 found.append(OddSite(site.name, "rates", observed, expected, chance * len(sites)))
         ordered = sorted(found, key=lambda odd: (odd.kind != "labels", odd.chance))
         return tuple(ordered) if 2 * len(ordered) < len(sites) else ()
+
+    def _area_missed(self, answers: Array, rows: Rows) -> Interval:
+        """Return the AUROC in some rows minus the one to expect of such risks: people who are alike have a low one."""
+        found, expected = auroc_interval(self.y[rows], answers), expected_auroc(answers[:, 1])
+        return Interval(found.value - expected, found.low - expected, found.high - expected)
 
     def split_sites(self, new: Array, elsewhere: Sequence[Array]) -> dict[str, tuple[Quality, LossSplit]]:
         """Return, for every site, the model at the others, out of fold, and why its loss differs."""
@@ -373,6 +379,21 @@ def effective_rows(weights: Array | None, n_rows: int) -> float:
     2.6666666666666665
     """
     return float(n_rows) if weights is None else float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def expected_auroc(risks: Array) -> float:
+    """Return the AUROC that risks have where events are as likely as they say (van Klaveren and others, 2016).
+
+    Examples
+    --------
+    >>> expected_auroc(np.array([0.5, 0.5])), round(expected_auroc(np.array([0.1, 0.9, 0.1, 0.9])), 3)
+    (0.5, 0.9)
+    """
+    levels, places = np.unique(risks, return_inverse=True)
+    events = np.bincount(places, risks, minlength=len(levels))
+    others = np.bincount(places, 1 - risks, minlength=len(levels))
+    pairs = events.sum() * others.sum()
+    return float(events @ (np.cumsum(others) - others / 2) / pairs) if pairs else 0.5
 
 
 def _interval(values: Array, weights: Array | None = None) -> Interval:

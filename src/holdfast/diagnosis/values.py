@@ -81,7 +81,7 @@ class OddSite:
         The AUROC is much lower there, even for a model that has seen the site, as wrong labels make it; or events are
         more or less frequent there than the model of the other sites expects.
     here, elsewhere : float
-        The AUROC there and at the other sites; or the share of events there, and the share that was expected there.
+        The AUROC there, or the share of events, and what was to be expected.
     """
 
     name: str

@@ -365,6 +365,16 @@ def test_wrong_labels_at_one_site_are_named():
     assert "`label`" in found.recommendation.sentence
 
 
+def test_people_who_are_alike_at_one_site_have_no_wrong_labels():
+    """Where nobody is at either end of a column, the AUROC is low because people are alike, which the risks tell."""
+    X, y, sites = seven_sites(n_rows=400)
+    keep = (sites != "Köln") | ((X["marker"] + X["pressure"] - 1.2).abs() < 1.2)
+    found = diagnose(X[keep], y[keep], sites[keep])
+    koeln = next(site for site in found.sites if site.name == "Köln")
+    assert koeln.new.auroc.value < min(s.new.auroc.value for s in found.sites if s is not koeln) - 0.1
+    assert found.odd_sites == ()
+
+
 def test_other_rates_at_one_site_are_named():
     """Where events are more frequent at one site, the headline says what was expected and what was seen there."""
     X, y, sites = seven_sites(n_rows=400)
