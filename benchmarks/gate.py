@@ -226,7 +226,7 @@ KINDS = {
         "leak_by_gaps",
         "death",
     ),
-    "codes of one outcome": Kind(add("icd", codes), "leak", "icd", apart=True),
+    "codes of one outcome": Kind(add("icd", codes), "leak", "icd"),
     "hospice for a third": Kind(add("where", hospice), "leak_by_level", "where"),
     "°F": Kind(change("temperature", lambda v: (1.8 * v + 32).round(1)), "unit", "temperature", ODD),
     "inches": Kind(change("height", lambda v: (v / 2.54).round()), "unit", "height", ODD),
@@ -235,7 +235,7 @@ KINDS = {
     "× 1000, wide column": Kind(change("marker", lambda v: v * 1000), "unit", "marker", ODD, apart=True),
     "× 10, wide column": Kind(change("marker", lambda v: v * 10), "unit", "marker", ODD, apart=True),
     "-9 at all sites": Kind(some("sodium", -9, 0.05, everywhere=True), "sentinel", "sodium"),
-    "9999 in 3 %": Kind(some("weight", 9999, 0.03), "sentinel", "weight", ODD, apart=True),
+    "9999 in 3 %": Kind(some("weight", 9999, 0.03), "sentinel", "weight", ODD),
     "names": Kind(
         add("name", lambda t, g: [f"Mr {chr(65 + k % 26)}{k}" for k in g.permutation(len(t.y))]), "identifier", "name"
     ),
