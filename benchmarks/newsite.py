@@ -296,7 +296,7 @@ def color(images: Any, digits: Any, agreement: float, generator: Any) -> tuple[A
 def measure_digits(folder: Path, draw: int) -> Any:
     """Return accuracies at a new site of a network, before and after adapting, and the processor seconds it takes."""
     from holdfast import PIClassifier
-    from holdfast.lab.data.mnist import read_mnist
+    from holdfast.datasets.mnist import read_mnist
     from holdfast.neural import NeuralClassifier
     from holdfast.newsite.judges import SiteAdapter
 

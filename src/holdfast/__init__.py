@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is first asked for."""
     if name in _MOVED:  # of an AttributeError "from holdfast import" would not show the text
         raise ImportError(f"holdfast.{name} is now holdfast.{_MOVED[name].format(name)}. Import it from there.")
-    if name in ("methods", "neural", "theory"):
+    if name in ("methods", "neural"):
         return import_module(f"holdfast.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

@@ -192,18 +192,16 @@ def missing_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
         missing = np.isnan(labels)
     elif labels.dtype.kind == "O":
         flat = labels.ravel().tolist()
-        if set(map(type, flat)) <= {str, bytes, int, bool}:
+        kinds = set(map(type, flat))  # few, whatever the number of rows
+        absent = {kind for kind in kinds if kind.__name__ in ("NoneType", "NAType", "NaTType")}
+        floats = {kind for kind in kinds if issubclass(kind, float | np.floating)}
+        if not absent and not floats:
             return np.zeros(len(labels), dtype=bool)
-        missing = np.array([_is_missing(value) for value in flat], dtype=bool).reshape(labels.shape)
+        found = [type(value) in absent or (type(value) in floats and value != value) for value in flat]
+        missing = np.array(found, dtype=bool).reshape(labels.shape)
     else:
         missing = np.zeros(labels.shape, dtype=bool)
     return np.asarray(missing.any(axis=1) if missing.ndim == 2 else missing)
-
-
-def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def unique_labels(

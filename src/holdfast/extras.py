@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
 
@@ -37,20 +36,6 @@ def require(module: str, *, extra: str | None, what: str) -> Any:
             f"pip install -c constraints.txt '.[{extra}]' in a clone of holdfast" if extra else f"pip install {name}"
         )
         raise MissingExtraError(f"{what} need {name}, which is not installed. Run {install}.", name=name) from problem
-
-
-def installed_version(distribution: str) -> str | None:
-    """Return the version of an installed package, None where there is none."""
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None
-
-
-def installed_versions(*distributions: str) -> dict[str, str]:
-    """Return the versions of those packages that are installed."""
-    found = {name: installed_version(name) for name in distributions}
-    return {name: number for name, number in found.items() if number is not None}
 
 
 class _Later(ModuleType):

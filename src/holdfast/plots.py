@@ -20,8 +20,8 @@ from holdfast.exceptions import InputError, LabelsError, ParameterError
 from holdfast.extras import require
 from holdfast.fitting.estimators import last_step
 from holdfast.metrics import exact_interval
-from holdfast.reports.chapters import effects_figure, path_figure
 from holdfast.reports.correlations import correlation_maps
+from holdfast.reports.findings import effects_figure, path_figure
 from holdfast.reports.values import Curves, Dot, Dots, HeatMap, format_cell
 
 if TYPE_CHECKING:

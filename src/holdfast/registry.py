@@ -15,16 +15,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from holdfast.exceptions import HoldfastError, InputError, ParameterError, PluginError, SavedModelError, suggest
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Entry = TypeVar("Entry")
 
 # Group of entry points -> what its entries are.
 GROUPS = {"holdfast.methods": "method", "holdfast.networks": "network", "holdfast.datasets": "data set"}
-_OURS = "holdfast"  # the distribution whose entry points win over those of others
 
 
 @dataclass(frozen=True)
@@ -198,24 +199,25 @@ class Plugin:
 
 def installed_plugins() -> list[Plugin]:
     """Import what other packages register, and return what there is and what is broken."""
-    found = []
-    for group, kind in GROUPS.items():
-        for points in _entry_points(group).values():
-            for point in points:
-                if _package(point) != _OURS:
-                    found.append(Plugin(kind, point.name, point.value, _package(point), _problem(kind, point)))
-    return found
+    return [
+        Plugin(kind, point.name, point.value, _package(point), _problem(kind, point))
+        for group, kind in GROUPS.items()
+        for points in _entry_points(group).values()
+        for point in points
+    ]
 
 
 def _entry_points(group: str) -> dict[str, list[EntryPoint]]:
-    """Return the entry points by name: ours alone where we use the name, else every different one."""
+    """Return the entry points of other packages by name, every different one."""
+    from importlib.metadata import entry_points  # slow to import, and most commands ask for no name of a package
+
     found: dict[str, list[EntryPoint]] = {}
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, _package(point))):
+        if _package(point) == "holdfast":  # an editable installation of an older version still lists some
+            continue
         same_name = found.setdefault(point.name, [])
         if all(point.value != other.value for other in same_name):
             same_name.append(point)
-    for name, points in found.items():
-        found[name] = [point for point in points if _package(point) == _OURS] or points
     return found
 
 

@@ -128,7 +128,6 @@ def test_core_needs_no_extra():
         "safetensors",  # saved models keep their arrays in its format; its numpy part is one small file
         "scikit-learn",
         "scipy",
-        "skops",
         "threadpoolctl",  # scikit-learn brings it
         "typer",
     }

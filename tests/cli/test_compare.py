@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from holdfast.tables.classifier import TableClassifier
-from holdfast.tables.comparison import METRICS
+from holdfast.tables.method_scores import METRICS
 
 DROP = ("--drop", "note", "--drop", "visit")
 

@@ -1,7 +1,6 @@
 import re
 import sys
 import tomllib
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ MODULE = sys.modules["holdfast.cli.doctor"]  # the package shows the command und
 @pytest.fixture
 def declare(monkeypatch):
     """Return a function that declares what holdfast needs, as the metadata of its installation does."""
-    return lambda *needs: monkeypatch.setattr(MODULE, "requires", lambda name: list(needs))
+    return lambda *needs: monkeypatch.setattr(MODULE, "declared_requirements", lambda: list(needs))
 
 
 def test_the_lists_are_those_of_the_project(holdfast):
@@ -96,12 +95,8 @@ def test_what_is_needed_and_broken_is_code_1(holdfast, monkeypatch, declare, req
 
 def test_code_that_was_never_installed_is_named(holdfast, monkeypatch):
     """Without its metadata nobody knows what holdfast needs, so that itself is what is missing."""
-
-    def absent(name):
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(MODULE, "requires", absent)
-    monkeypatch.setattr("holdfast.extras.version", absent)
+    monkeypatch.setattr(MODULE, "declared_requirements", lambda: None)
+    monkeypatch.setattr(MODULE, "installed_version", lambda name: None)
     outcome = holdfast("doctor", "--json")
     assert outcome.code == 1
     assert outcome.json["problems"] == ["holdfast is not installed."]

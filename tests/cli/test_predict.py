@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 from holdfast import ERMClassifier, load, save
-from holdfast.tables import classifier as table_classifier
+from holdfast.tables import model as table_model
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_predict_writes_labels_and_probabilities_in_order(holdfast, hospitals, tmp_path, monkeypatch, suffix):
     """Chunks of 64 rows give the same as the whole table through the loaded pipeline."""
-    monkeypatch.setattr(table_classifier, "CHUNK_ROWS", 64)
+    monkeypatch.setattr(table_model, "CHUNK_ROWS", 64)
     table, out = hospitals.folder / f"test.{suffix}", tmp_path / f"p.{suffix}"
     outcome = holdfast("predict", hospitals.folder / "pi", table, "--keep", "site", "--out", out)
     assert outcome.code == 0

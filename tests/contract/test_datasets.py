@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from holdfast.datasets import DATASETS, load_dataset
+from holdfast.datasets.synthetic import MAKERS, make_files
 from holdfast.environments import split_environments, take_rows
-from holdfast.lab.data.synthetic import MAKERS, make_files
 
 OPTIONS = {"colored_mnist": {"verify": False}}
 N_ENVIRONMENTS = 2

@@ -1,4 +1,4 @@
-"""The statements of `holdfast.theory` over tens of thousands of random distributions, all at once."""
+"""The statements of `holdfast.lab.theory` over tens of thousands of random distributions, all at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast import theory
+from holdfast.lab import theory
 
 PAIRS = 20_000
 SEEDS = st.integers(0, 2**32 - 1)

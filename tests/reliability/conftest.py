@@ -9,7 +9,6 @@ import tempfile
 import traceback
 import warnings
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -101,7 +100,7 @@ def folder_in_memory(otherwise):
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory) -> Path:
-    """Return a folder of saved models: plain (no skops), linear (with it), boosters that are installed, and others."""
+    """Return a folder of saved models: linear, boosters that are installed, and others."""
     from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.svm import SVC
 
@@ -117,10 +116,7 @@ def models(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HoldfastWarning)
-        linear = PIClassifier(random_state=0).fit(X, y, environments=environments)
-        save(linear, folder / "plain")
-        with patch("holdfast.saving.sklearn_parts.is_plain", lambda value: False):
-            save(linear, folder / "linear")
+        save(PIClassifier(random_state=0).fit(X, y, environments=environments), folder / "linear")
         save(HistGradientBoostingClassifier(max_iter=3).fit(X, y), folder / "boosting")
         save(GradientBoostingClassifier(n_estimators=3).fit(X, y), folder / "stages")
         save(RandomForestClassifier(3, random_state=0).fit(X, y), folder / "forest")

@@ -11,7 +11,7 @@ from holdfast.saving.checkpoints import read_checkpoint, write_checkpoint
 from holdfast.saving.json_files import read_record, write_record
 from holdfast.saving.models import load
 
-KINDS = ("plain", "linear", "boosting", "network", "checkpoint", "records")
+KINDS = ("linear", "boosting", "network", "checkpoint", "records")
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def originals(models, tmp_path_factory) -> Path:
     import torch
 
     folder = tmp_path_factory.mktemp("originals")
-    for name in KINDS[:4]:
+    for name in KINDS[:3]:
         shutil.copytree(models / name, folder / name)
     state = {"network": torch.nn.Linear(3, 2).state_dict(), "random": np.random.default_rng(0), "history": [1.5]}
     write_checkpoint(folder / "checkpoint", state)

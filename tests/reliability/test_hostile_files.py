@@ -8,18 +8,19 @@ import pickle  # noqa: S403 - makes what must be refused; nothing here reads it
 import re
 import struct
 import zipfile
-import zlib
 
 import numpy as np
 import pytest
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
 
 from holdfast.estimators.named import ESTIMATORS
 from holdfast.fitting.estimators import BOOSTERS
 from holdfast.saving.json_files import checked_json, write_json
 from holdfast.saving.models import load
+from holdfast.saving.sklearn_parts import _record_type
 
 MAX_MIB = 100  # what an attack may cost
-BOMB = 400 << 20  # what a bomb unpacks to
 
 
 class Payload:
@@ -41,33 +42,6 @@ def put(folder, name, data):
     content = (folder / name).read_bytes()
     manifest["files"][name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     write_json(folder / "manifest.json", manifest)
-
-
-def skops_parts(data):
-    """Return the members of a skops file, and its schema."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    return members, json.loads(members.pop("schema.json"))
-
-
-def skops_file(members, schema, compression=zipfile.ZIP_STORED):
-    """Return a skops file of these members."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", compression, compresslevel=1) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-        archive.writestr("schema.json", json.dumps(schema))
-    return buffer.getvalue()
-
-
-def node(loader, module, name, **rest):
-    """Return a node of a skops schema."""
-    return {"__loader__": loader, "__module__": module, "__class__": name, "__id__": 7, **rest}
-
-
-def text_node(value):
-    """Return the node of a text."""
-    return node("JsonNode", "builtins", "str", content=json.dumps(value), is_json=True) | {"__id__": id(value)}
 
 
 def attempt(folder):
@@ -97,73 +71,54 @@ def canary(tmp_path):
     return tmp_path / "executed"
 
 
-def arguments(canary):
-    """Return skops nodes for a shell command that creates the canary."""
-    return node("TupleNode", "builtins", "tuple", content=[text_node(f"touch {canary}")])
+def nothing():
+    """Return the node of an empty dictionary."""
+    return {"$": "dict", "items": []}
 
 
 def evil_nodes(canary):
-    """Return skops nodes that would run the command, by every kind of node there is."""
-    system = node("FunctionNode", "posix", "system")
-    nothing = node(
-        "DictNode", "builtins", "dict", content={}, key_types=node("ListNode", "builtins", "list", content=[])
-    )
-    partial = {"func": system, "args": arguments(canary), "kwds": nothing, "namespace": nothing}
-    pickled = pickle.dumps(Payload(canary))
+    """Return nodes that would run a command that creates the canary, by every kind of node that names code."""
+    command = {"$": "tuple", "items": [f"touch {canary}"]}
+    system = {"$": "function", "path": "posix.system"}
+    empty = {"$": "array", "key": "a0", "dtype": "<f8", "shape": [0]}
     return {
         "function": system,
-        "partial": node("PartialNode", "functools", "partial", content=partial),
-        "method": node("MethodNode", "subprocess", "Popen", content={"func": "wait", "obj": system}),
-        "operator": node("OperatorFuncNode", "operator", "methodcaller", attrs=arguments(canary)),
-        "object": node("ObjectNode", "subprocess", "Popen", content=nothing),
-        "constructor": node("ConstructorFromReduceNode", "posix", "system", content=arguments(canary)),
-        "tree": node("TreeNode", "posix", "system", content=nothing, **{"__reduce__": {"args": arguments(canary)}}),
-        "loss": node("LossNode", "posix", "system", content=nothing, **{"__reduce__": {"args": arguments(canary)}}),
-        "type": node("TypeNode", "builtins", "eval"),
-        "array": node("NdArrayNode", "posix", "system", type="json", content=[], shape=arguments(canary)),
-        "list": node("ListNode", "subprocess", "Popen", content=[text_node(f"touch {canary}")]),
-        "tuple": node("TupleNode", "subprocess", "Popen", content=[text_node(f"touch {canary}")]),
-        "keys": node(
-            "DictNode",
-            "builtins",
-            "dict",
-            content={f"touch {canary}": text_node("")},
-            key_types=node("ListNode", "builtins", "list", content=[node("TypeNode", "posix", "system")]),
-        ),
-        "cached": node("CachedNode", "posix", "system"),
-        "unknown": node("EvilNode", "posix", "system"),
-        "bytes": node("BytesNode", "builtins", "bytes", file="1.npy", data=pickled.hex()),
-        "generator": node(
-            "RandomGeneratorNode",
-            "numpy.random._generator",
-            "Generator",
-            content={"bit_generator": nothing | {"content": {"bit_generator": text_node("seed")}}, "seed_seq": nothing},
-        ),
+        "partial": {"$": "partial", "function": system, "arguments": [f"touch {canary}"], "keywords": nothing()},
+        "partial of a type": {
+            **{"$": "partial", "function": {"$": "type", "name": "str"}},
+            **{"arguments": [], "keywords": nothing()},
+        },
+        "compiled": {"$": "compiled", "path": "posix.system", "arguments": command, "state": None},
+        "loss": {"$": "compiled", "path": "sklearn._loss._loss.CyHuberLoss", "arguments": command, "state": nothing()},
+        "sparse": {
+            **{"$": "sparse", "path": "subprocess.Popen", "shape": command},
+            **{"data": empty, "indices": empty, "indptr": empty},
+        },
+        "estimator": {"$": "estimator", "class": "subprocess.Popen", "number": 99, "attributes": []},
+        "object": {"$": "object", "class": "subprocess.Popen", "number": 99, "attributes": []},
+        "state": {"$": "object", "class": "Popen", "number": 99, "state": command, "arrays": nothing()},
+        "booster": {"$": "booster", "class": "subprocess.Popen", "number": 99, "attributes": []},
+        "type": {"$": "type", "name": "eval"},
+        "records": {"$": "records", "kind": "posix.system", "bytes": command},
+        "code": {"$": "code", "path": "posix.system"},
+        "pickle": {"$": "pickle", "data": pickle.dumps(Payload(canary)).hex()},
+        "bytes": {"$": "scalar", "dtype": "|O", "hex": pickle.dumps(Payload(canary)).hex()},
+        "generator": {"$": "generator", "state": {"$": "dict", "items": [["bit_generator", "seed"]]}},
     }
 
 
 @pytest.mark.parametrize("kind", sorted(evil_nodes("")))
-def test_no_kind_of_skops_node_runs_code(kind, copy_of, canary, in_child):
-    """A node that names a function, class or method that is not listed is refused before anything is built."""
+def test_no_kind_of_node_runs_code(kind, copy_of, canary, in_child):
+    """A node that names a function, class or method that is not listed is refused before anything is built of it."""
     folder = copy_of("linear")
-    members, schema = skops_parts((folder / "sklearn-0000.skops").read_bytes())
-    schema["content"]["content"]["evil"] = evil_nodes(canary)[kind] | {"__id__": 12345}
-    schema["content"]["key_types"]["content"].append(node("TypeNode", "builtins", "str"))
-    put(folder, "sklearn-0000.skops", skops_file(members, schema))
-    match = "numpy.random.seed" if kind == "generator" else "sklearn-0000.skops"
-    check_refused(in_child, folder, canary, match)
-
-
-def test_an_old_protocol_is_refused(copy_of, canary, in_child):
-    """Older loaders of skops, with checks of their own, cannot be asked for."""
-    folder = copy_of("linear")
-    members, schema = skops_parts((folder / "sklearn-0000.skops").read_bytes())
-    put(folder, "sklearn-0000.skops", skops_file(members, schema | {"protocol": 0}))
-    check_refused(in_child, folder, canary, "is in skops protocol 0")
+    root = json.loads((folder / "tree.json").read_text())["root"]
+    root["attributes"].append(["evil", evil_nodes(canary)[kind]])
+    put(folder, "tree.json", checked_json({"root": root}))
+    check_refused(in_child, folder, canary, "posix.system" if kind == "code" else "")
 
 
 @pytest.mark.parametrize(
-    "name", ["tree.json", "arrays.safetensors", "sklearn-0000.skops", "sklearn-9999.skops", "model.pkl"]
+    "name", ["tree.json", "arrays.safetensors", "tensors.safetensors", "booster-9999.json", "model.pkl"]
 )
 def test_pickles_are_never_opened(name, copy_of, canary, in_child):
     """A pickle under any name, known, new or honest, is refused."""
@@ -179,30 +134,14 @@ def test_a_file_beside_the_manifest_is_refused(copy_of, canary, in_child):
     check_refused(in_child, folder, canary, "sitecustomize.py' is not in the manifest")
 
 
-def test_pickled_arrays_inside_are_refused(copy_of, canary, in_child):
-    """An .npy member with Python objects is refused by its header."""
-    folder = copy_of("linear")
-    members, schema = skops_parts((folder / "sklearn-0000.skops").read_bytes())
-    buffer = io.BytesIO()
-    np.save(buffer, np.array([Payload(canary)], dtype=object), allow_pickle=True)
-    members[next(iter(members))] = buffer.getvalue()
-    put(folder, "sklearn-0000.skops", skops_file(members, schema))
-    check_refused(in_child, folder, canary, "holds Python objects")
-
-
 def test_a_torch_archive_is_not_a_part(copy_of, canary, in_child):
     """A zip with a pickle inside, as torch.save makes, is refused."""
     folder = copy_of("linear")
-    put(folder, "sklearn-0000.skops", skops_file({"archive/data.pkl": pickle.dumps(Payload(canary))}, {}))
-    check_refused(in_child, folder, canary, "members that a skops file of ours does not have")
-
-
-def test_members_cannot_leave_the_folder(copy_of, canary, in_child):
-    """A member called ../executed is refused, and nothing is unpacked anyway."""
-    folder = copy_of("linear")
-    members, schema = skops_parts((folder / "sklearn-0000.skops").read_bytes())
-    put(folder, "sklearn-0000.skops", skops_file({**members, "../executed": b"x"}, schema))
-    check_refused(in_child, folder, canary, "members that a skops file of ours does not have")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(Payload(canary)))
+    put(folder, "tensors.safetensors", buffer.getvalue())
+    check_refused(in_child, folder, canary, "tensors.safetensors is not a safetensors file")
 
 
 @pytest.mark.parametrize("name", ["../outside.json", "/etc/passwd", "a/../tree.json", "tree.json\x00", ".", "con/in"])
@@ -217,7 +156,7 @@ def test_the_manifest_cannot_name_other_places(name, copy_of, canary, in_child):
     check_refused(in_child, folder, canary, "a name that holdfast does not write")
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "tree.json", "sklearn-0000.skops"])
+@pytest.mark.parametrize("name", ["manifest.json", "tree.json", "arrays.safetensors"])
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_only_ordinary_files_are_read(name, kind, copy_of, canary, in_child):
     """Links, even to the right bytes, pipes and folders are refused, and none of them hangs the reader."""
@@ -230,60 +169,6 @@ def test_only_ordinary_files_are_read(name, kind, copy_of, canary, in_child):
     else:
         (folder / name).mkdir()
     check_refused(in_child, folder, canary, name)
-
-
-def zip_bomb(kind, members, schema):
-    """Return a skops file that unpacks to far more than it is."""
-    first = next(iter(members))
-    if kind == "compressed":
-        return skops_file({**members, first: bytes(BOMB)}, schema, zipfile.ZIP_DEFLATED)
-    if kind == "nested":
-        inner = io.BytesIO()
-        with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            archive.writestr("data.npy", bytes(BOMB))
-        schema["content"]["content"]["bomb"] = node(
-            "SparseMatrixNode", "scipy.sparse._csr", "csr_matrix", type="scipy", file="1.npz"
-        )
-        return skops_file({**members, "1.npz": inner.getvalue()}, schema)
-    if kind == "repeated":  # one large member that a thousand nodes ask for
-        array = io.BytesIO()
-        np.save(array, np.zeros(1 << 20))
-        many = [
-            node("NdArrayNode", "numpy", "ndarray", type="numpy", file="1.npy") | {"__id__": 0} for _ in range(1000)
-        ]
-        schema["content"]["content"]["bomb"] = node("ListNode", "builtins", "list", content=many)
-        return skops_file({**members, "1.npy": array.getvalue()}, schema)
-    data = bytearray(skops_file({**members, first: bytes(1 << 20)}, schema))
-    if kind == "overlapping":  # many entries of the directory that share the same bytes
-        end = data.rindex(b"PK\x05\x06")
-        (start,) = struct.unpack_from("<I", data, end + 16)
-        (length,) = struct.unpack_from("<H", data, start + 28)
-        entry = bytes(data[start : start + 46 + length])
-        copies = b"".join(entry[:46] + f"{i:0{length}d}"[:length].encode() for i in range(5000))
-        directory = copies + bytes(data[start:end])
-        tail = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, len(directory), start, 0)
-        return bytes(data[:start]) + directory + tail
-    return bytes(data)
-
-
-@pytest.mark.parametrize("kind", ["compressed", "nested", "repeated", "overlapping"])
-def test_zip_bombs_do_not_unpack(kind, copy_of, canary, in_child):
-    """A file that would grow is refused by the sizes in its directory."""
-    folder = copy_of("linear")
-    members, schema = skops_parts((folder / "sklearn-0000.skops").read_bytes())
-    put(folder, "sklearn-0000.skops", zip_bomb(kind, members, schema))
-    check_refused(in_child, folder, canary, "sklearn-0000.skops")
-
-
-@pytest.mark.parametrize("shape", ["(1099511627776,)", "(-1,)", "(1, 2, 3)", "(0,)"])
-def test_array_headers_must_be_true(shape, copy_of, canary, in_child):
-    """An array whose header claims a terabyte, or anything but its size, is refused before it is built."""
-    folder = copy_of("linear")
-    members, schema = skops_parts((folder / "sklearn-0000.skops").read_bytes())
-    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
-    members[next(iter(members))] = b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.encode() + bytes(8)
-    put(folder, "sklearn-0000.skops", skops_file(members, schema))
-    check_refused(in_child, folder, canary, "sklearn-0000.skops")
 
 
 @pytest.mark.parametrize(
@@ -308,7 +193,7 @@ def test_tensor_headers_must_be_true(data, copy_of, canary, in_child):
 
 def test_huge_files_are_not_read(copy_of, canary, in_child):
     """A sparse terabyte is refused by its size, as the manifest itself and as a part."""
-    for name in ("manifest.json", "sklearn-0000.skops"):
+    for name in ("manifest.json", "arrays.safetensors"):
         folder = copy_of("linear")
         os.truncate(folder / name, 1 << 40)
         check_refused(in_child, folder, canary, name)
@@ -321,14 +206,14 @@ def test_huge_files_are_not_read(copy_of, canary, in_child):
         {"$": "object", "class": "os.system", "number": 0, "attributes": []},
         {"$": "object", "class": "PIClassifier", "number": 0, "attributes": 3},
         {"$": "object", "class": "NeuralClassifier", "number": 0, "state": {}, "arrays": {"$": "dict", "items": []}},
-        {"$": "skops", "class": "sklearn.svm._classes.SVC", "file": "sklearn-0000.skops"},
-        {"$": "skops", "class": "subprocess.Popen", "file": "sklearn-0000.skops"},
-        {"$": "skops", "class": "sklearn.pipeline.Pipeline", "file": "../outside"},
+        {"$": "booster", "class": "xgboost.sklearn.XGBClassifier", "number": 0, "attributes": [], "file": "../outside"},
+        {"$": "compiled", "path": "sklearn.tree._tree.Tree", "arguments": [1, {"$": "same", "number": 0}, 2**60]},
+        {"$": "records", "kind": "tree", "bytes": [0] * 7},
         {"$": "objects", "shape": [2**40], "items": []},
         {"$": "array", "key": "a0", "dtype": "<U999999999", "shape": [2**40]},
         {"$": "array", "key": "a0", "dtype": "|O", "shape": [1]},
     ],
-    ids=["lists", "system", "attributes", "state", "other class", "popen", "outside", "items", "text", "objects"],
+    ids=["lists", "system", "attributes", "state", "outside", "tree", "records", "items", "text", "objects"],
 )
 def test_trees_cannot_ask_for_more_than_there_is(root, copy_of, canary, in_child):
     """A tree with right checksums and wrong wishes is refused."""
@@ -360,19 +245,24 @@ def test_networks_are_no_larger_than_their_weights(options, match, copy_of, cana
     check_refused(in_child, folder, canary, match)
 
 
-def changed_arrays(folder, name, change):
-    """Change every array in a skops file that `change` wants to change, and keep all checksums right."""
-    members, schema = skops_parts((folder / name).read_bytes())
-    n_changed = 0
-    for member, data in members.items():
-        array = np.load(io.BytesIO(data), allow_pickle=False)
-        if change(array):
-            buffer = io.BytesIO()
-            np.save(buffer, array, allow_pickle=False)
-            members[member] = buffer.getvalue()
-            n_changed += 1
+def nodes_of(node):
+    """Yield every node of a tree."""
+    for part in node if isinstance(node, list) else node.values() if isinstance(node, dict) else ():
+        yield from nodes_of(part)
+    if isinstance(node, dict):
+        yield node
+
+
+def changed_arrays(folder, change):
+    """Change every array that `change` wants to change, and keep all checksums right."""
+    arrays = load_arrays((folder / "arrays.safetensors").read_bytes())
+    tree = json.loads((folder / "tree.json").read_text())
+    kinds = {node["bytes"]["key"]: node["kind"] for node in nodes_of(tree) if node.get("$") == "records"}
+    arrays = {key: np.array(array) for key, array in arrays.items()}
+    views = [array.view(_record_type(kinds[key])) if key in kinds else array for key, array in arrays.items()]
+    n_changed = sum(change(view) for view in views)
     assert n_changed
-    put(folder, name, skops_file(members, schema))
+    put(folder, "arrays.safetensors", save_arrays(arrays))
 
 
 def far_child(array):
@@ -415,7 +305,7 @@ def far_column(array):
 def test_trees_stay_inside_their_memory(model, change, copy_of, canary, in_child):
     """Trees that would read outside of memory or run in circles are refused, not followed."""
     folder = copy_of(model)
-    changed_arrays(folder, "sklearn-0000.skops", change)
+    changed_arrays(folder, change)
     check_refused(in_child, folder, canary, "a tree")
 
 
@@ -423,7 +313,7 @@ def test_trees_stay_inside_their_memory(model, change, copy_of, canary, in_child
 def test_only_minus_one_is_a_leaf(model, copy_of, canary, in_child):
     """Compiled code follows every other number, negative ones too."""
     folder = copy_of(model)
-    changed_arrays(folder, "sklearn-0000.skops", far_back)
+    changed_arrays(folder, far_back)
     check_refused(in_child, folder, canary, "a tree")
 
 
@@ -437,7 +327,7 @@ def test_support_vectors_add_up(copy_of, canary, in_child):
             return True
         return False
 
-    changed_arrays(folder, "sklearn-0000.skops", more)
+    changed_arrays(folder, more)
     check_refused(in_child, folder, canary, "support vectors whose counts do not add up")
 
 
@@ -473,18 +363,6 @@ def mutated(name, data, rng):
             part[rng.integers(len(part))] = rng.integers(256)
         return bytes(part)
 
-    if name.endswith(".skops"):
-        members, schema = skops_parts(data)
-        member = sorted([*members, "schema.json"])[rng.integers(len(members) + 1)]
-        if member == "schema.json":
-            text = changed(json.dumps(schema).encode())
-            buffer = io.BytesIO()
-            with zipfile.ZipFile(buffer, "w") as archive:
-                for other, part in members.items():
-                    archive.writestr(other, part)
-                archive.writestr("schema.json", text)
-            return buffer.getvalue()
-        return skops_file({**members, member: changed(members[member])}, schema)
     if name == "tree.json":
         for _ in range(100):
             try:
@@ -507,7 +385,7 @@ def run_fuzz(copy_of, in_child, n_trials, seed):
     """Fuzz every model in a child; return the outcomes of each."""
     results = {}
     boosters = [name for name in BOOSTERS if ESTIMATORS[name].is_installed()]
-    for name in ("plain", "linear", "forest", "boosting", "stages", "svm", "network", *boosters):
+    for name in ("linear", "forest", "boosting", "stages", "svm", "network", *boosters):
         child = in_child(fuzz, copy_of(name), n_trials, seed)
         assert child.ended_by == 0, f"{name} crashed"
         results[name] = json.loads(child.text)
@@ -527,14 +405,3 @@ def test_random_changes_end_in_an_error_of_ours_or_a_model(copy_of, in_child):
 def test_many_random_changes_end_in_an_error_of_ours_or_a_model(copy_of, in_child):
     """The same, 1,500 times for each model."""
     run_fuzz(copy_of, in_child, 1500, seed=2)
-
-
-def test_crc_of_the_zip_is_checked_too(copy_of, canary, in_child):
-    """A member whose bytes do not match the zip's own checksum is refused."""
-    folder = copy_of("linear")
-    data = bytearray((folder / "sklearn-0000.skops").read_bytes())
-    position = data.index(b"\x93NUMPY") + 130
-    data[position] ^= 1
-    assert zlib.crc32(bytes(data))
-    put(folder, "sklearn-0000.skops", bytes(data))
-    check_refused(in_child, folder, canary, "Bad CRC-32")

@@ -1,7 +1,6 @@
 """A saved object is checked after it was decoded: right hashes, allowed types, and numbers or parameters that harm.
 
-Every case is written in both spellings that a folder has for a scikit-learn estimator, a skops file and a node of
-`tree.json`, with all checksums right; it is loaded in a child, which would die in the place of this process.
+Every case has all checksums right. It is loaded in a child, which would die in the place of this process.
 """
 
 import copy
@@ -59,31 +58,11 @@ TEXTS = np.array(["one two three", "two four", "five six one"], dtype=object)
 ROWS = np.abs(RNG.normal(size=(20, 3)))
 
 
-def forge(value, folder, spelling, monkeypatch):
-    """Save what holdfast would refuse to save, as a skops file or as a node of tree.json."""
+def forge(value, folder, monkeypatch):
+    """Save what holdfast would refuse to save."""
     with monkeypatch.context() as patch:
         patch.setattr(models, "check_value", lambda *args, **options: None)
-        patch.setattr("holdfast.saving.sklearn_parts.is_plain", lambda value: False)
-        if spelling == "node":
-            patch.setattr("holdfast.saving.sklearn_parts.holds_ours", lambda value: True)
-            value = copy.deepcopy(value)
-            for item in reversed(list(places(value))):
-                vars(item).pop("best_estimator_", None)  # with it a search is refused when it is saved
-                for name, part in list(vars(item).items()):
-                    if isinstance(part, type):
-                        vars(item)[name] = np.dtype(part)  # tree.json has no classes, and this does the same
-                    elif not can_encode(part):
-                        del vars(item)[name]  # nor everything else, but enough
         save(value, folder)
-
-
-def can_encode(value):
-    """Return whether tree.json can say a value."""
-    try:
-        codec.Encoder().encode(value, "")
-    except HoldfastError:
-        return False
-    return True
 
 
 def load_and_use(folder, rows):
@@ -296,14 +275,11 @@ TREES = {
 }
 
 
-@pytest.mark.parametrize("spelling", ["skops", "node"])
 @pytest.mark.parametrize("name", CASES)
-def test_numbers_and_parameters_that_harm_are_refused(name, spelling, tmp_path, monkeypatch, in_child):
-    """The decoded object is checked, in whichever way the folder spelled it; the part is named."""
+def test_numbers_and_parameters_that_harm_are_refused(name, tmp_path, monkeypatch, in_child):
+    """The decoded object is checked; the part is named."""
     value, rows, message = CASES[name]
-    forge(value, tmp_path / "model", spelling, monkeypatch)
-    spelled = json.loads((tmp_path / "model" / "tree.json").read_text())["root"]["$"]
-    assert spelled == {"skops": "skops", "node": "estimator"}[spelling]
+    forge(value, tmp_path / "model", monkeypatch)
     child = in_child(load_and_use, tmp_path / "model", rows)
     assert child.ended_by == 0
     assert child.text.startswith("UntrustedFileError: ")
@@ -313,8 +289,8 @@ def test_numbers_and_parameters_that_harm_are_refused(name, spelling, tmp_path, 
 
 @pytest.mark.parametrize("name", TREES)
 def test_trees_that_harm_are_refused(name, tmp_path, monkeypatch, in_child):
-    """Compiled trees only come in skops files; branches, columns, depth and values are checked."""
-    forge(TREES[name], tmp_path / "model", "skops", monkeypatch)
+    """Branches, columns, depth and values of compiled trees are checked."""
+    forge(TREES[name], tmp_path / "model", monkeypatch)
     child = in_child(load_and_use, tmp_path / "model", ROWS)
     assert child.ended_by == 0
     assert child.text.startswith("UntrustedFileError: ")
@@ -325,7 +301,7 @@ def test_sparse_matrices_that_harm_are_refused(end, tmp_path, monkeypatch, in_ch
     """scipy checks no row of a matrix that says it is empty, and reads out of bounds when it is multiplied."""
     projection = SparseRandomProjection(2, random_state=0).fit(X)
     hostile = changed(projection, "components_", indptr=lambda rows: edited(rows, -1, end))
-    forge(hostile, tmp_path / "model", "skops", monkeypatch)
+    forge(hostile, tmp_path / "model", monkeypatch)
     child = in_child(load_and_use, tmp_path / "model", ROWS)
     assert child.ended_by == 0
     assert "a sparse matrix whose rows do not add up" in child.text
@@ -343,7 +319,7 @@ def test_networks_with_weights_that_are_not_finite_are_refused(tmp_path, monkeyp
         next(model.network_.parameters()).view(-1)[0] = float("nan")
     with pytest.raises(HoldfastError, match="network_ holds weights that are not finite"):
         save(model, tmp_path / "model")
-    forge(model, tmp_path / "model", "skops", monkeypatch)
+    forge(model, tmp_path / "model", monkeypatch)
     with pytest.raises(HoldfastError, match="was not loaded: estimator.network_ holds weights that are not finite"):
         load(tmp_path / "model")
 
@@ -357,15 +333,14 @@ def test_what_is_refused_when_loading_is_refused_when_saving(name, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("spelling", ["skops", "node"])
-def test_a_file_does_not_start_processes(spelling, tmp_path, monkeypatch):
+def test_a_file_does_not_start_processes(tmp_path, monkeypatch):
     """`n_jobs` is not part of what was learned: it is None after loading, wherever it stands."""
     transformer = ColumnTransformer([("a", StandardScaler(), [0]), ("b", StandardScaler(), [1, 2])], n_jobs=500)
     model = Pipeline([("columns", transformer), ("neighbors", KNeighborsClassifier(algorithm="brute", n_jobs=500))])
     vars(transformer)["n_jobs"] = 1
     model.fit(X, Y)
     vars(transformer)["n_jobs"] = 500
-    forge(model, tmp_path / "model", spelling, monkeypatch)
+    forge(model, tmp_path / "model", monkeypatch)
     copied = load(tmp_path / "model")
     assert (copied["columns"].n_jobs, copied["neighbors"].n_jobs) == (None, None)
     vars(transformer)["n_jobs"] = vars(model["neighbors"])["n_jobs"] = None
@@ -595,15 +570,15 @@ SILENT = {
     "a parameter of another type": changed(TEXT_PIPELINE, "steps 0 1", ngram_range=5),
     "a class that is gone": changed(SCALED, "steps 1 1", classes_=None),
     "no intercept": changed(LinearRegression().fit(X, Y), intercept_=np.array([])),
+    "no steps": changed(SCALED, steps=None),
     "answers that are NaN": changed(BernoulliNB().fit(X, Y), feature_log_prob_=lambda p: p + 9),
 }
 
 
-@pytest.mark.parametrize("spelling", ["skops", "node"])
 @pytest.mark.parametrize("name", SILENT)
-def test_models_that_cannot_answer_are_refused_when_loaded(name, spelling, tmp_path, monkeypatch):
+def test_models_that_cannot_answer_are_refused_when_loaded(name, tmp_path, monkeypatch):
     """Whoever asks an estimator that was loaded gets an answer, not an error about attributes."""
-    forge(SILENT[name], tmp_path / "model", spelling, monkeypatch)
+    forge(SILENT[name], tmp_path / "model", monkeypatch)
     with pytest.raises(UntrustedFileError, match="was not loaded: estimator"):
         load(tmp_path / "model")
 
@@ -615,7 +590,7 @@ def test_models_of_ours_that_cannot_answer_are_refused_when_loaded(tmp_path, mon
     model = StableClassifier(random_state=0).fit(X, Y, environments=np.arange(60) % 2)
     scaler = next(part for part in places(model.estimator_) if isinstance(part, StandardScaler))
     scaler.n_features_in_ = 0
-    forge(model, tmp_path / "model", "skops", monkeypatch)
+    forge(model, tmp_path / "model", monkeypatch)
     with pytest.raises(UntrustedFileError, match="was not loaded: estimator cannot predict rows"):
         load(tmp_path / "model")
 
@@ -626,7 +601,7 @@ def test_codes_of_classes_that_are_not_there_are_refused_when_loaded(tmp_path, m
 
     model = ERMClassifier(LogisticRegression()).fit(X, Y)
     model.estimator_.classes_ = np.array([0, 16384])
-    forge(model, tmp_path / "model", "skops", monkeypatch)
+    forge(model, tmp_path / "model", monkeypatch)
     with pytest.raises(UntrustedFileError, match="codes of classes that are not there"):
         load(tmp_path / "model")
 
@@ -692,7 +667,7 @@ def test_own_classes_are_walked(tmp_path, monkeypatch):
     vars(model)[inside[0]] = changed(getattr(model, inside[0]), _n_support=lambda n: -n)
     with pytest.raises(HoldfastError, match=f"estimator.{inside[0]} holds support vectors"):
         save(model, tmp_path / "model")
-    forge(model, tmp_path / "model", "skops", monkeypatch)
+    forge(model, tmp_path / "model", monkeypatch)
     with pytest.raises(HoldfastError, match=f"was not loaded: estimator.{inside[0]} holds support vectors"):
         load(tmp_path / "model")
     assert codec.saved_name(type(model)) == "ERMClassifier"

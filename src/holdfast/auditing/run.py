@@ -63,7 +63,7 @@ def audit_data(
 
     Examples
     --------
-    >>> from holdfast.theory import toy
+    >>> from holdfast.lab.theory import toy
     >>> generator = np.random.default_rng(0)
     >>> cells = [generator.choice(8, size=2000, p=toy(eta).array.ravel()) for eta in (0.05, 0.3)]
     >>> x1, x2, y = np.unravel_index(np.concatenate(cells), (2, 2, 2))

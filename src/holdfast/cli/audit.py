@@ -91,7 +91,7 @@ def audit(
     from holdfast.diagnosis.answer import lead
     from holdfast.tables.audits import audit_rows, reliance_of
     from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.files import WRITTEN
+    from holdfast.tables.writing import WRITTEN
 
     baseline = model.baseline
     file = _table_of(source, table, columns, baseline)
@@ -179,7 +179,7 @@ def _name(folder: Path, other: Path | None) -> str:
 
 def _write(files: FileOptions, found: Audit, reliance: Reliance | None, file: Path, advice: Sequence[str]) -> None:
     """Write all findings as a table, or as a page with the sentences and what to do."""
-    from holdfast.tables.files import TableWriter
+    from holdfast.tables.writing import TableWriter
 
     assert files.out is not None
     if files.out.suffix.lower() not in PAGES:

@@ -66,12 +66,14 @@ def compare(
     """Rank the methods for a table, and recommend one.
 
     Each environment is left out in turn. Every method is fitted on the others and scored in the left-out one. With two
-    environments, rows of both are held out instead, and the score is that of the worst half, cut by the other
-    environment's classifier. This is only a hint, and it favors pi. irm, vrex and rgm need --estimator mlp.
+    environments, rows of both are held out instead. The classifier of each environment divides the other's rows into
+    correct and mistaken ones, and the worst of these halves is the score. This is only a hint, and it favors pi. irm,
+    vrex and rgm need --estimator mlp.
     """
     from holdfast.diagnosis.advice import decide_early, mending_options
     from holdfast.diagnosis.answer import lead
-    from holdfast.tables.comparison import METRICS, N_FOLDS, compare_rows, table_candidates
+    from holdfast.tables.comparison import N_FOLDS, compare_rows, table_candidates
+    from holdfast.tables.method_scores import METRICS
 
     n_methods = len(table_candidates(estimator, method or None, fits.seed))  # refuses names before anything is read
     if columns.subjects is not None:

@@ -9,7 +9,6 @@ import shutil
 import sys
 import tempfile
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,13 @@ import typer
 from holdfast import __version__
 from holdfast.cli.options import JsonOption
 from holdfast.cli.terminal import command_line, print_table, print_text, say, show
-from holdfast.extras import installed_version
+from holdfast.machine import declared_requirements, installed_version, processor_name
 from holdfast.registry import installed_plugins
 
 
 def processor_facts() -> dict[str, Any]:
     """Return name, cores, threads, and what networks compute in; None where it cannot be known."""
-    facts: dict[str, Any] = {"name": _processor_name(), "cores": _usable_cores()}
+    facts: dict[str, Any] = {"name": processor_name(), "cores": _usable_cores()}
     facts |= dict.fromkeys(("threads", "device", "capability", "precision"))
     try:
         import torch
@@ -69,14 +68,6 @@ def _free_bytes(folder: Path) -> int | None:
         return shutil.disk_usage(folder).free
     except OSError:
         return None
-
-
-def _processor_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def _usable_cores() -> int | None:
@@ -139,11 +130,8 @@ def doctor(as_json: JsonOption = False) -> None:
 def _requirements() -> dict[str, list[str]]:
     """Return what holdfast declares to need, such as "numpy>=2.0", by extra; "" is what it always needs."""
     found: dict[str, list[str]] = {}
-    try:
-        declared = requires("holdfast") or []
-    except PackageNotFoundError:  # a copy of the code that was never installed
-        declared = [f"holdfast>={__version__}"]
-    for requirement in declared:
+    declared = declared_requirements()
+    for requirement in [f"holdfast>={__version__}"] if declared is None else declared:
         need, _, marker = requirement.partition(";")
         platforms = re.findall(r"sys_platform (==|!=) ['\"](\w+)['\"]", marker)
         if any((relation == "==") != (sys.platform == name) for relation, name in platforms):

@@ -59,7 +59,7 @@ class MethodOptions:
         float | None,
         option(
             "--caution",
-            "For stable: what a changing effect does at the next site: it stays (0), vanishes (0.5) or reverses (1).",
+            "For stable: at the next site a changing effect is assumed to stay (0), vanish (0.5) or reverse (1).",
             "X",
         ),
     ] = None
@@ -101,6 +101,7 @@ def fit(
     """
     from holdfast.diagnosis.advice import decide_early, mending_options
     from holdfast.diagnosis.answer import lead
+    from holdfast.stable.verdict import verdict_of
     from holdfast.tables.classifier import TableClassifier
     from holdfast.tables.stages import stages_summary
 
@@ -128,8 +129,8 @@ def fit(
         classifier.save(out, overwrite=overwrite)
         shutil.rmtree(checkpoints, ignore_errors=True)
     if report is not None:
-        from holdfast.cli.report import table_page
         from holdfast.reports import write_report
+        from holdfast.reports.saved import table_page
 
         with showing_stages(f"reporting {table}"):
             told = {"table": str(table), "seed": fits.seed}
@@ -137,11 +138,11 @@ def fit(
             following = command_line("holdfast", "predict", out, table, "--out", "predictions.csv")
             content = table_page(classifier, title=page_title, rows=rows, settings=told, following=following)
             write_report(content, report)
-    verdict = getattr(classifier.method_, "verdict_", None)
+    verdict = verdict_of(classifier.method_)
     result = {
         **classifier.names,
         "verdict": verdict_values(classifier.method_),
-        "advice": decide_early(rows.problems, getattr(classifier.method_, "verdict_", None)).to_dict(),
+        "advice": decide_early(rows.problems, verdict).to_dict(),
         "problems": [problem.to_dict() for problem in rows.problems],
         "seed": fits.seed,
         "n_rows": rows.n_rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -36,13 +36,13 @@ FolderArgument = Annotated[Path, typer.Argument(help="The folder that 'holdfast 
 LabelOption = Annotated[str, option("--label", "Column with the class label.", "COL")]
 EnvironmentOption = Annotated[
     list[str],
-    option("--environment", "Column with the site (environment) of each row; repeat it to cross columns.", "COL"),
+    option("--environment", "Column with the site (environment) of each row; repeat it to combine columns.", "COL"),
 ]
 PeriodOption = Annotated[
     str | None,
     option(
         "--environment-by",
-        "Period by which an environment column of dates is cut: year, quarter, month or day.",
+        "Period that groups an environment column of dates: year, quarter, month or day.",
         "PERIOD",
     ),
 ]
@@ -96,11 +96,11 @@ ThresholdOption = Annotated[
     option("--threshold", "Risk at which a person is treated, for the net benefit (default: share of events).", "RISK"),
 ]
 WeightOption = Annotated[
-    str | None, option("--weight", "Column that says how much each row counts; it is no feature.", "COL")
+    str | None, option("--weight", "Column of row weights, which is not used as a feature.", "COL")
 ]
 TaskOption = Annotated[
     str,
-    option("--task", "classification, regression (the label is an amount) or auto: detected, and said.", "TASK"),
+    option("--task", "classification, regression (the label is an amount) or auto (detected, with a note).", "TASK"),
 ]
 JsonOption = Annotated[bool, option("--json", "Print one JSON object instead of text.")]
 OverwriteOption = Annotated[bool, option("--overwrite", "Replace what an earlier run wrote there.")]
@@ -279,15 +279,16 @@ def one_by_one(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _parameters(group: Any) -> Iterator[inspect.Parameter]:
-    """Yield a parameter for each option of a dataclass."""
-    kinds = get_type_hints(group, include_extras=True)
+@functools.cache
+def _parameters(group: Any) -> list[inspect.Parameter]:
+    """Return a parameter for each option of a dataclass."""
+    kinds, found = get_type_hints(group, include_extras=True), []
     for option in fields(group):
         default = option.default if option.default_factory is MISSING else option.default_factory()
         default = inspect.Parameter.empty if default is MISSING else default
-        yield inspect.Parameter(
-            option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kinds[option.name]
-        )
+        kind = inspect.Parameter.KEYWORD_ONLY
+        found.append(inspect.Parameter(option.name, kind, default=default, annotation=kinds[option.name]))
+    return found
 
 
 def check_file(
@@ -303,7 +304,7 @@ def check_file(
     from holdfast.saving.files import check_writable
 
     if not suffixes:
-        from holdfast.tables.files import WRITTEN
+        from holdfast.tables.writing import WRITTEN
 
         suffixes = WRITTEN
     if file.suffix.lower() not in suffixes:

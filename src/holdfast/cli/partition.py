@@ -38,8 +38,8 @@ def partition(
     each row of the table: its number (from 0), label, environment, and a column 'correct_by_<judge>' that is empty for
     the judge's own rows.
     """
-    from holdfast.tables.files import TableWriter
     from holdfast.tables.stages import partition_rows
+    from holdfast.tables.writing import TableWriter
 
     check_file(out, overwrite=overwrite, inputs=[table])
     rows = columns.read(table, layout)

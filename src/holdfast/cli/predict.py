@@ -105,7 +105,7 @@ def _predict_numbers(
 
     fitted = TableRegressor.load(folder)
     with showing_stages(f"predicting {rows.name}"):
-        n_rows = fitted.write_predictions(rows, out, keep=keep, for_spreadsheets=for_spreadsheets)
+        n_rows = fitted.write_predictions(rows, out, keep=keep, for_spreadsheets=for_spreadsheets).total()
     if str(out) == "-":
         return
     following = command_line("holdfast", "evaluate", folder, rows.name)

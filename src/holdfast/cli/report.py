@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,11 +20,7 @@ from holdfast.cli.options import (
 from holdfast.cli.terminal import command_line, print_text, say, show, showing_stages, verdict_values
 
 if TYPE_CHECKING:
-    from holdfast.auditing import Reliance
-    from holdfast.diagnosis.clinical import ClinicalReport
-    from holdfast.reports import Dots, Page
-    from holdfast.tables.classifier import TableClassifier
-    from holdfast.tables.roles import TableRows
+    from holdfast.reports import Page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +113,7 @@ def _page(folder: Path, options: RowOptions, *, audit: bool, threshold: float | 
         _refuse(options, f"{folder} contains runs")
         return runs_page(RunStore(folder).records(), title=f"Runs in {folder.name or folder}"), None
     from holdfast.reports import estimator_page
+    from holdfast.reports.saved import compare_saved, short_names, table_page
     from holdfast.saving import load, read_manifest
     from holdfast.tables.audits import reliance_of
     from holdfast.tables.classifier import TableClassifier
@@ -170,71 +166,3 @@ def _refuse(options: RowOptions, why: str) -> None:
     for name, value in vars(options).items():
         if value:
             raise ParameterError(f"{why}, so --{name} cannot be used with it. Leave it out.")
-
-
-def table_page(
-    fitted: TableClassifier,
-    *,
-    title: str,
-    rows: TableRows | None = None,
-    comparison: Dots | None = None,
-    clinical: ClinicalReport | None = None,
-    reliance: Reliance | None = None,
-    audit: bool = True,
-    settings: Mapping[str, Any] | None = None,
-    following: str = "",
-) -> Page:
-    """Return the page about a classifier fitted on a table; with its training rows, also what changes in them."""
-    from holdfast.datasets import Split
-    from holdfast.reports import Evidence, estimator_page
-    from holdfast.tables.audits import audit_rows
-
-    told: dict[str, Any] = {**fitted.names, "label": fitted.roles_.label, **(settings or {})}
-    told["environment columns"] = ", ".join(fitted.roles_.environments)
-    training = found = None
-    if rows is not None:
-        frame = rows.attributes
-        attributes = {} if frame is None else {str(name): frame[name].to_numpy() for name in frame}
-        training = Split(rows.features, rows.y, rows.environments, attributes)
-        # A verdict has already looked at every feature; an audit then adds the attributes.
-        if (
-            audit
-            and len(fitted.method_.environments_) > 1
-            and (frame is not None or not hasattr(fitted.method_, "verdict_"))
-        ):
-            found = audit_rows(rows, level=0.05)
-    evidence = Evidence(
-        training=training,
-        comparison=comparison,
-        clinical=clinical,
-        audit=found,
-        reliance=reliance,
-        settings=told,
-        warnings=None if fitted.warnings_ is None else (*fitted.notes_, *fitted.warnings_),
-    )
-    advice = (f"Run next: `{following}`",) if following else ()
-    return estimator_page(fitted.method_, evidence, title=title, advice=advice)
-
-
-def compare_saved(classifiers: Mapping[str, TableClassifier], table: str, *, attributes: Sequence[str]) -> Dots:
-    """Compare saved classifiers on the same labeled rows, by environment and by attribute."""
-    from holdfast.datasets import Split
-    from holdfast.reports import compare_on_rows
-    from holdfast.tables.evaluation import predict_labeled, read_labeled
-
-    first, *others = classifiers.values()
-    for other in others:
-        first.check_same_label(other)
-    labeled = read_labeled(first, table, attributes=attributes)
-    answers = {name: predict_labeled(labeled, fitted).labels for name, fitted in classifiers.items()}
-    rows = Split(labeled.y, labeled.y, labeled.environments, labeled.attributes)
-    return compare_on_rows(answers, rows, known=sorted(labeled.known))
-
-
-def short_names(folders: Sequence[Path], classifiers: Sequence[TableClassifier]) -> list[str]:
-    """Return a name for each classifier: its method, with the folder where two have the same."""
-    methods = [fitted.names["method"] for fitted in classifiers]
-    return [
-        method if methods.count(method) == 1 else f"{method} ({folder})"
-        for method, folder in zip(methods, folders, strict=True)
-    ]

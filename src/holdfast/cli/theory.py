@@ -9,7 +9,7 @@ from holdfast.cli.options import JsonOption, OverwriteOption, check_file, option
 from holdfast.cli.terminal import command_line, print_table, print_text, say, show
 
 if TYPE_CHECKING:
-    from holdfast.theory import HalfCurves
+    from holdfast.lab.theory import HalfCurves
 
 PICTURES = (".svg",)
 
@@ -27,13 +27,12 @@ def theory(
     x1 and x2 are binary features of the label y; x1 is stable, x2 is not. The ideal classifier of one environment cuts
     another one into a correct and a mistaken half. Nothing is sampled. The figure shows the halves for every eta2.
     """
-    from holdfast.theory import half_curves
+    from holdfast.lab.theory import half_curves, half_figures
 
     if out is not None:
         check_file(out, overwrite=overwrite, suffixes=PICTURES)
     curves = half_curves(eta1, eta2, noise)
     if out is not None:
-        from holdfast.reports.chapters import half_figures
         from holdfast.reports.svg import save_figure
 
         save_figure(out, *half_figures(curves))

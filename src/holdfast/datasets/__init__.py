@@ -1,8 +1,7 @@
-"""Data sets by name: one registry, one module for each.
+"""Data sets by name: one registry, one module for each, synthetic ones and the paper's.
 
-Other packages, and the paper's data sets in `holdfast.lab`, add theirs with entry points of the group
-``holdfast.datasets``, each a `DatasetEntry`. Loaders do not import torch. Nothing is downloaded unless
-`download` is called.
+Other packages add theirs with entry points of the group ``holdfast.datasets``, each a `DatasetEntry`. Loaders do not
+import torch. Nothing is downloaded unless `download` is called.
 """
 
 from __future__ import annotations
@@ -25,6 +24,13 @@ DATASETS: Registry[DatasetEntry] = Registry(
         "gaussian": "holdfast.datasets.gaussian:GAUSSIAN",
         "colored_digits": "holdfast.datasets.colored_digits:COLORED_DIGITS",
         "units": "holdfast.datasets.units:UNITS",
+        "colored_mnist": "holdfast.datasets.mnist:COLORED_MNIST",
+        "beer": "holdfast.datasets.beer:BEER",
+        "celeba": "holdfast.datasets.celeba:CELEBA",
+        "ask2me": "holdfast.datasets.ask2me:ASK2ME",
+        "adult": "holdfast.datasets.adult:ADULT",
+        "table": "holdfast.datasets.own_table:TABLE",
+        "vectors": "holdfast.datasets.vectors:VECTORS",
     },
     group="holdfast.datasets",
     accepts=lambda value: isinstance(value, DatasetEntry),

@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from holdfast.metrics import Interval
+from holdfast.stable.design import QUANTITY
 
 Array = NDArray[np.float64]
 N_DRAWS = 200  # of the bootstrap
 N_FOLDS = 3  # weights of a row come from rows of other folds
 MOST_ROWS = 20_000  # known rows that are looked at
 LARGEST_WEIGHT = 20.0  # times the mean
-QUANTITY = 5  # different values from which on a column also has its square
 FREE = 5.0  # the scale of the classes' indicators: they are hardly penalized
 FEW_ALIKE = 50.0  # an effective number of known rows below which they are compared by scores alone
 
@@ -124,7 +124,7 @@ def _columns(values: Array) -> Array:
     varied = values[:, values.std(axis=0) > 1e-9]
     varied = (varied - varied.mean(axis=0)) / varied.std(axis=0)
     varied = np.clip(varied, -4.0, 4.0)
-    quantities = [place for place in range(varied.shape[1]) if len(np.unique(varied[:, place])) > QUANTITY]
+    quantities = [place for place in range(varied.shape[1]) if len(np.unique(varied[:, place])) >= QUANTITY]
     squares = varied[:, quantities] ** 2
     return np.column_stack([varied, (squares - squares.mean(axis=0)) / np.maximum(squares.std(axis=0), 1e-9)])
 

@@ -21,6 +21,7 @@ from holdfast.diagnosis.pooling import chance_of_site, random_effects
 from holdfast.diagnosis.soundness.table import SMALL_CLASS, SMALL_SITE
 from holdfast.diagnosis.values import Later, OddSite, Quality, Remedy, SiteDiagnosis, mean_interval
 from holdfast.environments import Environment, Rows, listed, site_names
+from holdfast.fitting.splitter import leave_out
 from holdfast.judging.judges import deal_folds
 from holdfast.metrics import Interval, auroc_interval, exact_interval
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY, recalibrate
@@ -80,9 +81,7 @@ class Experiment:
         # Where the site was seen, as many rows are fitted on as where it is left out: more rows help by themselves.
         self.n_known_folds = min(max(len(self.environments), 2), self.n_folds)
         self.known_folds = self._deal(self.n_known_folds)
-        n_rounds = min(len(self.environments), MOST_ROUNDS)
-        together = [self.environments[number::n_rounds] for number in range(n_rounds)]
-        self.rounds = [([e.name for e in group], np.concatenate([e.rows for e in group])) for group in together]
+        self.rounds = leave_out(self.environments, most=MOST_ROUNDS)
         large = tuple(site for site in self.environments if len(site) >= SMALL_SITE)
         self.large = large if len(large) > 1 else self.environments
         self.n_done = self.n_fits = 0
@@ -123,7 +122,7 @@ class Experiment:
         known sites, and in the list, rows are answered by models of the other folds.
         """
         everything = np.arange(len(self.y))
-        kept = [everything, *(np.setdiff1d(everything, out) for _, out in self.rounds)]
+        kept = [everything, *(part.rest for part in self.rounds)]
         tasks: list[tuple[Array, Rows, Rows, tuple[str, ...]]] = []  # into which array, fitted on which rows, asked …
         empty = np.full((len(self.y), len(self.classes)), np.nan)
         known, new, elsewhere = empty.copy(), empty.copy(), [empty.copy() for _ in self.rounds]
@@ -131,7 +130,7 @@ class Experiment:
         steps: list[str] = []  # what each task is for
         for number, rest in enumerate(kept):
             if number:
-                names, out = self.rounds[number - 1]
+                names, out = self.rounds[number - 1].names, self.rounds[number - 1].out
                 tasks.append((new, rest, out, ()))
                 tasks += [(answers, rest, out, columns) for columns, answers in without.items()]
                 if not elsewhere_too:
@@ -158,9 +157,9 @@ class Experiment:
 
     def ask_all_stable(self, known: Array) -> Array:
         """Return the stable classifier's probabilities of the rows of all sites, each left out."""
-        answers, everything = known.copy(), np.arange(len(self.y))
-        steps = [f"the stable classifier without {listed(names, most=3)}" for names, _ in self.rounds]
-        tasks = [(np.setdiff1d(everything, out), out) for _, out in self.rounds]
+        answers = known.copy()
+        steps = [f"the stable classifier without {listed(part.names, most=3)}" for part in self.rounds]
+        tasks = [(part.rest, part.out) for part in self.rounds]
         asked = self._ask_each(type(self.subject).ask_stable, tasks, steps, STABLE_FITS)
         for (_, out), found in zip(tasks, asked, strict=True):
             answers[out] = found
@@ -335,11 +334,11 @@ class Experiment:
         columns = self.subject.columns
         found: dict[str, tuple[Quality, LossSplit]] = {}
         by_name = {site.name: site for site in self.environments}
-        for (names, _), answers in zip(self.rounds, elsewhere, strict=True):
+        for part, answers in zip(self.rounds, elsewhere, strict=True):
             rest = np.flatnonzero(~np.isnan(answers[:, 0]))
             there = Losses(self.losses(answers[rest], rest), self.y[rest], _scores(answers[rest]), columns[rest])
             quality = self.quality(answers[rest], rest)
-            for name in names:
+            for name in part.names:
                 rows = by_name[name].rows
                 here = Losses(self.losses(new[rows], rows), self.y[rows], _scores(new[rows]), columns[rows])
                 found[name] = quality, split_loss(there, here, generator=self.seeding.generator("split", name))

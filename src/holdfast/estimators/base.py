@@ -44,7 +44,16 @@ from holdfast.fitting.estimators import (
 from holdfast.interpolation import Solution, SolverSettings
 from holdfast.interpolation.worst_case import minimize_worst_case_risk
 from holdfast.newsite.recalibrate import RecalibratedClassifier, log_probabilities, recalibrate
-from holdfast.rows.kinds import allows_nan, holds_items, is_float, is_text, needs_frame, refuse_items, takes_items
+from holdfast.rows.kinds import (
+    allows_nan,
+    count_rows,
+    holds_items,
+    is_float,
+    is_text,
+    needs_frame,
+    refuse_items,
+    takes_items,
+)
 from holdfast.rows.reading import (
     as_ours,
     hold_out,
@@ -59,6 +68,9 @@ from holdfast.rows.reading import (
 )
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
+
+if TYPE_CHECKING:
+    from holdfast.stable.verdict import Verdict
 
 
 def _estimator_has(name: str) -> Any:
@@ -110,7 +122,7 @@ class MethodEstimator(BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_")]:  # nothing of an earlier fit stays
             delattr(self, name)
         X = self._check_rows(X, reset=True)
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        n_rows = count_rows(X)
         targets = self._read_targets(y, n_rows)
         split = merge_small_environments(split_environments(environments, n_rows), self.min_group_size)
         if self._judges:
@@ -148,7 +160,7 @@ class MethodEstimator(BaseEstimator):
         if y is None:
             raise LabelsError("validation has no labels. Pass validation=(X, y), or a Dataset whose items have labels.")
         X, y = self._check_rows(X, reset=False), self._read_validation_targets(y)
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        n_rows = count_rows(X)
         if len(y) != n_rows:
             raise LabelsError(f"validation has {len(y)} labels for {n_rows} rows. Pass one label for each row.")
         return X, y, None if groups is None else np.asarray(groups)
@@ -310,6 +322,7 @@ class MethodClassifier(ClassifierMixin, MethodEstimator):
         def __init__(self, estimator: Any = None, *, random_state: Any = None, **options: Any) -> None: ...
 
         fit: Any
+        verdict_: Verdict  # of methods that have one, see `verdict_of`
 
     def _default_estimator(self, X: Any) -> Pipeline:
         """Return columns scaled to unit variance, then a logistic regression."""

@@ -19,7 +19,7 @@ from holdfast.auditing import Audit, AuditSettings, audit_data
 from holdfast.environments import Group, Partition, take_rows
 from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, fit_erm, warn_single_environment
 from holdfast.exceptions import CollapseWarning, HoldfastWarning, ParameterError, warn
-from holdfast.fitting.estimators import code_probabilities, is_network, last_step, predicted_codes
+from holdfast.fitting.estimators import code_probabilities, has_probabilities, is_network, last_step, predicted_codes
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
@@ -523,7 +523,7 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             return
         sites = np.argmax(np.asarray(groups)[:, None] == self.environments_, axis=1) if groups is not None else None
         known = sites is not None and (self.environments_[sites] == np.asarray(groups)).all()
-        able = all(hasattr(model, "predict_proba") for model in (ordinary, self.estimator_))
+        able = all(has_probabilities(model) for model in (ordinary, self.estimator_))
         why = "Whether it is needed was not tested: pass validation=(X, y, environments)."
         if sites is not None and known and able and len(np.unique(sites)) == len(self.environments_):
             scores = [code_probabilities(model, X, len(self.classes_)) for model in (ordinary, self.estimator_)]

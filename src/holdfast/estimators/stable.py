@@ -48,7 +48,7 @@ from holdfast.newsite.forecast import ForecastBasis, make_basis
 from holdfast.newsite.profile import as_frame, column_names, profile_matrix
 from holdfast.newsite.recalibrate import RecalibratedClassifier
 from holdfast.parallel import run_each
-from holdfast.rows.kinds import holds_items, is_sparse, is_text
+from holdfast.rows.kinds import count_rows, holds_items, is_sparse, is_text
 from holdfast.rows.mapped import is_mapped
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
@@ -365,7 +365,7 @@ class StableClassifier(MethodClassifier):
         """
         check_is_fitted(self)
         X = self._check_rows(X, reset=False)
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        n_rows = count_rows(X)
         adapted, mixed = copy.copy(self), self.estimator_
         if isinstance(mixed, RecalibratedClassifier):
             raise ParameterError(

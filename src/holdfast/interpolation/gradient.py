@@ -13,6 +13,7 @@ from sklearn.base import clone, is_regressor
 from holdfast.environments import Group, take_rows
 from holdfast.exceptions import ParameterError
 from holdfast.fitting.estimators import last_step
+from holdfast.fitting.splitter import leave_out
 from holdfast.interpolation import Solution
 from holdfast.neural.evaluation import evenly
 from holdfast.neural.objectives import Objective
@@ -99,19 +100,19 @@ def _epochs_left_out(network: Any, training: TrainingRows, groups: Sequence[Grou
         )
     X, y = training.X, training.y
     epochs = []
-    for environment in training.environments:
+    for part in leave_out(training.environments):
         kept = np.ones(len(y), dtype=bool)
-        kept[environment.rows] = False
+        kept[part.out] = False
         inside = [_part(group, kept) for group in groups if kept[group.rows].any()]
-        left_out = MappedRows(X, environment.rows) if is_mapped(X) else take_rows(X, environment.rows)
+        left_out = MappedRows(X, part.out) if is_mapped(X) else take_rows(X, part.out)
         trained = clone(network).fit_groups(
             X,
             y,
             inside,
             objective=fit.objective,
-            validation=(left_out, y[environment.rows]),
+            validation=(left_out, y[part.out]),
             selection="validation_accuracy",
-            stage=f"{fit.stage} without {environment.name}",
+            stage=f"{fit.stage} without {part.names[0]}",
         )
         epochs.append(trained.selected_.scores.epoch)
     return int(np.median(epochs))

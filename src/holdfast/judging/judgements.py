@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.environments import Environment, Rows, Weights, take_rows
+from holdfast.environments import Environment, Weights
 from holdfast.fitting.calibration import calibrate, class_scores
+from holdfast.fitting.estimators import has_probabilities
 from holdfast.judging.judges import Judge, JudgeSettings, deal_folds, fit_judges
-from holdfast.rows.mapped import answers, is_mapped
+from holdfast.rows.mapped import parts_of
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
@@ -103,7 +103,8 @@ def ask_for_predictions(judges: tuple[Judge, ...], training: TrainingRows) -> ND
     predictions = np.full((len(judges), len(y)), -1 if y.dtype.kind == "i" else np.nan, dtype=y.dtype)
     for number, judge in enumerate(judges):
         for model, rows in judge.unseen_rows(len(y)):
-            predictions[number, rows] = answers(model.predict, training.X, rows).ravel()  # CatBoost gives a column
+            for own, part in parts_of(training.X, rows):
+                predictions[number, own] = np.asarray(model.predict(part)).ravel()  # CatBoost gives a column
     return predictions
 
 
@@ -121,16 +122,10 @@ def ask_for_scores(judges: tuple[Judge, ...], training: TrainingRows, n_classes:
     judge's own rows are NaN, and what it says about the others is not calibrated.
     """
     scores = np.full((len(judges), training.n_rows, n_classes), np.nan)
-    asked: dict[int, list[tuple[int, Any, Rows]]] = {}  # judges that are asked about the same rows
     for number, judge in enumerate(judges):
         for model, rows in judge.unseen_rows(training.n_rows):
-            asked.setdefault(id(rows), []).append((number, model, rows))
-    for together in asked.values():
-        rows = together[0][2]
-        part = None if is_mapped(training.X) else take_rows(training.X, rows)
-        for number, model, _ in together:
-            ask = partial(class_scores, model, n_classes=n_classes)
-            scores[number, rows] = answers(ask, training.X, rows) if part is None else ask(part)
+            for own, part in parts_of(training.X, rows):
+                scores[number, own] = class_scores(model, part, n_classes)
     return np.stack([_calibrated(judge, answer, training) for judge, answer in zip(judges, scores, strict=True)])
 
 
@@ -140,6 +135,6 @@ def _calibrated(judge: Judge, scores: Array, training: TrainingRows) -> Array:
     known = own[~np.isnan(scores[own, 0])]
     if not len(known):
         return scores
-    offsets = not all(hasattr(model, "predict_proba") for model, _ in judge.unseen_rows(training.n_rows))
+    offsets = not all(has_probabilities(model) for model, _ in judge.unseen_rows(training.n_rows))
     weights = None if training.sample_weight is None else training.sample_weight[known]
     return calibrate(scores[known], training.y[known], weights, offsets=offsets).log_probabilities(scores)

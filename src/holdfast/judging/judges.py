@@ -28,10 +28,9 @@ class JudgeSettings:
     """How judges are fitted."""
 
     n_folds: int = 0  # with at least 2, a judge's own rows are answered by fits that have not seen them
-    alike: bool = False  # whether the same fits answer about all environments' rows: no judge knows its own better
     selection: str | None = None  # for networks: the rule that selects a judge's epoch
     n_jobs: int | None = None  # fits that run at the same time
-    start: Any = None  # the fit of all rows, where the fits of parts may begin
+    start: Any = None  # the fit of all rows, where `fit_folds` may begin
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +38,14 @@ class Judge:
     """A classifier fitted on one environment alone, and the fits that answer about its own rows."""
 
     environment: Environment
-    estimator: Any  # fitted on all rows of the environment; None where the folds' fits answer about all rows
+    estimator: Any  # fitted on all rows of the environment
     fold_estimators: tuple[Any, ...] = ()  # each fitted on the rows outside its fold
     fold_rows: tuple[Rows, ...] = ()  # the rows that each of them answers about
 
     def unseen_rows(self, n_rows: int) -> list[tuple[Any, Rows]]:
         """Return which fitted model may speak about which rows."""
-        pairs = list(zip(self.fold_estimators, self.fold_rows, strict=True))
-        if self.estimator is not None:
-            pairs.insert(0, (self.estimator, rows_without(self.environment.rows, n_rows)))
+        others = (self.estimator, rows_without(self.environment.rows, n_rows))
+        pairs = [others, *zip(self.fold_estimators, self.fold_rows, strict=True)]
         return [(model, rows) for model, rows in pairs if len(rows)]
 
 
@@ -92,40 +90,18 @@ def fit_judges(
         _warn_of_missing_labels(training.y, environments, classes)
     warn_of_empty_columns(training, "the classifier of such an environment cannot use the column")
     fold_rows = [fold_parts(environment.rows, folds) for environment in environments]
-    tasks: list[tuple[Rows, tuple[object, ...]]] = []
+    tasks: list[tuple[Any, ...]] = []
     for environment, held_out in zip(environments, fold_rows, strict=True):
-        if not (settings.alike and held_out):
-            tasks.append((environment.rows, (environment.name,)))
-        tasks.extend(
-            (np.setdiff1d(environment.rows, rows, assume_unique=True), (environment.name, "fold", number))
-            for number, rows in enumerate(held_out)
-        )
-    fitted = iter(
-        run_each(
-            _fit_judge,
-            training,
-            [(estimator, names, rows, settings, seeding) for rows, names in tasks],
-            settings.n_jobs,
-        )
-    )
+        tasks.append((estimator, (environment.name,), environment.rows, settings, seeding))
+        for number, rows in enumerate(held_out):
+            rest = np.setdiff1d(environment.rows, rows, assume_unique=True)
+            tasks.append((estimator, (environment.name, "fold", number), rest, settings, seeding))
+    fitted = iter(run_each(_fit_judge, training, tasks, settings.n_jobs))
     log.info("stage 1: %d fits for %d environments", len(tasks), len(environments))
-    judges = []
-    answers: dict[tuple[int, ...], tuple[Rows, ...]] = {}
-    for environment, held_out in zip(environments, fold_rows, strict=True):
-        whole, answered = None, held_out
-        if settings.alike and held_out and folds is not None:
-            labels = tuple(int(folds[rows[0]]) for rows in held_out)
-            answered = answers.setdefault(labels, answers.get(labels) or _answered(labels, folds))
-        else:
-            whole = next(fitted)
-        judges.append(Judge(environment, whole, tuple(next(fitted) for _ in held_out), answered))
-    return tuple(judges)
-
-
-def _answered(labels: tuple[int, ...], folds: NDArray[np.intp]) -> tuple[Rows, ...]:
-    """Return the rows of all environments in the folds that were held out; rows of other folds go to the first."""
-    first = (folds == labels[0]) | ~np.isin(folds, labels)
-    return (np.flatnonzero(first), *(np.flatnonzero(folds == label) for label in labels[1:]))
+    return tuple(
+        Judge(environment, next(fitted), tuple(next(fitted) for _ in held_out), held_out)
+        for environment, held_out in zip(environments, fold_rows, strict=True)
+    )
 
 
 def fit_folds(
@@ -157,18 +133,13 @@ def _fit_pooled(
 ) -> Any:
     """Fit on some rows of all environments."""
     training = tables[table]
-    quick = _fit_from_start(training, estimator, rows, settings)
-    if quick is not None:
+    start = None if training.sample_weight is not None else logistic_start(settings.start, training.X)
+    quick = None if start is None else fit_part(start, estimator, training.X, training.y, rows)
+    if quick is not None:  # the fit of a logistic regression, from that of all rows
         return quick
     estimator = seeded_clone(estimator, seeding, "pooled", number)
     weights = training.sample_weight if sample_weight_name(estimator) is not None else None
     return fit_rows(estimator, training.X, training.y, rows, None if weights is None else weights[rows])
-
-
-def _fit_from_start(training: TrainingRows, estimator: Any, rows: Rows, settings: JudgeSettings) -> Any | None:
-    """Fit a logistic regression from that of all rows; None where the estimator is another, or a row has a weight."""
-    start = None if training.sample_weight is not None else logistic_start(settings.start, training.X)
-    return None if start is None else fit_part(start, estimator, training.X, training.y, rows)
 
 
 def _fit_judge(
@@ -180,9 +151,6 @@ def _fit_judge(
     seeding: Seeding,
 ) -> Any:
     """Fit on some rows of one environment; a network is told the others, by which its epoch can be selected."""
-    quick = _fit_from_start(training, estimator, own_rows, settings)
-    if quick is not None:
-        return quick
     estimator = seeded_clone(estimator, seeding, "stage 1", *names)
     own = Group(" ".join(map(str, names)), own_rows).weighted(training.sample_weight)
     X, y = training.X, training.y

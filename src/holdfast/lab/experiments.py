@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import itertools
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from holdfast.datasets import DATASETS
+from holdfast.datasets.files import first_error, read_toml
 from holdfast.estimators.methods import METHODS
 from holdfast.estimators.named import ESTIMATORS
-from holdfast.exceptions import ConfigError, InputError, suggest
+from holdfast.exceptions import ConfigError, suggest
 from holdfast.saving.json_files import canonical_json
 from holdfast.seeding import Seeding
 
@@ -132,21 +132,6 @@ def refuse_unknown(values: Iterable[str], known: Iterable[str], where: str) -> N
             raise ConfigError(f"{where} has an unknown key {key!r}. {suggest(key, known)}")
 
 
-def first_error(problem: ValidationError, known: Iterable[str]) -> str:
-    """Return what is wrong, in one sentence."""
-    error = problem.errors()[0]
-    key = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        return f"has an unknown key {key!r}. {suggest(key, list(known))}"
-    if error["type"] == "missing":
-        return f"lacks the key {key!r}. Add it."
-    message = error["msg"].removeprefix("Value error, ")
-    if not key:  # of several keys together
-        return f"cannot be used: {message}."
-    text = f"has a value of {key!r} that cannot be used: {message}"
-    return text if message.endswith((".", "?")) else f"{text}. Got {error['input']!r:.100}."
-
-
 def _check_name(what: str, value: str, known: Iterable[str], where: str | None = None) -> str:
     """Return a name that is known; `where` is what the error names, None inside of pydantic, which says where it is."""
     if value in (names := list(known)):
@@ -244,17 +229,6 @@ def read_experiment(path: str | Path) -> Experiment:
     """
     missing = f"The experiment file {path} does not exist. Check the path."
     return parse_experiment(read_toml(Path(path), missing, ConfigError), where=str(path))
-
-
-def read_toml(path: Path, missing: str, error: type[InputError]) -> dict[str, Any]:
-    """Return the content of a TOML file; `missing` is what the error says where there is none."""
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except FileNotFoundError:
-        raise error(missing) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise error(f"{path} cannot be read as TOML: {problem}.") from problem
 
 
 def parse_experiment(content: Mapping[str, Any], *, where: str = "The experiment") -> Experiment:

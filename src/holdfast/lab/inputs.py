@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.datasets import Dataset, Split, load_dataset
+from holdfast.datasets.beer import TOKENS
+from holdfast.datasets.celeba import ImageFiles
 from holdfast.datasets.folders import data_folder, note_file, noting_files
+from holdfast.datasets.synthetic import MAKERS, make_files
 from holdfast.exceptions import ConfigError, DatasetError
-from holdfast.lab.data.beer import TOKENS
-from holdfast.lab.data.celeba import ImageFiles
-from holdfast.lab.data.synthetic import MAKERS, make_files
 from holdfast.lab.experiments import RunConfig
 from holdfast.saving.files import locked, new_folder, write_bytes
 
@@ -97,7 +97,7 @@ def _prepare(config: RunConfig, folder: Path | None, cache: Path) -> Prepared:
     dataset = load_dataset(config.dataset, folder=folder, seed=config.seed, **options)
     base = data_folder() if folder is None else folder
     if config.backbone is not None:
-        if not hasattr(dataset.train.X, "names"):
+        if not isinstance(dataset.train.X, ImageFiles):
             raise ConfigError(
                 f"backbone = {config.backbone!r} makes features of image files. Data set {config.dataset!r} has none. "
                 "Leave backbone and weights out."
@@ -134,7 +134,7 @@ def _synthetic_files(name: str, cache: Path) -> Path:
 
 def _with_words(dataset: Dataset, config: RunConfig, folder: Path) -> Prepared:
     """Number the words of all splits, and look up their fixed vectors."""
-    from holdfast.lab.data.vectors import load_vectors
+    from holdfast.datasets.vectors import load_vectors
     from holdfast.neural.batches import Vocabulary
 
     texts = [text for split in dataset.splits for text in split.X]
@@ -150,7 +150,7 @@ def _with_words(dataset: Dataset, config: RunConfig, folder: Path) -> Prepared:
 def _with_numbers(dataset: Dataset) -> Dataset:
     """Turn the columns of a table into numbers, as learned on the training rows."""
     from holdfast.tables.preprocessing import make_preprocessor
-    from holdfast.tables.roles import TableSchema
+    from holdfast.tables.schema import TableSchema
 
     schema = TableSchema.infer(dataset.train.X)
     preprocessor = make_preprocessor(schema, dense=True).fit(schema.features(dataset.train.X))

@@ -12,8 +12,10 @@ import numpy as np
 from holdfast.exceptions import InputError
 from holdfast.lab.targets.reports import show_correlations
 from holdfast.lab.tuning import best_point
+from holdfast.machine import versions
 from holdfast.metrics import Interval
-from holdfast.reports.chapters import Evidence, estimator_page, seeds_interval, versions
+from holdfast.reports.chapters import Evidence, estimator_page
+from holdfast.reports.comparisons import seeds_interval
 from holdfast.reports.values import (
     Answer,
     Block,

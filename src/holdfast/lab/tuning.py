@@ -15,7 +15,7 @@ from holdfast.lab.execution import SweepResult
 from holdfast.lab.experiments import Experiment, PlannedRun, PointSearch, parse_run
 from holdfast.lab.store import RunStore
 from holdfast.metrics import Interval
-from holdfast.reports.chapters import seeds_interval
+from holdfast.reports.comparisons import seeds_interval
 from holdfast.saving.json_files import canonical_json
 
 Record = Mapping[str, Any]

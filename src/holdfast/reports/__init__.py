@@ -7,16 +7,11 @@
 from __future__ import annotations
 
 from holdfast.metrics import Interval
-from holdfast.reports.chapters import (
-    Evidence,
-    audit_page,
-    compare_on_rows,
-    comparison_dots,
-    estimator_page,
-    seeds_interval,
-)
+from holdfast.reports.chapters import Evidence, estimator_page
 from holdfast.reports.clinical import clinical_section
+from holdfast.reports.comparisons import compare_on_rows, comparison_dots, seeds_interval
 from holdfast.reports.diagnosis import diagnosis_page
+from holdfast.reports.findings import audit_page
 from holdfast.reports.html import render_report, write_report
 from holdfast.reports.regression import regression_page
 from holdfast.reports.scores import score_page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,11 @@ from holdfast.datasets.values import Split
 from holdfast.environments import Group, Partition, split_environments
 from holdfast.exceptions import InputError
 from holdfast.reports.values import HeatMap
+from holdfast.rows.kinds import as_dense
+
+if TYPE_CHECKING:
+    from holdfast.auditing import Audit
+    from holdfast.estimators.base import MethodEstimator
 
 Floats = NDArray[np.float64]
 
@@ -23,11 +28,11 @@ MOST_VALUES = 20  # a whole-number attribute with more values is a quantity
 
 
 def correlation_maps(
-    fitted: Any,
+    fitted: MethodEstimator,
     training: Split,
     class_names: Mapping[Any, str],
     feature_names: Sequence[str] | None = None,
-    audit: Any = None,
+    audit: Audit | None = None,
     attributes: Sequence[str] | None = None,
 ) -> tuple[HeatMap, ...]:
     """Return a heat map of the attributes, and one of the features, in environments and halves.
@@ -39,7 +44,7 @@ def correlation_maps(
     if not partitions or not class_names:
         return ()
     _check_same_rows(partitions, training)
-    rows = _picture_rows(fitted, training)
+    rows = _picture_rows(partitions, training)
     targets = _targets(training.y, class_names)
     named = tuple(getattr(audit, "named", ()))
     shown = list(training.attributes) if attributes is None else list(attributes)
@@ -108,8 +113,8 @@ def _feature_columns(X: Any, feature_names: Sequence[str] | None) -> tuple[list[
 
         encoded = encode_table(X)
         values = encoded.values
-        return list(encoded.names), np.asarray(values.toarray() if hasattr(values, "toarray") else values)
-    values = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
+        return list(encoded.names), as_dense(values)
+    values = as_dense(X)
     if values.dtype.kind not in "biuf":
         return None
     names = [f"x{i}" for i in range(shape[1])] if feature_names is None else [str(name) for name in feature_names]
@@ -118,18 +123,18 @@ def _feature_columns(X: Any, feature_names: Sequence[str] | None) -> tuple[list[
     return names, values.astype(np.float64)
 
 
-def _picture_rows(fitted: Any, training: Split) -> list[list[tuple[str, Group]]]:
+def _picture_rows(partitions: Sequence[Partition], training: Split) -> list[list[tuple[str, Group]]]:
     """Return blocks of named rows of the picture: each environment, then the halves that its judges cut of it."""
-    partitions = list(fitted.partitions_)
-    if len(partitions) > MOST_PARTITIONS:  # those whose judges do worst
-        partitions = sorted(partitions, key=lambda p: p.accuracy)[:MOST_PARTITIONS]
+    shown = list(partitions)
+    if len(shown) > MOST_PARTITIONS:  # those whose judges do worst
+        shown = sorted(partitions, key=lambda p: p.accuracy)[:MOST_PARTITIONS]
     blocks = []
     for environment in split_environments(training.environments, len(training)):
         members = [(environment.name, Group(environment.name, environment.rows))]
-        for p in (p for p in partitions if p.judged == environment.name):
+        for p in (p for p in shown if p.judged == environment.name):
             halves = zip(("correct", "mistaken"), p.groups(), strict=True)
             members += [(f"{p.judged} by {p.judge}: {kind}", half) for kind, half in halves if len(half)]
-        if len(members) > 1 or len(fitted.partitions_) <= MOST_PARTITIONS:
+        if len(members) > 1 or len(partitions) <= MOST_PARTITIONS:
             blocks.append([(f"{name} ({group.effective_size():,.0f})", group) for name, group in members])
     return blocks
 

@@ -7,20 +7,10 @@ from typing import Any, Literal
 
 from holdfast.diagnosis.answer import in_points
 from holdfast.environments import listed
-from holdfast.reports.chapters import effects_figure, profile_blocks, range_text, versions
 from holdfast.reports.clinical import clinical_section
-from holdfast.reports.values import (
-    Answer,
-    Block,
-    Cell,
-    Dot,
-    Dots,
-    Page,
-    Section,
-    Sentences,
-    Shares,
-    Table,
-)
+from holdfast.reports.findings import effects_figure, range_text
+from holdfast.reports.sections import made_section, profile_blocks, run_next
+from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Section, Sentences, Shares, Table
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "breaks": ("bad", "The model breaks at a new site"),
@@ -31,6 +21,10 @@ SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] 
 MOST_AT_TOP = 8  # sites in the picture of the answer
 MOST_SITES = 12  # that figures show; tables have all
 NEW, KNOWN, ELSEWHERE = "has not seen this site", "has seen this site", "at the other sites"
+LIMITS = (
+    "Leaving sites out shows how the model does at places that differ from one another as much as these do. It "
+    "cannot show what happens at a place that differs more."
+)
 HELP = {
     "other patients": "The model meets rows that it has seen few of, or that are harder for any model. Labeled rows of "
     "the site help, to recalibrate or to fit with.",
@@ -70,7 +64,7 @@ def diagnosis_page(
             _data_section(found),
             _remedy_section(found, following),
             *_clinical_sections(found),
-            _settings_section(found, settings or {}),
+            made_section({"estimator": found.estimator}, settings, LIMITS),
         ),
         answer=_answer(found, following),
     )
@@ -124,8 +118,7 @@ def _top_figure(found: Any) -> Dots:
 
 
 def _advice_lines(found: Any, following: str) -> tuple[str, ...]:
-    run = [f"Run next: `{following}`"] if following else []
-    return (*found.explanation, *run, *([found.recommendation.how] if found.recommendation.how else []))
+    return (*found.explanation, *run_next(following), *([found.recommendation.how] if found.recommendation.how else []))
 
 
 def _shown_sites(found: Any) -> tuple[list[Any], str]:
@@ -270,13 +263,3 @@ def _remedy_section(found: Any, following: str) -> Section:
 def _clinical_sections(found: Any) -> list[Section]:
     """Return what clinical studies report; nothing where there are no probabilities of two classes."""
     return [] if found.clinical is None else [clinical_section(found.clinical, "What clinical studies report")]
-
-
-def _settings_section(found: Any, settings: Mapping[str, Any]) -> Section:
-    rows = {"estimator": found.estimator, **{name: str(value) for name, value in settings.items()}, **versions()}
-    note = (
-        "Leaving sites out shows how the model does at places that differ from one another as much as these do. It "
-        "cannot show what happens at a place that differs more."
-    )
-    table = Table("Settings and versions", ("what", "value"), tuple(rows.items()))
-    return Section("How this was made", note, (table,), folded=True)

@@ -18,7 +18,8 @@ from markupsafe import Markup, escape
 from holdfast import __version__
 from holdfast.exceptions import InputError
 from holdfast.metrics import Interval
-from holdfast.reports.svg import NARROW, draw, shorten
+from holdfast.reports.marks import NARROW, shorten
+from holdfast.reports.svg import draw
 from holdfast.reports.values import (
     Cell,
     Figure,

@@ -1,4 +1,4 @@
-"""The page of `holdfast check`: the advice, then what it rests on."""
+"""The page of `holdfast check`: the advice, then its reasons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Literal
 
 from holdfast.newsite.check import SiteCheck
 from holdfast.newsite.monitor import WORDS, Course
-from holdfast.reports.chapters import range_text
+from holdfast.reports.findings import range_text
+from holdfast.reports.sections import run_next
 from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Section, Sentences, Table
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
@@ -41,8 +42,7 @@ def _answer(found: SiteCheck, following: str) -> Answer:
         rows.append(("to expect at this site", found.forecast.value))
         rows.append(("between (95%)", range_text(found.forecast)))
     numbers = Table("Accuracy", ("accuracy", "value"), tuple(rows), "The forecast uses no labels of the site.")
-    run = (f"Run next: `{following}`",) if following else ()
-    return Answer(found.answer, signal, text, numbers, (*found.remarks, *run))
+    return Answer(found.answer, signal, text, numbers, (*found.remarks, *run_next(following)))
 
 
 def _columns_section(found: SiteCheck) -> Section:
@@ -99,10 +99,8 @@ def course_page(course: Course, *, title: str = "Course", following: str = "") -
     """
     last = course.periods[-1]
     signal, text = SIGNALS[last.check.advice]
-    run = (f"Run next: `{following}`",) if following else ()
-    answer = Answer(
-        course.answer, signal, f"{last.name}: {text[0].lower()}{text[1:]}", None, (*last.check.remarks, *run)
-    )
+    advice = (*last.check.remarks, *run_next(following))
+    answer = Answer(course.answer, signal, f"{last.name}: {text[0].lower()}{text[1:]}", None, advice)
     rows = tuple(
         (p.name, p.check.n_rows, WORDS[p.check.advice] + " (changed)" * p.changed, p.check.forecast)
         for p in reversed(course.periods)
@@ -121,7 +119,7 @@ def course_page(course: Course, *, title: str = "Course", following: str = "") -
         blocks.insert(0, figure)
     sections = [Section("The course over time", "Forecasts from rows without labels (95%).", tuple(blocks))]
     found = tuple(f"{p.name}: {line}" for p in course.periods for line in _sentences(p.check))
-    sections.append(Section("What does not fit, or means something else", "", (Sentences(found or ("Nothing.",)),)))
+    sections.append(Section("What does not fit, or has another effect", "", (Sentences(found or ("Nothing.",)),)))
     sections += [_columns_section(last.check), _unstable_section(last.check), _predictions_section(last.check)]
     n_rows = sum(period.check.n_rows for period in course.periods)
     subtitle = (

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from holdfast.diagnosis.regression import RegressionDiagnosis
 from holdfast.environments import listed
-from holdfast.reports.chapters import versions
+from holdfast.reports.sections import made_section, run_next
 from holdfast.reports.values import Answer, Cell, Dot, Dots, Page, Section, Sentences, Table
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
@@ -40,12 +40,10 @@ def regression_page(
     """
     sites = [site.name for site in found.new.sites]
     n_rows = sum(site.n_rows for site in found.new.sites)
-    rows = {"estimator": found.estimator, **{k: str(v) for k, v in (settings or {}).items()}, **versions()}
-    made = Table("Settings and versions", ("what", "value"), tuple(rows.items()))
     return Page(
         title,
         f"{n_rows:,} rows of {len(sites)} sites: {listed(sites)}. The ordinary model is {found.estimator}.",
-        (_sites_section(found), Section("How this was made", "", (made,), folded=True)),
+        (_sites_section(found), made_section({"estimator": found.estimator}, settings)),
         answer=_answer(found, following),
     )
 
@@ -57,9 +55,8 @@ def _answer(found: RegressionDiagnosis, following: str) -> Answer:
         for p in found.new.pooled
     ]
     numbers = Table("Pooled over sites", ("measure", "mean over sites", "the next site (95%)"), tuple(rows))
-    run = (f"Run next: `{following}`",) if following else ()
     sentence = f"{found.finding} *{found.recommendation.sentence}*"
-    lines = (f"Why: {found.recommendation.reason}", *run)
+    lines = (f"Why: {found.recommendation.reason}", *run_next(following))
     return Answer(sentence, signal, text, numbers if rows else None, lines, _figure(found))
 
 

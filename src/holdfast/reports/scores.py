@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from holdfast.diagnosis.scores import ScoreDiagnosis
 from holdfast.environments import listed
-from holdfast.reports.chapters import profile_blocks, versions
 from holdfast.reports.clinical import clinical_section, measure_dots
+from holdfast.reports.sections import made_section, profile_blocks, run_next
 from holdfast.reports.values import Answer, Cell, Page, Section, Table
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
@@ -35,13 +35,7 @@ def score_page(
     """
     sites = [site.name for site in found.clinical.sites]
     n_rows = sum(site.n_rows for site in found.clinical.sites)
-    rows = {"score": found.name, **{name: str(value) for name, value in (settings or {}).items()}, **versions()}
-    made = Section(
-        "How this was made",
-        "Nothing was fitted: the stated risks were compared with what happened, at each site.",
-        (Table("Settings and versions", ("what", "value"), tuple(rows.items())),),
-        folded=True,
-    )
+    intro = "Nothing was fitted: the stated risks were compared with what happened, at each site."
     return Page(
         title,
         f"{n_rows:,} rows of {len(sites)} sites: {listed(sites)}. The model is given: {found.name}.",
@@ -50,7 +44,7 @@ def score_page(
                 found.clinical, "What clinical studies report", where="at every site", shown=_shown(found)
             ),
             *_data_sections(found),
-            made,
+            made_section({"score": found.name}, settings, intro),
         ),
         answer=_answer(found, following),
     )
@@ -72,8 +66,11 @@ def _answer(found: ScoreDiagnosis, following: str) -> Answer:
             mean = f"{pooled.mean.value:.2f} [{pooled.mean.low:.2f}, {pooled.mean.high:.2f}]"
             rows.append((name, mean, f"{pooled.next_site.low:.2f} to {pooled.next_site.high:.2f}"))
     numbers = Table("Pooled over sites", ("measure", "mean over sites", "the next site"), tuple(rows), "95% intervals.")
-    run = [f"Run next: `{following}`"] if following else []
-    lines = (*found.explanation, *run, *([found.recommendation.how] if found.recommendation.how else []))
+    lines = (
+        *found.explanation,
+        *run_next(following),
+        *([found.recommendation.how] if found.recommendation.how else []),
+    )
     sentence = f"{found.finding} *{found.recommendation.sentence}*"
     figure = measure_dots(report, _shown(found))
     return Answer(sentence, signal, text, numbers if rows else None, lines, figure)

@@ -1,6 +1,6 @@
 """The content of a report as plain values: sections of tables, figures and sentences.
 
-Figures are data, not drawings: `holdfast.reports.svg` draws them.
+Figures are data, not drawings: `holdfast.reports.drawings` draws them.
 """
 
 from __future__ import annotations

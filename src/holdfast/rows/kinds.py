@@ -6,7 +6,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
@@ -50,6 +52,16 @@ def refuse_items(estimator: Any, X: Any) -> None:
 def is_sparse(X: Any) -> bool:
     """Return whether X is a sparse matrix of any kind."""
     return bool(sp.issparse(X))
+
+
+def as_dense(X: Any) -> NDArray[Any]:
+    """Return rows, or a product of a sparse matrix, as an array."""
+    return np.asarray(X.toarray() if is_sparse(X) else X)
+
+
+def count_rows(X: Any) -> int:
+    """Return the number of rows, whatever holds them."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def is_text(X: Any) -> bool:

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from holdfast.environments import Rows, Weights, take_rows
 from holdfast.fitting.estimators import fit_error, weighted_steps
+from holdfast.rows.kinds import as_dense
 
 BLOCK_NUMBERS = 1 << 21  # numbers that are read at once: 16 MiB of float64
 
@@ -49,8 +50,7 @@ class TransformedRows:
 
     def dense(self, rows: Rows | slice) -> NDArray[Any]:
         """Return rows, transformed, as an array."""
-        taken = self[rows]
-        return np.asarray(taken.toarray() if hasattr(taken, "toarray") else taken)
+        return as_dense(self[rows])
 
 
 def is_mapped(X: Any) -> bool:
@@ -105,9 +105,11 @@ def fit_transformers(
     return rows, head.transform
 
 
-def answers(answer: Callable[[Any], Any], X: Any, rows: Rows) -> NDArray[Any]:
-    """Return what a function says about rows of X; a memory map is read and answered block by block."""
+def parts_of(X: Any, rows: Rows) -> Iterator[tuple[Rows, Any]]:
+    """Yield row numbers and these rows of X: all of them at once, or block by block where X is a memory map."""
     if not is_mapped(X):
-        return np.asarray(answer(take_rows(X, rows)))
+        yield rows, take_rows(X, rows)
+        return
     own = MappedRows(X, rows)
-    return np.concatenate([np.asarray(answer(own[block])) for block in blocks_of(own)])
+    for block in blocks_of(own):
+        yield rows[block], own[block]

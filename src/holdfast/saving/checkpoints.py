@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from pathlib import Path
 from typing import Any
 
 from holdfast.exceptions import CorruptFileError, MismatchWarning, SavedModelError, warn
-from holdfast.saving.models import library_versions, pack, read_folder, unpack, write_folder
+from holdfast.machine import processor_name, versions
+from holdfast.saving.models import pack, read_folder, unpack, write_folder
 
 KIND = "checkpoint"
 
@@ -65,20 +65,12 @@ def read_checkpoint(folder: str | os.PathLike[str], *, precision: str | None = N
 
 def runtime_facts(precision: str | None) -> dict[str, Any]:
     """Return all that the last bits of a training run depend on, apart from data and settings."""
-    versions = library_versions()
-    facts: dict[str, Any] = {name: versions.get(name) for name in ("holdfast", "numpy", "scikit-learn", "torch")}
-    torch = sys.modules.get("torch")
-    facts["cpu"] = _cpu_type() if torch is None else f"{_cpu_type()} ({torch.backends.cpu.get_cpu_capability()})"
+    found, torch = versions(), sys.modules.get("torch")
+    facts: dict[str, Any] = {name: found.get(name) for name in ("holdfast", "numpy", "scikit-learn", "torch")}
+    capability = "" if torch is None else f" ({torch.backends.cpu.get_cpu_capability()})"
+    facts["cpu"] = processor_name() + capability
     asked = os.environ.get("OMP_NUM_THREADS", "")
     alone = int(asked) if asked.isdigit() else os.cpu_count()
     facts["threads"] = alone if torch is None else torch.get_num_threads()
     facts["precision"] = precision
     return facts
-
-
-def _cpu_type() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()

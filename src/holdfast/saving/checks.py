@@ -91,6 +91,8 @@ def check_value(value: Any, where: str, *, loaded: bool = False) -> None:
 
 def _check_answers(model: Any, where: str) -> None:
     """Refuse a model that raises an error of Python's, or answers with NaN, when it is asked about rows."""
+    able = not hasattr(type(model), "predict") or hasattr(model, "predict") or hasattr(model, "transform")
+    _require(able, where, "a model without what it answers by")  # a pipeline without steps
     first = getattr(model, "estimator_", model)
     first = first.steps[0][1] if hasattr(first, "steps") else first
     is_text = hasattr(first, "build_analyzer")  # a text vectorizer

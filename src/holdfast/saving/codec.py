@@ -2,13 +2,12 @@
 
 Text, numbers, booleans, None and lists stand for themselves. Everything else is a node `{"$": tag, …}` with a tag from
 the table at the end of this file: dictionaries keep their order and the type of their keys, tuples stay tuples, arrays
-and tensors go to safetensors files, random generators are their state. A scikit-learn estimator of text, numbers and
-arrays is its class's name and its attributes; others, such as trees, go to one skops file each. Boosters go to
-one file of their own each (`holdfast.saving.boosters`). A class or function of the user's that a network is built by
-is its import path, which is followed only where the caller of `load` trusts it by name.
-An object of ours is its class's name (see `holdfast.saving.codec`) and its attributes; a class that knows
-better gives `get_state() -> (json, arrays)` and `from_state(json, arrays)`, used once it is fitted. What is on
-no list is refused when saving.
+and tensors go to safetensors files, random generators are their state. An object of ours, or of scikit-learn's, is its
+class's name and its attributes (`holdfast.saving.sklearn_parts` has the rest of scikit-learn); a class of ours that
+knows better gives `get_state() -> (json, arrays)` and `from_state(json, arrays)`, used once it is fitted. Boosters go
+to one file of their own each (`holdfast.saving.boosters`). A class or function of the user's that a network is built by
+is its import path, which is followed only where the caller of `load` trusts it by name. What is on no list is refused
+when saving.
 """
 
 from __future__ import annotations
@@ -32,6 +31,16 @@ from holdfast.exceptions import CorruptFileError, HoldfastError, ParameterError,
 from holdfast.extras import require
 from holdfast.registry import ImportPath
 from holdfast.saving.boosters import booster_state, find_library, pack_booster, unpack_booster
+from holdfast.saving.sklearn_parts import (
+    PARTS,
+    attributes_of,
+    is_listed,
+    listed_class,
+    path_of,
+    put_together,
+    remake,
+    take_apart,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -319,6 +328,7 @@ def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 Node = Any  # what JSON can say
+_BUNCH = "sklearn.utils._bunch.Bunch"
 _DATES: dict[str, Any] = {"date": datetime.date, "datetime": datetime.datetime, "time": datetime.time}
 
 
@@ -327,15 +337,13 @@ class Encoder:
 
     def __init__(self) -> None:
         self._arrays = ArrayWriter()
-        self._sklearn: dict[str, bytes] = {}
-        self._numbers: dict[int, int] = {}  # id of an object of ours -> its number in the file
         self._boosters: dict[str, bytes] = {}
-        self._parts: dict[int, Node] = {}  # id of a scikit-learn estimator or booster -> its node
-        self._alive: list[Any] = []
+        self._numbers: dict[int, int] = {}  # id of an object -> its number in the file
+        self._alive: list[Any] = []  # an id is only good while its object lives
 
     def files(self) -> dict[str, bytes]:
         """Return the files beside the tree."""
-        return {**self._arrays.files(), **self._sklearn, **self._boosters}
+        return {**self._arrays.files(), **self._boosters}
 
     def encode(self, value: Any, where: str) -> Node:
         """Return the node of a value; `where` names it in errors."""
@@ -356,12 +364,12 @@ class Encoder:
             return [self._encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
         if kind is tuple:
             return {"$": "tuple", "items": [self._encode(item, f"{where}[{i}]") for i, item in enumerate(value)]}
-        if kind in (dict, OrderedDict):
+        if kind in (dict, OrderedDict) or path_of(kind) == _BUNCH:
             items = [
                 [self._encode(key, f"a key of {where}"), self._encode(item, f"{where}[{key!r}]")]
                 for key, item in value.items()
             ]
-            return {"$": "dict" if kind is dict else "ordered_dict", "items": items}
+            return {"$": {dict: "dict", OrderedDict: "ordered_dict"}.get(kind, "bunch"), "items": items}
         if isinstance(value, np.ndarray | np.generic | np.dtype | np.random.Generator | np.random.RandomState):
             return self._encode_numpy(value, where)
         if kind in _DATES.values():
@@ -369,7 +377,7 @@ class Encoder:
             return node | {"fold": 1} if getattr(value, "fold", 0) else node
         if kind is slice:
             return {"$": "slice", "items": [self._encode(end, where) for end in (value.start, value.stop, value.step)]}
-        if kind is type and issubclass(value, np.number):
+        if kind is type and issubclass(value, np.generic):
             return {"$": "number_type", "value": np.dtype(value).str}
         if kind is datetime.timedelta:
             return {"$": "timedelta", "value": [value.days, value.seconds, value.microseconds]}
@@ -377,7 +385,7 @@ class Encoder:
             return {"$": "code", "path": value.path}
         name = saved_name(kind)
         if name is not None:
-            return self._encode_ours(value, name, where)
+            return self._encode_object(value, {"$": "object", "class": name}, where)
         return self._encode_foreign(value, where)
 
     def _encode_numpy(self, value: Any, where: str) -> Node:
@@ -397,25 +405,37 @@ class Encoder:
         if value.dtype.kind == "O" and type(value) is np.ndarray:
             items = [self._encode(item, f"{where}[{i}]") for i, item in enumerate(value.ravel())]
             return {"$": "objects", "shape": list(value.shape), "items": items}
-        raise _refused(value, where, "Convert it to a plain array of numbers, text or dates.")
+        return self._encode_part(value, where, "Convert it to a plain array of numbers, text or dates.")
 
-    def _encode_ours(self, value: Any, name: str, where: str) -> Node:
+    def _encode_part(self, value: Any, where: str, advice: str) -> Node:
+        found = take_apart(value)
+        if found is None:
+            raise _refused(value, where, advice)
+        tag, content = found
+        return {"$": tag, **{name: self._encode(item, f"{where}.{name}") for name, item in content.items()}}
+
+    def _encode_object(self, value: Any, node: dict[str, Any], where: str) -> Node:
+        """Return the node of an object by its attributes, a reference where it was met before."""
         if id(value) in self._numbers:
             return {"$": "same", "number": self._numbers[id(value)]}
-        number = self._numbers[id(value)] = len(self._numbers)
+        node["number"] = self._numbers[id(value)] = len(self._numbers)
         self._alive.append(value)
-        node = {"$": "object", "class": name, "number": number}
-        if hasattr(value, "from_state") and _is_fitted(value):
+        if node["$"] == "estimator":
+            attributes = attributes_of(value)
+        elif node["$"] == "booster":
+            attributes, packed = booster_state(value, where), pack_booster(value, where)
+            if packed is not None:
+                node["file"] = f"booster-{len(self._boosters):04d}.{packed[0]}"
+                self._boosters[node["file"]] = packed[1]
+        elif hasattr(value, "from_state") and _is_fitted(value):
             state, arrays = value.get_state()
             return node | {"state": self._encode(state, where), "arrays": self._encode(dict(arrays), where)}
-        return node | {"attributes": self._encode_attributes(value, where)}
-
-    def _encode_attributes(self, value: Any, where: str) -> Node:
-        return [[name, self._encode(item, f"{where}.{name}")] for name, item in _attributes(value).items()]
+        else:
+            attributes = _attributes(value)
+        node["attributes"] = [[name, self._encode(item, f"{where}.{name}")] for name, item in attributes.items()]
+        return node
 
     def _encode_foreign(self, value: Any, where: str) -> Node:
-        from holdfast.saving.sklearn_parts import is_inner_part
-
         torch, pandas = sys.modules.get("torch"), sys.modules.get("pandas")
         if torch is not None and isinstance(value, torch.Tensor):
             return self._arrays.add_tensor(value)
@@ -423,48 +443,19 @@ class Encoder:
             return {"$": "torch_generator", "state": self._arrays.add_tensor(value.get_state())}
         if pandas is not None and type(value) is pandas.Timestamp and value.tzinfo is None:
             return {"$": "timestamp", "value": value.asm8.astype(np.int64).item(), "unit": value.unit}
+        path = path_of(type(value))
         if find_library(type(value)) is not None:
-            return self._encode_booster(value, where)
-        base = sys.modules.get("sklearn.base")
-        if base is not None and (isinstance(value, base.BaseEstimator) or is_inner_part(type(value))):
-            return self._encode_sklearn(value, where)
-        raise _refused(value, where, "Use text, numbers, arrays, lists, dictionaries and scikit-learn estimators.")
-
-    def _encode_booster(self, value: Any, where: str) -> Node:
-        if id(value) not in self._parts:
-            name = f"{type(value).__module__}.{type(value).__qualname__}"
-            state = booster_state(value, where)
-            node: dict[str, Any] = {
-                "$": "booster",
-                "class": name,
-                "attributes": [[k, self._encode(v, f"{where}.{k}")] for k, v in state.items()],
-            }
-            packed = pack_booster(value, where)
-            if packed is not None:
-                file = f"booster-{len(self._boosters):04d}.{packed[0]}"
-                node["file"], self._boosters[file] = file, packed[1]
-            self._parts[id(value)] = node
-            self._alive.append(value)
-        return self._parts[id(value)]
-
-    def _encode_sklearn(self, value: Any, where: str) -> Node:
-        from holdfast.saving.sklearn_parts import holds_ours, is_plain, pack_estimator, public_name
-
-        if id(value) not in self._parts:
-            name = public_name(value, where)
-            if holds_ours(value) and hasattr(value, "best_estimator_"):
-                raise _refused(value, where, "It holds scores and folds of a search. Save its best_estimator_.")
-            self._alive.append(value)
-            if holds_ours(value) or is_plain(value):
-                number = self._numbers[id(value)] = len(self._numbers)
-                self._parts[id(value)] = {"$": "same", "number": number}
-                attributes = self._encode_attributes(value, where)
-                return {"$": "estimator", "class": name, "number": number, "attributes": attributes}
-            file = f"sklearn-{len(self._sklearn):04d}.skops"
-            self._sklearn[file] = b""  # takes the name
-            self._sklearn[file] = pack_estimator(value, where)
-            self._parts[id(value)] = {"$": "skops", "class": name, "file": file}
-        return self._parts[id(value)]
+            return self._encode_object(value, {"$": "booster", "class": path}, where)
+        if is_listed(type(value)):
+            return self._encode_object(value, {"$": "estimator", "class": path}, where)
+        if hasattr(value, "get_params"):
+            raise UntrustedFileError(
+                f"{where} holds {path}, which is not on the list of classes that load safely. "
+                "If it is your own class, pass it to holdfast.saving.allow; else use another scikit-learn estimator."
+            )
+        return self._encode_part(
+            value, where, "Use text, numbers, arrays, lists, dictionaries and scikit-learn estimators."
+        )
 
 
 class Decoder:
@@ -472,10 +463,10 @@ class Decoder:
 
     def __init__(self, files: dict[str, bytes], trust: Collection[str] = ()) -> None:
         self._trust = trust
-        self._files = {name: data for name, data in files.items() if name.startswith(("sklearn-", "booster-"))}
+        self._files = {name: data for name, data in files.items() if name.startswith("booster-")}
         self._arrays = ArrayReader({name: data for name, data in files.items() if name.endswith(".safetensors")})
         self._objects: dict[int, Any] = {}
-        self._parts: dict[str, Any] = {}
+        self._used: set[str] = set()
 
     def decode(self, node: Node) -> Any:
         """Return the value of a node."""
@@ -489,7 +480,7 @@ class Decoder:
     def check_all_used(self) -> None:
         """Refuse files with more in them than the tree asks for."""
         self._arrays.check_all_used()
-        unused = sorted(set(self._files) - set(self._parts))
+        unused = sorted(set(self._files) - self._used)
         if unused:
             raise UntrustedFileError(f"{', '.join(unused[:5])}: tree.json does not refer to it. It was not loaded.")
 
@@ -502,6 +493,8 @@ class Decoder:
 
     def _dict(self, node: Node) -> Any:
         result: dict[Any, Any] = {} if node["$"] == "dict" else OrderedDict()
+        if node["$"] == "bunch":
+            result = import_module("sklearn.utils").Bunch()
         for key, item in node["items"]:
             result[self._decode(key)] = self._decode(item)
         return result
@@ -571,31 +564,26 @@ class Decoder:
             ) from problem
 
     def _estimator(self, node: Node) -> Any:
-        from holdfast.saving.sklearn_parts import public_class
-
-        cls: Any = public_class(node["class"])
+        cls: Any = listed_class(node["class"])
         value = cls.__new__(cls)
         if "number" in node:
             self._objects[node["number"]] = value
-        self._set_attributes(value, node["attributes"])
-        if hasattr(value, "best_threshold_"):
-            value._curve_scorer = value._get_curve_scorer()  # see `_attributes`
+        vars(value).update({str(name): self._decode(item) for name, item in node["attributes"]})
+        remake(value)
         return value
+
+    def _part(self, node: Node) -> Any:
+        return put_together(node["$"], {name: self._decode(item) for name, item in node.items() if name != "$"})
 
     def _booster(self, node: Node) -> Any:
-        file = node.get("file")
-        if file in self._parts:
-            return self._parts[file]
         state = {str(name): self._decode(item) for name, item in node["attributes"]}
-        value = unpack_booster(node["class"], state, None if file is None else self._file(file), file or "tree.json")
-        if file is not None:
-            self._parts[file] = value
+        file = node.get("file")
+        if file is not None and file not in self._files:
+            raise CorruptFileError(f"tree.json asks for {file!r:.200}, which is not there.")
+        value = unpack_booster(node["class"], state, self._files.get(file), file or "tree.json")
+        self._used.add(file)
+        self._objects[node["number"]] = value
         return value
-
-    def _file(self, name: Any) -> bytes:
-        if name not in self._files:
-            raise CorruptFileError(f"tree.json asks for {name!r:.200}, which is not there.")
-        return self._files[name]
 
     def _set_attributes(self, value: Any, attributes: Node) -> None:
         state = {str(name): self._decode(item) for name, item in attributes}
@@ -609,14 +597,6 @@ class Decoder:
                 object.__setattr__(value, name, item)
         else:
             vars(value).update({**_new_parameters(type(value)), **state})
-
-    def _skops(self, node: Node) -> Any:
-        from holdfast.saving.sklearn_parts import unpack_estimator
-
-        file = node["file"]
-        if file not in self._parts:
-            self._parts[file] = unpack_estimator(self._file(file), node["class"], file)
-        return self._parts[file]
 
 
 def _defaults(fields: Sequence[dataclasses.Field[Any]]) -> dict[str, Any]:
@@ -637,9 +617,7 @@ def _new_parameters(cls: type) -> dict[str, Any]:
 def _attributes(value: Any) -> dict[str, Any]:
     if _is_plain_value(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    state = value.saved_attributes() if hasattr(value, "saved_attributes") else vars(value)
-    # What a search for a threshold scores with is a function, and made again from its parameters.
-    return {name: item for name, item in state.items() if name != "_curve_scorer"}
+    return dict(value.saved_attributes() if hasattr(value, "saved_attributes") else vars(value))
 
 
 def _is_plain_value(value: Any) -> bool:
@@ -656,13 +634,6 @@ def _dtype(text: str) -> np.dtype[Any]:
     if dtype.kind not in "biufcmMSU" or dtype.itemsize > 1 << 20:
         raise UntrustedFileError(f"tree.json asks for values of type {text!r:.40}, which holdfast does not save.")
     return dtype
-
-
-def _number_type(text: str) -> type:
-    dtype = _dtype(text)
-    if dtype.kind not in "biufc":
-        raise UntrustedFileError(f"tree.json asks for numbers of type {text!r:.40}, which holdfast does not save.")
-    return dtype.type
 
 
 def _checked_end(end: Any) -> int | None:
@@ -691,18 +662,19 @@ _DECODERS: dict[str, Callable[[Decoder, Node], Any]] = {
     "estimator": Decoder._estimator,
     "float": lambda _, node: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[node["value"]],
     "generator": Decoder._generator,
-    "number_type": lambda _, node: _number_type(node["value"]),
+    "number_type": lambda _, node: _dtype(node["value"]).type,
     "object": Decoder._object,
     "objects": Decoder._object_array,
     "ordered_dict": Decoder._dict,
     "random_state": Decoder._generator,
     "same": lambda decoder, node: decoder._objects[node["number"]],
     "scalar": Decoder._scalar,
-    "skops": Decoder._skops,
     "slice": lambda decoder, node: slice(*(_checked_end(end) for end in node["items"])),
     "tensor": lambda decoder, node: decoder._arrays.tensor(node),
     "timedelta": lambda _, node: datetime.timedelta(*node["value"]),
     "timestamp": Decoder._timestamp,
     "torch_generator": Decoder._torch_generator,
     "tuple": lambda decoder, node: tuple(decoder._decode(item) for item in node["items"]),
+    "bunch": Decoder._dict,
+    **dict.fromkeys(PARTS, Decoder._part),
 }

@@ -9,13 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast import __version__
 from holdfast.exceptions import (
     CorruptFileError,
     InputTypeError,
@@ -24,23 +22,20 @@ from holdfast.exceptions import (
     UntrustedFileError,
     warn,
 )
-from holdfast.extras import installed_versions
+from holdfast.machine import installed_version, versions
 from holdfast.saving.checks import check_value
 from holdfast.saving.codec import Decoder, Encoder
 from holdfast.saving.files import check_ordinary, new_folder, read_regular, recover_folder, write_new
 from holdfast.saving.json_files import canonical_json, checked_json, parse_checked_json
 
 KIND = "model"
-_MINOR = ("scikit-learn",)  # libraries whose fitted estimators may change with the second number of the version
 MANIFEST, TREE = "manifest.json", "tree.json"
 CARD = "card.md"  # for people; never read, so that it may be edited
-SCHEMA = 1
+SCHEMA = 2  # 1 kept trees and other parts of scikit-learn in skops files
 
 _MAX_MANIFEST = 1 << 24
 _MAX_FILES = 100_000
-_NAME = re.compile(r"tree\.json|(?:arrays|tensors)\.safetensors|sklearn-\d{4,}\.skops|booster-\d{4,}\.(?:json|txt)")
-BOOSTERS = ("xgboost", "xgboost-cpu", "lightgbm", "catboost")
-_LIBRARIES = ("numpy", "scikit-learn", "scipy", "skops", "safetensors", "torch", *BOOSTERS)
+_NAME = re.compile(r"tree\.json|(?:arrays|tensors)\.safetensors|booster-\d{4,}\.(?:json|txt)")
 
 
 def save(
@@ -113,19 +108,9 @@ def load(folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> Any:
         A file is missing, cut or changed; the message names it.
     UntrustedFileError
         The folder holds what holdfast refuses to load. Nothing in it was executed.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from holdfast import ERMClassifier, load as load_model, save as save_model
-    >>> model = ERMClassifier().fit([[0.0], [1.0], [0.0], [1.0]], ["no", "yes", "no", "yes"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_model(model, f"{folder}/model")
-    ...     load_model(f"{folder}/model").predict([[1.0]]).tolist()
-    ['yes']
     """
     manifest, files = read_folder(folder, KIND)
-    if any(name.endswith(".skops") for name in files) or b'"sklearn.' in files.get(TREE, b""):
+    if b'"sklearn.' in files.get(TREE, b""):
         _compare_versions(manifest["libraries"], Path(folder))
     if isinstance(trust, str):
         raise InputTypeError(f"trust must be a list of import paths. Got {trust!r}; pass trust=[{trust!r}].")
@@ -164,16 +149,15 @@ def _plain(extra: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _compare_versions(saved: Mapping[str, Any], folder: Path) -> None:
-    """Warn when a library that gives no promise across versions is another one now."""
-    present = library_versions(_MINOR)
-    for name in _MINOR:
-        before, now = str(saved.get(name)), present.get(name, "none")
-        if name in saved and before.split(".")[:2] != now.split(".")[:2]:
-            warn(
-                f"{str(folder)!r} was saved with {name} {before}, and {now} is installed: predictions may differ. "
-                f"Install {name} {before}, or fit and save again.",
-                MismatchWarning,
-            )
+    """Warn of another scikit-learn, whose fitted estimators may change with the second number of its version."""
+    now = str(installed_version("scikit-learn"))
+    before = str(saved.get("scikit-learn", now))
+    if before.split(".")[:2] != now.split(".")[:2]:
+        warn(
+            f"{str(folder)!r} was saved with scikit-learn {before}, and {now} is installed: predictions may differ. "
+            f"Install scikit-learn {before}, or fit and save again.",
+            MismatchWarning,
+        )
 
 
 def write_folder(
@@ -205,7 +189,7 @@ def write_folder(
     path = Path(os.path.realpath(folder))
     check_target(path, kind, overwrite=overwrite)
     listed = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
-    manifest = {"kind": kind, "schema": SCHEMA, "libraries": library_versions(), "files": listed, **facts}
+    manifest = {"kind": kind, "schema": SCHEMA, "libraries": versions(), "files": listed, **facts}
     content = checked_json(manifest)  # fails before anything is written
     if len(content) > _MAX_MANIFEST or len(files) > _MAX_FILES:
         raise SavedModelError(
@@ -277,18 +261,13 @@ def read_manifest(folder: str | os.PathLike[str], kind: str = "model") -> dict[s
         raise CorruptFileError(f"{str(path / MANIFEST)!r} is damaged: it is not a manifest. Restore it, or save again.")
     if found != kind:
         raise SavedModelError(f"{str(path)!r} holds a {found!r:.40}, but a {kind!r} was asked for. Check the path.")
-    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+    if type(schema) is not int or schema != SCHEMA:
+        advice = "Fit and save again." if schema == 1 else "Update holdfast to load it."
         raise SavedModelError(
-            f"{str(path / MANIFEST)!r} is in schema version {schema!r:.40}; this holdfast reads up to {SCHEMA}. "
-            "Update holdfast to load it."
+            f"{str(path / MANIFEST)!r} is in schema version {schema!r:.40}; this holdfast reads {SCHEMA}. {advice}"
         )
     _check_listing(manifest, path / MANIFEST)
     return manifest
-
-
-def library_versions(names: Sequence[str] = _LIBRARIES) -> dict[str, str]:
-    """Return the version of Python, of holdfast, and of libraries: by default those that a saved file depends on."""
-    return {"python": platform.python_version(), "holdfast": __version__, **installed_versions(*names)}
 
 
 def _check_listing(manifest: dict[str, Any], path: Path) -> None:

@@ -21,7 +21,7 @@ from scipy import linalg, special
 
 from holdfast.fitting.folds import deal_evenly
 from holdfast.rows.keys import row_keys
-from holdfast.rows.kinds import is_sparse
+from holdfast.rows.kinds import as_dense, is_sparse
 from holdfast.stable.columns import Columns
 
 Array = NDArray[np.float64]
@@ -126,7 +126,7 @@ def make_design(
 
 def _dense(values: Any) -> Array:
     """Return an array of numbers, also of a sparse one."""
-    return np.asarray(values.toarray() if is_sparse(values) else values, dtype=np.float64)
+    return np.asarray(as_dense(values), dtype=np.float64)
 
 
 def pool_sites(y: Codes, sites: Codes) -> Codes:

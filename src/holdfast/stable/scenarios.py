@@ -17,7 +17,7 @@ from scipy import special
 from holdfast.environments import Rows
 from holdfast.fitting.calibration import class_scores
 from holdfast.metrics import Interval, auroc
-from holdfast.rows.mapped import answers
+from holdfast.rows.mapped import parts_of
 from holdfast.rows.training import TrainingRows
 from holdfast.stable.removal import Removal, centered, join_removals, shuffled_partners
 from holdfast.stable.verdict import Accuracy
@@ -201,11 +201,8 @@ def ask_out_of_fold(
     scores = np.empty((training.n_rows, n_classes))
     for estimator, rows in zip(part.estimators, part.fold_rows, strict=True):
         if changed is None or partners is None:
-
-            def ask(X: Any, estimator: Any = estimator) -> Array:
-                return class_scores(estimator, part.removal.apply(X), n_classes)
-
-            scores[rows] = answers(ask, training.X, rows)
+            for own, taken in parts_of(training.X, rows):
+                scores[own] = class_scores(estimator, part.removal.apply(taken), n_classes)
         else:
             exchanged = changed.exchange(training.X, rows, partners[rows])
             scores[rows] = class_scores(estimator, part.removal.apply(exchanged), n_classes)

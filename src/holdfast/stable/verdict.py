@@ -256,6 +256,11 @@ class Verdict:
         }
 
 
+def verdict_of(fitted: Any) -> Verdict | None:
+    """Return the verdict of a fitted method; None where it has none, as all but `StableClassifier`."""
+    return getattr(fitted, "verdict_", None)
+
+
 def fitted_as(kept: Sequence[float]) -> Literal["ordinary", "partly", "stable"]:
     """Return what a classifier is that uses so much of each column.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.environments import listed
 from holdfast.metrics import Interval
-from holdfast.stable.verdict import Verdict
+from holdfast.stable.verdict import Verdict, verdict_of
 
 if TYPE_CHECKING:
     from holdfast.tables.classifier import TableClassifier
@@ -28,7 +28,7 @@ def model_card(model: TableClassifier) -> str:
 def _lines(model: TableClassifier) -> Iterator[str]:
     """Yield the lines of the card."""
     roles, names = model.roles_, model.names
-    verdict: Verdict | None = getattr(model.method_, "verdict_", None)
+    verdict = verdict_of(model.method_)
     kinds = [column.kind for column in roles.schema.columns]
     counts = listed([f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)])
     yield f"# Model card: {_plain(roles.label)}"

@@ -1,4 +1,4 @@
-"""The gate: what is wrong with the rows of a table, known before anything is fitted."""
+"""Checks of the rows of a table, before anything is fitted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 
 from holdfast.diagnosis.soundness import Problem, check_table
 from holdfast.environments import merge_small_environments, site_names, split_environments
-from holdfast.tables.roles import DATE_FEATURES, odd_tokens
+from holdfast.tables.remarks import odd_tokens
+from holdfast.tables.schema import DATE_FEATURES
 from holdfast.tables.stages import MIN_ROWS
 
 if TYPE_CHECKING:

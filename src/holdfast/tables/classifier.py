@@ -8,71 +8,47 @@ import inspect
 import logging
 import os
 import warnings
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.diagnosis.words import say
 from holdfast.environments import listed
 from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
-from holdfast.exceptions import (
-    HoldfastError,
-    HoldfastWarning,
-    NewSiteWarning,
-    ParameterError,
-    SavedModelError,
-    TableError,
-    suggest,
-    warn,
-)
-from holdfast.fitting.estimators import Network
+from holdfast.exceptions import HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
+from holdfast.fitting.estimators import Network, has_probabilities
 from holdfast.newsite.profile import TrainingProfile, profile_training
-from holdfast.newsite.recalibrate import LEAST_PROBABILITY as LEAST_PROBABILITY
-from holdfast.newsite.recalibrate import RecalibratedClassifier, Recalibration, recalibrate
-from holdfast.tables.files import CHUNK_ROWS, TableWriter, open_table
+from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier, Recalibration, recalibrate
+from holdfast.stable.verdict import verdict_of
+from holdfast.tables.files import TableLike
+from holdfast.tables.model import TableModel
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, matrix_names
-from holdfast.tables.roles import (
-    TableOptions,
-    TableRoles,
-    TableRows,
-    TableSchema,
-    read_environments,
-    read_known_labels,
-    read_rows,
-)
+from holdfast.tables.roles import TableRows, read_environments, read_known_labels, read_rows
+from holdfast.tables.schema import TableSchema
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from holdfast.estimators.base import MethodClassifier
     from holdfast.estimators.stable import StableClassifier
     from holdfast.newsite.adapt import Adaptation
     from holdfast.newsite.check import SiteCheck
-    from holdfast.newsite.profile import ColumnCheck
+    from holdfast.stable.verdict import Verdict
     from holdfast.tables.evaluation import Evaluation
 
 log = logging.getLogger(__name__)
-TableLike = Any  # a path, a data frame, or an open table
 
 
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """What a classifier says about some rows."""
-
-    kept: pd.DataFrame  # columns handed through
-    labels: NDArray[Any]  # (n_rows,)
-    probabilities: NDArray[np.float64] | None  # (n_rows, n_classes); None where the estimator has none
-
-
-class TableClassifier(BaseEstimator):
+@dataclass(eq=False, repr=False)
+class TableClassifier(TableModel):
     """Fit a method on a table in a file or a data frame: what `holdfast fit` does.
 
     Columns that are neither label, environment nor dropped are features. Numbers are scaled; missing ones become the
@@ -137,65 +113,22 @@ class TableClassifier(BaseEstimator):
     array([0, 1])
     """
 
-    _folder: str | None = None  # where it was loaded from, for errors
-    doubts_: tuple[str, ...] = ()  # what was wrong with the rows that it was fitted on
-    profile_: TrainingProfile | None = None  # what the columns looked like at the known sites; saved models may lack it
+    _: KW_ONLY
+    estimator: Any = "logistic"
+    method: str = DEFAULT_METHOD
+    method_options: Mapping[str, Any] | None = None
+    n_jobs: int | None = None
 
-    def __init__(
-        self,
-        *,
-        label: str,
-        environment: str | Sequence[str],
-        estimator: Any = "logistic",
-        method: str = DEFAULT_METHOD,
-        method_options: Mapping[str, Any] | None = None,
-        environment_by: str | None = None,
-        drop: str | Sequence[str] = (),
-        text: str | Sequence[str] = (),
-        categorical: str | Sequence[str] = (),
-        missing: str | Sequence[str] = (),
-        scale: str | Sequence[str] = (),
-        missing_labels: str = "stop",
-        weight: str | None = None,
-        subjects: str | None = None,
-        random_state: int | None = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.label = label
-        self.environment = environment
-        self.estimator = estimator
-        self.method = method
-        self.method_options = method_options
-        self.environment_by = environment_by
-        self.drop = drop
-        self.text = text
-        self.categorical = categorical
-        self.missing = missing
-        self.scale = scale
-        self.missing_labels = missing_labels
-        self.weight = weight
-        self.subjects = subjects
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    _task = "classification"
+    doubts_ = cast("tuple[str, ...]", ())
+    warnings_ = cast("tuple[str, ...] | None", None)
 
     @property
-    def options(self) -> TableOptions:
-        """What the columns are, checked."""
-        return TableOptions(
-            **{option.name: getattr(self, option.name) for option in fields(TableOptions) if option.name != "task"}
-        )
-
-    @property
-    def names(self) -> dict[str, str]:
-        """The names of estimator and method."""
-        name = self.estimator if isinstance(self.estimator, str) else type(self.estimator).__name__
-        return {"estimator": name, "method": self.method}
-
-    @property
-    def method_(self) -> Any:
+    def method_(self) -> MethodClassifier:
         """The fitted method."""
         check_is_fitted(self, "pipeline_")
-        return self.pipeline_.named_steps["classifier"]
+        method: MethodClassifier = self.pipeline_.named_steps["classifier"]
+        return method
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -204,11 +137,11 @@ class TableClassifier(BaseEstimator):
         return classes
 
     @property
-    def verdict_(self) -> Any:
+    def verdict_(self) -> Verdict:
         """The method's verdict; AttributeError where it has none."""
         return self.method_.verdict_
 
-    def make_method(self) -> Any:
+    def make_method(self) -> MethodClassifier:
         """Return the unfitted method around the estimator, with the options; refuse what does not fit."""
         by_name = isinstance(self.estimator, str)
         estimator = find_estimator(self.estimator).make() if by_name else clone(self.estimator)
@@ -248,7 +181,7 @@ class TableClassifier(BaseEstimator):
             notes = rows.notes
             if rows.source is not None:
                 n_passes = refit(pipeline, rows.source, rows.roles, self.n_jobs)
-                also = "verdict" if hasattr(pipeline[-1], "verdict_") else "accuracies"
+                also = "accuracies" if verdict_of(pipeline[-1]) is None else "verdict"
                 notes += (
                     f"The classifiers are fitted on all {rows.n_rows:,} rows, in {n_passes} passes over the files; "
                     f"preprocessing and {also} come from the {len(rows.y):,} rows that were read.",
@@ -259,14 +192,14 @@ class TableClassifier(BaseEstimator):
         self.profile_ = profile_training(rows.features, rows.environments, tuple(rows.roles.schema.names("text")))
         self._name_verdict()
         warned = {(entry.category, str(entry.message)): entry.message for entry in caught}
-        self.warnings_: tuple[str, ...] | None = tuple(text for _, text in warned)
+        self.warnings_ = tuple(text for _, text in warned)
         for (category, text), _ in warned.items():
             warnings.warn(text, category, stacklevel=3)
         return self
 
     def _name_verdict(self) -> None:
         """Give the columns in a verdict their names, where the method saw a matrix: numbers of columns mean nothing."""
-        verdict = getattr(self.method_, "verdict_", None)
+        verdict = verdict_of(self.method_)
         if verdict is None or "features" not in self.pipeline_.named_steps:
             return
         names = matrix_names(self.pipeline_.named_steps["features"], self.roles_.schema)
@@ -286,35 +219,10 @@ class TableClassifier(BaseEstimator):
             log.info("continuing an interrupted fit (%s)", folder)
         return watch(CheckpointMonitor(folder))
 
-    def predict_chunks(self, table: TableLike, keep: Sequence[str] = ()) -> Iterator[Predictions]:
-        """Predict a table a chunk at a time; columns in `keep` are handed through."""
-        check_is_fitted(self, "pipeline_")
-        source, roles = open_table(table, self.roles_.missing), self.roles_
-        roles.schema.require(source.columns)
-        first, wanted = True, list(dict.fromkeys([*roles.needed(source.columns), *keep]))
-        for chunk in source.chunks(wanted, roles.needed_types(source.columns), CHUNK_ROWS):
-            with _naming(self._folder) if self._folder else nullcontext():
-                features = roles.features(chunk)
-                labels, probabilities = self._answer(features)
-            if first and self.profile_ is not None:
-                self._warn_of_misfits(self.profile_.check(features))
-            first = False
-            yield Predictions(chunk[list(keep)], labels, probabilities)
-
-    def _warn_of_misfits(self, found: Sequence[ColumnCheck]) -> None:
-        """Warn of columns that do not fit what the classifier was fitted on."""
-        if found:
-            more = f" {len(found) - 3} more columns do not fit." if len(found) > 3 else ""
-            warn(
-                f"{' '.join(check.sentence for check in found[:3])}{more} Predictions may be wrong: run 'holdfast "
-                "check', or TableClassifier.check.",
-                NewSiteWarning,
-            )
-
     def _answer(self, rows: Any) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
         """Return labels and, where the method has them, probabilities."""
         method, rows = self.method_, self._transform(rows)  # once for labels and probabilities
-        probabilities = method.predict_proba(rows) if hasattr(method, "predict_proba") else None
+        probabilities = method.predict_proba(rows) if has_probabilities(method) else None
         if probabilities is not None and not np.isfinite(probabilities).all():
             raise SavedModelError("The classifier predicts NaN or infinity: its weights are damaged. Fit it again.")
         return method.predict(rows), probabilities
@@ -350,10 +258,8 @@ class TableClassifier(BaseEstimator):
         >>> bool(before < 0.1), round(float(after), 1), corrected.recalibration_.kind
         (True, 0.5, 'slope and intercept')
         """
-        check_is_fitted(self, "pipeline_")
-        source, label = open_table(table, self.roles_.missing), self.roles_.label
-        source.require([label])
-        written = source.read([label])[label]
+        source = self.open(table)
+        label, written = self.roles_.label, self.read_label(source)
         labeled = written.notna().to_numpy()
         if not labeled.any():
             raise TableError(
@@ -411,7 +317,7 @@ class TableClassifier(BaseEstimator):
         from holdfast.newsite.check import check_site
 
         check_is_fitted(self, "pipeline_")
-        if not hasattr(self.method_, "predict_proba"):
+        if not has_probabilities(self.method_):
             raise ParameterError(
                 f"The estimator {self.names['estimator']} gives no probabilities, which a check needs. Fit another one."
             )
@@ -440,18 +346,16 @@ class TableClassifier(BaseEstimator):
 
     def _read_unlabeled(self, table: TableLike) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """Return the features of all rows of a site, and notes on labels and on several sites."""
-        source, schema = open_table(table, self.roles_.missing), self.roles_.schema
-        schema.require(source.columns)
-        roles = self.roles_
+        source, roles = self.open(table), self.roles_
+        roles.schema.require(source.columns)
         rows = roles.features(source.read(roles.needed(source.columns), roles.needed_types(source.columns)))
         if not len(rows):
             raise TableError(f"{source.name} has a header but no rows. Pass a table with rows of the site.")
         notes = [f"The label column {roles.label!r} is ignored."] if roles.label in source else []
         if roles.period is None and all(name in source for name in roles.environments):
             frame = source.read(list(roles.environments), roles.types(roles.environments)).dropna()
-            sites = sorted(
-                set(map(str, read_environments(frame, roles.environments, None, roles.environment_storages)))
-            )
+            found = read_environments(frame, roles.environments, None, roles.environment_storages)
+            sites = sorted(set(map(str, found)))
             if len(sites) > 1:
                 notes.append(
                     f"These rows come from {len(sites)} sites ({listed(sites, most=3)}). The answer is about the "
@@ -491,7 +395,7 @@ class TableClassifier(BaseEstimator):
         method.estimator_ = estimator
         return self._with_method(method)
 
-    def _with_method(self, method: Any) -> Self:
+    def _with_method(self, method: MethodClassifier) -> Self:
         """Return a copy with another fitted method."""
         changed = copy.copy(self)
         *before, (name, _) = self.pipeline_.steps
@@ -504,10 +408,12 @@ class TableClassifier(BaseEstimator):
             rows = step.transform(rows)
         return rows
 
-    def predict(self, table: TableLike) -> NDArray[Any]:
-        """Return the most probable label of each row of a file or frame."""
-        parts = [part.labels for part in self.predict_chunks(table)]
-        return np.concatenate(parts) if parts else self.classes_[:0]
+    def _nothing(self) -> NDArray[Any]:
+        return self.classes_[:0]
+
+    def _probability_columns(self) -> list[str]:
+        has_some = has_probabilities(self.method_)
+        return [f"probability_{label}" for label in self.classes_] if has_some else []
 
     def predict_proba(self, table: TableLike) -> NDArray[np.float64]:
         """Return the probability of each label, columns in the order of `classes_`."""
@@ -517,54 +423,11 @@ class TableClassifier(BaseEstimator):
             raise ParameterError(f"The estimator {self.names['estimator']} gives no probabilities. Use predict.")
         return np.concatenate(found) if found else np.empty((0, len(self.classes_)))
 
-    def write_predictions(
-        self, table: TableLike, file: str | Path, *, keep: Sequence[str] = (), for_spreadsheets: bool = False
-    ) -> Counter[str]:
-        """Write predictions and probabilities of a table to a file, a chunk at a time.
-
-        Parameters
-        ----------
-        table : path or data frame
-        file : path
-            A .csv, .tsv or .parquet file with the columns `prediction` and `probability_<label>`; it is replaced.
-        keep : sequence of str
-            Columns of the table to copy next to them.
-        for_spreadsheets : bool
-            Put an apostrophe before texts that a spreadsheet would take for a formula.
-
-        Returns
-        -------
-        Counter
-            How many rows were given each label.
-        """
-        import pandas as pd
-
-        check_is_fitted(self, "pipeline_")
-        source, keep = open_table(table, self.roles_.missing), list(dict.fromkeys(keep))
-        source.require(keep)
-        names = [f"probability_{label}" for label in self.classes_] if hasattr(self.method_, "predict_proba") else []
-        written = {"prediction", *names}
-        for name in keep:
-            if name in written:
-                raise ParameterError(f"keep={name!r} is the name of a column that is written. Rename it in the table.")
-        counts: Counter[str] = Counter()
-        with TableWriter(Path(file), for_spreadsheets=for_spreadsheets) as writer:
-            for part in self.predict_chunks(source, keep):
-                frame = pd.DataFrame({"prediction": part.labels})
-                if part.probabilities is not None:
-                    frame = pd.concat([frame, pd.DataFrame(part.probabilities, columns=names)], axis=1)
-                writer.write(pd.concat([part.kept.reset_index(drop=True), frame], axis=1))
-                counts.update(map(str, part.labels))
-            if not writer.n_rows:
-                writer.write(pd.DataFrame(columns=[*keep, "prediction", *names]))
-        return counts
-
     def read_rows(
         self, table: TableLike, *, environment: Sequence[str] = (), attributes: Sequence[str] = ()
     ) -> TableRows:
         """Read the columns that it was fitted with from another table, and attributes; the label is needed too."""
-        check_is_fitted(self, "pipeline_")
-        source, roles = open_table(table, self.roles_.missing), self.roles_
+        source, roles = self.open(table), self.roles_
         names = list(environment) or list(roles.environments)
         source.require([roles.label, *names, *attributes])
         roles.schema.require(source.columns)
@@ -639,10 +502,9 @@ class TableClassifier(BaseEstimator):
         >>> TableClassifier(label="ill", environment="site", method="erm").fit(frame).score(frame)
         1.0
         """
-        source = open_table(table, self.roles_.missing)
+        source = self.open(table)
         if y is None:
-            source.require([self.roles_.label])
-            y = read_known_labels(source.read([self.roles_.label])[self.roles_.label], self.roles_.label, self.classes_)
+            y = read_known_labels(self.read_label(source), self.roles_.label, self.classes_)
         right = np.array([str(label) for label in self.predict(source)]) == np.array([str(label) for label in y])
         return float(np.average(right, weights=sample_weight))
 
@@ -657,71 +519,30 @@ class TableClassifier(BaseEstimator):
                 "Pass classifiers that were fitted with the same label."
             )
 
-    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save it as a folder that `load` reads, and `load` as a pipeline. Nothing in it can execute code.
+    def _extra(self) -> dict[str, Any]:
+        profile = {} if self.profile_ is None else {"profile": self.profile_.to_dict()}
+        remarks = {"warnings": list(self.warnings_ or ()), "doubts": list(self.doubts_)}
+        return {**super()._extra(), **remarks, **profile}
 
-        The folder also has a model card for people, `card.md`, which you may edit.
-        """
-        from holdfast.saving import save
+    def _card(self) -> str:
         from holdfast.tables.card import model_card
 
-        check_is_fitted(self, "pipeline_")
-        options = self.options
-        extra = {
-            "table": self.roles_.to_dict(),
-            "names": self.names,
-            "options": {name: list(getattr(options, name)) for name in ("drop", "text", "categorical")},
-            "notes": list(self.notes_),
-            "warnings": list(self.warnings_ or ()),
-            "doubts": list(self.doubts_),
-        }
-        if self.profile_ is not None:
-            extra["profile"] = self.profile_.to_dict()
-        save(self.pipeline_, folder, overwrite=overwrite, extra=extra, card=model_card(self))
+        return model_card(self)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], *, trust: Sequence[str] = ()) -> TableClassifier:
-        """Load what `save` wrote; `trust` as for `load`."""
-        from holdfast.saving import load, read_manifest
+    def _check_kind(cls, folder: str | os.PathLike[str], extra: Mapping[str, Any]) -> None:
+        super()._check_kind(folder, extra)
+        if extra.get("task") == "regression":
+            raise SavedModelError(
+                f"{folder} is a model of numbers. 'holdfast predict' and 'holdfast evaluate' take it, and "
+                "holdfast.tables.regression.TableRegressor.load."
+            )
 
-        with _naming(os.fspath(folder)):
-            extra = read_manifest(folder)["extra"]
-            if "table" not in extra:
-                raise SavedModelError(
-                    f"{folder} is a classifier that was not fitted on a table. Pass a folder that 'holdfast fit' wrote."
-                )
-            if extra.get("task") == "regression":
-                raise SavedModelError(
-                    f"{folder} is a model of numbers. 'holdfast predict' and 'holdfast evaluate' take it, and "
-                    "holdfast.tables.regression.TableRegressor.load."
-                )
-            roles = TableRoles.from_dict(extra["table"])
-            options: dict[str, Any] = {name: tuple(map(str, v)) for name, v in extra.get("options", {}).items()}
-            options |= {"label": roles.label, "environment": roles.environments, "environment_by": roles.period}
-            options |= {"missing": roles.missing, "scale": tuple(scale.text for scale in roles.scales)}
-            fitted = cls(**options, **extra.get("names", {}))
-            fitted.pipeline_, fitted.roles_ = load(folder, trust=trust), roles
-            fitted.notes_ = tuple(map(str, extra.get("notes", ())))
-            fitted.doubts_ = tuple(map(str, extra.get("doubts", ())))
-            fitted.warnings_ = tuple(map(str, extra["warnings"])) if "warnings" in extra else None
-            if "profile" in extra:
-                fitted.profile_ = TrainingProfile.from_dict(extra["profile"])
-            fitted._folder = os.fspath(folder)
-        return fitted
-
-
-@contextmanager
-def _naming(folder: str) -> Iterator[None]:
-    """Turn what Python says about a saved classifier that makes no sense into an error that names its folder."""
-    try:
-        yield
-    except HoldfastError:
-        raise
-    except Exception as problem:
-        raise SavedModelError(
-            f"{folder!r} is not as 'holdfast fit' saves a classifier ({type(problem).__name__}: {problem}). "
-            "It was changed, or another version wrote it; fit and save it again."
-        ) from problem
+    def _restore(self, extra: Mapping[str, Any]) -> None:
+        self.doubts_ = tuple(map(str, extra.get("doubts", ())))
+        self.warnings_ = tuple(map(str, extra["warnings"])) if "warnings" in extra else None
+        if "profile" in extra:
+            self.profile_ = TrainingProfile.from_dict(extra["profile"])
 
 
 def fit_stable(
@@ -735,7 +556,7 @@ def fit_stable(
         return classifier._fit_rows(replace(rows, source=None))
 
 
-def make_method(name: str, estimator: Any, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+def make_method(name: str, estimator: Any, options: Mapping[str, Any], settings: Mapping[str, Any]) -> MethodClassifier:
     """Return the unfitted method of that name around an estimator.
 
     `options` that the method does not have are refused; `settings` that it does not have are left out.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,15 +35,16 @@ from holdfast.exceptions import (
     SolverWarning,
     suggest,
 )
-from holdfast.fitting.estimators import BOOSTERS, is_network, last_step
+from holdfast.fitting.estimators import BOOSTERS, has_probabilities, is_network, last_step
 from holdfast.fitting.folds import rows_without
-from holdfast.metrics import auroc
+from holdfast.fitting.splitter import leave_out
 from holdfast.parallel import run_each
 from holdfast.rows.kinds import holds_items
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.network import LIKELY, weigh
-from holdfast.stable.verdict import RARE, Verdict, says_little
+from holdfast.stable.verdict import RARE, Verdict, says_little, verdict_of
+from holdfast.tables.method_scores import LOWER_IS_BETTER, METRICS, Answers, MethodScore, Parts, collect, score_method
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, make_preprocessor, matrix_names
 
 if TYPE_CHECKING:
@@ -51,15 +52,6 @@ if TYPE_CHECKING:
 
     from holdfast.tables.roles import TableRows
 
-METRICS: Mapping[str, str] = {  # name -> in words
-    "accuracy": "mean accuracy",
-    "worst": "lowest accuracy",
-    "balanced_accuracy": "mean balanced accuracy",
-    "auroc": "mean AUROC",
-    "log_loss": "mean log loss",
-    "brier": "mean Brier score",
-}
-LOWER_IS_BETTER = ("log_loss", "brier")
 REMARKED = (IdenticalEnvironmentsWarning, PrevalenceWarning, SolverWarning)  # what concerns the choice of a method
 N_FOLDS = 2  # with two environments: how often rows are held out
 MOST_ENVIRONMENTS = 100  # each is left out once, for every method
@@ -75,23 +67,6 @@ CAVEAT = (
     "minimize the risk of the worst half by construction: take this ranking as a hint, and rows of a third environment "
     "as the answer."
 )
-
-
-@dataclass(frozen=True)
-class MethodScore:
-    """How one method did on what it had not seen."""
-
-    method: str
-    mean: float  # mean accuracy over the parts
-    worst: float  # accuracy in the worst part
-    parts: Mapping[str, float]  # accuracy by environment left out, or by half
-    spread: float  # largest minus smallest log loss over environments; NaN without probabilities
-    gain: float  # how much better than ERM, in the metric that ranks
-    gain_low: float  # 95 % interval of the gain
-    gain_high: float
-    problem: str | None = None  # why it could not be fitted
-    remarks: tuple[str, ...] = ()  # what its fits warned of, each with the number of fits
-    metrics: Mapping[str, float] = field(default_factory=dict)  # every metric in METRICS
 
 
 @dataclass(frozen=True)
@@ -239,9 +214,9 @@ def rank_methods(
         raise ParameterError(f"There is no metric {metric!r}. {suggest(metric, list(METRICS))}")
     X, labels, split, of_row = training.X, training.y, training.environments, training.environment_codes
     names = np.array([environment.name for environment in split], dtype=object)
-    leave_out = len(split) > 2
-    if leave_out:
-        held_out = [environment.rows for environment in split]
+    by_site = len(split) > 2
+    if by_site:
+        held_out = [part.out for part in leave_out(split)]
     else:
         held_out = _held_out(split, labels, N_FOLDS, Seeding(random_state))
     tasks = [(name, number) for name in candidates for number in range(len(held_out))]
@@ -257,16 +232,16 @@ def rank_methods(
     for (name, _), outcome in zip(tasks, outcomes, strict=True):
         answers[name].append(outcome)
     classes, codes = np.unique(labels, return_inverse=True)
-    table = {name: _collect(found, held_out, classes, labels) for name, found in answers.items()}
-    if leave_out:
-        parts = _Parts(codes, of_row, of_row, tuple(names))
+    table = {name: collect(found, held_out, classes, labels) for name, found in answers.items()}
+    if by_site:
+        parts = Parts(codes, of_row, of_row, tuple(names))
     else:
         halves = _halves(candidates["erm"], X, labels, names, of_row, held_out)
-        parts = _Parts(
+        parts = Parts(
             codes, of_row, halves, tuple(f"{name}, {half}" for name in names for half in ("mistaken", "correct"))
         )
-    ranked_by = metric or ("accuracy" if leave_out else "worst")
-    scores = [_score(name, table, parts, ranked_by) for name in candidates]
+    ranked_by = metric or ("accuracy" if by_site else "worst")
+    scores = [score_method(name, table, parts, ranked_by) for name in candidates]
     sign = 1.0 if ranked_by in LOWER_IS_BETTER else -1.0
     scores.sort(  # of methods that give the same answers, the one with a verdict comes first
         key=lambda score: (
@@ -276,12 +251,12 @@ def rank_methods(
         )
     )
     recommended, sentence = _recommend(scores, ranked_by, len(split))
-    protocol, caveat = (LEFT_OUT, SCOPE) if leave_out else (HELD_OUT, CAVEAT)
+    protocol, caveat = (LEFT_OUT, SCOPE) if by_site else (HELD_OUT, CAVEAT)
     most = np.bincount(codes).max() / len(codes)
     if most >= RARE and ranked_by in ("accuracy", "worst"):
         caveat = f"{says_little(most)}: rank with metric='auroc'. {caveat}"
     verdict = _verdict_on_all(candidates.get("stable"), training)
-    if verdict is None and metric is None and not leave_out:
+    if verdict is None and metric is None and not by_site:
         recommended, sentence = _follow_evidence(candidates["erm"], training, table, parts, recommended, sentence)
     if verdict is not None:
         recommended, sentence = _follow_advice(verdict, recommended, sentence, asked=metric is not None)
@@ -289,7 +264,7 @@ def rank_methods(
 
 
 def _follow_evidence(
-    ordinary: Any, training: TrainingRows, table: Mapping[str, _Answers | str], parts: _Parts, best: str, sentence: str
+    ordinary: Any, training: TrainingRows, table: Mapping[str, Answers | str], parts: Parts, best: str, sentence: str
 ) -> tuple[str, str]:
     """Return the method to use at two sites where stable took no part: not ERM only where something is unstable.
 
@@ -327,7 +302,7 @@ def _as_stable(ordinary: Any) -> Any:
     return Pipeline([*clone(ordinary).steps[:-1], (ordinary.steps[-1][0], stable)])
 
 
-def _known_price(erm: _Answers, other: _Answers, parts: _Parts) -> float:
+def _known_price(erm: Answers, other: Answers, parts: Parts) -> float:
     """Return how much less accurate than ERM a method is on held-out rows, mean over environments."""
     lost = erm.right.astype(np.float64) - other.right
     return float(np.mean([lost[parts.environments == number].mean() for number in np.unique(parts.environments)]))
@@ -371,8 +346,7 @@ def _verdict_on_all(stable: Any, training: TrainingRows) -> Verdict | None:
             fitted = _fit(clone(stable), training.X, training.y, names[training.environment_codes])
     except HoldfastError:
         return None  # its problem is said with its scores
-    verdict: Verdict | None = getattr(last_step(fitted), "verdict_", None)
-    return verdict
+    return verdict_of(last_step(fitted))
 
 
 def table_candidates(estimator: str | None, methods: Sequence[str] | None, random_state: RandomState) -> dict[str, Any]:
@@ -429,10 +403,10 @@ def _fit_and_ask(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", HoldfastWarning)
             _fit(estimator, take_rows(X, kept), y[kept], environments[kept])
-        remarks = _remarks(caught, getattr(last_step(estimator), "verdict_", None))
+        remarks = _remarks(caught, verdict_of(last_step(estimator)))
         asked = take_rows(X, held_out)
         right = np.asarray(estimator.predict(asked)) == y[held_out]
-        probabilities = estimator.predict_proba(asked) if hasattr(estimator, "predict_proba") else None
+        probabilities = estimator.predict_proba(asked) if has_probabilities(estimator) else None
         return right, probabilities, estimator.classes_, remarks
     except HoldfastError as problem:
         return str(problem)
@@ -468,133 +442,6 @@ def _halves(
             right = np.asarray(classifier.predict(take_rows(X, judged))) == y[judged]
             parts[judged] = 2 * of_row[judged] + right
     return parts
-
-
-@dataclass(frozen=True, eq=False)
-class _Answers:
-    """What all fits of one method said about the rows that they had not seen."""
-
-    right: NDArray[np.bool_]  # (n_rows,)
-    probabilities: NDArray[np.float64] | None  # (n_rows, n_classes)
-    remarks: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """Class and environment of every row, and the part in which its accuracy counts: environment, or half."""
-
-    codes: NDArray[np.intp]  # (n_rows,)
-    environments: NDArray[np.intp]  # (n_rows,)
-    parts: NDArray[np.intp]  # (n_rows,)
-    names: tuple[str, ...]  # of the parts
-
-    def rows(self, metric: str) -> list[Rows]:
-        """Return the rows over which a metric is computed, a list for each part."""
-        of_row = self.parts if metric in ("accuracy", "worst") else self.environments
-        return [np.flatnonzero(of_row == number) for number in np.unique(of_row)]
-
-
-def _collect(
-    outcomes: list[Any], held_out: Sequence[Rows], classes: NDArray[Any], labels: NDArray[Any]
-) -> _Answers | str:
-    """Join the held-out rows of all fits and what they warned of first, or return the first problem."""
-    right = np.zeros(len(labels), dtype=bool)
-    probabilities: NDArray[np.float64] | None = np.zeros((len(labels), len(classes)))
-    remarks: dict[str, list[str]] = {}
-    for outcome, rows in zip(outcomes, held_out, strict=True):
-        if isinstance(outcome, str):
-            return outcome
-        right[rows], answers, known, warned = outcome
-        if answers is None or probabilities is None:
-            probabilities = None
-        else:
-            probabilities[np.ix_(rows, np.searchsorted(classes, known))] = answers
-        for kind, text in warned:
-            remarks.setdefault(kind, []).append(text)
-    lines = (f"in {len(texts)} of {len(held_out)} fits: {texts[0]}" for texts in remarks.values())
-    return _Answers(right, probabilities, tuple(lines))
-
-
-def _row_values(metric: str, answers: _Answers, codes: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return what each row adds to a metric that is a mean over rows; NaN without probabilities."""
-    if metric in ("accuracy", "worst", "balanced_accuracy"):
-        return answers.right.astype(np.float64)
-    if answers.probabilities is None:
-        return np.full(len(codes), np.nan)
-    if metric == "log_loss":
-        return np.asarray(-np.log(np.maximum(answers.probabilities[np.arange(len(codes)), codes], 1e-6)))
-    truth = np.eye(answers.probabilities.shape[1])[codes]
-    squares = ((answers.probabilities - truth) ** 2).sum(axis=1)
-    return np.asarray(squares / 2 if truth.shape[1] == 2 else squares)
-
-
-def _mean(metric: str, values: NDArray[np.float64], codes: NDArray[np.intp]) -> tuple[float, float]:
-    """Return the mean over the rows of one part and its variance; classes count alike for balanced accuracy."""
-    balanced = metric == "balanced_accuracy"
-    by_class = [values[codes == code] for code in np.unique(codes)] if balanced else [values]
-    # n equal values still are uncertain: one more row of the other kind is added to each side.
-    variances = [(part.var() + 1.0 / (len(part) + 1)) / len(part) for part in by_class]
-    return float(np.mean([part.mean() for part in by_class])), float(np.sum(variances)) / len(by_class) ** 2
-
-
-def _score(name: str, table: Mapping[str, _Answers | str], parts: _Parts, ranked_by: str) -> MethodScore:
-    """Score one method, with its gain over ERM in the metric that ranks, paired by row."""
-    answers, nan = table[name], float("nan")
-    if isinstance(answers, str):
-        return MethodScore(name, nan, nan, {}, nan, nan, nan, nan, problem=answers)
-    accuracies = [float(answers.right[rows].mean()) for rows in parts.rows("accuracy")]
-    found = np.unique(parts.parts)
-    metrics = {"accuracy": float(np.mean(accuracies)), "worst": min(accuracies)}
-    losses: list[float] = []
-    for metric in ("balanced_accuracy", "log_loss", "brier"):
-        values = _row_values(metric, answers, parts.codes)
-        means = [_mean(metric, values[rows], parts.codes[rows])[0] for rows in parts.rows(metric)]
-        metrics[metric] = float(np.mean(means))
-        losses = means if metric == "log_loss" else losses
-    areas = _areas(answers, parts)
-    metrics["auroc"] = float(np.nanmean(areas)) if not np.isnan(areas).all() else nan
-    gain, error = _gain(answers, table["erm"], parts, ranked_by)
-    return MethodScore(
-        name,
-        metrics["accuracy"],
-        metrics["worst"],
-        {parts.names[part]: accuracy for part, accuracy in zip(found, accuracies, strict=True)},
-        float(max(losses) - min(losses)),
-        gain,
-        gain - 1.96 * error,
-        gain + 1.96 * error,
-        remarks=answers.remarks,
-        metrics={metric: metrics[metric] for metric in METRICS},
-    )
-
-
-def _areas(answers: _Answers, parts: _Parts) -> NDArray[np.float64]:
-    """Return the AUROC in each environment; NaN without probabilities or with one class only."""
-    probabilities = answers.probabilities
-    return np.array(
-        [
-            float("nan") if probabilities is None else auroc(parts.codes[rows], probabilities[rows])
-            for rows in parts.rows("auroc")
-        ]
-    )
-
-
-def _gain(answers: _Answers, erm: _Answers | str, parts: _Parts, metric: str) -> tuple[float, float]:
-    """Return how much better than ERM a method is, and the standard error."""
-    nan = float("nan")
-    if isinstance(erm, str):
-        return nan, nan
-    if metric == "auroc":  # not a mean over rows: the environments' differences show how sure it is
-        differences = _areas(answers, parts) - _areas(erm, parts)
-        present = differences[~np.isnan(differences)]
-        if len(present) < 2:
-            return float(present.mean()) if len(present) else nan, nan
-        return float(present.mean()), float(present.std(ddof=1) / np.sqrt(len(present)))
-    sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
-    difference = sign * (_row_values(metric, answers, parts.codes) - _row_values(metric, erm, parts.codes))
-    pairs = [_mean(metric, difference[rows], parts.codes[rows]) for rows in parts.rows(metric)]
-    means, variances = np.array(pairs).T
-    return float(means.mean()), float(np.sqrt(variances.sum())) / len(pairs)
 
 
 def _recommend(scores: Sequence[MethodScore], ranked_by: str, n_environments: int) -> tuple[str, str]:

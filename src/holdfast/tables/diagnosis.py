@@ -32,7 +32,7 @@ from holdfast.fitting.estimators import (
     require_classifier,
     seeded_clone,
 )
-from holdfast.rows.kinds import is_sparse
+from holdfast.rows.kinds import as_dense
 from holdfast.rows.reading import read_weights
 from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
@@ -42,7 +42,9 @@ from holdfast.tables.checks import find_words, numbers_alone
 from holdfast.tables.classifier import TableClassifier, fit_stable
 from holdfast.tables.files import open_table
 from holdfast.tables.preprocessing import make_preprocessor, with_preprocessing
-from holdfast.tables.roles import TableRoles, TableRows, TableSchema, table_notes
+from holdfast.tables.remarks import table_notes
+from holdfast.tables.roles import TableRoles, TableRows
+from holdfast.tables.schema import TableSchema
 from holdfast.tables.stages import split_rows
 
 MOST_ODD, NETWORK_ODD = 5, 1  # columns that do not fit of which each is left out alone; fits of networks take long
@@ -195,7 +197,7 @@ class TableSubject:
         if encoded.shape[1] > MOST_ENCODED:
             encoded = TruncatedSVD(20, random_state=0).fit_transform(encoded)
         self.weights, self.subjects = rows.sample_weight, rows.subjects
-        self.columns: Array = np.asarray(encoded.toarray() if is_sparse(encoded) else encoded, dtype=np.float64)
+        self.columns: Array = np.asarray(as_dense(encoded), dtype=np.float64)
 
     def take(self, rows: Rows) -> TableSubject:
         """Return some of the rows, with the same model."""
@@ -229,7 +231,7 @@ class TableSubject:
         part = self._part(rest)
         fitted, answers = self._fit_stable(part), np.zeros((len(out), len(self.classes)))
         places = np.searchsorted(self.classes.astype(fitted.classes_.dtype), fitted.classes_)
-        if hasattr(fitted.pipeline_, "predict_proba"):
+        if has_probabilities(fitted.pipeline_):
             answers[:, places] = fitted.pipeline_.predict_proba(rows.features.iloc[out])
         else:
             predicted = np.searchsorted(self.classes, fitted.pipeline_.predict(rows.features.iloc[out]))

@@ -23,7 +23,7 @@ from holdfast.metrics import (
     score_groups,
 )
 from holdfast.stable.verdict import RARE
-from holdfast.tables.files import open_table
+from holdfast.tables.files import TableLike, open_table
 from holdfast.tables.roles import read_environments, read_known_labels
 
 if TYPE_CHECKING:
@@ -159,8 +159,8 @@ class Evaluation:
         reversed_ = [] if self.clinical is None else [site for site in self.clinical.sites if site.auroc.high < 0.5]
         if reversed_:
             where = listed([site.name for site in reversed_], most=3)
-            upside_down = f"the ranking is upside down (AUROC {reversed_[0].auroc.value:.2f})"
-            answer += f". In {where} {upside_down}: labels are exchanged there, or a column means the opposite"
+            ranking = f"the ranking is reversed (AUROC {reversed_[0].auroc.value:.2f})"
+            answer += f". In {where} {ranking}: labels are exchanged there, or the effect of a column is reversed"
         return answer + "."
 
     def to_dict(self) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class Answers:
 
 def evaluate(
     fitted: TableClassifier,
-    table: Any,
+    table: TableLike,
     *,
     attributes: Sequence[str] = (),
     environment: Sequence[str] = (),
@@ -243,7 +243,7 @@ def evaluate(
     unlike = shares.unlike()
     if unlike:
         warn(
-            f"The class shares of {listed(unlike)} differ much from the others', so the accuracies of these "
+            f"The class frequencies of {listed(unlike)} differ much from those elsewhere, so the accuracies of these "
             "environments cannot be compared with one another.",
             PrevalenceWarning,
         )
@@ -283,7 +283,7 @@ def _clinical(rows: LabeledRows, answers: Answers, positive: Any, threshold: flo
 
 
 def read_labeled(
-    fitted: TableClassifier, table: Any, *, environment: Sequence[str] = (), attributes: Sequence[str] = ()
+    fitted: TableClassifier, table: TableLike, *, environment: Sequence[str] = (), attributes: Sequence[str] = ()
 ) -> LabeledRows:
     """Read label, environment and attribute columns."""
     source, roles, notes = open_table(table, fitted.roles_.missing), fitted.roles_, []

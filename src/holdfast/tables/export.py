@@ -21,7 +21,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import Pipeline
 
 from holdfast.exceptions import ParameterError, SavedModelError
-from holdfast.fitting.estimators import PROBABILITY_FLOOR
+from holdfast.fitting.estimators import PROBABILITY_FLOOR, has_probabilities
 from holdfast.interpolation.reweight import WeightedEnsemble
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier
 from holdfast.saving.onnx_files import (
@@ -260,7 +260,7 @@ def _convert(steps: Sequence[Any]) -> Any:
     last, n_columns, problem = steps[-1], int(steps[0].n_features_in_), None
     library = "torch" if hasattr(last, "network_") else _BOOSTERS.get(type(last).__name__, "skl2onnx")
     problems = {
-        "gives no probabilities, and": not hasattr(last, "predict_proba"),
+        "gives no probabilities, and": not has_probabilities(last),
         "after other steps than the table's preprocessing": len(steps) > 1 and library != "skl2onnx",
     }
     for why, holds in problems.items():

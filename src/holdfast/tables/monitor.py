@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from holdfast.environments import listed
 from holdfast.exceptions import ParameterError, TableError, suggest
 from holdfast.newsite.monitor import Course, follow
-from holdfast.tables.files import TABLES, TableSource, TextLayout, open_table
-from holdfast.tables.roles import PERIODS, read_environments, storage_of
+from holdfast.tables.files import TABLES, TableLike, TableSource, TextLayout, open_table
+from holdfast.tables.roles import PERIODS, read_environments
+from holdfast.tables.schema import storage_of
 
 if TYPE_CHECKING:
     from holdfast.newsite.check import SiteCheck
@@ -23,7 +24,7 @@ DATE = re.compile(r"(?<!\d)((?:19|20)\d\d)(?:[-_. ]?(?:[qQ]([1-4])|(\d\d)(?:[-_.
 
 def check_periods(
     model: TableClassifier,
-    table: Any,
+    table: TableLike,
     *,
     by: str | None = None,
     date: str | None = None,

@@ -28,6 +28,7 @@ from holdfast.fitting.newton import LossSums, Newton, add_up, curvature, row_los
 from holdfast.interpolation.convex.passes import GroupSums, minimize_in_passes
 from holdfast.interpolation.convex.solver import supports_convex
 from holdfast.parallel import Runner, cluster_memory, sharing
+from holdfast.rows.kinds import as_dense
 from holdfast.stable.removal import MixedClassifier, Removal
 from holdfast.tables.boosting import ROW_BYTES, boost, booster_of
 from holdfast.tables.files import SMALLER
@@ -96,7 +97,7 @@ class _Model:
         key = (tuple(map(id, self.steps)), id(self.removal) if len(self.removal) else None)
         if key not in known:
             X = self.rows(features)
-            X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+            X = np.asarray(as_dense(X), dtype=np.float64)
             known[key] = np.hstack([X, np.ones((len(X), 1))])
         return known[key]
 

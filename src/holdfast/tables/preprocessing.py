@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from holdfast.exceptions import TableError
 from holdfast.fitting.estimators import BOOSTERS, Network, last_step, library_of
-from holdfast.tables.roles import DATE_PARTS, MAX_LEVELS, MIN_FREQUENCY, TableSchema
+from holdfast.tables.schema import DATE_PARTS, MAX_LEVELS, MIN_FREQUENCY, TableSchema
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,18 +1,16 @@
-"""Numbers in place of classes: a regressor of a table, its evaluation by site, and the diagnosis of sites left out."""
+"""Regression: a regressor of a table, its evaluation by site, and the diagnosis of sites left out."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, clone, is_regressor
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import RegressorMixin, clone, is_regressor
 
 from holdfast.diagnosis.measurement import MOST_ROUNDS, N_FOLDS, Progress, no_progress
 from holdfast.diagnosis.regression import RegressionDiagnosis, RegressionReport, judge_regression, regression_report
@@ -21,10 +19,12 @@ from holdfast.estimators.named import NamedEstimator
 from holdfast.estimators.regression import PIRegressor
 from holdfast.exceptions import ParameterError, SavedModelError, TableError, suggest
 from holdfast.fitting.estimators import fit_rows, seeded_clone
+from holdfast.fitting.splitter import LeftOut, leave_out
 from holdfast.seeding import Seeding
-from holdfast.tables.files import CHUNK_ROWS, TableWriter, open_table
+from holdfast.tables.files import TableLike, TableSource
+from holdfast.tables.model import TableModel
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, with_preprocessing
-from holdfast.tables.roles import TableOptions, TableRoles, TableRows, read_environments, read_numbers, read_rows
+from holdfast.tables.roles import TableRows, read_numbers, read_rows
 
 METHODS = ("erm", "pi")
 REGRESSORS: Mapping[str, NamedEstimator] = MappingProxyType(
@@ -86,7 +86,8 @@ class RegressionEvaluation:
         }
 
 
-class TableRegressor(RegressorMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class TableRegressor(RegressorMixin, TableModel):
     """Fit a model of a number on a table in a file or a data frame: what `holdfast fit --task regression` does.
 
     Parameters
@@ -117,38 +118,10 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     array([26.])
     """
 
-    def __init__(
-        self,
-        *,
-        label: str,
-        environment: str | Sequence[str],
-        estimator: Any = "ridge",
-        method: str = "erm",
-        environment_by: str | None = None,
-        drop: str | Sequence[str] = (),
-        text: str | Sequence[str] = (),
-        categorical: str | Sequence[str] = (),
-        missing: str | Sequence[str] = (),
-        scale: str | Sequence[str] = (),
-        missing_labels: str = "stop",
-        weight: str | None = None,
-        subjects: str | None = None,
-        random_state: int | None = 0,
-    ) -> None:
-        self.label = label
-        self.environment = environment
-        self.estimator = estimator
-        self.method = method
-        self.environment_by = environment_by
-        self.drop = drop
-        self.text = text
-        self.categorical = categorical
-        self.missing = missing
-        self.scale = scale
-        self.missing_labels = missing_labels
-        self.weight = weight
-        self.subjects = subjects
-        self.random_state = random_state
+    _: KW_ONLY
+    estimator: Any = "ridge"
+
+    _task = "regression"
 
     @property
     def names(self) -> dict[str, str]:
@@ -156,13 +129,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         name = find_regressor(self.estimator) if isinstance(self.estimator, str) else type(self.estimator).__name__
         return {"estimator": name, "method": self.method}
 
-    @property
-    def options(self) -> TableOptions:
-        """What the columns are, checked."""
-        given = {o.name: getattr(self, o.name) for o in fields(TableOptions) if o.name != "task"}
-        return TableOptions(**given, task="regression")
-
-    def fit(self, table: Any) -> Self:
+    def fit(self, table: TableLike | TableRows) -> Self:
         """Fit on the rows of a table: a path, a data frame, or rows that `read_rows` returned."""
         if self.method not in METHODS:
             raise ParameterError(f"There is no method {self.method!r} for numbers. {suggest(self.method, METHODS)}")
@@ -179,29 +146,18 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         self.pipeline_, self.roles_, self.notes_ = pipeline, rows.roles, rows.notes
         return self
 
-    def predict(self, table: Any) -> NDArray[np.float64]:
-        """Return the predicted number of each row of a file or frame."""
-        check_is_fitted(self, "pipeline_")
-        source, roles = open_table(table, self.roles_.missing), self.roles_
-        roles.schema.require(source.columns)
-        chunks = source.chunks(roles.needed(source.columns), roles.needed_types(source.columns), CHUNK_ROWS)
-        parts = [self.pipeline_.predict(roles.features(chunk)) for chunk in chunks]
-        return np.concatenate(parts) if parts else np.empty(0)
-
-    def score(self, table: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, table: TableLike, y: Any = None, sample_weight: Any = None) -> float:
         """Return R² on a table with the label column, or on given numbers."""
         from sklearn.metrics import r2_score
 
-        source = open_table(table, self.roles_.missing)
+        source = self.open(table)
         truth = self._labels(source) if y is None else y
         return float(r2_score(truth, self.predict(source), sample_weight=sample_weight))
 
-    def _labels(self, source: Any) -> NDArray[np.float64]:
-        label = self.roles_.label
-        source.require([label])
-        return read_numbers(source.read([label])[label], label)
+    def _labels(self, source: TableSource) -> NDArray[np.float64]:
+        return read_numbers(self.read_label(source), self.roles_.label)
 
-    def evaluate(self, table: Any, *, environment: Sequence[str] = ()) -> RegressionEvaluation:
+    def evaluate(self, table: TableLike, *, environment: Sequence[str] = ()) -> RegressionEvaluation:
         """Score it on a table with labels, by environment and pooled.
 
         Parameters
@@ -210,58 +166,24 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         environment : sequence of str
             Environment columns; by default those that it was fitted with.
         """
-        check_is_fitted(self, "pipeline_")
-        source, roles = open_table(table, self.roles_.missing), self.roles_
+        source, roles = self.open(table), self.roles_
         names = list(environment) or list(roles.environments)
         source.require([roles.label, *names])
-        frame = source.read(list(dict.fromkeys(names)), roles.types(names))
-        sites = np.array([str(e) for e in read_environments(frame, names, roles.period, roles.environment_storages)])
+        sites = np.array([str(site) for site in self.read_sites(source, names)])
         y, predicted = self._labels(source), self.predict(source)
-        here = set(sites.tolist())
         mse = float(np.mean((y - predicted) ** 2))
         r2 = 1 - mse / float(y.var()) if y.var() > 0 else float("nan")
-        known = tuple(name for name in roles.known if name in here)
-        return RegressionEvaluation(
-            self.names, roles.label, regression_report(y, predicted, sites), known, r2, float(np.sqrt(mse))
-        )
+        known = tuple(name for name in roles.known if name in sites)
+        report = regression_report(y, predicted, sites)
+        return RegressionEvaluation(self.names, roles.label, report, known, r2, float(np.sqrt(mse)))
 
-    def write_predictions(
-        self, table: Any, file: str | Path, *, keep: Sequence[str] = (), for_spreadsheets: bool = False
-    ) -> int:
-        """Write a column `prediction`, next to the columns in `keep`, to a .csv, .tsv or .parquet file."""
-        import pandas as pd
-
-        source, keep = open_table(table, self.roles_.missing), list(dict.fromkeys(keep))
-        source.require(keep)
-        kept = source.read(keep).reset_index(drop=True) if keep else pd.DataFrame()
-        frame = pd.concat([kept, pd.DataFrame({"prediction": self.predict(source)})], axis=1)
-        with TableWriter(Path(file), for_spreadsheets=for_spreadsheets) as writer:
-            writer.write(frame)
-        return len(frame)
-
-    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Save it as a folder that `load` reads. Nothing in it can execute code."""
-        from holdfast.saving import save
-
-        check_is_fitted(self, "pipeline_")
-        extra = {"table": self.roles_.to_dict(), "task": "regression", "names": self.names, "notes": list(self.notes_)}
-        save(self.pipeline_, folder, overwrite=overwrite, extra=extra)
+    def _extra(self) -> dict[str, Any]:
+        return {**super()._extra(), "task": self._task}
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> TableRegressor:
-        """Load what `save` wrote."""
-        from holdfast.saving import load, read_manifest
-
-        extra = read_manifest(folder)["extra"]
+    def _check_kind(cls, folder: str | os.PathLike[str], extra: Mapping[str, Any]) -> None:
         if not is_regression(extra):
             raise SavedModelError(f"{folder} is not a model of numbers. Load it with TableClassifier.load.")
-        roles = TableRoles.from_dict(extra["table"])
-        scales = tuple(scale.text for scale in roles.scales)
-        given: dict[str, Any] = {"missing": roles.missing, "scale": scales, **extra["names"]}
-        fitted = cls(label=roles.label, environment=roles.environments, **given)
-        fitted.pipeline_, fitted.roles_ = load(folder), roles
-        fitted.notes_ = tuple(map(str, extra.get("notes", ())))
-        return fitted
 
 
 def is_regression(extra: Mapping[str, Any]) -> bool:
@@ -307,19 +229,17 @@ def diagnose_regression(
         raise TableError(f"All rows are of one site, {sites[0].name!r}, so none can be left out. Pass more sites.")
     names = site_names(sites)
     model = with_preprocessing(rows.roles.schema, _make_regressor(estimator))
-    everything, weights = np.arange(len(rows.y)), rows.sample_weight
+    weights = rows.sample_weight
     folds = np.empty(len(rows.y), dtype=np.intp)
     for site in sites:
         order = Seeding(random_state).generator("folds", site.name).permutation(len(site.rows))
         folds[site.rows[order]] = np.arange(len(site.rows)) % N_FOLDS
-    n_rounds = min(len(sites), MOST_ROUNDS)
-    together = [sites[number::n_rounds] for number in range(n_rounds)]
-    tasks = [(np.concatenate([site.rows for site in group]), ", ".join(s.name for s in group)) for group in together]
-    tasks += [(np.flatnonzero(folds == fold), "") for fold in range(N_FOLDS) if (folds == fold).any()]
+    rounds = leave_out(sites, most=MOST_ROUNDS)
+    rounds += [LeftOut((), np.flatnonzero(folds == n), np.flatnonzero(folds != n)) for n in np.unique(folds)]
     new, known = np.full(len(rows.y), np.nan), np.full(len(rows.y), np.nan)
-    for number, (out, left_out) in enumerate(tasks):
-        progress(f"without {left_out}" if left_out else "at known sites, out of fold", number, len(tasks))
-        rest = np.setdiff1d(everything, out)
+    for number, (left_out, out, rest) in enumerate((part.names, part.out, part.rest) for part in rounds):
+        step = f"without {', '.join(left_out)}" if left_out else "at known sites, out of fold"
+        progress(step, number, len(rounds))
         part = seeded_clone(model, Seeding(random_state), "diagnose")
         fitted = fit_rows(part, rows.features, rows.y, rest, None if weights is None else weights[rest])
         (new if left_out else known)[out] = fitted.predict(take_rows(rows.features, out))

@@ -1,34 +1,22 @@
-"""What each column of a table is: its role, for features also its kind; and the rows read accordingly.
-
-A column is the label, an environment, an attribute or a feature. Of features, the kind is learned when a classifier is
-fitted and checked when it predicts:
-
-| kind | columns | become |
-|---|---|---|
-| numeric | numbers, true/false (1/0), times and durations (seconds) | the number |
-| categorical | short texts, categories, or any column the user calls categorical | the level's text |
-| text | only columns the user names | the text, missing as empty |
-| date | dates with or without time | days since 1970, and month and weekday as levels |
-
-A column that is missing in every row, or has no name, is left out, with the reason noted.
-"""
+"""What each column of a table is, as the user says it, and the rows read accordingly: labels, environments, weights."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from holdfast.environments import listed
 from holdfast.exceptions import LabelsError, NewSiteWarning, ParameterError, SavedModelError, TableError, suggest, warn
 from holdfast.seeding import Seeding
-from holdfast.tables.files import TableSource, open_table
+from holdfast.tables.files import TableLike, TableSource, open_table
+from holdfast.tables.remarks import spelling_note, table_notes
 from holdfast.tables.scales import Scale, apply_scales
+from holdfast.tables.schema import PLAIN, TableSchema, storage_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,344 +25,9 @@ if TYPE_CHECKING:
     from holdfast.diagnosis.soundness import Problem
     from holdfast.tables.folders import TableFolder
 
+
 Task = Literal["classification", "regression", "auto"]
-Kind = Literal["numeric", "categorical", "text", "date"]
-Storage = Literal["number", "boolean", "string", "date", "time"]
-DATE_PARTS: Mapping[str, str] = {"month": "month", "weekday": "day_of_week"}  # our word, pandas' word
-_PLAIN: Mapping[str, Storage] = {"i": "number", "u": "number", "f": "number", "b": "boolean"}  # kinds of numpy types
-DATE_FEATURES = ("days", *DATE_PARTS)
-MOST_TOKENS, MANY_NUMBERS = 3, 10  # different words among numbers, and different numbers that words are odd among
-GAPS = ("unknown", "missing", "none", "not available", "n.a.", "na", "nil", "unk", "not done", "not recorded")
-_OTHER_DATE = r"\d{1,2}([./-])\d{1,2}\1(\d{2}|\d{4})"  # 31.1.2026, 1/31/26: not ISO, and often ambiguous
-_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d|$)")
-_WRITTEN = re.compile(r"[+-]?[$€£¥]?\s?(?!0\d)(\d{1,3}([.,' \u00a0]\d{3})+|\d+)([.,]\d+)?\s?([%‰$€£¥]|EUR|USD)?")
-_PLAIN_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?")
-MIN_FREQUENCY, MAX_LEVELS = 5, 100  # rows that a level needs to count by itself, and how many levels do
-MANY_LEVELS, FEW_COVERED = 20, 0.5  # levels from which on it is noted that those that count cover few rows
 MOST_CLASSES = 50  # different whole numbers from which on a label may be an amount
-LARGEST = 1e100  # the square of anything larger is close to overflow
-
-
-@dataclass(frozen=True)
-class Column:
-    """A feature column: how it is used (`kind`) and what its values are (`storage`)."""
-
-    name: str
-    kind: Kind
-    storage: Storage
-
-
-@dataclass(frozen=True)
-class TableSchema:
-    """The feature columns of a table, in the order the classifier was fitted with."""
-
-    columns: tuple[Column, ...]
-    left_out: Mapping[str, str] = field(default_factory=dict)  # column -> reason
-
-    @classmethod
-    def infer(cls, frame: pd.DataFrame, *, text: Sequence[str] = (), categorical: Sequence[str] = ()) -> TableSchema:
-        """Decide the kind of each column of a frame of features.
-
-        The words of columns in `text` are used, and values of those in `categorical` are levels even if they are
-        numbers.
-        """
-        texts, levels = set(text), set(categorical)
-        for name in (*text, *categorical):
-            if name not in frame.columns:
-                raise TableError(f"There is no feature column {name!r}. {suggest(name, list(frame.columns))}")
-        columns, left_out = [], {}
-        empty, kinds = frame.isna().all().tolist(), frame.dtypes.tolist()
-        for name, is_empty, kind in zip(map(str, frame.columns), empty, kinds, strict=True):
-            if is_empty:
-                if name in texts:
-                    raise TableError(f"Text column {name!r} is missing in every row. Name another one.")
-                left_out[name] = "missing in every row"
-            elif name.startswith("unnamed_") and name not in texts | levels:
-                left_out[name] = "has no name (a saved row index?)"
-            else:
-                storage = _PLAIN.get(getattr(kind, "kind", "")) or storage_of(frame[name], name)
-                if storage == "string" and name not in texts | levels and _are_dates(frame[name]):
-                    storage = "date"
-                columns.append(_column(storage, name, text=texts, categorical=levels))
-        if not columns:
-            raise TableError("No feature column is left. Keep at least one column besides label and environment.")
-        _refuse_equal_names(columns)
-        return cls(tuple(columns), left_out)
-
-    def names(self, *kinds: Kind) -> list[str]:
-        """Return the names of the columns of some kinds, or of all."""
-        return [column.name for column in self.columns if not kinds or column.kind in kinds]
-
-    def feature_names(self) -> list[str]:
-        """Return the names of the plain features, see `features`: a date column becomes several."""
-        names: list[str] = []
-        for column in self.columns:
-            names += [f"{column.name} ({part})" for part in DATE_FEATURES] if column.kind == "date" else [column.name]
-        return names
-
-    @property
-    def types(self) -> dict[str, str]:
-        """How to read each column from a CSV file; dates are read as text and turned into dates here."""
-        return {c.name: "string" if c.storage == "date" else c.storage for c in self.columns}
-
-    def require(self, present: Sequence[str]) -> None:
-        """Refuse a table without one of the columns."""
-        there = set(present)
-        missing = [column.name for column in self.columns if column.name not in there]
-        if missing:
-            more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
-            hint = suggest(missing[0], present).replace("Choose from", "The table has")
-            raise TableError(f"Column {missing[0]!r} is missing{more}, and the classifier needs it. {hint}")
-
-    def features(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Check the columns and turn them into numbers and texts for the preprocessor.
-
-        Columns may come in any order and others may be among them. A missing column, one of another type or an infinite
-        number is refused.
-        """
-        import pandas as pd
-
-        self.require(list(map(str, frame.columns)))
-        kinds = dict(zip(map(str, frame.columns), frame.dtypes.tolist(), strict=True))
-        plain = [column.name for column in self.columns if column.kind == "numeric" and _is_plain(column, kinds)]
-        numbers = frame[plain].astype("float64")  # in one piece: a table can have 100,000 columns
-        if (np.abs(numbers.to_numpy()) > LARGEST).any():
-            for name in plain:
-                _finite(numbers[name], name)
-        if len(plain) == len(self.columns):
-            return numbers
-        known, parts = set(plain), {}
-        for column in self.columns:
-            if column.name not in known:
-                parts.update(_features(frame[column.name], column))
-        return pd.concat([numbers, pd.DataFrame(parts, index=frame.index)], axis=1)[self.feature_names()]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the schema as plain JSON values."""
-        return dict(json.loads(json.dumps(asdict(self))))
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TableSchema:
-        """Return the schema that `to_dict` wrote."""
-        try:
-            columns = tuple(Column(str(c["name"]), c["kind"], c["storage"]) for c in values["columns"])
-            left_out = {str(name): str(reason) for name, reason in values["left_out"].items()}
-        except (KeyError, TypeError, AttributeError) as problem:
-            raise SavedModelError(f"The saved table schema is not valid ({problem!r}). Fit again.") from problem
-        for column in columns:
-            if column.kind not in get_args(Kind) or column.storage not in get_args(Storage):
-                raise SavedModelError(
-                    f"The saved table schema has a column of the unknown kind {column.kind!r} ({column.storage!r}). "
-                    "Use the holdfast version that saved it."
-                )
-        return cls(columns, left_out)
-
-
-def storage_of(series: pd.Series[Any], name: str) -> Storage:
-    """Return what a column's values are; refuse a mixture."""
-    import pandas as pd
-
-    kind = series.dtype
-    if pd.api.types.is_bool_dtype(kind):
-        return "boolean"
-    if pd.api.types.is_datetime64_any_dtype(kind):
-        return "date"
-    if pd.api.types.is_timedelta64_dtype(kind):
-        return "time"
-    if pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_complex_dtype(kind):
-        return "number"
-    if isinstance(kind, pd.CategoricalDtype):
-        return storage_of(pd.Series(series.cat.categories), name)
-    if isinstance(kind, pd.StringDtype):
-        return "string"
-    present = series.dropna()
-    types = set(present.map(type).map(lambda kind: kind.__name__))
-    if types <= {"str"}:
-        return "string"
-    if types <= {"bool", "bool_"}:
-        return "boolean"
-    raise TableError(
-        f"Column {name!r} contains values of types {', '.join(sorted(types))}. Convert it to numbers, text or dates."
-    )
-
-
-def looks_like_text(series: pd.Series[Any]) -> bool:
-    """Whether a column of strings is prose rather than levels: mostly distinct, with several words each."""
-    present = series.dropna().head(1000)
-    n_words = present.str.count(r"\s+").mean() + 1 if len(present) else 0
-    return bool(n_words >= 4 and present.nunique() > 0.5 * len(present))
-
-
-def odd_tokens(series: pd.Series[Any]) -> tuple[str, ...]:
-    """Return the few words that turn a column of numbers into one of levels, most frequent first; () for other columns.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> odd_tokens(pd.Series(["1.5", "2", "?"] * 4)), odd_tokens(pd.Series(["a", "b", "1"]))
-    (('?',), ())
-    """
-    counts = series.dropna().astype(str).value_counts()
-    odd = [str(text) for text in counts.index if not _NUMBER.fullmatch(str(text).strip())]
-    n_numbers = len(counts) - len(odd)
-    is_gap = all(not re.search(r"\w", text) or text.strip().lower() in GAPS for text in odd)
-    few = 0 < len(odd) <= MOST_TOKENS and not any(re.search(r"\d", text) for text in odd if text[:1] not in "<>≤≥")
-    return tuple(odd) if few and n_numbers >= (2 if is_gap else MANY_NUMBERS) else ()
-
-
-def written_number(series: pd.Series[Any]) -> str | None:
-    """Return a number with a sign, a separator of thousands or a decimal comma, of a column of nothing else; or None.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> written_number(pd.Series(["980", "2,771.45"])), written_number(pd.Series(["980", "b"]))
-    ('2,771.45', None)
-    """
-    texts = [text.strip() for text in map(str, series.dropna().unique())]
-    if not all(_WRITTEN.fullmatch(text) or _PLAIN_NUMBER.fullmatch(text) for text in texts):
-        return None
-    return next((text for text in texts if not _PLAIN_NUMBER.fullmatch(text)), None)
-
-
-def _level_note(series: pd.Series[Any], name: str) -> str | None:
-    """Say where levels are too many, or too rare, to count by themselves."""
-    counts = series.value_counts()
-    kept = counts[counts >= MIN_FREQUENCY][:MAX_LEVELS]
-    rest = 1 - kept.sum() / max(counts.sum(), 1)
-    if len(counts) <= MANY_LEVELS or (rest < FEW_COVERED and len(kept) < MAX_LEVELS) or not rest:
-        return None
-    if not len(kept):
-        return f"column {name!r} has {len(counts):,} levels, none in {MIN_FREQUENCY} rows or more: all count as one"
-    return (
-        f"column {name!r} has {len(counts):,} levels: at most {len(kept)} count by themselves, the most frequent; the "
-        f"others ({rest:.0%} of rows) count together"
-    )
-
-
-def _spelling_note(series: pd.Series[Any], name: str) -> str | None:
-    """Say which labels or environments differ only in spaces or case."""
-    by_text: dict[str, list[str]] = {}
-    for text in sorted(map(str, series.unique())):
-        by_text.setdefault(" ".join(text.split()).casefold(), []).append(repr(text))
-    alike = listed([" and ".join(texts) for texts in by_text.values() if texts[1:]])
-    return f"{name!r} has {alike}, which differ only in spaces or case and count as different ones" if alike else None
-
-
-def _column(storage: Storage, name: str, *, text: Container[str], categorical: Container[str]) -> Column:
-    """Decide how one column is used."""
-    if name in text:
-        if storage != "string":
-            raise TableError(f"Text column {name!r} contains {storage} values, expected text. Name another one.")
-        return Column(name, "text", storage)
-    if name in categorical or storage == "string":
-        return Column(name, "categorical", storage)
-    return Column(name, "date" if storage == "date" else "numeric", storage)
-
-
-def _is_plain(column: Column, kinds: Mapping[str, Any]) -> bool:
-    """Return whether a numeric column has numbers, or truth values where it had them or numbers."""
-    found = _PLAIN.get(getattr(kinds[column.name], "kind", ""))
-    return found == "number" or (found == "boolean" and column.storage != "time")
-
-
-def _refuse_equal_names(columns: Sequence[Column]) -> None:
-    """Refuse a column that is called like a part of a date column."""
-    parts = {f"{c.name} ({part})": c.name for c in columns if c.kind == "date" for part in DATE_FEATURES}
-    for column in columns:
-        if column.name in parts:
-            raise TableError(
-                f"Column {column.name!r} has the name of a part of the date column {parts[column.name]!r}. Rename it."
-            )
-
-
-def _features(series: pd.Series[Any], column: Column) -> dict[str, Any]:
-    """Return the plain features of one column, by name."""
-    import pandas as pd
-
-    name = column.name
-    if series.isna().all():
-        series = pd.Series(np.nan, index=series.index, dtype=object if column.storage == "string" else np.float64)
-    elif column.storage == "date":
-        series = _as_dates(series, column)
-    else:
-        found = storage_of(series, name)
-        if found == "time":
-            series, found = series.dt.total_seconds(), column.storage if column.storage == "number" else found
-        if found != column.storage and {found, column.storage} not in ({"number", "boolean"}, {"number", "time"}):
-            raise TableError(
-                f"Column {name!r} contains {found} values such as {str(series.dropna().iloc[0])!r}, but it contained "
-                f"{column.storage} values when the classifier was fitted. Convert it to {column.storage} values."
-            )
-    if column.kind == "numeric":
-        return {name: _finite(series.astype("float64"), name)}
-    if column.kind == "text":
-        return {name: series.astype(object).where(series.notna(), "")}
-    if column.kind == "categorical":
-        return {name: _levels(series)}
-    if series.isna().all():  # also texts that say so, such as "NaT"
-        none = pd.Series(np.nan, index=series.index, dtype=np.float64)
-        return {f"{name} (days)": none} | {f"{name} ({part})": _levels(none) for part in DATE_PARTS}
-    # In the column's own unit: nanoseconds hold the years 1677 to 2262 only.
-    days: Any = pd.Series((series.to_numpy() - np.datetime64(0, "s")) / np.timedelta64(1, "D"), index=series.index)
-    parts = {part: _levels(getattr(series.dt, name_in_pandas)) for part, name_in_pandas in DATE_PARTS.items()}
-    return {f"{name} (days)": days.astype("float64")} | {f"{name} ({part})": levels for part, levels in parts.items()}
-
-
-def _are_dates(series: pd.Series[Any]) -> bool:
-    """Return whether all texts of a column are ISO dates, which a file would have as dates."""
-    import pandas as pd
-
-    texts = pd.Series(series.dropna().unique(), dtype=object)
-    if not all(_ISO_DATE.match(text) for text in texts):
-        return False
-    return bool(pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").notna().all())
-
-
-def _as_dates(series: pd.Series[Any], column: Column) -> pd.Series[Any]:
-    """Return dates without time zone (UTC); texts must be ISO dates."""
-    import pandas as pd
-
-    found = storage_of(series, column.name)
-    if found == "string":
-        try:
-            series = pd.to_datetime(series.astype(object), format="ISO8601", utc=True)
-        except ValueError as problem:
-            raise TableError(
-                f"Column {column.name!r} contained dates when the classifier was fitted, but now a text that is not an "
-                f"ISO date ({' '.join(str(problem).split())[:80]}). Write dates as 2026-11-15."
-            ) from problem
-    elif found != "date":
-        raise TableError(
-            f"Column {column.name!r} contains {found} values, but it contained dates when the classifier was fitted. "
-            "Convert the column to dates."
-        )
-    return series.dt.tz_convert("UTC").dt.tz_localize(None) if series.dt.tz is not None else series
-
-
-def _finite(series: pd.Series[Any], name: str) -> pd.Series[Any]:
-    """Refuse infinite numbers and those whose square nearly is."""
-    bad = np.flatnonzero(series.abs().to_numpy() > LARGEST)
-    if len(bad):
-        raise TableError(
-            f"Column {name!r} is infinite or beyond {LARGEST:g} in {len(bad)} rows (first in data row {bad[0] + 1}). "
-            "Replace those values, for example by empty cells."
-        )
-    return series
-
-
-def _levels(series: pd.Series[Any]) -> pd.Series[Any]:
-    """Return each value as text, whole numbers without a decimal point; missing stays NaN."""
-    import pandas as pd
-
-    def written(value: Any) -> str:
-        is_whole = isinstance(value, float) and value.is_integer()
-        return str(int(value)) if is_whole else str(value)
-
-    codes, values = pd.factorize(series)
-    texts = np.array([written(value) for value in values] + [np.nan], dtype=object)
-    return pd.Series(texts[codes], index=series.index, dtype=object)  # code -1, a missing value, takes the last entry
 
 
 MISSING_LABELS = ("stop", "drop")  # refuse rows without a label or an environment, or leave them out
@@ -541,7 +194,7 @@ class TableRows:
         return len(self.y) if self.source is None else self.source.n_rows
 
 
-def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = ()) -> TableRows:
+def read_rows(table: TableLike, options: TableOptions, *, attributes: Sequence[str] = ()) -> TableRows:
     """Read the rows of a file or frame to fit on; attributes are read next to the features and are not among them."""
     source = open_table(table, options.missing)
     label, environment = options.label, options.environment
@@ -604,7 +257,7 @@ def read_rows(table: Any, options: TableOptions, *, attributes: Sequence[str] = 
     )
     found = TableSchema.infer(frame[list(attributes)]).features(frame) if attributes else None
     named = environment if task == "regression" else (label, *environment)
-    spelled = [note for column in named if (note := _spelling_note(frame[column], column))]
+    spelled = [note for column in named if (note := spelling_note(frame[column], column))]
     features = schema.features(frame)
     notes = (*notes, *spelled, *table_notes(frame, schema))
     weights = None if options.weight is None else _read_weights(frame[options.weight], options.weight, sampled)
@@ -740,7 +393,7 @@ def read_labels(series: pd.Series[Any], name: str, classes: NDArray[Any] | None 
     if storage_of(series, name) in ("string", "date"):
         return series.astype(str).to_numpy(dtype=object)
     labels = series.to_numpy()
-    if classes is None or not {labels.dtype.kind, classes.dtype.kind} <= _PLAIN.keys() or not np.isfinite(labels).all():
+    if classes is None or not {labels.dtype.kind, classes.dtype.kind} <= PLAIN.keys() or not np.isfinite(labels).all():
         return labels
     alike = labels.astype(classes.dtype)
     return alike if (alike == labels).all() else labels
@@ -750,7 +403,7 @@ def read_known_labels(series: pd.Series[Any], name: str, classes: NDArray[Any]) 
     """Return the labels in the type of the classes of a classifier; refuse them if it knows none of them."""
     labels = read_labels(series, name, classes)
     names, found = {str(label): label for label in classes}, {str(label) for label in np.unique(labels)}
-    unknown, mixed = sorted(found - set(names)), (labels.dtype.kind in _PLAIN) != (classes.dtype.kind in _PLAIN)
+    unknown, mixed = sorted(found - set(names)), (labels.dtype.kind in PLAIN) != (classes.dtype.kind in PLAIN)
     if unknown and (mixed or len(unknown) == len(found)):
         raise LabelsError(
             f"Column {name!r} has the labels {listed(unknown)}, which the classifier does not know: it was fitted with "
@@ -801,38 +454,3 @@ def _refuse_missing(series: pd.Series[Any], what: str, name: str, instead: str =
             f"{what} column {name!r} is missing in {len(missing)} of {len(series)} rows (first in data row "
             f"{missing[0] + 1}; empty cells, NA, NaN, NULL and None count as missing). Fill them in, or {instead}."
         )
-
-
-def table_notes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
-    """Say what was left out, which columns look like free text, and which values are taken for categories or rare."""
-    notes = [f"column {name!r} is left out: {reason}" for name, reason in schema.left_out.items()]
-    prose = [
-        c.name
-        for c in schema.columns
-        if c.kind == "categorical" and c.storage == "string" and looks_like_text(frame[c.name])
-    ]
-    if prose:
-        quoted = listed([repr(name) for name in prose])
-        verb = "look" if prose[1:] else "looks"
-        notes.append(f"{quoted} {verb} like free text; pass text={prose[0]!r} to use the words")
-    by_words: dict[tuple[str, ...], list[str]] = {}
-    for name in schema.names("categorical"):
-        texts = frame[name].dropna().astype(str).head(1000)
-        if len(texts) and texts.str.fullmatch(_OTHER_DATE).all():
-            notes.append(f"{name!r} has dates such as {texts.iloc[0]}, taken for categories; write them as 2026-01-31")
-        elif words := odd_tokens(frame[name]):
-            by_words.setdefault(words, []).append(name)
-        elif number := written_number(frame[name]):
-            notes.append(
-                f"{name!r} has numbers such as {number!r}, taken for categories; write them without signs and "
-                "separators of thousands, with a decimal point, as 1234.5"
-            )
-        elif name not in prose and (note := _level_note(frame[name], name)):
-            notes.append(note)
-    for words, names in by_words.items():
-        said = listed([repr(word) for word in words])
-        notes.append(
-            f"{listed([repr(name) for name in names], most=4)} {'have' if names[1:] else 'has'} numbers and {said}, so "
-            f"that the numbers are taken for categories; pass missing={words[0]!r} if that means a missing value"
-        )
-    return tuple(notes)

@@ -14,8 +14,10 @@ from holdfast.diagnosis.soundness import Problem, check_table
 from holdfast.diagnosis.words import headline
 from holdfast.environments import listed, site_names, split_environments
 from holdfast.exceptions import LabelsError, ParameterError, TableError, suggest
-from holdfast.tables.files import open_table
-from holdfast.tables.roles import TableOptions, TableSchema, read_environments, read_labels, read_rows
+from holdfast.fitting.estimators import has_probabilities
+from holdfast.tables.files import TableLike, open_table
+from holdfast.tables.roles import TableOptions, read_environments, read_labels, read_rows
+from holdfast.tables.schema import TableSchema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +95,7 @@ def diagnose_scores(
 
 
 def diagnose_score_column(
-    table: Any, options: TableOptions, score: str, *, positive: str | None = None, threshold: float | None = None
+    table: TableLike, options: TableOptions, score: str, *, positive: str | None = None, threshold: float | None = None
 ) -> ScoreDiagnosis:
     """Diagnose a column of probabilities in a table; its other columns, if any, are checked."""
     options.refuse_role(score, "it cannot be the score")
@@ -134,14 +136,14 @@ def diagnose_score_column(
 
 def diagnose_model(
     fitted: TableClassifier,
-    table: Any,
+    table: TableLike,
     *,
     environment: Sequence[str] = (),
     positive: str | None = None,
     threshold: float | None = None,
 ) -> ScoreDiagnosis:
     """Diagnose a saved classifier of two classes on a table with labels."""
-    if len(fitted.classes_) != 2 or not hasattr(fitted.method_, "predict_proba"):
+    if len(fitted.classes_) != 2 or not has_probabilities(fitted.method_):
         raise ParameterError(
             f"diagnose with a model needs probabilities of two classes. This one has {len(fitted.classes_)} classes "
             f"and the estimator {fitted.names['estimator']}. Use 'holdfast evaluate', which takes any classifier."
@@ -240,7 +242,7 @@ def _diagnose(
     if overall is not None and overall.mean.high < 0.5:
         other = next(value for value in classes if value != event)
         raise LabelsError(
-            f"{name!r} ranks rows upside down at the sites together (AUROC {overall.mean.value:.2f}): it seems to be "
-            f"the probability of {other!r}. Pass positive={other!r}."
+            f"The ranking by {name!r} is reversed (AUROC of all sites {overall.mean.value:.2f}): it seems to be the "
+            f"probability of {other!r}. Pass positive={other!r}."
         )
     return judge_scores(report, name=name, label=label, profile=profile, problems=wrong, known=known, notes=notes)

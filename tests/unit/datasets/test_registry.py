@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.datasets import DATASETS, load_dataset
 from holdfast.datasets.folders import noting_files
+from holdfast.datasets.synthetic import make_files
 from holdfast.datasets.values import Split
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.synthetic import make_files
 
 
 def test_unknown_name_is_guessed():

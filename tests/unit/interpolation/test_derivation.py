@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from holdfast import theory
 from holdfast.fitting.estimators import fit_rows
+from holdfast.lab import theory
 
 STRONG, WEAK = theory.toy(0.1), theory.toy(0.2)  # x1 wrong in 0.2 of the rows of both, x2 in 0.1 and 0.2
 OF_X1 = np.log(0.8 / 0.2)  # half of the step of the log-odds from x1 = 0 to x1 = 1

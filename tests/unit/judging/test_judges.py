@@ -205,31 +205,6 @@ def test_a_network_of_one_class_is_a_constant(two_sites):
     assert len(other.estimator.history_) == 1
 
 
-def test_judges_that_are_asked_alike_answer_all_rows_by_fold(two_sites):
-    """The fit without a fold answers its rows of all sites; rows of a fold that a judge has not go to the first."""
-    X, y, labels = two_sites
-    folds = np.concatenate([np.arange(20) // 2 % 2, np.arange(20) // 2 % 3])
-    training = rows_of(X, y, labels, folds=folds)
-    settings = JudgeSettings(n_folds=2, alike=True)
-    first, _ = fit_judges(LogisticRegression(), training, settings, Seeding(0), classes=np.unique(y), folds=folds)
-    assert first.estimator is None
-    expected = [np.flatnonzero((folds == 0) | (folds == 2)).tolist(), np.flatnonzero(folds == 1).tolist()]
-    assert [rows.tolist() for rows in first.fold_rows] == expected
-    own = LogisticRegression().fit(X[:20][folds[:20] == 1], y[:20][folds[:20] == 1])
-    np.testing.assert_allclose(first.fold_estimators[0].coef_, own.coef_)
-
-
-def test_a_fold_of_one_row_is_answered(two_sites):
-    """Judges that are asked alike need no more than one row in a fold."""
-    X, y, labels = two_sites
-    folds = np.zeros(40, dtype=int)
-    folds[[7, 28]] = 1
-    training = rows_of(X, y, labels, folds=folds)
-    settings = JudgeSettings(n_folds=2, alike=True)
-    first, _ = fit_judges(LogisticRegression(), training, settings, Seeding(0), classes=np.unique(y), folds=folds)
-    assert first.fold_rows[1].tolist() == [7, 28]
-
-
 def test_columns_without_a_value_are_named(two_sites):
     """Each empty column with its environments, five at most, whether or not a pipeline fills them."""
     _, y, labels = two_sites

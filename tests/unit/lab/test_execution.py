@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast.lab.data.synthetic import make_files
+from holdfast.datasets.synthetic import make_files
 from holdfast.lab.execution import estimate, rough_seconds, run_all
 from holdfast.lab.experiments import PlannedRun, parse_run
 from holdfast.lab.store import RunStore

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import save_file
 
 from holdfast.datasets import load_dataset
+from holdfast.datasets.synthetic import make_files
 from holdfast.exceptions import ConfigError
-from holdfast.lab.data.synthetic import make_files
 from holdfast.lab.experiments import RunConfig
 from holdfast.lab.inputs import prepare
 from holdfast.neural.networks import build_network

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from holdfast.datasets.ask2me import ATTRIBUTES
 from holdfast.lab import paper
-from holdfast.lab.data.ask2me import ATTRIBUTES
 
 
 @pytest.mark.parametrize(("table", "n_attributes"), [(paper.NATURAL["ask2me"], 17), (paper.NATURAL["celeba"], 39)])

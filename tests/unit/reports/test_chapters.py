@@ -18,27 +18,21 @@ from holdfast.datasets import load_dataset
 from holdfast.datasets.values import Split
 from holdfast.exceptions import CollapseWarning, EmptyPartitionWarning, InputError
 from holdfast.neural import NeuralClassifier
-from holdfast.reports.chapters import (
-    Evidence,
+from holdfast.reports.chapters import Evidence, estimator_page, judges_section, risk_curves
+from holdfast.reports.comparisons import compare_on_rows, comparison_dots, seeds_interval
+from holdfast.reports.findings import (
     audit_page,
     audit_table,
     changes_section,
-    compare_on_rows,
-    comparison_dots,
     effects_figure,
-    estimator_page,
-    half_figures,
-    judges_section,
     reliance_section,
     reliance_table,
-    risk_curves,
-    seeds_interval,
     verdict_answer,
 )
 from holdfast.reports.html import render_report
 from holdfast.reports.values import Curves, HeatMap, Sentences, Shares, Table, figure_table
-from holdfast.tables.comparison import Comparison, MethodScore
-from holdfast.theory import half_curves
+from holdfast.tables.comparison import Comparison
+from holdfast.tables.method_scores import MethodScore
 
 
 @pytest.fixture(scope="module")
@@ -521,21 +515,3 @@ def test_nothing_to_compare():
     """No method is refused."""
     with pytest.raises(InputError, match=r"methods is empty"):
         compare_on_rows({}, TEST)
-
-
-def test_half_figures_show_the_curves():
-    """The first figure has five curves, the second the two oracles; each is drawn from the data unchanged."""
-    curves = half_curves(0.1, 0.2, etas=[0.1, 0.2, 0.3])
-    drawn = {line.name: line.y for figure in half_figures(curves) for line in figure.lines}
-    assert len(drawn) == 7
-    assert drawn["mistaken half, soft"] == tuple(curves.mistaken["soft"])
-    assert drawn["correct half, hard"] == tuple(curves.correct["hard"])
-    assert drawn["soft halves"] == pytest.approx(tuple(curves.oracle["soft"]), nan_ok=True)
-    assert drawn["whole environment"] == tuple(curves.judged)
-
-
-def test_half_figures_have_a_text_alternative():
-    """The words carry the numbers at the chosen η."""
-    note = half_figures(half_curves(0.1, 0.2, 0.2))[0].note
-    assert note.startswith("Judge η = 0.1, judged η = 0.2, noise 0.2: x2 and y correlate at +0.60")
-    assert "soft halves: +0.87 where the judge is right, -0.38 where it is wrong, oracle at weight 0.31" in note

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.metrics import Interval
-from holdfast.reports.chapters import verdict_answer
+from holdfast.reports.findings import verdict_answer
 from holdfast.stable.network import NetworkFinding
 from holdfast.stable.verdict import Accuracy, Verdict
 

@@ -5,7 +5,8 @@ import pytest
 from markupsafe import Markup
 
 from holdfast.exceptions import ParameterError
-from holdfast.reports.svg import NARROW, WIDE, draw, element, label, nice_ticks, save_figure, shorten, tip, write_svg
+from holdfast.reports.marks import NARROW, WIDE, element, label, nice_ticks, shorten, tip
+from holdfast.reports.svg import draw, save_figure, write_svg
 from holdfast.reports.values import Curves, Dot, Dots, HeatMap, Line, Shares
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 import holdfast.rows.mapped
 from holdfast import PIClassifier
 from holdfast.neural import NeuralClassifier
-from holdfast.rows.mapped import MappedRows, answers, blocks_of, is_mapped
+from holdfast.rows.mapped import MappedRows, blocks_of, is_mapped, parts_of
 
 
 @pytest.fixture
@@ -42,18 +42,16 @@ def test_rows_of_a_map_are_read_where_asked_for(on_disk):
     assert rows[np.array([2, 0])].tolist() == [[6.0, 7.0], [8.0, 9.0]]
 
 
-def test_answers_come_in_blocks_for_a_map_alone(on_disk, monkeypatch):
-    """A function sees a memory map in blocks, an array whole; what it says is the same."""
+def test_rows_come_in_blocks_from_a_map_alone(on_disk, monkeypatch):
+    """Rows of a memory map come in blocks, those of an array at once; both are the same rows, with their numbers."""
     monkeypatch.setattr(holdfast.rows.mapped, "BLOCK_NUMBERS", 4)
     X = np.arange(10.0).reshape(5, 2)
-    rows, seen = np.array([0, 2, 3, 4, 1]), []
-
-    def total(block):
-        seen.append(len(block))
-        return block.sum(axis=1)
-
-    np.testing.assert_array_equal(answers(total, on_disk(X), rows), answers(total, X, rows))
-    assert seen == [2, 2, 1, 5]
+    rows = np.array([0, 2, 3, 4, 1])
+    blocks = list(parts_of(on_disk(X), rows))
+    assert [len(part) for _, part in blocks] == [2, 2, 1]
+    ((numbers, whole),) = parts_of(X, rows)
+    np.testing.assert_array_equal(np.concatenate([own for own, _ in blocks]), numbers)
+    np.testing.assert_array_equal(np.concatenate([part for _, part in blocks]), whole)
     assert list(blocks_of(X)) == [slice(0, 2), slice(2, 4), slice(4, 5)]
 
 

@@ -113,12 +113,15 @@ def test_boosters_inside_of_scikit_learn_come_back(name, wrap, rows, tmp_path):
         assert copy.predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
 
 
-def test_a_search_says_to_save_its_best_estimator(name, rows):
-    """A search around a booster holds folds and scores that are not saved."""
+def test_a_search_comes_back(name, rows, tmp_path):
+    """A search around a booster is saved with its folds and scores."""
     frame, y = rows
     search = GridSearchCV(made(name), {"n_estimators": [2]}, cv=2).fit(frame[["b"]].to_numpy(), y)
-    with pytest.raises(UntrustedFileError, match="It holds scores and folds of a search. Save its best_estimator_"):
-        save(search, "unused")
+    copy = saved_and_loaded(search, tmp_path)
+    assert (
+        copy.predict_proba(frame[["b"]].to_numpy()).tobytes() == search.predict_proba(frame[["b"]].to_numpy()).tobytes()
+    )
+    assert copy.cv_results_["mean_test_score"].tolist() == search.cv_results_["mean_test_score"].tolist()
 
 
 @pytest.mark.parametrize(

@@ -120,3 +120,38 @@ def test_a_tweedie_regression_and_a_tuned_threshold_come_back(tmp_path):
     ):
         save(model.fit(X, y), tmp_path / str(number))
         assert load(tmp_path / str(number)).predict(X).tolist() == model.predict(X).tolist()
+
+
+def test_parts_of_scikit_learn_come_back(tmp_path):
+    """Searches with their scores, isotonic curves, sparse matrices and functions are saved as they are."""
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.ensemble import GradientBoostingRegressor, StackingClassifier
+    from sklearn.feature_selection import SelectKBest, mutual_info_classif
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.naive_bayes import GaussianNB
+    from sklearn.preprocessing import FunctionTransformer
+    from sklearn.random_projection import SparseRandomProjection
+    from sklearn.svm import SVC
+
+    X = np.abs(RNG.normal(size=(80, 4)))
+    y = (X[:, 0] + 0.3 * RNG.normal(size=80) > 0.7).astype(int)
+    search = GridSearchCV(RandomForestClassifier(3, random_state=0), {"max_depth": [1, None]}, cv=2)
+    models = [
+        search,
+        GridSearchCV(ERMClassifier(), {"random_state": [0, 1]}, cv=2),
+        CalibratedClassifierCV(GaussianNB(), method="isotonic", cv=2),
+        make_pipeline(FunctionTransformer(np.log1p), SelectKBest(mutual_info_classif, k=2), SVC(class_weight={0: 2})),
+        make_pipeline(SparseRandomProjection(3, random_state=0), LogisticRegression()),
+        StackingClassifier([("a", LogisticRegression()), ("b", RandomForestClassifier(2, random_state=0))], cv=2),
+        GradientBoostingRegressor(loss="huber", n_estimators=3),
+    ]
+    for number, model in enumerate(models):
+        save(model.fit(X, y), tmp_path / str(number))
+        copy = load(tmp_path / str(number))
+        assert copy.predict(X).tobytes() == model.predict(X).tobytes()
+        assert set(vars(copy)) == set(vars(model))
+    found = load(tmp_path / "0").cv_results_
+    assert found["param_max_depth"].tolist() == [1, None]
+    assert found["param_max_depth"].mask.tolist() == [False, False]
+    assert found["mean_test_score"].tolist() == search.cv_results_["mean_test_score"].tolist()

@@ -297,7 +297,7 @@ def test_what_is_no_table_is_refused(table):
 
 def test_predictions_are_written_in_chunks(files, tmp_path, monkeypatch):
     """Kept columns, labels and probabilities in order; the counts are returned."""
-    monkeypatch.setattr("holdfast.tables.classifier.CHUNK_ROWS", 300)
+    monkeypatch.setattr("holdfast.tables.model.CHUNK_ROWS", 300)
     model = TableClassifier(**OPTIONS, method="erm").fit(files / "t.csv")
     counts = model.write_predictions(files / "t.csv", tmp_path / "p.parquet", keep=["site"])
     written = pd.read_parquet(tmp_path / "p.parquet")

@@ -28,17 +28,11 @@ import pytest
 from holdfast.exceptions import HoldfastError, ParameterError, StorageError, TableError
 from holdfast.saving.files import TEMPORARY, inject_faults, remove_leftovers
 from holdfast.tables import files
-from holdfast.tables.files import (
-    TableFile,
-    TableWriter,
-    TextLayout,
-    map_columns,
-    open_table,
-    read_table,
-    without_formulas,
-)
+from holdfast.tables.files import TableFile, TextLayout, open_table, read_table
 from holdfast.tables.preprocessing import make_preprocessor
-from holdfast.tables.roles import TableOptions, TableSchema, read_rows
+from holdfast.tables.roles import TableOptions, read_rows
+from holdfast.tables.schema import TableSchema
+from holdfast.tables.writing import TableWriter, map_columns, without_formulas
 
 
 @pytest.fixture
@@ -799,10 +793,10 @@ def test_text_beyond_the_memory_is_read_in_chunks_only(write, monkeypatch):
         TableFile(write("t.jsonl", '{"a": 1}\n'))
 
 
-@pytest.mark.parametrize(("name", "limit"), [("t.csv", "LONGEST_LINE"), ("t.jsonl", "JSON_LINE")])
+@pytest.mark.parametrize(("name", "limit"), [("t.csv", "text.LONGEST_LINE"), ("t.jsonl", "files.JSON_LINE")])
 def test_a_line_without_end_is_refused(write, monkeypatch, name, limit):
     """The line's number is in the message, and memory is not taken for the rest of it."""
-    monkeypatch.setattr(files, limit, 1 << 20)
+    monkeypatch.setattr(f"holdfast.tables.{limit}", 1 << 20)
     path = write(name, ('{"a": 1}' if "json" in name else "a,b") + "\n" + "1" * (3 << 20))
     with pytest.raises(TableError, match="line 2 is longer than 1,048,576 bytes. Is it a table?"):
         TableFile(path)

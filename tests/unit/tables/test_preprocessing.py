@@ -4,7 +4,7 @@ import pytest
 from scipy.sparse import issparse
 
 from holdfast.tables.preprocessing import make_preprocessor, matrix_names
-from holdfast.tables.roles import TableSchema
+from holdfast.tables.schema import TableSchema
 
 
 def fit_on(frame, *, dense=False, **kinds):

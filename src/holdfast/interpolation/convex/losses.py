@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.fitting.newton import expit
+
 Array = NDArray[np.float64]
 Labels = NDArray[Any]  # (n_rows,) codes, or targets for the squared loss
 
@@ -40,10 +42,26 @@ class LinearLoss(Protocol):
         """Return (u, Σ ωᵢ·(−ℓ*(uᵢ))) for the dual point that `z + change` suggests; `centered` makes Σ ωᵢ uᵢ = 0."""
 
 
-class BinaryLogLoss:
-    """log(1 + exp(−z)) for class 1, log(1 + exp(z)) for class 0."""
+class OneOutput:
+    """What losses of one output share: their second derivatives are numbers, not matrices."""
 
     n_outputs = 1
+
+    def own_curvatures(self, z: Array) -> Array:
+        """Return the second derivative of each row's loss, (n_rows, 1)."""
+        raise NotImplementedError
+
+    def curvatures(self, z: Array) -> Array:
+        """Return them as matrices."""
+        return self.own_curvatures(z)[:, :, None]
+
+    def bend(self, z: Array, directions: Array) -> Array:
+        """Return curvature times direction."""
+        return self.own_curvatures(z)[:, None, :] * directions
+
+
+class BinaryLogLoss(OneOutput):
+    """log(1 + exp(−z)) for class 1, log(1 + exp(z)) for class 0."""
 
     def values(self, z: Array, y: Labels) -> Array:
         """Return the log loss of each row."""
@@ -52,24 +70,16 @@ class BinaryLogLoss:
 
     def gradients(self, z: Array, y: Labels) -> Array:
         """Return P(1 | z) − y."""
-        return np.asarray(_sigmoid(z) - y[:, None])
-
-    def curvatures(self, z: Array) -> Array:
-        """Return P(1 | z)·P(0 | z)."""
-        return self.own_curvatures(z)[:, :, None]
+        return np.asarray(expit(z) - y[:, None])
 
     def own_curvatures(self, z: Array) -> Array:
         """Return P(1 | z)·P(0 | z)."""
-        p = _sigmoid(z)
+        p = expit(z)
         return p * (1.0 - p)
-
-    def bend(self, z: Array, directions: Array) -> Array:
-        """Return curvature times direction."""
-        return self.own_curvatures(z)[:, None, :] * directions
 
     def dual_point(self, z: Array, change: Array, y: Labels, weights: Array, *, centered: bool) -> tuple[Array, float]:
         """Return the two-class case of `SoftmaxLogLoss.dual_point`."""
-        p = _sigmoid(z)
+        p = expit(z)
         p = np.clip(p + p * (1.0 - p) * change, 0.0, 1.0)
         probabilities = np.hstack([1.0 - p, p])
         if centered:
@@ -126,10 +136,8 @@ class SoftmaxLogLoss:
         return probabilities, value
 
 
-class SquaredLoss:
+class SquaredLoss(OneOutput):
     """(z − y)²."""
-
-    n_outputs = 1
 
     def values(self, z: Array, y: Labels) -> Array:
         """Return the squared error of each row."""
@@ -139,17 +147,9 @@ class SquaredLoss:
         """Return 2·(z − y)."""
         return np.asarray(2.0 * (z - y[:, None]))
 
-    def curvatures(self, z: Array) -> Array:
-        """Return 2."""
-        return np.full((len(z), 1, 1), 2.0)
-
     def own_curvatures(self, z: Array) -> Array:
         """Return 2."""
         return np.full((len(z), 1), 2.0)
-
-    def bend(self, z: Array, directions: Array) -> Array:
-        """Return 2·directions."""
-        return 2.0 * directions
 
     def dual_point(self, z: Array, change: Array, y: Labels, weights: Array, *, centered: bool) -> tuple[Array, float]:
         """Return u = 2·(z + change − y) and Σ ωᵢ·(−uᵢ·yᵢ − uᵢ²/4)."""
@@ -157,11 +157,6 @@ class SquaredLoss:
         if centered:
             u -= weights @ u / weights.sum()
         return u, float(-weights @ (u[:, 0] * y + u[:, 0] ** 2 / 4.0))
-
-
-def _sigmoid(z: Array) -> Array:
-    """Return 1 / (1 + exp(−z)) without overflow."""
-    return 0.5 + 0.5 * np.tanh(0.5 * z)
 
 
 def _softmax(z: Array) -> Array:

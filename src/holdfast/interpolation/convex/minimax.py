@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm  # solve_triangular calls dtrtrs, which wakes all threads for the smallest system
 
 from holdfast.exceptions import FeaturesError
-from holdfast.interpolation.convex.problem import LinearProblem, dense, is_sparse, scale_rows
+from holdfast.interpolation.convex.problem import LinearProblem, scale_rows
+from holdfast.rows.kinds import as_dense, is_sparse
 
 Array = NDArray[np.float64]
 
@@ -119,8 +120,34 @@ def curvature_at(problem: LinearProblem, z: Array, weights: Array) -> Curvature:
     return kind(problem, z, weights)
 
 
-class MatrixCurvature:
-    """The matrix itself, scaled to a unit diagonal (so that the columns' units do not matter) and factorized."""
+class Factorized:
+    """A matrix scaled to a unit diagonal, so that the columns' units do not matter, and its Cholesky factor.
+
+    It has as much jitter as it needs.
+    """
+
+    def __init__(self, matrix: Array) -> None:
+        diagonal = matrix.diagonal()
+        self.scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+        scaled = matrix * self.scale[:, None] * self.scale
+        jitter = JITTER
+        while True:
+            scaled[np.diag_indices(len(scaled))] += jitter
+            try:
+                self.lower = np.linalg.cholesky(scaled)
+                return
+            except np.linalg.LinAlgError:
+                jitter *= 10.0
+
+    def solve(self, right: Array, *, precision: float = 0.0) -> tuple[Array, Array]:
+        """Return M⁻¹ right and the triangular factor's half of it."""
+        factor = dtrsm(1.0, self.lower, right * self.scale[:, None], lower=1)
+        solution = dtrsm(1.0, self.lower, factor, lower=1, trans_a=1)
+        return solution * self.scale[:, None], factor
+
+
+class MatrixCurvature(Factorized):
+    """The matrix itself."""
 
     def __init__(self, problem: LinearProblem, z: Array, weights: Array) -> None:
         design, loss, penalties = problem.design, problem.loss, problem.penalties
@@ -131,7 +158,7 @@ class MatrixCurvature:
             for k in range(n_outputs):
                 for m in range(k + 1):
                     scaled = scale_rows(block, curvatures[:, k, m])
-                    matrix[:n_features, k, :n_features, m] += dense(block.T @ scaled)
+                    matrix[:n_features, k, :n_features, m] += as_dense(block.T @ scaled)
                     if design.fit_intercept:
                         matrix[:n_features, k, n_features, m] += block.T @ curvatures[:, k, m]
             if design.fit_intercept:
@@ -154,27 +181,7 @@ class MatrixCurvature:
                 "X contains NaN or infinite values, or values whose squares are infinite. "
                 "Fill or drop missing values, for example with sklearn.impute.SimpleImputer, and rescale huge columns."
             )
-        self._factorize(square)
-
-    def _factorize(self, matrix: Array) -> None:
-        """Scale to a unit diagonal and take the Cholesky factor, with as much jitter as it needs."""
-        diagonal = matrix.diagonal()
-        self.scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-        scaled = matrix * self.scale[:, None] * self.scale
-        jitter = JITTER
-        while True:
-            scaled[np.diag_indices(len(scaled))] += jitter
-            try:
-                self.lower = np.linalg.cholesky(scaled)
-                return
-            except np.linalg.LinAlgError:
-                jitter *= 10.0
-
-    def solve(self, right: Array, *, precision: float) -> tuple[Array, Array]:
-        """Return M⁻¹ right and the triangular factor's half of it."""
-        factor = dtrsm(1.0, self.lower, right * self.scale[:, None], lower=1)
-        solution = dtrsm(1.0, self.lower, factor, lower=1, trans_a=1)
-        return solution * self.scale[:, None], factor
+        super().__init__(square)
 
 
 class ProductCurvature:

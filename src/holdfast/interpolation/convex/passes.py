@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
-from holdfast.interpolation.convex.minimax import maximize_on_simplex
+from holdfast.interpolation.convex.minimax import Factorized, maximize_on_simplex
 
 Array = NDArray[np.float64]
 ENOUGH = 1e-7  # worst-case risk that another pass would gain
-JITTER = 1e-9  # of the mean curvature
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,16 +89,13 @@ def minimize_in_passes(
             weights, mixture = (weights + best[1]) / 2, 0.9 * mixture + 0.1 / len(mixture)
             continue
         best = objective, weights, risks, mixture
-        curvature += np.diag(penalties.ravel() + JITTER * np.trace(curvature) / len(curvature))
-        lower = linalg.cholesky(curvature, lower=True)
-        factor = linalg.solve_triangular(lower, (gradients + pull).T, lower=True)
+        solutions, factor = Factorized(curvature + np.diag(penalties.ravel())).solve((gradients + pull).T)
         left = objective - float(mixture @ risks) - ridge + 0.5 * float(((factor @ mixture) ** 2).sum())
         is_done = left <= ENOUGH
         if is_done:
             break
         mixture = maximize_on_simplex(risks, factor, start=mixture)
-        step = linalg.solve_triangular(lower.T, factor @ mixture, lower=False)
-        weights = weights - step.reshape(weights.shape)
+        weights = weights - (solutions @ mixture).reshape(weights.shape)
     assert best is not None, "there is at least one pass"
     _, weights, risks, mixture = best
     return PassesMinimum(weights, risks, mixture, sizes, history, is_done)

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from holdfast.environments import Group, Rows
 from holdfast.interpolation.convex.losses import LinearLoss
+from holdfast.rows.kinds import as_dense, is_sparse
 
 Array = NDArray[np.float64]
 Block = Any  # (n_block_rows, n_features) float64, dense or CSR
@@ -112,11 +113,6 @@ class Design:
         return outputs
 
 
-def is_sparse(block: Any) -> bool:
-    """Return whether a block is a sparse matrix."""
-    return bool(sparse.issparse(block))
-
-
 def scale_rows(block: Block, weights: Array) -> Block:
     """Return the block with every row multiplied by its weight, of the block's own kind."""
     if is_sparse(block):
@@ -124,11 +120,6 @@ def scale_rows(block: Block, weights: Array) -> Block:
             (block.data * np.repeat(weights, np.diff(block.indptr)), block.indices, block.indptr), shape=block.shape
         )
     return block * weights[:, None]
-
-
-def dense(matrix: Any) -> Array:
-    """Return a product as a plain array."""
-    return np.asarray(matrix.toarray() if is_sparse(matrix) else matrix)
 
 
 FEW_GROUPS = 16  # whose gradients for several classes are computed as one product
@@ -181,7 +172,7 @@ class LinearProblem:
         result = np.zeros((len(groups), *self.shape))
         if self.shape[1] > 1 and len(groups) <= FEW_GROUPS:  # one product instead of one for each class
             for (rows, block), part in zip(design.blocks(), parts, strict=True):
-                weighted = dense(part).T[:, :, None] * residuals[rows, None]  # (n_block_rows, n_groups, n_outputs)
+                weighted = as_dense(part).T[:, :, None] * residuals[rows, None]  # (n_block_rows, n_groups, n_outputs)
                 together = np.asarray(block.T @ weighted.reshape(len(weighted), -1))
                 result[:, : design.n_features] += together.reshape(-1, *weighted.shape[1:]).transpose(1, 0, 2)
                 if design.fit_intercept:
@@ -189,7 +180,7 @@ class LinearProblem:
             return result
         for (rows, block), part in zip(design.blocks(), parts, strict=True):
             for k in range(self.shape[1]):
-                result[:, : design.n_features, k] += dense(part @ scale_rows(block, residuals[rows, k]))
+                result[:, : design.n_features, k] += as_dense(part @ scale_rows(block, residuals[rows, k]))
             if design.fit_intercept:
                 result[:, design.n_features] += part @ residuals[rows]
         return result

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from holdfast.datasets import data_instructions, load_dataset
 from holdfast.datasets.folders import data_folder
+from holdfast.datasets.vectors import GLOVE_PACKAGE, holds_vectors
 from holdfast.exceptions import AbsentFilesError, HoldfastError
 from holdfast.lab import paper
-from holdfast.lab.data.vectors import GLOVE_PACKAGE, holds_vectors
 from holdfast.lab.experiments import HALVES, PlannedRun, RunConfig, parse_run
 
 Record: TypeAlias = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.datasets.beer import TOKENS
 from holdfast.lab import paper
-from holdfast.lab.data.beer import TOKENS
 from holdfast.lab.experiments import PlannedRun
 from holdfast.lab.targets.results import Reader, Report, records_of, selection_note, smaller_training, what_differs
 from holdfast.lab.targets.sources import (

@@ -3,7 +3,8 @@ import pytest
 from scipy import sparse
 
 from holdfast.interpolation.convex import problem as linear_design
-from holdfast.interpolation.convex.problem import Design, dense, scale_rows
+from holdfast.interpolation.convex.problem import Design, scale_rows
+from holdfast.rows.kinds import as_dense
 from holdfast.rows.mapped import TransformedRows
 
 
@@ -86,7 +87,7 @@ def test_scale_rows_keeps_the_kind():
     assert scale_rows(matrix, weights).tolist() == expected
     scaled = scale_rows(sparse.csr_matrix(matrix), weights)
     assert sparse.issparse(scaled)
-    assert dense(scaled).tolist() == expected
+    assert as_dense(scaled).tolist() == expected
 
 
 def test_spread_and_size_of_rows_are_known(X):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from holdfast.datasets.synthetic import make_files
 from holdfast.lab import paper
-from holdfast.lab.data.synthetic import make_files
 from holdfast.lab.experiments import read_experiment
 from holdfast.lab.targets import TARGETS
 from holdfast.lab.targets.sources import Missing, Options, find_missing, make_run

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import save_file
 from sklearn.linear_model import LogisticRegression
 
+from holdfast.datasets.celeba import ImageFiles
 from holdfast.exceptions import FeaturesError, SavedModelError, UntrustedFileError
-from holdfast.lab.data.celeba import ImageFiles
 from holdfast.neural.networks import Network, build_network, has_batch_statistics
 from holdfast.neural.networks.pretrained import extract_features, load_weights, read_tensors
 

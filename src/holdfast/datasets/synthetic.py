@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.datasets.ask2me import ATTRIBUTES, FILE, LABEL
 from holdfast.datasets.drawing import agreeing_codes, check_choice
+from holdfast.datasets.files import make_folder
+from holdfast.datasets.mnist import idx_bytes
 from holdfast.extras import require
-from holdfast.lab.data.ask2me import ATTRIBUTES, FILE, LABEL
-from holdfast.lab.data.files import make_folder
-from holdfast.lab.data.mnist import idx_bytes
 from holdfast.seeding import Seeding
 
 TOML = 'file = "table.csv"\nlabel = "diagnosis"\nenvironment = "site"\nattributes = ["scanner"]\n'

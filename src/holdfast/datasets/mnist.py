@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.colored_digits import N_COLORS, ColoredImages, Coloring, Digits, color_digits
 from holdfast.datasets.drawing import Codes, check_choice
+from holdfast.datasets.files import MAX_BYTES, BytesProgress, fetch, read_plain
 from holdfast.datasets.folders import candidate_folders, data_command, existing_folders, find_file, missing_file
+from holdfast.datasets.two_classes import CUTS, cut_two_classes
 from holdfast.datasets.values import Dataset, DatasetEntry, size_notes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError
-from holdfast.lab.data.files import MAX_BYTES, BytesProgress, fetch, read_plain
-from holdfast.lab.data.two_classes import CUTS, cut_two_classes
 from holdfast.seeding import Seeding
 
 # File -> md5 of its uncompressed bytes.

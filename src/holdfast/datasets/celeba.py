@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.datasets.drawing import check_choice, check_probability, deal_rows
+from holdfast.datasets.files import read_npz, read_text
 from holdfast.datasets.folders import DAMAGED, candidate_folders, find_file, missing_file, note_file
 from holdfast.datasets.values import Dataset, DatasetEntry, LazyRows, Split, size_notes, split_sizes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, ParameterError
 from holdfast.extras import require
-from holdfast.lab.data.files import read_npz, read_text
 from holdfast.seeding import Seeding
 
 

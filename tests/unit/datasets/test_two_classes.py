@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from holdfast.datasets import load_dataset
+from holdfast.datasets.synthetic import make_files
 from holdfast.exceptions import ParameterError
-from holdfast.lab.data.synthetic import make_files
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from holdfast.datasets import adult as adult_download
 from holdfast.datasets import data_instructions, download, load_dataset
+from holdfast.datasets import mnist as source
+from holdfast.datasets.files import check_sha256, fetch, make_folder, sha256_of
+from holdfast.datasets.mnist import idx_bytes, md5_of, read_idx
+from holdfast.datasets.synthetic import make_files
 from holdfast.exceptions import DatasetError, StorageError
-from holdfast.lab.data import adult as adult_download
-from holdfast.lab.data import mnist as source
-from holdfast.lab.data.files import check_sha256, fetch, make_folder, sha256_of
-from holdfast.lab.data.mnist import idx_bytes, md5_of, read_idx
-from holdfast.lab.data.synthetic import make_files
 
 MANY = 1 << 20
 DATA = os.environ.get("HOLDFAST_TEST_DATA")

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from holdfast.exceptions import ParameterError
+from holdfast.reports.values import Curves, Line
 
 Floats = NDArray[np.float64]
 CELLS = (-3, -2, -1)  # the axes x1, x2, y; any axes before them count distributions
@@ -222,7 +223,7 @@ def partition(judge: Joint, judged: Joint, *, halves: Halves = "soft") -> tuple[
 
     Examples
     --------
-    >>> from holdfast.theory import toy
+    >>> from holdfast.lab.theory import toy
     >>> alpha, correct, mistaken = partition(toy(0.0), toy(0.1))
     >>> alpha.round(3), correct.correlation().round(3), mistaken.correlation().round(3)
     (np.float64(0.9), np.float64(1.0), np.float64(-1.0))
@@ -402,6 +403,42 @@ def half_curves(eta1: float, eta2: float, noise: float = 0.2, *, etas: ArrayLike
     )
 
 
+def half_figures(curves: HalfCurves) -> tuple[Curves, Curves]:
+    """Return the correlation in each half, and the oracle's interpolation weight, by the η of the judged rows."""
+    at = int(abs(curves.eta - curves.judged_eta).argmin())
+    kinds = ("soft", "hard")
+    parts = [
+        f"{kind} halves: {curves.correct[kind][at]:+.2f} where the judge is right, {curves.mistaken[kind][at]:+.2f} "
+        f"where it is wrong, oracle at weight {curves.oracle[kind][at]:.2f}"
+        for kind in kinds
+    ]
+    note = (
+        f"Judge η = {curves.judge_eta:g}, judged η = {curves.judged_eta:g}, noise {curves.noise:g}: x2 and y correlate "
+        f"at {curves.judged[at]:+.2f} in the whole environment. " + "; ".join(parts) + "."
+    )
+
+    def line(name: str, values: Any) -> Line:
+        return Line(name, tuple(curves.eta.tolist()), tuple(values.tolist()))
+
+    judge = f"judge's η = {curves.judge_eta:g}, label noise {curves.noise:g}"
+    halves = [
+        line(f"{half} half, {kind}", values[kind])
+        for kind in kinds
+        for half, values in (("correct", curves.correct), ("mistaken", curves.mistaken))
+    ]
+    whole = Line("whole environment", tuple(curves.eta.tolist()), tuple(curves.judged.tolist()), dashed=True)
+    axis = "η of the judged environment, P(x2 ≠ y)"
+    return (
+        Curves(f"Correlation of x2 and y; {judge}", axis, "correlation", (*halves, whole), note=note),
+        Curves(
+            f"Weight of the correct half at the oracle; {judge}",
+            axis,
+            "weight",
+            tuple(line(f"{kind} halves", curves.oracle[kind]) for kind in kinds),
+        ),
+    )
+
+
 Bools = NDArray[np.bool_]
 TOLERANCE = 1e-9
 
@@ -468,7 +505,7 @@ def theorem2_bounds(judge: Joint, judged: Joint) -> tuple[Floats, Floats]:
 
     Examples
     --------
-    >>> from holdfast.theory import toy
+    >>> from holdfast.lab.theory import toy
     >>> upper, lower = theorem2_bounds(toy(0.1), toy(0.2))
     >>> upper.round(4), partition(toy(0.1), toy(0.2))[2].covariance().round(4)
     (np.float64(0.1351), np.float64(-0.0962))
@@ -563,7 +600,7 @@ def minimize_worst_case_risk(groups: Sequence[Joint], *, tolerance: float = 1e-1
 
     Examples
     --------
-    >>> from holdfast.theory import partition, toy
+    >>> from holdfast.lab.theory import partition, toy
     >>> _, correct, mistaken = partition(toy(0.0), toy(0.1))
     >>> optimum = minimize_worst_case_risk([correct, mistaken])
     >>> optimum.weights, optimum.classifier[1, :, 1].round(12)  # P(y = 1 | x1 = 1, x2): the same for both x2

@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from holdfast.datasets import load_dataset
+from holdfast.datasets.synthetic import make_files
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.synthetic import make_files
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from holdfast.datasets.vectors import WordVectors, load_vectors
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.vectors import WordVectors, load_vectors
 
 DATA = os.environ.get("HOLDFAST_TEST_DATA")
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from holdfast.datasets import load_dataset
+from holdfast.datasets.ask2me import ATTRIBUTES
+from holdfast.datasets.synthetic import make_files
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.ask2me import ATTRIBUTES
-from holdfast.lab.data.synthetic import make_files
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.datasets.files import BytesProgress, check_sha256, fetch, open_plain, read_npz, sha256_of
 from holdfast.datasets.folders import DAMAGED, note_file
 from holdfast.datasets.values import DatasetEntry
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.files import BytesProgress, check_sha256, fetch, open_plain, read_npz, sha256_of
 from holdfast.seeding import Seeding
 
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)

@@ -2,8 +2,8 @@ import gzip
 
 import pytest
 
+from holdfast.datasets.files import open_plain, read_plain
 from holdfast.exceptions import DatasetError
-from holdfast.lab.data.files import open_plain, read_plain
 
 
 def test_gzip_is_known_by_its_bytes(tmp_path):

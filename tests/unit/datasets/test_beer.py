@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from holdfast.datasets import load_dataset
+from holdfast.datasets.synthetic import make_files
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.synthetic import make_files
 
 DATA = os.environ.get("HOLDFAST_TEST_DATA")
 PARTS = ("0", "1", "1_val", "2_val", "2")

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from holdfast.datasets.drawing import deal_rows
+from holdfast.datasets.files import first_error, read_toml
 from holdfast.datasets.folders import data_folder, note_file
 from holdfast.datasets.values import Dataset, DatasetEntry, Split
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError, suggest
-from holdfast.lab.experiments import first_error, read_toml
 from holdfast.seeding import Seeding
 from holdfast.tables.files import read_table
 

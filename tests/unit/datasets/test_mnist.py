@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from holdfast.datasets import load_dataset
+from holdfast.datasets.mnist import class_parts, idx_bytes
+from holdfast.datasets.synthetic import make_files
 from holdfast.exceptions import DatasetError
-from holdfast.lab.data.mnist import class_parts, idx_bytes
-from holdfast.lab.data.synthetic import make_files
 
 DATA = os.environ.get("HOLDFAST_TEST_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="HOLDFAST_TEST_DATA is not set")

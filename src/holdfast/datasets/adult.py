@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.datasets.drawing import check_choice, check_probability, deal_rows
+from holdfast.datasets.files import BytesProgress, check_sha256, fetch, read_plain, read_text
 from holdfast.datasets.folders import candidate_folders, existing_folders, find_file, missing_file
+from holdfast.datasets.own_table import TableDescription, make_dataset
 from holdfast.datasets.values import Dataset, DatasetEntry
 from holdfast.exceptions import DatasetError
-from holdfast.lab.data.files import BytesProgress, check_sha256, fetch, read_plain, read_text
-from holdfast.lab.data.own_table import TableDescription, make_dataset
 from holdfast.seeding import Seeding
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.datasets.beer import Reviews, read_authors
 from holdfast.datasets.drawing import check_count, check_probability
+from holdfast.datasets.files import is_flag, read_json_lines, text_of, word_notes, zero_or_one
 from holdfast.datasets.folders import candidate_folders, find_file, missing_file
 from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits, size_notes, split_sizes
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.beer import Reviews, read_authors
-from holdfast.lab.data.files import is_flag, read_json_lines, text_of, word_notes, zero_or_one
 from holdfast.seeding import Seeding
 
 FILE = "pubmed.json"

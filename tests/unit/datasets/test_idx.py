@@ -3,8 +3,8 @@ import gzip
 import numpy as np
 import pytest
 
+from holdfast.datasets.mnist import idx_bytes, md5_of, read_idx
 from holdfast.exceptions import DatasetError
-from holdfast.lab.data.mnist import idx_bytes, md5_of, read_idx
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from holdfast import theory
 from holdfast.exceptions import ParameterError
+from holdfast.lab import theory
 
 
 def fractions_of(joint: theory.Joint) -> np.ndarray:
@@ -324,3 +324,21 @@ def test_half_curves_refuse_rates_outside_the_unit_interval() -> None:
     """Rates are probabilities."""
     with pytest.raises(ParameterError, match=r"'etas' parameter of half_curves must be a list of numbers in \[0, 1\]"):
         theory.half_curves(0.1, 0.2, etas=[2.0])
+
+
+def test_half_figures_show_the_curves() -> None:
+    """The first figure has five curves, the second the two oracles; each is drawn from the data unchanged."""
+    curves = theory.half_curves(0.1, 0.2, etas=[0.1, 0.2, 0.3])
+    drawn = {line.name: line.y for figure in theory.half_figures(curves) for line in figure.lines}
+    assert len(drawn) == 7
+    assert drawn["mistaken half, soft"] == tuple(curves.mistaken["soft"])
+    assert drawn["correct half, hard"] == tuple(curves.correct["hard"])
+    assert drawn["soft halves"] == pytest.approx(tuple(curves.oracle["soft"]), nan_ok=True)
+    assert drawn["whole environment"] == tuple(curves.judged)
+
+
+def test_half_figures_have_a_text_alternative() -> None:
+    """The words carry the numbers at the chosen η."""
+    note = theory.half_figures(theory.half_curves(0.1, 0.2, 0.2))[0].note
+    assert note.startswith("Judge η = 0.1, judged η = 0.2, noise 0.2: x2 and y correlate at +0.60")
+    assert "soft halves: +0.87 where the judge is right, -0.38 where it is wrong, oracle at weight 0.31" in note

@@ -1,4 +1,4 @@
-"""The files of data sets: fetched with their checksum, and read, plain or gzip, with errors that name the file."""
+"""Files of data sets and experiments: fetched with their checksum, and read, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import http.client
 import json
 import logging
 import time
+import tomllib
 import urllib.error
 import urllib.request
 import zlib
@@ -19,9 +20,10 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from holdfast.datasets.folders import DAMAGED
-from holdfast.exceptions import DatasetError, StorageError
+from holdfast.exceptions import DatasetError, InputError, StorageError, suggest
 from holdfast.saving.files import new_file
 
 log = logging.getLogger(__name__)
@@ -266,3 +268,29 @@ def _object(line: str, keys: Sequence[str], path: Path, number: int) -> dict[str
                 "Add the key, or get the original file."
             )
     return value
+
+
+def read_toml(path: Path, missing: str, error: type[InputError]) -> dict[str, Any]:
+    """Return the content of a TOML file; `missing` is what the error says where there is none."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise error(missing) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise error(f"{path} cannot be read as TOML: {problem}.") from problem
+
+
+def first_error(problem: ValidationError, known: Iterable[str]) -> str:
+    """Return what is wrong, in one sentence."""
+    error = problem.errors()[0]
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"has an unknown key {key!r}. {suggest(key, list(known))}"
+    if error["type"] == "missing":
+        return f"lacks the key {key!r}. Add it."
+    message = error["msg"].removeprefix("Value error, ")
+    if not key:  # of several keys together
+        return f"cannot be used: {message}."
+    text = f"has a value of {key!r} that cannot be used: {message}"
+    return text if message.endswith((".", "?")) else f"{text}. Got {error['input']!r:.100}."

@@ -17,11 +17,11 @@ from holdfast.datasets.drawing import (
     check_probability,
     deal_rows,
 )
+from holdfast.datasets.files import read_json_lines, text_of, word_notes, zero_or_one
 from holdfast.datasets.folders import candidate_folders, find_file, missing_file
 from holdfast.datasets.values import Dataset, DatasetEntry, Split, join_splits, size_notes
 from holdfast.environments import Rows
 from holdfast.exceptions import DatasetError
-from holdfast.lab.data.files import read_json_lines, text_of, word_notes, zero_or_one
 from holdfast.seeding import Seeding
 
 TOKENS = ("<art_negative>", "<art_positive>")  # by label code

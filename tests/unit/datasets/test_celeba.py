@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from holdfast.datasets import load_dataset
+from holdfast.datasets.celeba import ImageFiles
+from holdfast.datasets.synthetic import make_files
 from holdfast.environments import take_rows
 from holdfast.exceptions import DatasetError, ParameterError
-from holdfast.lab.data.celeba import ImageFiles
-from holdfast.lab.data.synthetic import make_files
 
 DATA = os.environ.get("HOLDFAST_TEST_DATA")
 NAMES = "Blond_Hair Male Wearing_Hat"

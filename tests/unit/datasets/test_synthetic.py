@@ -1,7 +1,7 @@
 import pytest
 
+from holdfast.datasets.synthetic import MAKERS, make_files
 from holdfast.exceptions import ParameterError
-from holdfast.lab.data.synthetic import MAKERS, make_files
 
 
 @pytest.mark.parametrize("name", sorted(MAKERS))
