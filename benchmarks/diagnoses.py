@@ -395,7 +395,8 @@ def judge(planted: Planted, rules: Sequence[str]) -> dict[str, Any]:
     if code:
         following = "--missing-labels" in err or "drop" in err.lower()
         named = all(word in err for word in planted.named)
-        right = {"named": named, "action": "refused" in rules, "next": following, "agrees": True}
+        refused = bool(invoke("fit", "people.csv", *OPTIONS, "--out", "fitted", "--json")[0])
+        right = {"named": named, "action": "refused" in rules, "next": following, "agrees": refused}
         return {"rule": "refused", "answer": err.strip()[-300:], **right}
     found = json.loads(out)
     answer, rule = found["answer"], found["recommendation"]["rule"]
