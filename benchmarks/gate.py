@@ -1,11 +1,13 @@
 """How often the checks of `holdfast.diagnosis.soundness` are right, on tables whose mistakes are known.
 
     python benchmarks/gate.py [--draws 40] [--clean 200] [--all] [--kind NAME]
+    python benchmarks/gate.py --sites [--draws 100]
     python benchmarks/gate.py --speed
 
 Patients are drawn at random, or come from tables that scikit-learn brings, and are dealt at random to six sites, so
 that nothing differs between sites. Then one mistake is planted. The first table counts alarms where there is none, the
-second how often the right check names the right column and site. The kinds marked "measured last" were neither run nor
+second how often the right check names the right column and site. `--sites` lets rates and effects differ between sites
+at random and counts how often one is said to stand apart. The kinds marked "measured last" were neither run nor
 used in a test until the checks were finished; like the others, they were written by the author of the checks.
 """
 
@@ -22,8 +24,9 @@ import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
 from holdfast import TableClassifier
+from holdfast.diagnosis.measurement import Experiment
 from holdfast.diagnosis.soundness import KEYS, Problem, check_table
-from holdfast.tables.diagnosis import diagnose_rows
+from holdfast.tables.diagnosis import TableSubject, diagnose_rows
 from holdfast.tables.roles import TableOptions, read_rows
 
 SITES = np.array(["Aachen", "Bonn", "Celle", "Dresden", "Essen", "Köln"])
@@ -223,7 +226,7 @@ KINDS = {
         "leak_by_gaps",
         "death",
     ),
-    "codes of one outcome": Kind(add("icd", codes), "leak", "icd", apart=True),
+    "codes of one outcome": Kind(add("icd", codes), "leak", "icd"),
     "hospice for a third": Kind(add("where", hospice), "leak_by_level", "where"),
     "°F": Kind(change("temperature", lambda v: (1.8 * v + 32).round(1)), "unit", "temperature", ODD),
     "inches": Kind(change("height", lambda v: (v / 2.54).round()), "unit", "height", ODD),
@@ -232,7 +235,7 @@ KINDS = {
     "× 1000, wide column": Kind(change("marker", lambda v: v * 1000), "unit", "marker", ODD, apart=True),
     "× 10, wide column": Kind(change("marker", lambda v: v * 10), "unit", "marker", ODD, apart=True),
     "-9 at all sites": Kind(some("sodium", -9, 0.05, everywhere=True), "sentinel", "sodium"),
-    "9999 in 3 %": Kind(some("weight", 9999, 0.03), "sentinel", "weight", ODD, apart=True),
+    "9999 in 3 %": Kind(some("weight", 9999, 0.03), "sentinel", "weight", ODD),
     "names": Kind(
         add("name", lambda t, g: [f"Mr {chr(65 + k % 26)}{k}" for k in g.permutation(len(t.y))]), "identifier", "name"
     ),
@@ -262,10 +265,14 @@ def main() -> None:
     parser.add_argument("--clean", type=int, default=200, help="clean tables of each source")
     parser.add_argument("--all", action="store_true", help="show the kinds that are measured last, too")
     parser.add_argument("--kind", action="append", choices=list(KINDS), help="show this kind only; can be repeated")
+    parser.add_argument("--sites", action="store_true", help="count sites that are said to stand apart instead")
     parser.add_argument("--speed", action="store_true", help="time `diagnose` instead")
     asked = parser.parse_args()
     if asked.speed:
         print_speed()
+        return
+    if asked.sites:
+        print_odd_sites(asked.draws)
         return
     if asked.clean:
         print_alarms(asked.clean)
@@ -300,7 +307,7 @@ def print_power(n_draws: int, *, with_apart: bool, only: list[str] | None = None
     """Print how often each planted mistake is found, and is the first headline."""
     sizes = (300, 900, 3000)
     head = " | ".join(f"{n} rows" for n in sizes)
-    print(f"| planted | measured last | check | {head} | other alarms |\n|---|---|---|{'--:|' * len(sizes)}--:|")
+    print(f"| planted | measured last | check | {head} |\n|---|---|---|{'--:|' * len(sizes)}")
     for name, kind in KINDS.items():
         if (kind.apart and not with_apart) or name not in (only or KINDS):
             continue
@@ -317,7 +324,38 @@ def print_power(n_draws: int, *, with_apart: bool, only: list[str] | None = None
             shares.append(hits / n_draws)
         cells = " | ".join(f"{share:.0%}" for share in shares)
         apart = "yes" if kind.apart else ""
-        print(f"| {name} | {apart} | `{kind.key}` | {cells} | {others / (n_draws * len(sizes)):.1%} |", flush=True)
+        print(f"| {name} | {apart} | `{kind.key}` | {cells} |" + f" other alarms: {others}" * bool(others), flush=True)
+
+
+def print_odd_sites(n_draws: int) -> None:
+    """Print how often a site is said to stand apart where sites differ at random, and where one differs more."""
+    print("| sites | rows of each | they differ | one more | named, none right | right |\n|--:|--:|--:|--:|--:|--:|")
+    for n_sites, n_rows in ((4, 150), (6, 150), (10, 150)):
+        for spread, odd in ((0.0, 0.0), (0.2, 0.0), (0.5, 0.0), (1.0, 0.0), (0.0, 1.0), (0.0, 1.5), (0.2, 1.5)):
+            wrong = right = 0
+            for draw in range(n_draws):
+                generator = np.random.default_rng([5, n_sites, n_rows, draw])
+                names = differing_sites(generator, n_sites, n_rows, spread, odd)
+                wrong, right = wrong + bool(names and "S0" not in names), right + ("S0" in names and odd > 0)
+                wrong += odd == 0 and "S0" in names
+            shares = f"{wrong / n_draws:.0%} | {right / n_draws:.0%}"
+            print(f"| {n_sites} | {n_rows} | {spread} | {odd} | {shares} |", flush=True)
+
+
+def differing_sites(
+    generator: np.random.Generator, n_sites: int, n_rows: int, spread: float, odd: float
+) -> tuple[str, ...]:
+    """Return the sites that stand apart, where rates and effects differ at random, and one has more events."""
+    site = generator.integers(n_sites, size=n_sites * n_rows)
+    X = generator.normal(size=(len(site), 4))
+    levels, effects = generator.normal(0, spread, n_sites), np.exp(generator.normal(0, spread, n_sites))
+    levels[0] += odd
+    y = generator.random(len(site)) < 1 / (1 + np.exp(0.7 - levels[site] - effects[site] * X.sum(axis=1) * 0.6))
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(y=y.astype(int), site=[f"S{number}" for number in site])
+    subject = TableSubject(read_rows(frame, TableOptions(label="y", environment="site")), "logistic", 1, 0)
+    experiment = Experiment(subject, n_jobs=1, random_state=0)
+    known, new, *_ = experiment.ask_all((), elsewhere_too=False)
+    return tuple(found.name for found in experiment.odd_sites(new, known))
 
 
 def print_speed() -> None:

@@ -163,7 +163,10 @@ def fit(
     if blocking := [problem for problem in rows.problems if problem.is_headline]:
         words = [*columns.words(), *mending_options(blocking), "--estimator", chosen.estimator]
         following = command_line("holdfast", "diagnose", table, *words)
-    answer = lead(rows.problems, columns.label, _answer(result) if verdict is None else verdict.answer)
+    answer = _answer(result) if verdict is None else verdict.answer
+    if blocking:
+        answer = f"The saved classifier was fitted on the rows as they are. {answer}"
+    answer = lead(rows.problems, columns.label, answer)
     remarks = () if verdict is None else verdict.remarks
     show(answer, result, following=following, as_json=as_json, body=lambda: _print(result, remarks))
 

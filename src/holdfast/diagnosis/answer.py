@@ -23,7 +23,7 @@ from holdfast.metrics import Interval
 
 if TYPE_CHECKING:
     from holdfast.diagnosis.soundness import Problem
-    from holdfast.diagnosis.values import Diagnosis, Later, Remedy, SiteDiagnosis
+    from holdfast.diagnosis.values import Diagnosis, Later, OddSite, Remedy, SiteDiagnosis
 
 
 SHIFTS = {"other patients": "covariate shift", "other rates": "label shift", "other relations": "concept shift"}
@@ -41,7 +41,7 @@ RATES_DIFFER = 0.1  # difference of a class's frequency between sites that is me
 
 
 def find(found: Diagnosis) -> str:
-    """Whether the model breaks, where and why, in one sentence."""
+    """Whether the model breaks, where and why."""
     numbers, as_good = _numbers(found)
     if found.odd_sites and found.recommendation.rule in ("odd_labels", "odd_rates"):
         return _say_odd(found)
@@ -57,7 +57,7 @@ def find(found: Diagnosis) -> str:
             f"At a site it has not seen, an ordinary model {as_good} when it has seen the site), but its "
             f"probabilities are off{why}."
         )
-    return f"An ordinary model breaks at a site it has not seen{why}: {numbers} ({_say_worst(found)})."
+    return f"An ordinary model breaks at a site it has not seen{why}: {numbers}. {_say_worst(found)}."
 
 
 def _numbers(found: Diagnosis) -> tuple[str, str]:
@@ -90,7 +90,7 @@ def _say_worst(found: Diagnosis) -> str:
         worst = max(found.ranked, key=lambda site: site.known.auroc.value - site.new.auroc.value)
         there = f"{worst.new.auroc.value:.2f} instead of {worst.known.auroc.value:.2f}"
         broken = []
-    most = f"most is lost in {worst.name}: {there}"
+    most = f"Most is lost in {worst.name}: {there}"
     if not broken or n_fine < len(found.large) - len(broken):
         return most
     fine = "the other one is fine" if n_fine == 1 else f"the other {_count(n_fine)} are fine"
@@ -109,7 +109,7 @@ def _say_odd(found: Diagnosis) -> str:
     if odd.kind == "labels":
         return (
             f"In {odd.name} an ordinary model ranks rows much worse than at the other {_count(n_others)} sites (AUROC "
-            f"{odd.here:.2f} against {odd.elsewhere:.2f}), even when it has seen the site: are labels wrong there?"
+            f"{odd.here:.2f} instead of {odd.elsewhere:.2f}), even when it has seen the site: are labels wrong there?"
         )
     event = list(found.sites[0].shares)[1]
     fine = f"the other {_count(n_others)} sites are fine" if found.state == "holds" else "no other site is as far off"
@@ -239,7 +239,7 @@ def _advise_labels(found: Diagnosis) -> Recommendation:
     return Recommendation(
         "repair",
         f"Check how `{found.label}` was recorded in {odd.name} before you use its rows.",
-        f"The AUROC there is {odd.distance:.1f} standard errors below that of the other sites.",
+        f"The AUROC there is lower than expected, by more than the other sites differ ({_by_chance(odd)}).",
         "Fairly sure that the site differs; wrong labels are one reason, harder rows are another.",
         site=odd.name,
     )
@@ -250,12 +250,16 @@ def _advise_rates(found: Diagnosis) -> Recommendation:
     return Recommendation(
         "recalibrate",
         f"Before you use it at a site like {odd.name}, label rows there and adjust its probabilities (recalibrate it).",
-        f"The share of events in {odd.name} is {odd.distance:.1f} standard errors from what a model of the other sites "
-        "expects, more than the other sites differ.",
+        f"The share of events in {odd.name} is farther from what a model of the other sites expects than those differ "
+        f"({_by_chance(odd)}).",
         "Fairly sure that the site differs; the next one may be like it or like the others.",
         site=odd.name,
         how=RECALIBRATE,
     )
+
+
+def _by_chance(odd: OddSite) -> str:
+    return f"by chance in {max(odd.chance, 0.001):.1%} of tables{' or fewer' * (odd.chance < 0.001)}"
 
 
 def _sureness(found: Diagnosis, remedy: Remedy) -> str:

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from holdfast.diagnosis.advice import Action
 from holdfast.diagnosis.clinical import ClinicalReport, clinical_report
 from holdfast.diagnosis.loss_split import Losses, LossSplit, split_loss
-from holdfast.diagnosis.soundness import SMALL_CLASS, SMALL_SITE
+from holdfast.diagnosis.pooling import chance_of_site, random_effects
+from holdfast.diagnosis.soundness.table import SMALL_CLASS, SMALL_SITE
 from holdfast.diagnosis.values import Later, OddSite, Quality, Remedy, SiteDiagnosis, mean_interval
 from holdfast.environments import Environment, Rows, listed, site_names
 from holdfast.fitting.splitter import leave_out
@@ -32,11 +32,11 @@ from holdfast.seeding import Seeding
 Array = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]  # what a fit is for, fits before it, and about how many there will be
 N_FOLDS, NETWORK_FOLDS = 5, 3
+TIMES_AS_MANY = 2  # rows of the sites that stay, against those of one left out, which its loss is compared with
 MOST_ROUNDS = 10  # with more sites, several are left out at a time
 STABLE_FITS = 10  # ordinary fits that a stable classifier takes, about
 LABELS = (50, 100, 200, 400)  # labeled rows of a site that recalibration is tried with
-LABELS = (50, 100, 200, 400)  # labeled rows of a site that recalibration is tried with
-ODD_CHANCE = 0.01  # of any site being named by chance
+ODD_CHANCE = 0.1  # of naming a site where sites differ at random; about 0.01 where they do not differ
 ODD_AUROC, ODD_RATE = 0.08, 0.08  # differences of one site from the others that are named
 MOST_TRIED_ROWS, LEAST_TRIED = 40_000, 1_000  # rows of a large table, and of each site, that remedies are tried on
 MOST_OF_IT = 0.8  # share of the gain with half of a site's rows that so many labels must bring
@@ -77,16 +77,23 @@ class Experiment:
         self.y, self.classes, self.environments = subject.y, subject.classes, subject.environments
         self.seeding = Seeding(random_state)
         self.n_folds = NETWORK_FOLDS if subject.is_network else N_FOLDS
-        folds = None  # rows of one subject share a fold
-        if subject.subjects is not None:
-            folds = np.unique(subject.subjects, return_inverse=True)[1] % self.n_folds
-        folds = deal_folds(TrainingRows(subject.columns, self.y, self.environments, folds=folds), self.n_folds)
-        assert folds is not None
-        self.folds = folds
+        self.folds = self._deal(self.n_folds)
+        # Where the site was seen, as many rows are fitted on as where it is left out: more rows help by themselves.
+        self.n_known_folds = min(max(len(self.environments), 2), self.n_folds)
+        self.known_folds = self._deal(self.n_known_folds)
         self.rounds = leave_out(self.environments, most=MOST_ROUNDS)
         large = tuple(site for site in self.environments if len(site) >= SMALL_SITE)
         self.large = large if len(large) > 1 else self.environments
         self.n_done = self.n_fits = 0
+
+    def _deal(self, n_folds: int) -> Rows:
+        """Return the fold of each row; rows of one subject share a fold."""
+        subjects, folds = self.subject.subjects, None
+        if subjects is not None:
+            folds = np.unique(subjects, return_inverse=True)[1] % n_folds
+        dealt = deal_folds(TrainingRows(self.subject.columns, self.y, self.environments, folds=folds), n_folds)
+        assert dealt is not None
+        return dealt
 
     def notes(self) -> list[str]:
         """Say where several sites were left out at a time."""
@@ -111,8 +118,8 @@ class Experiment:
     ) -> tuple[Array, Array, list[Array], dict[tuple[str, ...], Array]]:
         """Return the probabilities of all rows: at known sites, at sites left out, and there without odd columns.
 
-        Those in a list are, for each round, of the rows that were not left out. At known sites, and in the list, rows
-        are answered by models of the other folds.
+        Those in a list are, for each round, of some of the rows that were not left out; of the others they are NaN. At
+        known sites, and in the list, rows are answered by models of the other folds.
         """
         everything = np.arange(len(self.y))
         kept = [everything, *(part.rest for part in self.rounds)]
@@ -130,16 +137,23 @@ class Experiment:
                     steps.append(f"without {listed(names, most=3)}")
                     continue
             answers = elsewhere[number - 1] if number else known
-            parts = [rest[self.folds[rest] == fold] for fold in range(self.n_folds)]
+            asked = self._folds_elsewhere(number) if number else range(self.n_known_folds)
+            folds = self.folds if number else self.known_folds
+            parts = [rest[folds[rest] == fold] for fold in asked]
             tasks += [(answers, np.setdiff1d(rest, part), part, ()) for part in parts if len(part)]
             step = f"without {listed(names, most=3)}" if number else "the model at known sites, out of fold"
             steps += [step] * (len(tasks) - len(steps))
         n_stable = 1 + len(self.rounds) * (len(self.environments) > 2)
         self.n_fits = self.n_done + len(tasks) + STABLE_FITS * n_stable * elsewhere_too
-        asked = self._ask_each(type(self.subject).ask, [task[1:] for task in tasks], steps)
-        for (answers, _, rows, _), found in zip(tasks, asked, strict=True):
+        answered = self._ask_each(type(self.subject).ask, [task[1:] for task in tasks], steps)
+        for (answers, _, rows, _), found in zip(tasks, answered, strict=True):
             answers[rows] = found
-        return known, new, [answers[rest] for answers, rest in zip(elsewhere, kept[1:], strict=True)], without
+        return known, new, elsewhere, without
+
+    def _folds_elsewhere(self, number: int) -> list[int]:
+        """Return the folds of the sites that stay, of which rows are asked about."""
+        n_folds = round(self.n_folds * TIMES_AS_MANY / max(len(self.rounds) - 1, 1))
+        return [(number + fold) % self.n_folds for fold in range(min(max(n_folds, 1), self.n_folds))]
 
     def ask_all_stable(self, known: Array) -> Array:
         """Return the stable classifier's probabilities of the rows of all sites, each left out."""
@@ -282,27 +296,38 @@ class Experiment:
         return Remedy(action, name, mean_interval(gains), mean_interval(right), n_better, columns)
 
     def odd_sites(self, new: Array, known: Array) -> tuple[OddSite, ...]:
-        """Return the sites that stand apart from all others, the farthest first; () with fewer than four sites."""
+        """Return the sites that stand apart from all others, the least likely first; () with fewer than four sites.
+
+        Where sites differ from one another at random, one is named in about `ODD_CHANCE` of the tables at most.
+        """
         counts = {site.name: np.bincount(self.y[site.rows], minlength=len(self.classes)) for site in self.environments}
         sites = [site for site in self.large if counts[site.name].min() >= SMALL_CLASS]
         if not self.subject.probable or len(self.classes) != 2 or len(sites) < 4:
             return ()
-        areas, seen = ([auroc_interval(self.y[s.rows], answers[s.rows]) for s in sites] for answers in (new, known))
-        excess = [_interval(self.y[s.rows] - new[s.rows, 1]) for s in sites]
-        limit = stats.norm.isf(ODD_CHANCE / 2 / len(sites))
+        areas, seen = ([self._area_missed(answers[s.rows], s.rows) for s in sites] for answers in (new, known))
+        # An event more here is one less expected there: the models of k sites exaggerate differences by k / (k - 1).
+        share = 1 - 1 / len(self.environments)
+        raw = [auroc_interval(self.y[s.rows], new[s.rows]).value for s in sites]
+        excess = [_interval(share * (self.y[s.rows] - new[s.rows, 1])) for s in sites]
         found = []
         for place, site in enumerate(sites):
-            (elsewhere, far), (before, _) = _apart(areas, place), _apart(seen, place)
-            here, lower = areas[place].value, before - seen[place].value
-            if far < -limit and min(elsewhere - here, lower) >= ODD_AUROC:
-                found.append(OddSite(site.name, "labels", here, elsewhere, -far))
+            (lower, chance), (lower_seen, _) = _apart(areas, place), _apart(seen, place)
+            here, usual, chance = raw[place], min(raw[place] - lower, max(raw)), chance * len(sites)
+            if chance / 2 < ODD_CHANCE and max(lower, lower_seen) <= -ODD_AUROC:  # a half: only lower ones are odd
+                found.append(OddSite(site.name, "labels", here, usual, chance / 2))
                 continue
-            usual, far = _apart(excess, place)
-            if abs(far) > limit and abs(excess[place].value - usual) >= ODD_RATE:
+            more, chance = _apart(excess, place)
+            if chance * len(sites) < ODD_CHANCE and abs(more) >= ODD_RATE:
                 observed = float(self.y[site.rows].mean())
-                found.append(OddSite(site.name, "rates", observed, observed - excess[place].value, abs(far)))
-        ordered = sorted(found, key=lambda odd: (odd.kind != "labels", -odd.distance))
+                expected = float(new[site.rows, 1].mean())
+                found.append(OddSite(site.name, "rates", observed, expected, chance * len(sites)))
+        ordered = sorted(found, key=lambda odd: (odd.kind != "labels", odd.chance))
         return tuple(ordered) if 2 * len(ordered) < len(sites) else ()
+
+    def _area_missed(self, answers: Array, rows: Rows) -> Interval:
+        """Return the AUROC in some rows minus the one to expect of such risks: people who are alike have a low one."""
+        found, expected = auroc_interval(self.y[rows], answers), expected_auroc(answers[:, 1])
+        return Interval(found.value - expected, found.low - expected, found.high - expected)
 
     def split_sites(self, new: Array, elsewhere: Sequence[Array]) -> dict[str, tuple[Quality, LossSplit]]:
         """Return, for every site, the model at the others, out of fold, and why its loss differs."""
@@ -310,9 +335,9 @@ class Experiment:
         found: dict[str, tuple[Quality, LossSplit]] = {}
         by_name = {site.name: site for site in self.environments}
         for part, answers in zip(self.rounds, elsewhere, strict=True):
-            rest = part.rest
-            there = Losses(self.losses(answers, rest), self.y[rest], _scores(answers), columns[rest])
-            quality = self.quality(answers, rest)
+            rest = np.flatnonzero(~np.isnan(answers[:, 0]))
+            there = Losses(self.losses(answers[rest], rest), self.y[rest], _scores(answers[rest]), columns[rest])
+            quality = self.quality(answers[rest], rest)
             for name in part.names:
                 rows = by_name[name].rows
                 here = Losses(self.losses(new[rows], rows), self.y[rows], _scores(new[rows]), columns[rows])
@@ -355,6 +380,21 @@ def effective_rows(weights: Array | None, n_rows: int) -> float:
     return float(n_rows) if weights is None else float(weights.sum() ** 2 / (weights**2).sum())
 
 
+def expected_auroc(risks: Array) -> float:
+    """Return the AUROC that risks have where events are as likely as they say (van Klaveren and others, 2016).
+
+    Examples
+    --------
+    >>> expected_auroc(np.array([0.5, 0.5])), round(expected_auroc(np.array([0.1, 0.9, 0.1, 0.9])), 3)
+    (0.5, 0.9)
+    """
+    levels, places = np.unique(risks, return_inverse=True)
+    events = np.bincount(places, risks, minlength=len(levels))
+    others = np.bincount(places, 1 - risks, minlength=len(levels))
+    pairs = events.sum() * others.sum()
+    return float(events @ (np.cumsum(others) - others / 2) / pairs) if pairs else 0.5
+
+
 def _interval(values: Array, weights: Array | None = None) -> Interval:
     """Return the mean of rows with its 95 % interval; equal values still are uncertain, so one more row is added."""
     mean, n_rows = float(np.average(values, weights=weights)), effective_rows(weights, len(values))
@@ -364,22 +404,16 @@ def _interval(values: Array, weights: Array | None = None) -> Interval:
 
 
 def _apart(values: Sequence[Interval], place: int) -> tuple[float, float]:
-    """Return the mean of the other values, and how far one is from it, in standard errors.
+    """Return how far one value is from the mean of the others, and the probability of that or more for one like them.
 
-    The variance between the others (DerSimonian and Laird) counts, so that one of many different ones is not apart.
+    The others may differ from one another, so that one of many different ones is not apart.
     """
     means = np.array([value.value for value in values])
-    variances = np.array([((value.high - value.low) / 3.92) ** 2 for value in values])
+    variances = np.maximum([((value.high - value.low) / 3.92) ** 2 for value in values], 1e-12)
     others = np.arange(len(means)) != place
-    x, v = means[others], np.maximum(variances[others], 1e-12)
-    weights = 1 / v
-    mean = weights @ x / weights.sum()
-    excess = weights @ (x - mean) ** 2 - (len(x) - 1)
-    between = max(0.0, float(excess / (weights.sum() - (weights**2).sum() / weights.sum())))
-    weights = 1 / (v + between)
-    mean = float(weights @ x / weights.sum())
-    error = np.sqrt(variances[place] + between + 1 / weights.sum())
-    return mean, float((means[place] - mean) / error)
+    usual = random_effects(means[others], variances[others])[0]
+    chance = chance_of_site(means[place], variances[place], means[others], variances[others])
+    return float(means[place] - usual), chance
 
 
 def _scores(answers: Array) -> Array:

@@ -201,6 +201,40 @@ def prediction_interval(values: ArrayLike, variances: ArrayLike, *, level: float
     >>> round(low, 2), round(high, 2)
     (-0.31, 2.34)
     """
+    means, spreads = _next_site(values, variances)
+    reach = 40 * float(spreads.max()) + float(np.ptp(means))
+
+    def limit(share: float) -> float:
+        def excess(x: float) -> float:
+            return float(special.ndtr((x - means) / spreads).mean()) - share
+
+        return float(optimize.brentq(excess, means.min() - reach, means.max() + reach, xtol=1e-10))
+
+    return limit((1 - level) / 2), limit((1 + level) / 2)
+
+
+def chance_of_site(value: float, variance: float, values: ArrayLike, variances: ArrayLike) -> float:
+    """Return the probability that a site like others has an estimate that far from them, or farther, either way.
+
+    Parameters
+    ----------
+    value, variance : float
+        The estimate of the site, and its squared standard error.
+    values, variances : arrays of shape (n_sites,)
+        Those of the others, at least two. The variance between sites is as uncertain as in `prediction_interval`.
+
+    Examples
+    --------
+    >>> round(chance_of_site(0.6, 0.0004, [0.8, 0.82, 0.79, 0.8], [0.0004] * 4), 4)
+    0.0072
+    """
+    means, spreads = _next_site(values, variances)
+    below = float(special.ndtr((value - means) / np.sqrt(spreads**2 + variance)).mean())
+    return 2 * min(below, 1 - below)
+
+
+def _next_site(values: ArrayLike, variances: ArrayLike) -> tuple[Floats, Floats]:
+    """Return means and standard deviations of a new site's true value, for each of many variances between sites."""
     y, v = np.asarray(values, dtype=np.float64), np.asarray(variances, dtype=np.float64)
 
     def means_and_q(tau2: Floats) -> tuple[Floats, Floats, Floats]:
@@ -216,13 +250,4 @@ def prediction_interval(values: ArrayLike, variances: ArrayLike, *, level: float
     grid = np.concatenate([[0.0], np.geomspace(1e-6 * largest, largest, 400)])
     tau2 = np.interp(-points, -means_and_q(grid)[2], grid)  # Q falls as tau² grows; 0 where even Q(0) is smaller
     means, errors, _ = means_and_q(tau2)
-    spreads = np.sqrt(tau2 + errors)
-    reach = 40 * float(spreads.max()) + float(np.ptp(means))
-
-    def limit(share: float) -> float:
-        def excess(x: float) -> float:
-            return float(special.ndtr((x - means) / spreads).mean()) - share
-
-        return float(optimize.brentq(excess, means.min() - reach, means.max() + reach, xtol=1e-10))
-
-    return limit((1 - level) / 2), limit((1 + level) / 2)
+    return means, np.sqrt(tau2 + errors)

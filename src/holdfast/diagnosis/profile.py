@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.diagnosis.soundness import FEW_VALUES, MOST_COLUMNS, Problem, check_table
+from holdfast.diagnosis.soundness import Problem, check_table
+from holdfast.diagnosis.soundness.table import FEW_VALUES, MOST_COLUMNS
 from holdfast.diagnosis.words import check_line, say, written
 from holdfast.environments import split_environments
 

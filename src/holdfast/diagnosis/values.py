@@ -9,11 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from holdfast.diagnosis import answer
-from holdfast.diagnosis.advice import BREAKS, WORTH, Action, Oddity, Recommendation, State
+from holdfast.diagnosis.advice import BREAKS, WIDER, WORTH, Action, Oddity, Recommendation, State
 from holdfast.diagnosis.clinical import ClinicalReport
 from holdfast.diagnosis.loss_split import LossSplit
 from holdfast.diagnosis.profile import Profile
-from holdfast.diagnosis.soundness import SMALL_SITE, Problem
+from holdfast.diagnosis.soundness import Problem
+from holdfast.diagnosis.soundness.table import SMALL_SITE
 from holdfast.diagnosis.words import headline, say
 from holdfast.metrics import Interval
 from holdfast.stable.findings import Finding
@@ -66,8 +67,8 @@ class Remedy:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the gain is worth it and beyond its interval."""
-        return self.gain.low > 0 and self.gain.value >= WORTH
+        """Whether the gain is worth it and beyond its interval, which is wider because several changes are tried."""
+        return self.gain.value - WIDER * (self.gain.value - self.gain.low) > 0 and self.gain.value >= WORTH
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,14 @@ class OddSite:
         The AUROC is much lower there, even for a model that has seen the site, as wrong labels make it; or events are
         more or less frequent there than the model of the other sites expects.
     here, elsewhere : float
-        The AUROC there and at the other sites; or the share of events there, and the share that was expected there.
+        The AUROC there, or the share of events, and what was to be expected.
     """
 
     name: str
     kind: Oddity
     here: float
     elsewhere: float
-    distance: float  # in standard errors
+    chance: float  # of any site being as far from the others, where it is one like them
 
 
 @dataclass(frozen=True)

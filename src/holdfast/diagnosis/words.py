@@ -238,6 +238,11 @@ def _level_of_one_site(p: Problem, label: str) -> str:
     return f"`{p.column}` is {levels} in {_sites(p)} only."
 
 
+def _levels_written_otherwise(p: Problem, label: str) -> str:
+    here, elsewhere = _quoted(p.evidence["levels"]), _quoted(p.evidence["elsewhere"])
+    return f"In {_sites(p)}, `{p.column}` is {here}; at the other sites it is {elsewhere}."
+
+
 def _copied_column(p: Problem, label: str) -> str:
     return f"`{p.column}` has the same values as `{p.evidence['copy_of']}`."
 
@@ -271,6 +276,7 @@ SENTENCES: Mapping[str, Callable[[Problem, str], str]] = {
     "gaps": _gaps,
     "zeros": _zeros,
     "constant": _constant,
+    "levels_written_otherwise": _levels_written_otherwise,
     "level_of_one_site": _level_of_one_site,
     "copied_column": _copied_column,
     "near_copied_column": _near_copied_column,
@@ -313,6 +319,10 @@ def _mend_unit(p: Problem, label: str) -> str:
     return f"Convert `{p.column}` in {_sites(p)}, or leave it out."
 
 
+def _mend_levels(p: Problem, label: str) -> str:
+    return f"Write `{p.column}` in the same way at every site, or leave it out."
+
+
 def _mend_copies(p: Problem, label: str) -> str:
     return "Remove the copies from the table, and name one site for each row."
 
@@ -331,6 +341,7 @@ REPAIRS: Mapping[str, Callable[[Problem, Any], str]] = {
     "sentinel": _mend_sentinel,
     "unit": _mend_unit,
     "factor": _mend_unit,
+    "levels_written_otherwise": _mend_levels,
     "copied_rows": _mend_copies,
     "near_copied_rows": _mend_copies,
 }

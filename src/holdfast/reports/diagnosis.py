@@ -88,9 +88,10 @@ def _answer(found: Any, following: str) -> Answer:
     if found.forecast is not None:
         what = "accuracy to expect" if found.by_rank else "to expect"
         rows.append((f"{what} at the next site{found.forecast_of}", range_text(found.forecast)))
+    what = "Means over sites" if found.by_rank else "Shares of all rows"
     note = (
-        "Means over sites, on rows that the model was not fitted on (`fit` takes fewer folds, so its numbers differ a "
-        "little). The forecast for the next site (95%) is the one that `fit` gives."
+        f"{what}, on rows that the model was not fitted on (`fit` takes fewer folds, so its numbers differ a little). "
+        "The forecast for the next site (95%) is the one that `fit` gives."
     )
     title = f"{score[:1].upper()}{score[1:]} of the ordinary model"
     numbers = Table(title, (score, "ordinary model"), tuple(rows), note)
@@ -165,7 +166,7 @@ def _breaks_section(found: Any) -> Section:
     intro = (
         "Each site is left out in turn, the model is fitted on the others, and it is asked about the site left out. "
         "Next to it is a model that was fitted on rows of all sites, asked about rows that it has not seen. "
-        f"Accuracy lost: {in_points(found.lost)}."
+        f"Accuracy lost, mean over sites: {in_points(found.lost)}."
     )
     if found.later is not None:
         intro += f" In the order of time: {found.later.sentence}."

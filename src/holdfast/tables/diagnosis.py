@@ -131,7 +131,7 @@ def diagnose_rows(
     progress: Progress = no_progress,
 ) -> Diagnosis:
     """Diagnose the rows of a table; parameters as in `diagnose`."""
-    subject = _Table(rows, estimator, n_jobs, random_state)
+    subject = TableSubject(rows, estimator, n_jobs, random_state)
     experiment = Experiment(subject, n_jobs=n_jobs, random_state=random_state, progress=progress)
     tokens, sites_of_rows = find_words(rows), site_names(subject.environments)
     features = numbers_alone(rows.features, tokens)
@@ -182,7 +182,7 @@ def diagnose_rows(
     return replace(found, recommendation=recommend(found))
 
 
-class _Table:
+class TableSubject:
     """The rows of a table, and the unfitted model: what an `Experiment` asks."""
 
     def __init__(self, rows: TableRows, estimator: Any, n_jobs: int | None, random_state: int | None) -> None:
@@ -199,9 +199,9 @@ class _Table:
         self.weights, self.subjects = rows.sample_weight, rows.subjects
         self.columns: Array = np.asarray(as_dense(encoded), dtype=np.float64)
 
-    def take(self, rows: Rows) -> _Table:
+    def take(self, rows: Rows) -> TableSubject:
         """Return some of the rows, with the same model."""
-        return _Table(self._part(rows), self.estimator, self.n_jobs, self.random_state)
+        return TableSubject(self._part(rows), self.estimator, self.n_jobs, self.random_state)
 
     def _part(self, rows: Rows) -> TableRows:
         whole = self.rows

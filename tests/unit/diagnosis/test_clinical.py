@@ -9,7 +9,7 @@ import pytest
 from scipy import special, stats
 
 from holdfast.diagnosis.clinical import clinical_report, net_benefit
-from holdfast.diagnosis.pooling import Estimate, pool_sites, prediction_interval, random_effects
+from holdfast.diagnosis.pooling import Estimate, chance_of_site, pool_sites, prediction_interval, random_effects
 from holdfast.exceptions import InputError, LabelsError, ParameterError
 
 ROWS = np.arange(60)
@@ -118,6 +118,17 @@ def test_risks_of_zero_and_one_are_finite():
     """Log-odds are clipped, so that a sure mistake costs much but not everything."""
     (site,) = clinical_report([1, 0, 1, 0, 1, 0], [1.0, 0.0, 0.0, 1.0, 0.7, 0.2], ["a"] * 6).sites
     assert np.isfinite([site.log_loss.value, site.slope.value, site.intercept.value]).all()
+
+
+def test_sites_that_differ_at_random_are_rarely_far_from_the_others():
+    """In about 5 of 100 tables of six such sites one is beyond the 5 % limit; a site far away is beyond it, too."""
+    generator, n_far = np.random.default_rng(0), 0
+    for _ in range(100):
+        values, variances = generator.normal(0, np.hypot(0.1, 0.05), 6), np.full(6, 0.05**2)
+        chances = [chance_of_site(v, 0.05**2, np.delete(values, k), variances[1:]) for k, v in enumerate(values)]
+        n_far += min(chances) < 0.05 / 6
+    assert 1 <= n_far <= 11
+    assert chance_of_site(0.5, 0.05**2, [0.8, 0.82, 0.77, 0.81, 0.8], variances[1:]) < 0.05 / 6
 
 
 def test_the_prediction_interval_knows_that_tau_is_uncertain():

@@ -1,0 +1,203 @@
+"""Numbers in another unit at some sites, and numbers such as 999 that stand for a missing value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from holdfast.diagnosis.soundness.table import (
+    FEW_VALUES,
+    MIN_ROWS,
+    CheckedTable,
+    Floats,
+    Problem,
+    Severity,
+    known_values,
+)
+
+if TYPE_CHECKING:
+    pass
+
+LEAST_SHIFT = np.log(1.5)  # ratio of medians, as a logarithm, from which on a unit is looked for
+UNNAMED_SHIFT = np.log(3.0)  # the same for a factor that is no known unit
+SLACK, SLACK_WIDTH = 0.02, 0.15  # differences that rounding explains: of two values, and of their middle half
+FAR = 0.4  # Kolmogorov distance between a site and the others that another unit makes at least
+MOST_COMPARED = 2_000  # values of each side of such a distance
+SENTINEL_ROWS, FEWER_ROWS, SENTINEL_SHARE = 3, 2, 0.002  # rows of a code: in general, and of 888 or more
+
+
+class Unit(NamedTuple):
+    """Two units of one quantity: a value in the second is `factor` times that in the first, plus `offset`."""
+
+    first: str
+    second: str
+    factor: float
+    offset: float = 0.0
+
+    @property
+    def rule(self) -> str:
+        """How `--scale` turns the first unit into the second."""
+        return f"{self.factor:g}" + f"+{self.offset:g}" * bool(self.offset)
+
+    @property
+    def rule_back(self) -> str:
+        """How `--scale` turns the second unit into the first."""
+        return f"1/{self.factor:g}" + f"-{self.offset:g}/{self.factor:g}" * bool(self.offset)
+
+
+UNITS = (
+    Unit("kg", "lb", 2.20462),
+    Unit("inch", "cm", 2.54),
+    Unit("°C", "°F", 1.8, 32.0),
+    Unit("mg/dL", "µmol/L (creatinine)", 88.4),
+    Unit("mmol/L", "mg/dL (glucose)", 18.016),
+    Unit("mmol/L", "mg/dL (cholesterol)", 38.67),
+    Unit("mg/dL", "µmol/L (bilirubin)", 17.1),
+    Unit("kPa", "mmHg", 7.50062),
+    Unit("g/dL", "g/L", 10.0),
+    Unit("years", "months", 12.0),
+    Unit("hours", "minutes", 60.0),
+    Unit("m", "cm", 100.0),
+    Unit("g", "mg", 1000.0),
+    Unit("weeks", "days", 7.0),
+    Unit("years", "days", 365.25),
+)
+SENTINELS = tuple(
+    sorted({-1.0, *(sign * float(digit * n) for n in range(1, 7) for digit in "98" for sign in (1, -1))} - {8.0, -8.0})
+)
+
+
+def check_units(table: CheckedTable) -> Iterator[Problem]:
+    """Name columns that are in another unit at some sites."""
+    for name, values in table.numbers.items():
+        here = {site.name: known for site in table.sites if len(known := known_values(values[site.rows])) >= MIN_ROWS}
+        if len(here) < 2 or all(len(np.unique(known)) <= 2 for known in here.values()):
+            continue
+        usual = _usual_sites(here)
+        if usual is None:
+            continue
+        others = [here[site] for site in usual]
+        odd = {site: found for site in here if site not in usual and (found := _other_unit(here[site], others))}
+        alike: dict[tuple[str, str], list[str]] = {}  # sites with the same unit are one problem
+        for site, (key, _, evidence) in odd.items():
+            alike.setdefault((key, evidence.get("unit", "")), []).append(site)
+        for sites in alike.values():
+            key, severity, evidence = odd[sites[0]]
+            options = ("--drop", name) * (severity != "note")
+            if rule := evidence.get("rule"):
+                options = tuple(word for site in sites for word in ("--scale", f"{name}@{site}={rule}"))
+            yield Problem(key, severity, name, tuple(sites), evidence, options)
+
+
+def _middle(values: Floats) -> float:
+    """Return the logarithm of the median size of the numbers that are not 0; NaN where all are."""
+    sizes = np.abs(values[values != 0])
+    return float(np.log(np.median(sizes))) if len(sizes) else float("nan")
+
+
+def _usual_sites(here: Mapping[str, Floats]) -> list[str] | None:
+    """Return the sites at which a column has its usual size: half of them or more, around one of them."""
+    middles = {site: _middle(values) for site, values in here.items()}
+    if all(abs(a - b) < LEAST_SHIFT for a in middles.values() for b in middles.values()):
+        return None
+    near = {
+        site: [other for other, value in middles.items() if abs(value - middle) < LEAST_SHIFT]
+        for site, middle in middles.items()
+    }
+    best = max(near.values(), key=lambda group: (len(group), sum(len(here[site]) for site in group)))
+    return best if len(best) >= len(here) / 2 else None
+
+
+def _other_unit(here: Floats, others: Sequence[Floats]) -> tuple[str, Severity, dict[str, Any]] | None:
+    """Return what a site's numbers are to the others': another unit, a factor, or a size that no factor explains."""
+    rest = np.concatenate(others)
+    if not len(rest[rest != 0]) or not len(here[here != 0]):
+        return None
+    apart = _distance(here, rest)
+    natural = [_distance(part, np.concatenate([o for o in others if o is not part])) for part in others if others[1:]]
+    bound = max(1.2 * max(natural, default=0.0), 1.7 * np.sqrt(1 / len(here) + 1 / len(rest))) + 0.05
+    medians = {"median": float(np.median(here)), "median_elsewhere": float(np.median(rest))}
+    if apart < max(FAR, 2 * bound):
+        return None
+    tried = [
+        (_distance((here - unit.offset) / unit.factor, rest), unit.factor, unit.second, unit.first, unit.rule_back)
+        for unit in UNITS
+    ] + [
+        (_distance(here * unit.factor + unit.offset, rest), 1 / unit.factor, unit.first, unit.second, unit.rule)
+        for unit in UNITS
+    ]
+    distance, factor, unit, usual, rule = min(tried)
+    if distance <= bound:
+        units = {"unit": unit, "unit_elsewhere": usual, "affine": "+" in rule or "-" in rule, "rule": rule}
+        evidence: dict[str, Any] = {"factor": factor, **units, **medians}
+        return "unit", "repair", evidence
+    shift = _middle(here) - _middle(rest)
+    if abs(shift) >= UNNAMED_SHIFT and _distance(here / np.exp(shift), rest) <= bound:
+        return "factor", "repair", {"factor": float(np.exp(shift)), **medians}
+    quartiles = [np.quantile(part, (0.25, 0.75)) for part in (here, *others)]
+    (low, high), rest_quartiles = quartiles[0], quartiles[1:]
+    disjoint = all(high < other_low or low > other_high for other_low, other_high in rest_quartiles)
+    return ("size", "note", medians) if disjoint and abs(shift) >= np.log(5) else None
+
+
+def _distance(a: Floats, b: Floats) -> float:
+    """Return Kolmogorov's distance of two samples, values that differ by rounding alone taken for equal."""
+    a, b = (np.sort(_thinned(values)) for values in (a, b))
+    points = np.concatenate([a, b])
+    width = SLACK_WIDTH * max(float(np.subtract(*np.quantile(b, (0.75, 0.25)))), 1e-12)
+    slack = np.minimum(SLACK * np.abs(points), width)
+    found = []
+    for first, second in ((a, b), (b, a)):
+        more = np.searchsorted(first, points - slack, side="right") / len(first)
+        less = np.searchsorted(second, points + slack, side="right") / len(second)
+        found.append(float((more - less).max()))
+    return max(0.0, *found)
+
+
+def _thinned(values: Floats) -> Floats:
+    """Return at most so many values, evenly spaced in their order."""
+    if len(values) <= MOST_COMPARED:
+        return values
+    return np.quantile(values, (np.arange(MOST_COMPARED) + 0.5) / MOST_COMPARED, method="nearest")
+
+
+def check_sentinels(table: CheckedTable) -> Iterator[Problem]:
+    """Name numbers such as 999 or -9 that stand for a missing value."""
+    for name, values in table.numbers.items():
+        levels, counts = np.unique(known_values(values), return_counts=True)
+        codes = np.isin(levels, SENTINELS)
+        if not codes.any():
+            continue
+        rest, n_rest = levels[~codes], int(counts[~codes].sum())
+        for value, n_value in zip(levels[codes], counts[codes], strict=True):
+            usual = levels[(levels != value) & ~(codes & (np.abs(levels) >= 77))]
+            usual = usual if abs(value) >= 77 else rest
+            least = FEWER_ROWS if abs(value) >= 888 else SENTINEL_ROWS
+            enough = n_value >= max(least, SENTINEL_SHARE * len(values)) and n_rest >= FEW_VALUES
+            if not enough or not _stands_apart(float(value), usual):
+                continue
+            shares = {site.name: float((values[site.rows] == value).mean()) for site in table.sites}
+            where = tuple(site for site, share in shares.items() if share > 0)
+            evidence = {
+                "value": float(value),
+                "n_rows": int(n_value),
+                "shares": {site: shares[site] for site in where},
+                "low": float(usual.min()),
+                "high": float(usual.max()),
+            }
+            named = where if len(where) < len(table.sites) else ()
+            yield Problem("sentinel", "repair", name, named, evidence, ("--missing", f"{value:.0f}"))
+            break
+
+
+def _stands_apart(value: float, usual: Floats) -> bool:
+    """Return whether a code lies beyond all other values: below zero alone, or above them by more than their range."""
+    if len(usual) < 3:
+        return False
+    low, high = float(usual.min()), float(usual.max())
+    if value < 0:
+        return low >= 0 and len(usual) >= (10 if value == -1 else 4)
+    wide = 0.5 if value >= 888 else 1.0
+    return value - high > wide * (high - low) and value > high + 1
