@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 import logging
@@ -268,9 +269,7 @@ class PredictThenInterpolate(MethodEstimator):
         for name, value in (("objective", "chance"), ("objective", "equal"), ("recipe", "robust")):
             if getattr(self, name) == value and self.solver_ != "gradient":
                 raise ParameterError(f"{name}={value!r} is for networks. Use a NeuralClassifier, or leave it out.")
-        judge, recipe = estimator, None if self.recipe is None else RECIPES[self.recipe]
-        if recipe is not None:
-            judge, estimator = recipe.network(estimator, final=False), recipe.network(estimator, final=True)
+        judge, estimator = self._judge_and_final(estimator)
         self._check_networks(judge, estimator, held_out)
         if self.solver_ == "gradient":
             _warn_of_cost(estimator, len(training.environments))
@@ -283,6 +282,13 @@ class PredictThenInterpolate(MethodEstimator):
 
         # Stage 3: the least worst-case risk over all interpolations of the halves.
         return self._interpolate(estimator, training, seeding, held_out)
+
+    def _judge_and_final(self, estimator: Any) -> tuple[Any, Any]:
+        """Return the unfitted estimator of stage 1 and that of stage 3."""
+        if self.recipe is None:
+            return estimator, estimator
+        recipe = RECIPES[self.recipe]
+        return recipe.network(estimator, final=False), recipe.network(estimator, final=True)
 
     def _check_networks(self, judge: Any, final: Any, validation: Any) -> None:
         """Refuse what the trainings of networks would refuse, before the first of them."""
@@ -371,6 +377,11 @@ class PredictThenInterpolate(MethodEstimator):
                 break
             log.info("round %d leaves nothing to learn: back to round %d", number, number - 1)
         return self._keep_solution(solution, validation)
+
+    def with_final(self, estimator: Any, objective: str, training: TrainingRows, seeding: Seeding) -> Self:
+        """Return a copy with another final classifier, trained on the same halves of the same rows."""
+        other = copy.copy(self).set_params(objective=objective)
+        return other._interpolate(estimator, training, seeding, None)
 
     def _has_collapsed(self, solution: Solution, training: TrainingRows) -> bool:
         """Return whether a final classifier has learned nothing."""
