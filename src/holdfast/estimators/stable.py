@@ -243,7 +243,7 @@ class StableClassifier(MethodClassifier):
         given = training.y, training.environment_codes, training.sample_weight, asked.read_sites(estimator, seeding)
         rows = NetworkRows(asked.ordinary(), asked.compared(), *given)
         if rows.has_evidence and is_network(estimator):
-            rows = replace(rows, stable=asked.stable(estimator), compared=rows.stable)
+            rows = replace(rows, stable=asked.stable(estimator), found=rows.evidence)
         weights = rows.weights(float(self.caution))
         if weights[1]:
             objective = _objective(training) if is_network(estimator) else "max"

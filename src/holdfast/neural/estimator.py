@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, Literal, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -140,6 +141,7 @@ HOOKS = ("on_train_begin", "on_epoch_begin", "on_batch_end", "on_epoch_end", "on
 SCALES = 20.0  # how many times larger than the fitted rows' the values may be: 8-bit numbers are 255 times too large
 FEW = 5  # rows below which small values may be chance, such as one dark picture
 _SMALL = 100_000  # parameters: up to here a copy in float64 costs next to nothing
+_FEW_ROWS = 64  # up to which the checks of an array would take longer than the network
 
 
 @dataclass(eq=False, repr=False)
@@ -512,17 +514,33 @@ class NeuralEstimator(BaseEstimator):
         digits of a row's outputs do not depend on the other rows.
         """
         check_is_fitted(self, "network_")
-        source = self._known_source(X)
+        plain = self._plain_rows(X) if rows is None else None
+        source = self._known_source(X) if plain is None else plain
         device = resolve_device(self.device_)
-        network = self.network_
-        n_parameters = sum(parameter.numel() for parameter in network.parameters())
-        vectors = isinstance(source.row_shape, tuple) and len(source.row_shape) == 1
-        if isinstance(network, Network) and vectors and n_parameters <= _SMALL:
-            network = copy.deepcopy(network).double()
+        network = self._exact_network(source.row_shape)
         context = autocast("fp32", device)
         with source.reading():
             self._warn_of_scale(source)
             return outputs_on(network, source, device=device, autocast=context, rows=rows, n_outputs=self._n_outputs())
+
+    def _plain_rows(self, X: Any) -> RowSource | None:
+        """Return few rows of an array that are as those of the fit without any change; None: look closer."""
+        as_fitted = (
+            type(X) is np.ndarray
+            and X.dtype in (np.float32, np.float64)
+            and 0 < len(X) <= _FEW_ROWS
+            and X.shape[1:] == self.input_shape_
+            and self.row_transform is None
+            and self.vocabulary_ is None
+            and not hasattr(self, "feature_names_in_")
+            and bool(np.isfinite(X).all())
+        )
+        return make_source(X) if as_fitted else None
+
+    def _exact_network(self, shape: RowShape) -> nn.Module:
+        """Return the network, a small one on vectors in float64."""
+        exact = isinstance(shape, tuple) and len(shape) == 1 and isinstance(self.network_, Network)
+        return _in_float64(self.network_) if exact else self.network_
 
     def _warn_of_scale(self, source: RowSource) -> None:
         """Warn of inputs whose values are many times larger or smaller than those of the fit."""
@@ -663,6 +681,24 @@ _signature = inspect.signature(NeuralEstimator.__init__)
 NeuralEstimator.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])  # type: ignore[attr-defined]
 
 
+_DOUBLES: WeakKeyDictionary[nn.Module, nn.Module] = WeakKeyDictionary()  # copies in float64: making one takes long
+
+
+def _in_float64(network: nn.Module) -> nn.Module:
+    """Return a copy of a small network in float64, with the weights of this moment; a large network as it is."""
+    if sum(parameter.numel() for parameter in network.parameters()) > _SMALL:
+        return network
+    double = _DOUBLES.get(network)
+    now = [*network.parameters(), *network.buffers()]
+    kept = [] if double is None else [*double.parameters(), *double.buffers()]
+    if double is None or [tensor.shape for tensor in kept] != [tensor.shape for tensor in now]:
+        double = _DOUBLES[network] = copy.deepcopy(network).double()
+        return double
+    with torch.no_grad():
+        torch._foreach_copy_(kept, now)
+    return double
+
+
 def _same_shape(found: RowShape, fitted: RowShape, *, exactly: bool) -> bool:
     """Return whether rows look like those of the fit; sequences that are read one by one may have other lengths."""
     if exactly or isinstance(found, tuple) != isinstance(fitted, tuple):
@@ -685,7 +721,10 @@ def _scale_of(rows: Inputs) -> dict[str, float]:
     """
     parts = rows if isinstance(rows, dict) else {"": rows}
     found = {name: part for name, part in parts.items() if part.is_floating_point() and part.ndim > 1 and part.numel()}
-    scales = {name: float(part.flatten(1).abs().amax(1).median()) for name, part in found.items()}
+    scales = {
+        name: float(part.abs().max() if len(part) == 1 else part.flatten(1).abs().amax(1).median())
+        for name, part in found.items()
+    }
     return {name: scale for name, scale in scales.items() if scale > 0}
 
 

@@ -124,7 +124,6 @@ class Evidence:
     p_value: float
     log_factor: float  # logarithm of the Bayes factor of "varies" against "does not"
     detectable: float  # spread that would be found half of the time, in units of the ordinary classifier's weight
-    gamma: float  # h = f - gamma g
 
 
 def weigh(f: Array, g: Array, y: Codes, sites: Codes) -> Evidence:
@@ -149,7 +148,7 @@ def weigh(f: Array, g: Array, y: Codes, sites: Codes) -> Evidence:
     factor = float(special.logsumexp(factors) - np.log(len(SPREADS)))
     probability = float(special.expit(factor + special.logit(PRIOR)))
     p_value = float(special.chdtrc(n_sites - 1, statistic))
-    return Evidence(probability, statistic, p_value, factor, _detectable(errors, unit), gamma)
+    return Evidence(probability, statistic, p_value, factor, _detectable(errors, unit))
 
 
 def _within_slope(f: Array, g: Array, y: Codes, sites: Codes) -> float:
@@ -301,15 +300,14 @@ class NetworkRows:
     sites: Codes
     counts: Array | None = None  # how many rows each row stands for
     readable: float = float("nan")  # how well the site can be read off the input, see `read_skill`
-    compared: Array | None = None  # scores that the ordinary ones are compared with; None: the stable ones
+    found: Evidence | None = None  # None: that of these scores
     evidence: Evidence = field(init=False)
+    gamma: float = field(init=False)  # h = f - gamma g
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "evidence", weigh(self.ordinary, self._other, self.y, self.sites))
-
-    @property
-    def _other(self) -> Array:
-        return self.stable if self.compared is None else self.compared
+        rows = self.ordinary, self.stable, self.y, self.sites
+        object.__setattr__(self, "evidence", weigh(*rows) if self.found is None else self.found)
+        object.__setattr__(self, "gamma", _within_slope(*map(centered, rows[:2]), *rows[2:]))
 
     @property
     def n_sites(self) -> int:
@@ -319,7 +317,7 @@ class NetworkRows:
     @property
     def _right(self) -> NDArray[np.bool_]:
         """Whether h, what the ordinary classifier has beyond the stable one, predicts the label of each row."""
-        h = centered(self.ordinary) - self.evidence.gamma * centered(self._other)
+        h = centered(self.ordinary) - self.gamma * centered(self.stable)
         return np.asarray(h.argmax(axis=1) == self.y)
 
     def share(self, caution: float, probability: float = 1.0) -> float:
@@ -422,7 +420,7 @@ class NetworkRows:
         if sizes.min() < FEW_ROWS or self.evidence.detectable > DETECTABLE:
             return "few_rows"
         chance = float(np.bincount(self.y).max() / len(self.y))
-        ordinary, stable = (float((scores.argmax(axis=1) == self.y).mean()) for scores in (self.ordinary, self._other))
+        ordinary, stable = (float((scores.argmax(axis=1) == self.y).mean()) for scores in (self.ordinary, self.stable))
         if stable - chance < HALF_SKILL * (ordinary - chance):
             return "weak_stable"
         return ""
