@@ -36,7 +36,7 @@ from holdfast.partition import (
 )
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
-from holdfast.stable.network import LIKELY, weigh
+from holdfast.stable.network import DETECTABLE, LIKELY, weigh
 
 # A classifier that gives this share of the rows one label, where the label's own share is at most the second number.
 CONSTANT, SHARED = 0.98, 0.9
@@ -539,13 +539,15 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         if sites is not None and known and able and len(np.unique(sites)) == len(self.environments_):
             scores = [code_probabilities(model, X, len(self.classes_)) for model in (ordinary, self.estimator_)]
             f, g = (np.log(np.maximum(probabilities, 1e-6)) for probabilities in scores)
-            probability = weigh(f, g, y, sites).probability
-            if probability >= LIKELY:
+            evidence = weigh(f, g, y, sites)
+            if evidence.probability >= LIKELY:
                 return
             why = (
-                f"There is no evidence that ERM relies on something unstable (probability {probability:.2f} on "
+                f"There is no evidence that ERM relies on something unstable (probability {evidence.probability:.2f} on "
                 f"{len(y):,} validation rows)."
             )
+            if evidence.detectable > DETECTABLE:
+                why += " So few rows show only large differences; StableClassifier looks for them in all rows."
         warn(
             f"PIClassifier costs {100 * value:.1f} points of accuracy on the validation rows, compared with ERM. {why} "
             "StableClassifier uses PI only where it finds something unstable.",
