@@ -543,8 +543,8 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
             if evidence.probability >= LIKELY:
                 return
             why = (
-                f"There is no evidence that ERM relies on something unstable (probability {evidence.probability:.2f} on "
-                f"{len(y):,} validation rows)."
+                "There is no evidence that ERM relies on something unstable "
+                f"(probability {evidence.probability:.2f} on {len(y):,} validation rows)."
             )
             if evidence.detectable > DETECTABLE:
                 why += " So few rows show only large differences; StableClassifier looks for them in all rows."
