@@ -30,7 +30,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -403,14 +403,23 @@ class Head(nn.Module):
         return out
 
 
-def read_paper(name: str, seed: int, cache: Path) -> tuple[Any, Split, Split]:
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Training or test rows as a network takes them."""
+
+    X: Any
+    y: np.ndarray
+    environments: Any
+
+
+def read_paper(name: str, seed: int, cache: Path) -> tuple[Any, Part, Part]:
     """Return a network, and the training and test rows that it takes."""
     settings: dict[str, Any] = {"batch_size": 50, "precision": "fp32", "schedule": "cosine", "random_state": seed}
     if name == "digits":
         data = load_dataset("colored_mnist", folder=MNIST, seed=seed)
         network = NeuralClassifier(Picture, max_epochs=10, learning_rate=2e-3, **settings)
         shrink = functools.partial(_averaged, size=1000)
-        return network, replace(data.train, X=shrink(data.train.X)), replace(data.test, X=shrink(data.test.X))
+        return network, _part(data.train, shrink), _part(data.test, shrink)
     if name == "beer":
         data = load_dataset("beer", folder=DATA, seed=seed, aspect="look")
         words = Vocabulary.build([*data.train.X, *data.test.X])
@@ -418,10 +427,11 @@ def read_paper(name: str, seed: int, cache: Path) -> tuple[Any, Split, Split]:
         network = NeuralClassifier(
             functools.partial(Reviews, vectors=vectors), max_epochs=6, learning_rate=1e-3, **settings
         )
-        parts = [
-            replace(part, X={"tokens": pad([words.encode(x) for x in part.X])}) for part in (data.train, data.test)
-        ]
-        return network, parts[0], parts[1]
+
+        def encode(texts: list[str]) -> dict[str, Any]:
+            return {"tokens": pad([words.encode(text) for text in texts])}
+
+        return network, _part(data.train, encode), _part(data.test, encode)
     options = {"environment": "Male", "label": name, "min_rows": 200}
     weights = {"backbone": "mobilenet_v2", "weights": "weights/mobilenet_v2-b0353104.pth", "estimator": "linear"}
     run = parse_run(
@@ -429,7 +439,11 @@ def read_paper(name: str, seed: int, cache: Path) -> tuple[Any, Split, Split]:
     )
     data = prepare(run, DATA, cache).dataset
     network = NeuralClassifier(Head, max_epochs=10, learning_rate=1e-3, weight_decay=1e-3, **settings)
-    return network, replace(data.train, X=_features(data.train.X)), replace(data.test, X=_features(data.test.X))
+    return network, _part(data.train, _features), _part(data.test, _features)
+
+
+def _part(split: Split, read: Callable[[Any], Any]) -> Part:
+    return Part(read(split.X), split.y, split.environments)
 
 
 def _averaged(images: Any, size: int) -> np.ndarray:

@@ -305,9 +305,10 @@ class NetworkRows:
     gamma: float = field(init=False)  # h = f - gamma g
 
     def __post_init__(self) -> None:
-        rows = self.ordinary, self.stable, self.y, self.sites
-        object.__setattr__(self, "evidence", weigh(*rows) if self.found is None else self.found)
-        object.__setattr__(self, "gamma", _within_slope(*map(centered, rows[:2]), *rows[2:]))
+        found = weigh(self.ordinary, self.stable, self.y, self.sites) if self.found is None else self.found
+        gamma = _within_slope(centered(self.ordinary), centered(self.stable), self.y, self.sites)
+        object.__setattr__(self, "evidence", found)
+        object.__setattr__(self, "gamma", gamma)
 
     @property
     def n_sites(self) -> int:
