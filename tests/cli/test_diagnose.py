@@ -132,9 +132,7 @@ def test_what_is_wrong_with_the_data_is_the_headline(holdfast, tmp_path, suffix)
     file = tmp_path / f"rows.{suffix}"
     rows.to_csv(file, index=False) if suffix == "csv" else rows.to_parquet(file, index=False)
     found = holdfast("diagnose", file, *OPTIONS, "--json").json
-    assert found["answer"].startswith(
-        "`code` alone tells `ill` for 100% of rows, which is too good to be true. `age` is"
-    )
+    assert found["answer"].startswith("`code` alone predicts `ill` in 100% of rows, which looks like a leak. `age` is")
     assert [(p["key"], p["column"]) for p in found["problems"]] == [("leak", "code"), ("sentinel", "age")]
     assert found["next"].endswith("--missing 999 --drop code")
     again = holdfast(*shlex.split(found["next"])[1:], "--json").json

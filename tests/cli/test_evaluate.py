@@ -70,7 +70,7 @@ def test_unlike_prevalence_is_warned_of(holdfast, hospitals, tmp_path):
     outcome = holdfast("evaluate", hospitals.folder / "pi", tmp_path / "t.csv", "--json")
     assert outcome.json["unlike_prevalence"] == ["Boston"]
     assert outcome.err == f"warning: {outcome.json['warnings'][0]}\n"
-    assert "The class shares of Boston differ much from the others'" in outcome.err
+    assert "The class frequencies of Boston differ much from those elsewhere" in outcome.err
 
 
 def test_labels_never_fitted_count_as_mistaken(holdfast, hospitals, tmp_path):
@@ -111,6 +111,6 @@ def test_exchanged_labels_are_noticed(holdfast, tmp_path):
     frame[400:].to_csv(tmp_path / "fine.csv", index=False)
     columns = ("--label", "ill", "--environment", "site", "--method", "erm")
     assert holdfast("fit", tmp_path / "train.csv", *columns, "--out", tmp_path / "m").code == 0
-    said = "In C the ranking is upside down"
+    said = "In C the ranking is reversed"
     assert said in " ".join(holdfast("evaluate", tmp_path / "m", tmp_path / "turned.csv").out.split())
     assert said not in " ".join(holdfast("evaluate", tmp_path / "m", tmp_path / "fine.csv").out.split())

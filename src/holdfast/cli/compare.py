@@ -66,8 +66,9 @@ def compare(
     """Rank the methods for a table, and recommend one.
 
     Each environment is left out in turn. Every method is fitted on the others and scored in the left-out one. With two
-    environments, rows of both are held out instead, and the score is that of the worst half, cut by the other
-    environment's classifier. This is only a hint, and it favors pi. irm, vrex and rgm need --estimator mlp.
+    environments, rows of both are held out instead. The classifier of each environment divides the other's rows into
+    correct and mistaken ones, and the worst of these halves is the score. This is only a hint, and it favors pi. irm,
+    vrex and rgm need --estimator mlp.
     """
     from holdfast.diagnosis.advice import decide_early, mending_options
     from holdfast.diagnosis.answer import lead

@@ -59,7 +59,7 @@ class MethodOptions:
         float | None,
         option(
             "--caution",
-            "For stable: what a changing effect does at the next site: it stays (0), vanishes (0.5) or reverses (1).",
+            "For stable: at the next site a changing effect is assumed to stay (0), vanish (0.5) or reverse (1).",
             "X",
         ),
     ] = None

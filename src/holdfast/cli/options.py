@@ -36,13 +36,13 @@ FolderArgument = Annotated[Path, typer.Argument(help="The folder that 'holdfast 
 LabelOption = Annotated[str, option("--label", "Column with the class label.", "COL")]
 EnvironmentOption = Annotated[
     list[str],
-    option("--environment", "Column with the site (environment) of each row; repeat it to cross columns.", "COL"),
+    option("--environment", "Column with the site (environment) of each row; repeat it to combine columns.", "COL"),
 ]
 PeriodOption = Annotated[
     str | None,
     option(
         "--environment-by",
-        "Period by which an environment column of dates is cut: year, quarter, month or day.",
+        "Period that groups an environment column of dates: year, quarter, month or day.",
         "PERIOD",
     ),
 ]
@@ -96,11 +96,11 @@ ThresholdOption = Annotated[
     option("--threshold", "Risk at which a person is treated, for the net benefit (default: share of events).", "RISK"),
 ]
 WeightOption = Annotated[
-    str | None, option("--weight", "Column that says how much each row counts; it is no feature.", "COL")
+    str | None, option("--weight", "Column of row weights, which is not used as a feature.", "COL")
 ]
 TaskOption = Annotated[
     str,
-    option("--task", "classification, regression (the label is an amount) or auto: detected, and said.", "TASK"),
+    option("--task", "classification, regression (the label is an amount) or auto (detected, with a note).", "TASK"),
 ]
 JsonOption = Annotated[bool, option("--json", "Print one JSON object instead of text.")]
 OverwriteOption = Annotated[bool, option("--overwrite", "Replace what an earlier run wrote there.")]

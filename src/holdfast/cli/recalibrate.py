@@ -51,7 +51,9 @@ def _print(result: dict[str, Any]) -> None:
     rows: list[list[Any]] = [["slope", result["slope"]], *([f"intercept of {name}", value] for name, value in pairs)]
     print_table("Coefficients of the log-probabilities", ["coefficient", "value"], rows)
     print_table(
-        "What the rows speak for", ["correction", "probability"], [[*p] for p in result["probabilities"].items()]
+        "Posterior probability of each correction",
+        ["correction", "probability"],
+        [[*p] for p in result["probabilities"].items()],
     )
     say("")
     say(f"Saved the classifier to {result['out']}.")

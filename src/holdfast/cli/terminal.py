@@ -182,7 +182,7 @@ def _print_environments(summary: dict[str, Any]) -> None:
     print_rest(rows)
     if summary["unlike_prevalence"]:
         names = ", ".join(summary["unlike_prevalence"][:5])
-        print_text(f"The class shares of {names} differ much from the others'.", indent="  ")
+        print_text(f"The class frequencies of {names} differ much from those elsewhere.", indent="  ")
 
 
 def _print_partitions(summary: dict[str, Any]) -> None:

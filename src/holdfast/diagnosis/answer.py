@@ -199,7 +199,7 @@ def _advise_new_rows(found: Diagnosis) -> Recommendation:
         "collect",
         f"Collect rows at the new site before using a model there, as many as in {worst.name} or more.",
         f"{lower} lower, and nothing that was tried helps for sure.",
-        "Fairly sure that the model breaks; not sure that rows will mend it.",
+        "Fairly sure that the model breaks; not sure that more rows will help.",
         site=worst.name,
         how=ADD_ROWS,
     )
@@ -227,7 +227,7 @@ def _advise_repair(found: Diagnosis) -> Recommendation:
     return Recommendation(
         "repair",
         headline(found.blocking, found.label)[1],
-        "The figures below include this error and may change once it is mended.",
+        "The figures below include this error and may change once it is corrected.",
         "",
         columns,
         options=mending_options(found.blocking),

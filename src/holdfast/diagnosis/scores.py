@@ -257,7 +257,7 @@ def _pooled_words(report: ClinicalReport) -> str:
 def _say_reversed(found: Sequence[SiteFinding], sites: dict[str, SiteMeasures], event: str) -> str:
     areas = listed([f"{finding.value:.2f}" for finding in found], most=4)
     names = listed([finding.site for finding in found], most=4)
-    return f"In {names} the ranking is upside down (AUROC {areas}): are the two labels exchanged?"
+    return f"In {names} the ranking is reversed (AUROC {areas}): are the two labels exchanged?"
 
 
 def _say_ranking(found: Sequence[SiteFinding], sites: dict[str, SiteMeasures], event: str) -> str:
@@ -306,7 +306,7 @@ def _advise(
         return Recommendation(
             "collect",
             f"Do not use the model in {where} before it is fitted with rows of such a site.",
-            "A ranking that is lost cannot be mended by other probabilities.",
+            "Recalibration cannot correct a wrong ranking.",
             sure,
             site=off[0],
         )
@@ -318,8 +318,8 @@ def _advise(
         return Recommendation(
             "recalibrate",
             f"Recalibrate the model in {listed(off, most=4)}.",
-            f"The ranking carries over, the stated risks do not. Shift of the log-odds that mends the level: "
-            f"{listed(shifts, most=6)}.",
+            "The ranking carries over, the stated risks do not. Change of the intercept (log-odds) that corrects the "
+            f"level: {listed(shifts, most=6)}.",
             sure,
         )
     if state == "unclear":

@@ -123,7 +123,7 @@ def _one_class(p: Problem, label: str) -> str:
 def _labels_exchanged(p: Problem, label: str) -> str:
     areas = listed([f"{area:.2f}" for area in p.evidence["auroc"]], most=MOST_NAMED)
     where = f"Between {p.sites[0]} and {p.sites[1]}" if len(p.sites) == 2 else f"In {_sites(p)}"
-    return f"{where} the ranking is upside down (AUROC {areas}): are the two values of `{label}` exchanged?"
+    return f"{where} the ranking is reversed (AUROC {areas}): are the two values of `{label}` exchanged?"
 
 
 def _share(value: float) -> str:
@@ -131,22 +131,20 @@ def _share(value: float) -> str:
 
 
 def _leak(p: Problem, label: str) -> str:
-    return (
-        f"`{p.column}` alone tells `{label}` for {_share(p.evidence['share'])} of rows, which is too good to be true."
-    )
+    return f"`{p.column}` alone predicts `{label}` in {_share(p.evidence['share'])} of rows, which looks like a leak."
 
 
 def _leak_by_gaps(p: Problem, label: str) -> str:
     share = _share(p.evidence["share"])
-    return f"Whether `{p.column}` is missing tells `{label}` for {share} of rows, which is too good to be true."
+    return f"Whether `{p.column}` is missing predicts `{label}` in {share} of rows, which looks like a leak."
 
 
 def _leak_by_level(p: Problem, label: str) -> str:
     level, n_rows = p.evidence["level"], p.evidence["n_rows"]
     value = level if level in ("missing", "not missing") else f"'{level}'"
     return (
-        f"`{label}` is {p.evidence['label']} in all {n_rows:,} rows in which `{p.column}` is {value}, which is too "
-        "good to be true."
+        f"`{label}` is {p.evidence['label']} in all {n_rows:,} rows in which `{p.column}` is {value}, which looks like "
+        "a leak."
     )
 
 
@@ -216,7 +214,7 @@ def _near_copied_rows(p: Problem, label: str) -> str:
 def _size(p: Problem, label: str) -> str:
     here, elsewhere = written(p.evidence["median"]), written(p.evidence["median_elsewhere"])
     return (
-        f"`{p.column}` is of another size in {_sites(p)} (median {here}) than elsewhere ({elsewhere}): check its unit."
+        f"`{p.column}` has another scale in {_sites(p)} (median {here}) than elsewhere ({elsewhere}): check its unit."
     )
 
 
@@ -245,7 +243,7 @@ def _copied_column(p: Problem, label: str) -> str:
 
 
 def _near_copied_column(p: Problem, label: str) -> str:
-    return f"`{p.column}` says almost the same as `{p.evidence['copy_of']}`."
+    return f"`{p.column}` is almost a copy of `{p.evidence['copy_of']}`."
 
 
 def _small_site(p: Problem, label: str) -> str:

@@ -1,1 +1,1 @@
-"""Fits that several rooms need, each written once."""
+"""Fits that several packages share, each written once."""

@@ -227,10 +227,10 @@ class Adaptation:
         """Whether it was adapted and why, in one or two sentences."""
         if self.adapted:
             learned = [f"`{relation.name}`" for relation in self.relations if relation.weight > 0]
-            say = "says" if len(learned) == 1 else "say"
+            effect = "effect" if len(learned) == 1 else "effects"
             return (
-                f"Adapted to {self.n_rows:,} rows without labels: the classifier has learned what "
-                f"{listed(learned, most=3)} {say} about the label there."
+                f"Adapted to {self.n_rows:,} rows without labels: the classifier has learned the {effect} of "
+                f"{listed(learned, most=3)} there."
             )
         names = listed([f"`{name}`" if self.reason != "loses" else name for name in self.about], most=3)
         return f"Not adapted: {REASONS[self.reason].format(names=names, least=LEAST_ROWS)}. It predicts as before."

@@ -1,4 +1,4 @@
-"""Can a model be used at a new site? Rows of the site, without labels, against what the model carries.
+"""Can a model be used at a new site? Rows of the site, without labels, compared with the training profile in the model.
 
 The check asks in this order: does any column not fit (another unit, levels never seen, missing everywhere); do unstable
 columns mean something else there, and can the model be adapted; what accuracy is to be expected. The rules that turn

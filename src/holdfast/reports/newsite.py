@@ -1,4 +1,4 @@
-"""The page of `holdfast check`: the advice, then what it rests on."""
+"""The page of `holdfast check`: the advice, then its reasons."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def course_page(course: Course, *, title: str = "Course", following: str = "") -
         blocks.insert(0, figure)
     sections = [Section("The course over time", "Forecasts from rows without labels (95%).", tuple(blocks))]
     found = tuple(f"{p.name}: {line}" for p in course.periods for line in _sentences(p.check))
-    sections.append(Section("What does not fit, or means something else", "", (Sentences(found or ("Nothing.",)),)))
+    sections.append(Section("What does not fit, or has another effect", "", (Sentences(found or ("Nothing.",)),)))
     sections += [_columns_section(last.check), _unstable_section(last.check), _predictions_section(last.check)]
     n_rows = sum(period.check.n_rows for period in course.periods)
     subtitle = (

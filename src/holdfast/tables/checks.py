@@ -1,4 +1,4 @@
-"""The gate: what is wrong with the rows of a table, known before anything is fitted."""
+"""Checks of the rows of a table, before anything is fitted."""
 
 from __future__ import annotations
 

@@ -159,8 +159,8 @@ class Evaluation:
         reversed_ = [] if self.clinical is None else [site for site in self.clinical.sites if site.auroc.high < 0.5]
         if reversed_:
             where = listed([site.name for site in reversed_], most=3)
-            upside_down = f"the ranking is upside down (AUROC {reversed_[0].auroc.value:.2f})"
-            answer += f". In {where} {upside_down}: labels are exchanged there, or a column means the opposite"
+            ranking = f"the ranking is reversed (AUROC {reversed_[0].auroc.value:.2f})"
+            answer += f". In {where} {ranking}: labels are exchanged there, or the effect of a column is reversed"
         return answer + "."
 
     def to_dict(self) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def evaluate(
     unlike = shares.unlike()
     if unlike:
         warn(
-            f"The class shares of {listed(unlike)} differ much from the others', so the accuracies of these "
+            f"The class frequencies of {listed(unlike)} differ much from those elsewhere, so the accuracies of these "
             "environments cannot be compared with one another.",
             PrevalenceWarning,
         )

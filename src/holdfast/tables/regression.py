@@ -1,4 +1,4 @@
-"""Numbers in place of classes: a regressor of a table, its evaluation by site, and the diagnosis of sites left out."""
+"""Regression: a regressor of a table, its evaluation by site, and the diagnosis of sites left out."""
 
 from __future__ import annotations
 

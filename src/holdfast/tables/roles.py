@@ -819,12 +819,12 @@ def table_notes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
     for name in schema.names("categorical"):
         texts = frame[name].dropna().astype(str).head(1000)
         if len(texts) and texts.str.fullmatch(_OTHER_DATE).all():
-            notes.append(f"{name!r} has dates such as {texts.iloc[0]}, taken for categories; write them as 2026-01-31")
+            notes.append(f"{name!r} has dates such as {texts.iloc[0]}, read as categories; write them as 2026-01-31")
         elif words := odd_tokens(frame[name]):
             by_words.setdefault(words, []).append(name)
         elif number := written_number(frame[name]):
             notes.append(
-                f"{name!r} has numbers such as {number!r}, taken for categories; write them without signs and "
+                f"{name!r} has numbers such as {number!r}, read as categories; write them without signs and "
                 "separators of thousands, with a decimal point, as 1234.5"
             )
         elif name not in prose and (note := _level_note(frame[name], name)):
@@ -833,6 +833,6 @@ def table_notes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
         said = listed([repr(word) for word in words])
         notes.append(
             f"{listed([repr(name) for name in names], most=4)} {'have' if names[1:] else 'has'} numbers and {said}, so "
-            f"that the numbers are taken for categories; pass missing={words[0]!r} if that means a missing value"
+            f"that the numbers are read as categories; pass missing={words[0]!r} if that means a missing value"
         )
     return tuple(notes)

@@ -61,7 +61,7 @@ class Scale:
         for n_parts in range(len(parts), 0, -1):  # names may contain @
             if (column := "@".join(parts[:n_parts])) in columns:
                 return cls(column, "@".join(parts[n_parts:]), factor, offset, text)
-        raise TableError(f"scale={text!r} is about no feature column. {suggest(parts[0], list(columns))}")
+        raise TableError(f"scale={text!r} names no feature column. {suggest(parts[0], list(columns))}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -240,7 +240,7 @@ def _diagnose(
     if overall is not None and overall.mean.high < 0.5:
         other = next(value for value in classes if value != event)
         raise LabelsError(
-            f"{name!r} ranks rows upside down at the sites together (AUROC {overall.mean.value:.2f}): it seems to be "
-            f"the probability of {other!r}. Pass positive={other!r}."
+            f"The ranking by {name!r} is reversed (AUROC of all sites {overall.mean.value:.2f}): it seems to be the "
+            f"probability of {other!r}. Pass positive={other!r}."
         )
     return judge_scores(report, name=name, label=label, profile=profile, problems=wrong, known=known, notes=notes)

@@ -53,7 +53,7 @@ def test_exchanged_labels_are_asked_for():
     events, risks, sites = patients(2, slope={"Ulm": -1.0})
     found = judged(events, risks, sites)
     assert [finding.question for finding in found.findings] == ["reversed"]
-    assert "In Ulm the ranking is upside down" in str(found)
+    assert "In Ulm the ranking is reversed" in str(found)
     assert found.recommendation.action == "repair"
 
 

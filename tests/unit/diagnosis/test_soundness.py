@@ -77,7 +77,7 @@ def test_exchanged_labels():
     assert headlines(X, y, sites) == [("labels_exchanged", "", ("Köln",))]
     (problem,) = check_table(X, y, sites, scores=score)
     assert problem.evidence["auroc"] == [pytest.approx(0.28, abs=0.08)]
-    assert "In Köln the ranking is upside down (AUROC 0." in say(problem, "ill")
+    assert "In Köln the ranking is reversed (AUROC 0." in say(problem, "ill")
 
 
 def test_a_column_that_turns_is_no_exchange_of_labels():
@@ -273,8 +273,8 @@ def test_the_headline_tells_two_problems_and_counts_the_others():
     leaks = [Problem("leak", "stop", name, (), {"share": 0.99}, ("--drop", name)) for name in "abc"]
     said, repairs = headline(leaks, "ill")
     assert said == (
-        "`a` alone tells `ill` for 99% of rows, which is too good to be true. `b` alone tells `ill` for 99% of rows, "
-        "which is too good to be true. 1 more problem is listed below."
+        "`a` alone predicts `ill` in 99% of rows, which looks like a leak. `b` alone predicts `ill` in 99% of rows, "
+        "which looks like a leak. 1 more problem is listed below."
     )
     assert repairs == (
         "Leave `a` out, unless it is known when you predict. Leave `b` out, unless it is known when you predict."
@@ -353,7 +353,7 @@ def test_a_column_in_two_units_is_a_note():
     X, y, sites = near_patients()
     (found,) = check_table(X.assign(pounds=(X["weight"] * 2.2046).round()), y, sites)
     assert (found.key, found.severity, found.options) == ("near_copied_column", "note", ("--drop", "pounds"))
-    assert say(found) == "`pounds` says almost the same as `weight`."
+    assert say(found) == "`pounds` is almost a copy of `weight`."
 
 
 def test_labels_exchanged_at_a_small_site_are_found_and_a_turned_column_is_not():

@@ -108,7 +108,7 @@ def test_words_among_numbers_come_first(tmp_path):
 def test_a_copy_of_the_label_is_named():
     """A column that tells the label alone is the headline, and known before anything is fitted."""
     X, y, sites = table(n_rows=40)
-    X, said = X.assign(copy=y), "`copy` alone tells `ill` for 100% of rows, which is too good to be true."
+    X, said = X.assign(copy=y), "`copy` alone predicts `ill` in 100% of rows, which looks like a leak."
     advice = diagnose(X, pd.Series(y, name="ill"), sites).recommendation
     assert (advice.action, advice.columns) == ("repair", ("copy",))
     assert advice.sentence == "Leave `copy` out, unless it is known when you predict."

@@ -210,7 +210,7 @@ def test_dates_that_are_not_iso_dates_are_noted():
     """Days and months in another order are ambiguous: they stay categories, and a note says so."""
     frame = pd.DataFrame({"day": ["31.1.2026", "1.2.2026"] * 3, "site": ["a", "b"] * 3, "ill": [0, 1] * 3})
     rows = read_rows(frame, TableOptions(label="ill", environment=["site"]))
-    assert rows.notes == ("'day' has dates such as 31.1.2026, taken for categories; write them as 2026-01-31",)
+    assert rows.notes == ("'day' has dates such as 31.1.2026, read as categories; write them as 2026-01-31",)
 
 
 def notes_of(n_rows=200, **columns):
@@ -244,7 +244,7 @@ def test_numbers_with_signs_are_noted():
     """The note names the column and a value, and says what to write."""
     (note,) = notes_of(share=["12%", "63.1%"] * 100)
     assert note == (
-        "'share' has numbers such as '12%', taken for categories; write them without signs and separators of "
+        "'share' has numbers such as '12%', read as categories; write them without signs and separators of "
         "thousands, with a decimal point, as 1234.5"
     )
 

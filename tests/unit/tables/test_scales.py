@@ -45,7 +45,7 @@ def test_what_is_no_rule_is_refused(text):
 def test_unknown_columns_sites_and_texts_are_refused():
     """Each is named, with what there is."""
     frame = patients()
-    for rule, match in (("crea@Lyon=2", "is about no feature column"), ("creatinine@Lion=2", "names no known site")):
+    for rule, match in (("crea@Lyon=2", "names no feature column"), ("creatinine@Lion=2", "names no known site")):
         with pytest.raises(TableError, match=match):
             read_rows(frame, TableOptions(**ROLES, scale=rule))
     with pytest.raises(TableError, match="does not contain numbers"):
