@@ -111,8 +111,8 @@ class StableClassifier(MethodClassifier):
     is mixed with the ordinary one accordingly. Where nothing changes, the result is the ordinary classifier, to the
     last bit. `verdict_` says what was fitted, why, what it costs and what it saves.
 
-    Pictures, sequences, dicts and Datasets have no columns. There the ordinary network is compared, out of fold, with one
-    that goes on from it on the halves of Predict then Interpolate (`holdfast.stable.network`).
+    Pictures, sequences, dicts and Datasets have no columns. There the ordinary network is compared, out of fold, with
+    one that goes on from it on the halves of Predict then Interpolate (`holdfast.stable.network`).
 
     Parameters
     ----------
