@@ -1,12 +1,17 @@
 """Does the verdict for networks hold? Sixteen tasks on small pictures and token sequences, half with nothing planted.
 
     python benchmarks/networks.py run [TASK...] [--seeds 0 1]
+    python benchmarks/networks.py paper [DATA SET...] [--seeds 0] [--cache FOLDER]
     python benchmarks/networks.py table
     python benchmarks/networks.py write
 
 `run` appends one JSON line for each task and seed to docs/evidence/networks.jsonl. It skips what is there, so it can be
 stopped and started at will; a run takes about a minute of one core. `table` prints the tables, `write` puts them into
 docs/how-to/own-network.md.
+
+`paper` does the same for data of the paper in HOLDFAST_TEST_DATA, with small networks: the colored digits (14 x 14),
+the reviews of beers' looks (GloVe vectors, 20 filters of each width), and label × gender tasks of CelebA (a linear
+layer on features of MobileNetV2, which are kept in the cache). Its records are docs/evidence/networks-paper.jsonl.
 
 The pictures are those of HOLDFAST_TEST_DATA/mnist and HOLDFAST_FASHION (by default the folder of Debian's package
 dataset-fashion-mnist), averaged to 14 x 14. Every site has 2,000 rows. *Known* is the accuracy on new rows of the known
@@ -34,14 +39,24 @@ import torch
 from torch import nn
 
 from holdfast import PIClassifier, StableClassifier
+from holdfast.datasets import Split, load_dataset
 from holdfast.environments import Group
+from holdfast.lab.data.beer import TOKENS
+from holdfast.lab.data.vectors import load_vectors
+from holdfast.lab.experiments import parse_run
+from holdfast.lab.inputs import prepare
 from holdfast.neural import NeuralClassifier
+from holdfast.neural.batches import Vocabulary
+from holdfast.neural.networks.text_cnn import TextCNN
+from holdfast.neural.sources import pad
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "docs" / "evidence" / "networks.jsonl"
+PAPER_RECORDS = RECORDS.with_name("networks-paper.jsonl")
 PAGE = ROOT / "docs" / "how-to" / "own-network.md"
+DATA = Path(os.environ.get("HOLDFAST_TEST_DATA", ""))
 FASHION = Path(os.environ.get("HOLDFAST_FASHION", "/usr/share/datasets/fashion-mnist"))
-MNIST = Path(os.environ.get("HOLDFAST_TEST_DATA", "")) / "mnist"
+MNIST = DATA / "mnist"
 SITE_ROWS, TEST_ROWS = 2000, 2000
 TURNED = 0.1  # agreement of what was planted, at the turned site
 Generator = np.random.Generator
@@ -354,7 +369,158 @@ def run_all(names: Sequence[str], seeds: Sequence[int]) -> None:
             print(json.dumps(record), flush=True)
 
 
+# --- Data of the paper -----------------------------------------------------------------------------------------------
+
+CELEBA_LABELS = ("Mouth_Slightly_Open", "Smiling", "Wavy_Hair", "Black_Hair", "Young", "Straight_Hair", "Attractive")
+CELEBA_LABELS += ("Oval_Face", "Pointy_Nose", "Big_Lips", "High_Cheekbones", "Bangs", "Brown_Hair", "Blurry")
+
+
+class Reviews(nn.Module):
+    """A text network with fixed word vectors."""
+
+    def __init__(self, n_classes: int, vectors: torch.Tensor) -> None:
+        super().__init__()
+        self.network = TextCNN(
+            input_shape=(len(vectors),), n_classes=n_classes, dropout=0.1, vectors=vectors, n_filters=20
+        )
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        out: torch.Tensor = self.network(tokens)
+        return out
+
+
+class Head(nn.Module):
+    """A linear layer."""
+
+    def __init__(self, n_classes: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(1280, n_classes)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        out: torch.Tensor = self.layer(features)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Training or test rows as a network takes them."""
+
+    X: Any
+    y: np.ndarray
+    environments: Any
+
+
+def read_paper(name: str, seed: int, cache: Path) -> tuple[Any, Part, Part]:
+    """Return a network, and the training and test rows that it takes."""
+    settings: dict[str, Any] = {"batch_size": 50, "precision": "fp32", "schedule": "cosine", "random_state": seed}
+    if name == "digits":
+        data = load_dataset("colored_mnist", folder=MNIST, seed=seed)
+        network = NeuralClassifier(Picture, max_epochs=10, learning_rate=2e-3, **settings)
+        shrink = functools.partial(_averaged, size=1000)
+        return network, _part(data.train, shrink), _part(data.test, shrink)
+    if name == "beer":
+        data = load_dataset("beer", folder=DATA, seed=seed, aspect="look")
+        words = Vocabulary.build([*data.train.X, *data.test.X])
+        vectors = words.vectors(load_vectors(DATA / "glove" / "glove_beer_look_subset.npz").add_random(TOKENS, seed=0))
+        network = NeuralClassifier(
+            functools.partial(Reviews, vectors=vectors), max_epochs=6, learning_rate=1e-3, **settings
+        )
+
+        def encode(texts: list[str]) -> dict[str, Any]:
+            return {"tokens": pad([words.encode(text) for text in texts])}
+
+        return network, _part(data.train, encode), _part(data.test, encode)
+    options = {"environment": "Male", "label": name, "min_rows": 200}
+    weights = {"backbone": "mobilenet_v2", "weights": "weights/mobilenet_v2-b0353104.pth", "estimator": "linear"}
+    run = parse_run(
+        {"dataset": "celeba", "dataset_options": options, "method": "erm", "seed": seed, **weights}, "networks.py"
+    )
+    data = prepare(run, DATA, cache).dataset
+    network = NeuralClassifier(Head, max_epochs=10, learning_rate=1e-3, weight_decay=1e-3, **settings)
+    return network, _part(data.train, _features), _part(data.test, _features)
+
+
+def _part(split: Split, read: Callable[[Any], Any]) -> Part:
+    return Part(read(split.X), split.y, split.environments)
+
+
+def _averaged(images: Any, size: int) -> np.ndarray:
+    """Return pictures averaged to half of their height and width."""
+    parts = [np.asarray(images.dense(slice(i, i + size))) for i in range(0, len(images), size)]
+    return np.concatenate([x.reshape(*x.shape[:2], 14, 2, 14, 2).mean(axis=(3, 5), dtype=np.float32) for x in parts])
+
+
+def _features(X: Any) -> dict[str, np.ndarray]:
+    return {"features": np.asarray(X, dtype=np.float32)}
+
+
+def run_paper(name: str, seed: int, cache: Path) -> dict[str, Any]:
+    """Fit StableClassifier on data of the paper, and PI; return test accuracies and the verdict."""
+    network, train, test = read_paper(name, seed, cache)
+    rows = train.X, train.y
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = StableClassifier(network, random_state=seed).fit(*rows, environments=train.environments)
+        pi = PIClassifier(network, random_state=seed).fit(*rows, environments=train.environments)
+    found = model.verdict_.network
+    assert found is not None
+    methods = {"erm": model.ordinary_, "pi": pi, "stable": model}
+    right = {name: classifier.predict(test.X) == test.y for name, classifier in methods.items()}
+    sites = np.zeros(len(test.y)) if test.environments is None else np.unique(test.environments, return_inverse=True)[1]
+    cells = np.unique(np.stack([sites, test.y]), axis=1, return_inverse=True)[1]
+    return {
+        "key": {"task": name, "seed": seed},
+        **{
+            method: {
+                "accuracy": round(float(hits.mean()), 4),
+                "worst_group": round(min(float(hits[cells == cell].mean()) for cell in np.unique(cells)), 4),
+            }
+            for method, hits in right.items()
+        },
+        "fitted": model.verdict_.fitted,
+        "outcome": found.outcome,
+        "reason": found.reason,
+        "probability": round(found.probability, 4),
+        "statistic": round(found.statistic, 2),
+    }
+
+
+def run_paper_all(names: Sequence[str], seeds: Sequence[int], cache: Path) -> None:
+    """Run what is not recorded yet."""
+    done = {(record["key"]["task"], record["key"]["seed"]) for record in read_records(PAPER_RECORDS)}
+    for seed in seeds:
+        for name in names or ("digits", "beer", *CELEBA_LABELS):
+            if (name, seed) in done:
+                continue
+            record = run_paper(name, seed, cache)
+            with PAPER_RECORDS.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+            print(json.dumps(record), flush=True)
+
+
 # --- Tables ----------------------------------------------------------------------------------------------------------
+
+
+def paper(_: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the table of the paper's data: CelebA's tasks in one line."""
+    lines = [
+        "| data | runs | said unstable | ERM | PI | StableClassifier |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    records = read_records(PAPER_RECORDS)
+    for name, measure, tasks in (
+        ("colored digits, test accuracy", "accuracy", ("digits",)),
+        ("beer, look, test accuracy", "accuracy", ("beer",)),
+        ("CelebA, label × gender, worst group", "worst_group", CELEBA_LABELS),
+    ):
+        own = [record for record in records if record["key"]["task"] in tasks]
+        if own:
+            found = sum(record["outcome"] == "unstable" for record in own)
+            means = [f"{_mean(own, method, measure):.1f}" for method in ("erm", "pi", "stable")]
+            lines.append(f"| {name} | {len(own)} | {found} | {' | '.join(means)} |")
+    return lines
 
 
 def summary(records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -442,6 +608,7 @@ TABLES: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], list[str]]] = {
     "network promises": promises,
     "network summary": summary,
     "network tasks": details,
+    "network paper": paper,
 }
 
 
@@ -462,12 +629,19 @@ def main() -> None:
     command = commands.add_parser("run")
     command.add_argument("tasks", nargs="*", metavar="TASK")
     command.add_argument("--seeds", nargs="*", type=int, default=[0, 1])
+    command = commands.add_parser("paper")
+    command.add_argument("names", nargs="*", metavar="DATA SET")
+    command.add_argument("--seeds", nargs="*", type=int, default=[0])
+    command.add_argument("--cache", type=Path, default=Path("build") / "networks")
     commands.add_parser("table")
     commands.add_parser("write")
     arguments = parser.parse_args()
     if arguments.command == "run":
         torch.set_num_threads(1)
         run_all(arguments.tasks, arguments.seeds)
+    elif arguments.command == "paper":
+        torch.set_num_threads(1)
+        run_paper_all(arguments.names, arguments.seeds, arguments.cache)
     elif arguments.command == "table":
         for make in TABLES.values():
             print("\n".join(make(read_records())), end="\n\n")

@@ -229,3 +229,22 @@ def test_interrupted_sweeps_leave_no_process(file, tmp_path):
         process.kill()
         process.wait()
         process.stderr.close()
+
+
+def test_a_dry_run_says_which_data_set_cannot_be_loaded(holdfast, tmp_path):
+    """Each is loaded once before hours of other runs; the exit code is 1."""
+    file = tmp_path / "sweep.toml"
+    file.write_text('name = "x"\n[run]\ndataset = "colored_mnist"\n[[methods]]\nname = "ERM"\nmethod = "erm"\n')
+    command = ("sweep", file, "--out", tmp_path / "out", "--data", tmp_path / "empty", "--dry-run")
+    outcome = holdfast(*command)
+    assert outcome.code == 1
+    assert "Data set 'colored_mnist' cannot be loaded" in " ".join(outcome.err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_tables_are_written_as_latex(holdfast, file, tmp_path):
+    """As for --markdown."""
+    holdfast("sweep", file, "--out", tmp_path / "out", "--jobs", "0", "--latex", tmp_path / "table.tex")
+    text = (tmp_path / "table.tex").read_text(encoding="utf-8")
+    assert text.startswith(r"\begin{table}")
+    assert r"\bottomrule" in text

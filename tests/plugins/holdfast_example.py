@@ -1,7 +1,5 @@
 """A package that adds a method, a network and a data set; tests put its folder on sys.path and install nothing."""
 
-from pathlib import Path
-
 import numpy as np
 
 from holdfast import ERMClassifier
@@ -19,7 +17,7 @@ def example_network(*, input_shape: tuple[int, ...], n_classes: int, dropout: fl
     return nn.Sequential(nn.Flatten(), nn.Dropout(dropout), nn.Linear(int(np.prod(input_shape)), n_classes))
 
 
-def load_example(*, folder: Path | None = None, seed: int = 0, n_rows: int = 40) -> Dataset:
+def load_example(*, seed: int = 0, n_rows: int = 40) -> Dataset:
     """Return two environments of `n_rows` rows each whose one column is the label and noise."""
     generator = np.random.default_rng(seed)
 

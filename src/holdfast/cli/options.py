@@ -233,10 +233,13 @@ class RecordOptions:
     finished: Annotated[bool, option("--finished", "Start no run; show what is finished.")] = False
     records: Annotated[Path | None, option("--records", "Also write compact records (JSON lines).", "FILE")] = None
     markdown: Annotated[Path | None, option("--markdown", "Also write the tables as Markdown.", "FILE")] = None
+    latex: Annotated[Path | None, option("--latex", "Also write the tables as LaTeX.", "FILE")] = None
     from_records: Annotated[
         Path | None, option("--from", "Start no run; show the tables of these compact records.", "FILE")
     ] = None
-    dry_run: Annotated[bool, option("--dry-run", "Print the runs that are left and how long they will take.")] = False
+    dry_run: Annotated[
+        bool, option("--dry-run", "Print the runs that are left and how long they will take; a sweep loads its data.")
+    ] = False
 
 
 def check_task(task: str) -> None:

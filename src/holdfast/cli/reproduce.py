@@ -90,7 +90,7 @@ def reproduce(
     Finished runs are used again. Missing data sets are listed with the files that they need; the rest is run. Damaged
     files are listed too, and the exit code is 1.
     """
-    from holdfast.lab.reproduction import compare_recorded, keep_known, write_compact, write_markdown
+    from holdfast.lab.reproduction import compare_recorded, keep_known, write_compact, write_tables
     from holdfast.lab.reproduction import reproduce as run_target
     from holdfast.lab.store import RunStore
     from holdfast.lab.targets import TARGETS, Options
@@ -121,8 +121,7 @@ def reproduce(
             )
     if runs.records is not None:
         write_compact(result.records, runs.records)
-    if runs.markdown is not None:
-        write_markdown(result.tables, runs.markdown)
+    write_tables(result.tables, markdown=runs.markdown, latex=runs.latex)
     if figures is not None and result.records:
         from holdfast.reports import write_assets
 

@@ -49,9 +49,10 @@ def sweep(
     """Run all settings of an experiment file.
 
     Finished runs are never repeated: run the command again to continue. Several sweeps may share a folder. If a run
-    fails, the others continue, and the exit code is 1.
+    fails, the others continue, and the exit code is 1. A dry run loads each data set once, and its exit code is 1 if
+    one cannot be loaded.
     """
-    from holdfast.lab.execution import find_waiting, look_up, run_all
+    from holdfast.lab.execution import find_unreadable, find_waiting, look_up, run_all
     from holdfast.lab.experiments import read_experiment
     from holdfast.lab.reproduction import read_compact, write_compact
     from holdfast.lab.store import RunStore
@@ -61,12 +62,18 @@ def sweep(
     if runs.dry_run:
         waiting = find_waiting(experiment.runs, out, jobs)
         following = command_line("holdfast", "sweep", file, "--out", out, "--jobs", jobs)
-        answer, found = f"{experiment.name}: {describe(waiting)}", {"experiment": experiment.name, **waiting.to_dict()}
+        problems = find_unreadable(waiting.runs, data)
+        answer = f"{experiment.name}: {describe(waiting)}"
+        found = {"experiment": experiment.name, **waiting.to_dict(), "problems": problems}
         show(answer, found, following=following, as_json=as_json, body=lambda: _print_grid(waiting.runs))
+        for problem in problems:
+            note(problem)
+        if problems:
+            raise typer.Exit(1)
         return
     if runs.from_records is not None:
         rows, means = _best(experiment, read_compact(runs.from_records).get)
-        _write_markdown(experiment.name, rows, means, runs.markdown)
+        _write_tables(experiment.name, rows, means, runs)
         following = command_line("holdfast", "sweep", file, "--out", out, "--dry-run")
         answer = f"{experiment.name}: {len(rows)} results from the records in {runs.from_records}.{_ranking(rows)}"
         result: dict[str, Any] = {"experiment": experiment.name, "best": rows, "means": means}
@@ -89,7 +96,7 @@ def sweep(
         kept = [read(run.config.identity) for run in experiment.runs]
         write_compact([record for record in kept if record is not None], runs.records)
     if best:
-        _write_markdown(experiment.name, best, means, runs.markdown)
+        _write_tables(experiment.name, best, means, runs)
     failures = [{"identity": run.config.identity, "name": run.name, "error": text} for run, text in done.failures]
     counts = {"n_runs": done.n_runs, "n_done": done.n_done, "n_new": done.n_new}
     answer = f"{experiment.name}: {done.n_done} of {done.n_runs} runs are done, {done.n_new} of them new."
@@ -121,20 +128,19 @@ def end_failed(result: SweepResult, folder: Path) -> None:
     raise typer.Exit(1)
 
 
-def _write_markdown(
-    name: str, rows: Sequence[dict[str, Any]], means: Sequence[dict[str, Any]], path: Path | None
+def _write_tables(
+    name: str, rows: Sequence[dict[str, Any]], means: Sequence[dict[str, Any]], runs: RecordOptions
 ) -> None:
-    """Write the results as Markdown tables, if asked for; means over data sets come first."""
-    from holdfast.lab.reproduction import write_markdown
+    """Write the results as tables, where files are asked for; means over data sets come first."""
+    from holdfast.lab.reproduction import write_tables
     from holdfast.reports.values import Table
 
-    if path is not None:
-        found = [(MEANS, means)] * bool(means) + [(TUNED, rows)]
-        tables = [
-            Table(f"{name}: {what}", tuple(part[0]) if part else (), tuple(tuple(row.values()) for row in part))
-            for what, part in found
-        ]
-        write_markdown(tables, path)
+    found = [(MEANS, means)] * bool(means) + [(TUNED, rows)]
+    tables = [
+        Table(f"{name}: {what}", tuple(part[0]) if part else (), tuple(tuple(row.values()) for row in part))
+        for what, part in found
+    ]
+    write_tables(tables, markdown=runs.markdown, latex=runs.latex)
 
 
 def _ranking(rows: Sequence[Mapping[str, Any]]) -> str:

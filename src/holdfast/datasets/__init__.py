@@ -71,7 +71,7 @@ def load_dataset(name: str, *, folder: Path | str | None = None, seed: int = 0, 
         if option not in known:
             raise ParameterError(f"Data set {name!r} has no option {option!r}. {suggest(option, known)}")
     with noting_files() as files:
-        data = entry.loader(folder=None if folder is None else Path(folder), seed=seed, **options)
+        data = entry.load(None if folder is None else Path(folder), seed, **options)
     _refuse_empty_splits(data, files, options)
     return data
 

@@ -155,12 +155,20 @@ class DatasetEntry:
     """
 
     summary: str
-    loader: Callable[..., Dataset] | None  # called as loader(folder=…, seed=…, **options); None: files only
+    loader: Callable[..., Dataset] | None  # called with options, and folder=… and seed=… if it has them; None: files
     instructions: str = NOTHING_NEEDED  # which files go where; FOLDER and COMMAND are replaced
     downloader: Callable[..., list[Path]] | None = None  # called as downloader(folder, …); None: get them by hand
     edition: int = 1  # raise it when the same options come to mean other rows: runs on the old ones are not used again
 
     def options(self) -> tuple[str, ...]:
         """Return the names of the loader's own options."""
-        parameters = () if self.loader is None else inspect.signature(self.loader).parameters
-        return tuple(name for name in parameters if name not in ("folder", "seed"))
+        return tuple(name for name in self._parameters() if name not in ("folder", "seed"))
+
+    def _parameters(self) -> tuple[str, ...]:
+        return () if self.loader is None else tuple(inspect.signature(self.loader).parameters)
+
+    def load(self, folder: Path | None, seed: int, **options: Any) -> Dataset:
+        """Load the data; a loader that needs no files has no `folder`, and one that draws nothing no `seed`."""
+        assert self.loader is not None
+        places = {"folder": folder, "seed": seed}
+        return self.loader(**{name: places[name] for name in places if name in self._parameters()}, **options)

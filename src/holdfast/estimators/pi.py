@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 import logging
@@ -35,7 +36,7 @@ from holdfast.partition import (
 )
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
-from holdfast.stable.network import LIKELY, weigh
+from holdfast.stable.network import DETECTABLE, LIKELY, weigh
 
 # A classifier that gives this share of the rows one label, where the label's own share is at most the second number.
 CONSTANT, SHARED = 0.98, 0.9
@@ -268,9 +269,7 @@ class PredictThenInterpolate(MethodEstimator):
         for name, value in (("objective", "chance"), ("objective", "equal"), ("recipe", "robust")):
             if getattr(self, name) == value and self.solver_ != "gradient":
                 raise ParameterError(f"{name}={value!r} is for networks. Use a NeuralClassifier, or leave it out.")
-        judge, recipe = estimator, None if self.recipe is None else RECIPES[self.recipe]
-        if recipe is not None:
-            judge, estimator = recipe.network(estimator, final=False), recipe.network(estimator, final=True)
+        judge, estimator = self._judge_and_final(estimator)
         self._check_networks(judge, estimator, held_out)
         if self.solver_ == "gradient":
             _warn_of_cost(estimator, len(training.environments))
@@ -283,6 +282,13 @@ class PredictThenInterpolate(MethodEstimator):
 
         # Stage 3: the least worst-case risk over all interpolations of the halves.
         return self._interpolate(estimator, training, seeding, held_out)
+
+    def _judge_and_final(self, estimator: Any) -> tuple[Any, Any]:
+        """Return the unfitted estimator of stage 1 and that of stage 3."""
+        if self.recipe is None:
+            return estimator, estimator
+        recipe = RECIPES[self.recipe]
+        return recipe.network(estimator, final=False), recipe.network(estimator, final=True)
 
     def _check_networks(self, judge: Any, final: Any, validation: Any) -> None:
         """Refuse what the trainings of networks would refuse, before the first of them."""
@@ -371,6 +377,11 @@ class PredictThenInterpolate(MethodEstimator):
                 break
             log.info("round %d leaves nothing to learn: back to round %d", number, number - 1)
         return self._keep_solution(solution, validation)
+
+    def with_final(self, estimator: Any, objective: str, training: TrainingRows, seeding: Seeding) -> Self:
+        """Return a copy with another final classifier, trained on the same halves of the same rows."""
+        other = copy.copy(self).set_params(objective=objective)
+        return other._interpolate(estimator, training, seeding, None)
 
     def _has_collapsed(self, solution: Solution, training: TrainingRows) -> bool:
         """Return whether a final classifier has learned nothing."""
@@ -528,13 +539,15 @@ class PIClassifier(PredictThenInterpolate, MethodClassifier):
         if sites is not None and known and able and len(np.unique(sites)) == len(self.environments_):
             scores = [code_probabilities(model, X, len(self.classes_)) for model in (ordinary, self.estimator_)]
             f, g = (np.log(np.maximum(probabilities, 1e-6)) for probabilities in scores)
-            probability = weigh(f, g, y, sites).probability
-            if probability >= LIKELY:
+            evidence = weigh(f, g, y, sites)
+            if evidence.probability >= LIKELY:
                 return
             why = (
-                f"There is no evidence that ERM relies on something unstable (probability {probability:.2f} on "
-                f"{len(y):,} validation rows)."
+                "There is no evidence that ERM relies on something unstable "
+                f"(probability {evidence.probability:.2f} on {len(y):,} validation rows)."
             )
+            if evidence.detectable > DETECTABLE:
+                why += " So few rows show only large differences; StableClassifier looks for them in all rows."
         warn(
             f"PIClassifier costs {100 * value:.1f} points of accuracy on the validation rows, compared with ERM. {why} "
             "StableClassifier uses PI only where it finds something unstable.",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import html
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,6 +26,7 @@ from holdfast.fitting.estimators import (
     code_probabilities,
     fit_rows,
     has_threshold,
+    is_network,
     last_step,
     predicted_codes,
     seeded_clone,
@@ -109,8 +111,8 @@ class StableClassifier(MethodClassifier):
     is mixed with the ordinary one accordingly. Where nothing changes, the result is the ordinary classifier, to the
     last bit. `verdict_` says what was fitted, why, what it costs and what it saves.
 
-    Pictures, sequences, dicts and Datasets have no columns. There the ordinary network is compared with a network of
-    Predict then Interpolate, both out of fold (`holdfast.stable.network`).
+    Pictures, sequences, dicts and Datasets have no columns. There the ordinary network is compared, out of fold, with
+    one that goes on from it on the halves of Predict then Interpolate (`holdfast.stable.network`).
 
     Parameters
     ----------
@@ -239,11 +241,17 @@ class StableClassifier(MethodClassifier):
         sites = [environment.name for environment in training.environments]
         asked = _ask_folds(self, estimator, training, _network_folds(training, subjects), seeding)
         given = training.y, training.environment_codes, training.sample_weight, asked.read_sites(estimator, seeding)
-        rows = NetworkRows(asked.ordinary, asked.stable, *given)
+        rows = NetworkRows(asked.ordinary(), asked.compared(), *given)
+        if rows.has_evidence and is_network(estimator):
+            rows = replace(rows, stable=asked.stable(estimator), found=rows.evidence)
         weights = rows.weights(float(self.caution))
         if weights[1]:
-            total, both = sum(weights), [self.ordinary_, _fit_pi(self, estimator, training, seeding).estimator_]
-            mixed = mix_scores([asked.ordinary, asked.stable], [weight / total for weight in weights])
+            objective = _objective(training) if is_network(estimator) else "max"
+            pi = _fit_pi(self, estimator, training, seeding, self.ordinary_, objective)
+            if is_network(estimator):  # what is saved is how the network is built, not the one that it began with
+                _from_network(pi.estimator_, last_step(estimator).network)
+            total, both = sum(weights), [self.ordinary_, pi.estimator_]
+            mixed = mix_scores([rows.ordinary, rows.stable], [weight / total for weight in weights])
             calibration = calibrate(mixed, training.y, training.sample_weight)
             used = [i for i in (0, 1) if weights[i]]
             parts = [both[i] for i in used], [Removal()] * len(used), [weights[i] / total for i in used]
@@ -251,11 +259,12 @@ class StableClassifier(MethodClassifier):
         finding = find_network(rows, weights)
         self.path_ = tuple(_network_point(rows, caution) for caution in CAUTIONS)
         self.relearning_ = Relearning()
-        known, left_out = np.exp(log_softmax(rows.mixed(weights))), np.exp(log_softmax(asked.left_out))
+        judged = asked.left_out()
+        known, left_out = np.exp(log_softmax(rows.mixed(weights))), np.exp(log_softmax(judged))
         self.forecasting_ = make_basis(
             known, left_out, training.y, {environment.name: environment.rows for environment in training.environments}
         )
-        right, shares = asked.left_out.argmax(axis=1) == training.y, training.weights
+        right, shares = judged.argmax(axis=1) == training.y, training.weights
         elsewhere = np.array([np.average(right[e.rows], weights=shares[e.rows]) for e in training.environments])
         ordinary, fitted = rows.accuracies((1.0, 0.0)), rows.accuracies(weights)
         most_frequent = np.bincount(training.y, shares).max() / shares.sum()
@@ -437,56 +446,146 @@ class StableClassifier(MethodClassifier):
         return f'<p style="{style}"><strong>{first.rstrip(".")}.</strong> {rest}</p>{diagram}'
 
 
+@dataclass(eq=False, repr=False)
+class _NetworkPI(PIClassifier):
+    """PI for the decision: judges take half the steps, and the last network goes on from the ordinary one.
+
+    From there it needs few steps, keeps what the ordinary network has learned, and differs from it where the halves ask
+    for it: started anew, two networks differ in much else, which hides evidence.
+    """
+
+    _: KW_ONLY
+    ordinary: Any = None  # fitted on the same rows
+    parts: int = 1  # the last network takes one of so many parts of the steps
+
+    def _judge_and_final(self, estimator: Any) -> tuple[Any, Any]:
+        if not is_network(estimator):
+            return estimator, estimator
+        return _shortened(estimator, 2), _shortened(estimator, self.parts, self.ordinary)
+
+
+def _shortened(estimator: Any, parts: int, start: Any = None) -> Any:
+    """Return an unfitted network of one of so many parts of the steps, which goes on from a fitted one where given."""
+    copied = clone(estimator)
+    network = last_step(copied)
+    network.set_params(steps_per_epoch=-(-network.steps_per_epoch // parts))
+    return copied if start is None else _from_network(copied, last_step(start).network_)
+
+
+def _from_network(estimator: Any, network: Any) -> Any:
+    """Return the estimator with another `network` parameter."""
+    last_step(estimator).set_params(network=network)
+    return estimator
+
+
+@dataclass(frozen=True, eq=False)
+class _Fold:
+    """A half of the rows, the classifiers of the others, and the seeds that they were fitted with."""
+
+    asked: NDArray[np.intp]
+    fitted: TrainingRows
+    ordinary: Any
+    pi: PIClassifier
+    seeding: Seeding
+
+
 @dataclass(frozen=True, eq=False)
 class _FoldAnswers:
-    """What classifiers of the other fold say about every row, (n_rows, n_classes), and the folds themselves."""
+    """What classifiers of the other fold say about every row, (n_rows, n_classes)."""
 
-    ordinary: Array
-    stable: Array
-    left_out: Array  # by the judges of the other sites together
+    folds: list[_Fold]
     training: TrainingRows
-    folds: NDArray[np.intp]
+    n_classes: int
+
+    def scores(self, ask: Callable[[_Fold, Any], Array]) -> Array:
+        """Return an answer for each row; `ask` gives those about a fold and its rows."""
+        found = np.zeros((self.training.n_rows, self.n_classes))
+        for fold in self.folds:
+            found[fold.asked] = ask(fold, take_rows(self.training.X, fold.asked))
+        return found
+
+    def ordinary(self) -> Array:
+        """Return the scores of the ordinary classifier."""
+        return self.scores(lambda fold, X: class_scores(fold.ordinary, X, self.n_classes))
+
+    def compared(self) -> Array:
+        """Return the scores of the classifier that the ordinary one is compared with."""
+        return self.scores(lambda fold, X: class_scores(fold.pi.estimator_, X, self.n_classes))
+
+    def stable(self, estimator: Any) -> Array:
+        """Return the scores of PI: of a network that takes all its steps, with the judges that are there."""
+
+        def ask(fold: _Fold, X: Any) -> Array:
+            final, objective = _shortened(estimator, 1, fold.ordinary), _objective(fold.fitted)
+            pi = _quietly(lambda: fold.pi.with_final(final, objective, fold.fitted, fold.seeding))
+            return class_scores(pi.estimator_, X, self.n_classes)
+
+        return self.scores(ask)
+
+    def left_out(self) -> Array:
+        """Return the scores of the judges of the other sites together."""
+        sites = self.training.environment_codes
+
+        def ask(fold: _Fold, X: Any) -> Array:
+            judges = list(fold.pi.environment_classifiers_.values())
+            answers = np.stack([centered(class_scores(judge, X, self.n_classes)) for judge in judges])
+            others = 1.0 - np.eye(len(judges))[sites[fold.asked]].T  # (n_judges, n_asked)
+            return np.asarray(np.einsum("jr,jrc->rc", others, answers) / (len(judges) - 1))
+
+        return self.scores(ask)
 
     def read_sites(self, estimator: Any, seeding: Seeding) -> float:
         """Return how well the site can be read off the input, by the same estimator: 0 chance, 1 always."""
-        fitted, asked = np.flatnonzero(self.folds != 0), np.flatnonzero(self.folds == 0)
-        sites, X = self.training.environment_codes, self.training.X
-        reader = fit_rows(seeded_clone(estimator, seeding, "sites"), X, sites, fitted, None)
+        asked, X, sites = self.folds[0].asked, self.training.X, self.training.environment_codes
+        reader = _shortened(estimator, 2) if is_network(estimator) else estimator
+        fitted = np.setdiff1d(np.arange(self.training.n_rows), asked)
+        reader = fit_rows(seeded_clone(reader, seeding, "sites"), X, sites, fitted, None)
         return read_skill(predicted_codes(reader, take_rows(X, asked)), sites[asked])
 
 
 def _ask_folds(
     owner: StableClassifier, estimator: Any, training: TrainingRows, folds: NDArray[np.intp], seeding: Seeding
 ) -> _FoldAnswers:
-    """Fit the ordinary classifier and PI without each fold, and ask both, and PI's judges, about the fold."""
-    n_classes = len(owner.classes_)
-    ordinary, stable, left_out = (np.zeros((training.n_rows, n_classes)) for _ in range(3))
-    sites = training.environment_codes
+    """Fit the ordinary classifier, and one on PI's halves to compare it with, without each fold."""
+    asked = []
     for number in range(N_FOLDS):
-        asked = np.flatnonzero(folds == number)
-        part = _rows_of(training, np.flatnonzero(folds != number))
-        pi = _fit_pi(owner, estimator, part, seeding.child("fold", number))
-        judges = list(pi.environment_classifiers_.values())
-        X = take_rows(training.X, asked)
-        ordinary[asked] = class_scores(fit_erm(estimator, part, seeding.child("fold", number)), X, n_classes)
-        stable[asked] = class_scores(pi.estimator_, X, n_classes)
-        answers = np.stack([centered(class_scores(judge, X, n_classes)) for judge in judges])
-        others = 1.0 - np.eye(len(judges))[sites[asked]].T  # (n_judges, n_asked)
-        left_out[asked] = np.einsum("jr,jrc->rc", others, answers) / (len(judges) - 1)
-    return _FoldAnswers(ordinary, stable, left_out, training, folds)
+        part, seeds = _rows_of(training, np.flatnonzero(folds != number)), seeding.child("fold", number)
+        ordinary = fit_erm(estimator, part, seeds)
+        objective = "equal" if is_network(estimator) else "max"
+        pi = _fit_pi(owner, estimator, part, seeds, ordinary, objective, parts=4)
+        asked.append(_Fold(np.flatnonzero(folds == number), part, ordinary, pi, seeds))
+    return _FoldAnswers(asked, training, len(owner.classes_))
 
 
-def _fit_pi(owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding) -> PIClassifier:
-    """Fit Predict then Interpolate on rows over class codes; its remarks about halves are not the user's concern."""
-    # The worst case asks for every half in each step: beyond a few sites the mean of the halves is much cheaper.
-    many = len(training.environments) > MOST_WORST_CASE and hasattr(last_step(estimator), "fit_groups")
-    pi = PIClassifier(
-        estimator, objective="equal" if many else "max", n_jobs=owner.n_jobs, random_state=seeding.integer("pi") % 2**31
+def _fit_pi(
+    owner: StableClassifier,
+    estimator: Any,
+    training: TrainingRows,
+    seeding: Seeding,
+    ordinary: Any,
+    objective: Any,
+    *,
+    parts: int = 1,
+) -> PIClassifier:
+    """Fit Predict then Interpolate on rows over class codes."""
+    seed = seeding.integer("pi") % 2**31
+    pi = _NetworkPI(
+        estimator, objective=objective, n_jobs=owner.n_jobs, random_state=seed, ordinary=ordinary, parts=parts
     )
-    sites = training.environment_codes
+    weights, sites = training.sample_weight, training.environment_codes
+    return _quietly(lambda: pi.fit(training.X, training.y, environments=sites, sample_weight=weights))
+
+
+def _quietly(fit: Callable[[], PIClassifier]) -> PIClassifier:
+    """Fit without remarks about halves: they are not the user's concern."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HoldfastWarning)
-        return pi.fit(training.X, training.y, environments=sites, sample_weight=training.sample_weight)
+        return fit()
+
+
+def _objective(training: TrainingRows) -> Literal["max", "equal"]:
+    """Return what PI minimizes: the worst half is in each step, so beyond a few sites the mean is much cheaper."""
+    return "max" if len(training.environments) <= MOST_WORST_CASE else "equal"
 
 
 def _rows_of(training: TrainingRows, rows: NDArray[np.intp]) -> TrainingRows:

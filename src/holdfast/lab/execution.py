@@ -23,7 +23,8 @@ from typing import Any, Literal
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from holdfast.exceptions import SavedModelError
+from holdfast.datasets import load_dataset
+from holdfast.exceptions import HoldfastError, SavedModelError
 from holdfast.extras import require
 from holdfast.lab.experiments import PlannedRun, RunConfig
 from holdfast.lab.inputs import find_changed
@@ -472,3 +473,18 @@ def find_waiting(runs: Sequence[PlannedRun], out: Path, jobs: int) -> Waiting:
     records = store.records(damaged="skip") if store is not None else []
     waiting = tuple(run for run in runs if store is None or not store.has(run.config.identity))
     return Waiting(len(runs), waiting, *estimate(waiting, records), jobs)
+
+
+def find_unreadable(runs: Sequence[PlannedRun], folder: Path | None) -> list[str]:
+    """Load each data set of some runs once, with the first seed; return why those that cannot be loaded cannot."""
+    problems, seen = [], set()
+    for config in (run.config for run in runs if not run.config.synthetic):
+        key = config.dataset, repr(config.dataset_options)
+        if key in seen:
+            continue
+        seen.add(key)
+        try:
+            load_dataset(config.dataset, folder=folder, seed=config.seed, **config.dataset_options)
+        except HoldfastError as problem:
+            problems.append(f"Data set {config.dataset!r} cannot be loaded: {problem}")
+    return problems

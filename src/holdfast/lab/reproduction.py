@@ -15,7 +15,7 @@ from holdfast.lab.execution import Progress, SweepResult, look_up, run_all
 from holdfast.lab.store import RunStore
 from holdfast.lab.targets import TARGETS, Missing, Options, Plan, Reader, Record
 from holdfast.lab.targets.results import warn_quick
-from holdfast.reports.tables import to_markdown
+from holdfast.reports.tables import to_latex, to_markdown
 from holdfast.reports.values import Figure, Table
 from holdfast.saving.files import write_bytes
 from holdfast.saving.json_files import canonical_json
@@ -168,9 +168,12 @@ def write_compact(records: Iterable[Mapping[str, Any]], path: Path) -> None:
     write_bytes(path, b"".join(line + b"\n" for line in lines))
 
 
-def write_markdown(tables: Iterable[Table], path: Path) -> None:
-    """Write tables as Markdown, one after the other."""
-    write_bytes(path, ("\n\n".join(map(to_markdown, tables)) + "\n").encode())
+def write_tables(tables: Iterable[Table], *, markdown: Path | None, latex: Path | None) -> None:
+    """Write tables as Markdown or LaTeX, one after the other, where a file is given."""
+    tables = list(tables)
+    for form, path in ((to_markdown, markdown), (to_latex, latex)):
+        if path is not None:
+            write_bytes(path, ("\n\n".join(map(form, tables)) + "\n").encode())
 
 
 def _finite(value: Any) -> Any:

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, Literal, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -33,8 +34,6 @@ from holdfast.exceptions import (
     LabelsError,
     NewSiteWarning,
     ParameterError,
-    SavedModelError,
-    UntrustedFileError,
     suggest,
     warn,
 )
@@ -44,9 +43,8 @@ from holdfast.neural.evaluation import HeldOut, evenly, minus_squared_error, out
 from holdfast.neural.monitors import ProgressLine, current_monitor
 from holdfast.neural.networks import NETWORKS, Factory, Network, build_network, reads_text
 from holdfast.neural.objectives import Objective, make_objective
-from holdfast.neural.randomness import RandomStream
 from holdfast.neural.risks import Loss, make_loss
-from holdfast.neural.selection import LEAVE_ONE_OUT, Selected, choose_rule
+from holdfast.neural.selection import LEAVE_ONE_OUT, choose_rule
 from holdfast.neural.settings import (
     OptimizerFactory,
     Precision,
@@ -59,8 +57,8 @@ from holdfast.neural.settings import (
 )
 from holdfast.neural.sources import Inputs, ItemSource, RowShape, labeled_items, read_items, rows_to_predict
 from holdfast.neural.state import TrainingState
-from holdfast.neural.training import TrainingTask, holds_images, train
-from holdfast.registry import ImportPath
+from holdfast.neural.stored import TRAINING_ONLY, code_parameters, state_of, with_state
+from holdfast.neural.training import TrainingTask, train
 from holdfast.rows.kinds import holds_items, is_text
 from holdfast.rows.reading import (
     as_ours,
@@ -74,14 +72,6 @@ from holdfast.rows.reading import (
 )
 from holdfast.seeding import RandomState, Seeding
 
-FORMAT = 1
-# Parameters that are data of a fit, need not be plain values or are for training alone; what they led to is stored.
-_NOT_STORED = (
-    *("network_options", "vocabulary", "random_state", "loss", "optimizer", "scheduler", "callbacks", "n_workers"),
-    *("network", "row_transform", "collate_fn", "verbose"),
-)
-_CODE = ("network", "row_transform", "collate_fn")  # stored as import paths where they are classes or functions
-_TRAINING_ONLY = ("optimizer", "scheduler", "callbacks")
 # What other libraries call our parameters.
 _ELSEWHERE = {
     **{"lr": "learning_rate", "learning_rate_init": "learning_rate", "eta": "learning_rate"},
@@ -91,55 +81,11 @@ _ELSEWHERE = {
 }
 
 
-def _check_sizes(
-    name: str | Factory, arguments: Mapping[str, Any], vectors: list[int] | None, weights: Mapping[str, Tensor]
-) -> None:
-    """Refuse options of a network that does not match the saved tensors, before its memory is allocated."""
-    try:
-        with torch.device("meta"):  # shapes without memory
-            fixed: dict[str, Any] = {} if vectors is None else {"vectors": torch.empty(vectors)}
-            network = build_network(name, **arguments, **fixed)
-    except (NotImplementedError, RuntimeError):  # a user's network that looks at its own numbers
-        return
-    expected = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
-    if expected != {key: tuple(tensor.shape) for key, tensor in weights.items()}:
-        raise SavedModelError(f"The saved weights do not fit network {name!r}: their names or shapes differ.")
-
-
-def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the network's options as plain values, or say which one is not."""
-    plain: dict[str, Any] = {}
-    for name, value in options.items():
-        value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-        value = list(value) if isinstance(value, tuple) else value
-        items = value if isinstance(value, list) else [value]
-        if not all(item is None or isinstance(item, bool | int | float | str) for item in items):
-            raise SavedModelError(
-                f"network_options[{name!r}] is of type {type(value).__name__} and cannot be saved. "
-                "Use numbers, strings or lists of them."
-            )
-        plain[name] = value
-    return plain
-
-
-def _array_state(array: NDArray[Any]) -> dict[str, Any]:
-    """Return labels as plain values with their type."""
-    values = array.tolist()
-    if not all(isinstance(value, bool | int | float | str) for value in values):
-        raise SavedModelError(
-            f"Labels of type {type(values[0]).__name__} cannot be saved. Use numbers or strings as labels."
-        )
-    return {"dtype": array.dtype.str if array.dtype.kind != "O" else "object", "values": values}
-
-
-def _array(state: Mapping[str, Any]) -> NDArray[Any]:
-    return np.array(state["values"], dtype=object if state["dtype"] == "object" else np.dtype(state["dtype"]))
-
-
 HOOKS = ("on_train_begin", "on_epoch_begin", "on_batch_end", "on_epoch_end", "on_train_end")
 SCALES = 20.0  # how many times larger than the fitted rows' the values may be: 8-bit numbers are 255 times too large
 FEW = 5  # rows below which small values may be chance, such as one dark picture
 _SMALL = 100_000  # parameters: up to here a copy in float64 costs next to nothing
+_FEW_ROWS = 64  # up to which the checks of an array would take longer than the network
 
 
 @dataclass(eq=False, repr=False)
@@ -361,7 +307,7 @@ class NeuralEstimator(BaseEstimator):
             notify=self._notify if self.callbacks else None,
         )
         self.stage_ = stage
-        build = functools.partial(build_network, self.network, **self._network_arguments())
+        build = functools.partial(build_network, self.network, **self.network_arguments())
         monitor = ProgressLine(current_monitor(), self._computing()) if self.verbose else None
         for callback in self.callbacks or ():
             getattr(callback, "initialize", lambda: None)()
@@ -411,7 +357,7 @@ class NeuralEstimator(BaseEstimator):
             raise ParameterError(f"The 'dropout' parameter must be in [0, 1). Got {self.dropout!r} instead.")
         return TrainingSettings(**{field.name: getattr(self, field.name) for field in fields(TrainingSettings)})
 
-    def _network_arguments(self) -> dict[str, Any]:
+    def network_arguments(self) -> dict[str, Any]:
         """Return what the network is built with."""
         options = dict(self.network_options or {})
         if self.vocabulary_ is not None and isinstance(options.get("vectors"), Mapping):
@@ -512,17 +458,33 @@ class NeuralEstimator(BaseEstimator):
         digits of a row's outputs do not depend on the other rows.
         """
         check_is_fitted(self, "network_")
-        source = self._known_source(X)
+        plain = self._plain_rows(X) if rows is None else None
+        source = self._known_source(X) if plain is None else plain
         device = resolve_device(self.device_)
-        network = self.network_
-        n_parameters = sum(parameter.numel() for parameter in network.parameters())
-        vectors = isinstance(source.row_shape, tuple) and len(source.row_shape) == 1
-        if isinstance(network, Network) and vectors and n_parameters <= _SMALL:
-            network = copy.deepcopy(network).double()
+        network = self._exact_network(source.row_shape)
         context = autocast("fp32", device)
         with source.reading():
             self._warn_of_scale(source)
             return outputs_on(network, source, device=device, autocast=context, rows=rows, n_outputs=self._n_outputs())
+
+    def _plain_rows(self, X: Any) -> RowSource | None:
+        """Return few rows of an array that are as those of the fit without any change; None: look closer."""
+        as_fitted = (
+            type(X) is np.ndarray
+            and X.dtype in (np.float32, np.float64)
+            and 0 < len(X) <= _FEW_ROWS
+            and X.shape[1:] == self.input_shape_
+            and self.row_transform is None
+            and self.vocabulary_ is None
+            and not hasattr(self, "feature_names_in_")
+            and bool(np.isfinite(X).all())
+        )
+        return make_source(X) if as_fitted else None
+
+    def _exact_network(self, shape: RowShape) -> nn.Module:
+        """Return the network, a small one on vectors in float64."""
+        exact = isinstance(shape, tuple) and len(shape) == 1 and isinstance(self.network_, Network)
+        return _in_float64(self.network_) if exact else self.network_
 
     def _warn_of_scale(self, source: RowSource) -> None:
         """Warn of inputs whose values are many times larger or smaller than those of the fit."""
@@ -554,103 +516,16 @@ class NeuralEstimator(BaseEstimator):
     def get_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return the fitted estimator as values for JSON, and the network's tensors by name."""
         check_is_fitted(self, "network_")
-        options = dict(self.network_options or {})
-        options.pop("weights", None)  # a file to start from; what became of it is among the network's tensors
-        if options.get("vectors") is not None:
-            # The vectors are part of the network's tensors; only their shape is needed to build it again.
-            options["vectors"] = list(self._network_arguments()["vectors"].shape)
-        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in _NOT_STORED}
-        parameters |= self._code_parameters()
-        seed, words, shape = self.random_state, self.vocabulary_, self.input_shape_
-        listed: Any = {n: list(s) for n, s in shape.items()} if isinstance(shape, dict) else list(shape)
-        state: dict[str, Any] = {
-            "format": FORMAT,
-            "parameters": parameters,
-            "loss": self.loss if isinstance(self.loss, str) else None,
-            "random_state": int(seed) if isinstance(seed, int | np.integer) else None,
-            "network_options": _plain_options(options),
-            "input_shape": listed,
-            "vocabulary": None if words is None else {"tokens": list(words.tokens), "lowercase": words.lowercase},
-            "classes": _array_state(self.classes_) if hasattr(self, "classes_") else None,
-            "n_features_in": getattr(self, "n_features_in_", None),
-            "feature_names_in": [str(name) for name in getattr(self, "feature_names_in_", ())],
-            "selected": {key: value for key, value in self.selected_.as_dict().items() if key != "weights"},
-            "history": self.history_,
-            "group_weights": self.group_weights_.tolist(),
-            "precision": self.precision_,
-            "input_scale": getattr(self, "input_scale_", None),
-        }
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network_.state_dict().items()}
-        return state, tensors
-
-    def _code_parameters(self) -> dict[str, Any]:
-        """Return parameters that may be code: classes and functions by import path, all else as it is."""
-        if isinstance(self.network, nn.Module):
-            raise SavedModelError(
-                f"network is an instance of {type(self.network).__name__}, and how it was built cannot be saved. Pass "
-                "its class, or a function that returns it, and its settings as network_options; see "
-                "docs/how-to/own-network.md."
-            )
-        values = {name: getattr(self, name) for name in _CODE}
-        return {name: ImportPath.of(value, name) if callable(value) else value for name, value in values.items()}
+        return state_of(self)
 
     def saved_attributes(self) -> dict[str, Any]:
         """Return what is saved of an estimator that is not fitted: parameters, but for those of a training alone."""
-        return vars(self) | self._code_parameters() | dict.fromkeys(_TRAINING_ONLY)
+        return vars(self) | code_parameters(self) | dict.fromkeys(TRAINING_ONLY)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
         """Return the fitted estimator that `get_state` described."""
-        if state.get("format") != FORMAT:
-            raise SavedModelError(
-                f"The saved network has format {state.get('format')!r}; this version reads format {FORMAT}."
-            )
-        name = state["parameters"]["network"]
-        if isinstance(name, str) and name not in NETWORKS:
-            raise SavedModelError(
-                f"The saved estimator's network is {name!r}, which is not registered here. Import the module that "
-                f"calls holdfast.neural.networks.register_network({name!r}) before loading."
-            )
-        options = dict(state["network_options"])
-        if "weights" in options:  # never saved by holdfast: it would read a file outside of the model
-            raise UntrustedFileError("The saved estimator names a weights file outside of its folder. It was not read.")
-        vectors = options.pop("vectors", None)
-        parameters = {**state["parameters"], "network_options": options or None, "random_state": state["random_state"]}
-        if state["loss"] is not None:
-            parameters["loss"] = state["loss"]
-        estimator = cls()
-        estimator.set_params(**parameters)
-        shape = state["input_shape"]
-        estimator.input_shape_ = {n: tuple(s) for n, s in shape.items()} if isinstance(shape, dict) else tuple(shape)
-        estimator.input_scale_ = state.get("input_scale") or {}
-        words = state["vocabulary"]
-        estimator.vocabulary_ = None if words is None else Vocabulary(tuple(words["tokens"]), words["lowercase"])
-        if state["classes"] is not None:
-            estimator.classes_ = _array(state["classes"])
-        if state["n_features_in"] is not None:
-            estimator.n_features_in_ = state["n_features_in"]
-        if state["feature_names_in"]:
-            estimator.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
-        arguments = estimator._network_arguments()
-        weights = {key: torch.as_tensor(tensor) for key, tensor in tensors.items()}
-        _check_sizes(name, arguments, vectors, weights)
-        if vectors is not None:
-            arguments["vectors"] = torch.zeros(vectors)
-        with RandomStream().borrowing():  # what is drawn here is overwritten
-            network = build_network(name, **arguments)
-        try:
-            network.load_state_dict(weights)
-        except RuntimeError as problem:
-            raise SavedModelError(f"The saved weights do not fit network {name!r}: {problem}") from problem
-        if holds_images(estimator.input_shape_):  # as the training lays it out: other kernels give other last bits
-            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        estimator.network_ = network.eval()
-        estimator.device_ = "cpu"
-        estimator.precision_ = state["precision"]
-        estimator.history_ = list(state["history"])
-        estimator.group_weights_ = np.asarray(state["group_weights"], dtype=np.float64)
-        estimator.selected_ = Selected.from_dict({**state["selected"], "weights": network.state_dict()})
-        return estimator
+        return with_state(cls(), state, tensors)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -661,6 +536,24 @@ class NeuralEstimator(BaseEstimator):
 # `__new__` takes anything; tools that ask the class for its parameters must see those of `__init__`.
 _signature = inspect.signature(NeuralEstimator.__init__)
 NeuralEstimator.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])  # type: ignore[attr-defined]
+
+
+_DOUBLES: WeakKeyDictionary[nn.Module, nn.Module] = WeakKeyDictionary()  # copies in float64: making one takes long
+
+
+def _in_float64(network: nn.Module) -> nn.Module:
+    """Return a copy of a small network in float64, with the weights of this moment; a large network as it is."""
+    if sum(parameter.numel() for parameter in network.parameters()) > _SMALL:
+        return network
+    double = _DOUBLES.get(network)
+    now = [*network.parameters(), *network.buffers()]
+    kept = [] if double is None else [*double.parameters(), *double.buffers()]
+    if double is None or [tensor.shape for tensor in kept] != [tensor.shape for tensor in now]:
+        double = _DOUBLES[network] = copy.deepcopy(network).double()
+        return double
+    with torch.no_grad():
+        torch._foreach_copy_(kept, now)
+    return double
 
 
 def _same_shape(found: RowShape, fitted: RowShape, *, exactly: bool) -> bool:
@@ -685,7 +578,10 @@ def _scale_of(rows: Inputs) -> dict[str, float]:
     """
     parts = rows if isinstance(rows, dict) else {"": rows}
     found = {name: part for name, part in parts.items() if part.is_floating_point() and part.ndim > 1 and part.numel()}
-    scales = {name: float(part.flatten(1).abs().amax(1).median()) for name, part in found.items()}
+    scales = {
+        name: float(part.abs().max() if len(part) == 1 else part.flatten(1).abs().amax(1).median())
+        for name, part in found.items()
+    }
     return {name: scale for name, scale in scales.items() if scale > 0}
 
 

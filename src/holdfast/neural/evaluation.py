@@ -56,7 +56,8 @@ def outputs_on(
     n_rows = len(source) if rows is None else len(rows)
     size = min(max(_CHUNK_VALUES // max(_n_values(source.row_shape), 1), 64), 4096)
     was_training = network.training
-    network.eval()
+    if was_training:
+        network.eval()
     parts = []
     with without_denormals(), torch.inference_mode():
         for start in range(0, n_rows, size):
@@ -64,8 +65,9 @@ def outputs_on(
             with autocast():
                 outputs = run_network(network, moved(_matching(source.take(chunk), network), device), n_outputs)
             parts.append((outputs if outputs.dtype == torch.float64 else outputs.float()).cpu())
-    network.train(was_training)
-    return torch.cat(parts)
+    if was_training:
+        network.train()
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _n_values(shape: RowShape) -> int:

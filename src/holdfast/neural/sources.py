@@ -339,10 +339,14 @@ class ItemReader:
     collate_fn: Callable[[list[Any]], Any] | None = None
     only_labels: bool = False
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the rows are those of a dict, as they are."""
+        return isinstance(self.items, dict) and self.row_transform is None and self.collate_fn is None
+
     def read(self, numbers: Rows, seeds: Sequence[int] | None) -> Any:
         """Return items as a batch, as a list for a `collate_fn`, or their labels; each item draws from its own seed."""
-        fast = isinstance(self.items, dict) and self.row_transform is None and self.collate_fn is None
-        if fast and not any(isinstance(values, list) for values in self.items.values()):
+        if self.is_plain and not any(isinstance(values, list) for values in self.items.values()):
             batch = {name: as_tensor(values[numbers], n_axes=1) for name, values in self.items.items()}
             return _refuse_infinite(batch, numbers)
         found = []
@@ -467,11 +471,14 @@ class ItemSource(RowSource):
         self._is_random = False
         if not len(rows):
             raise FeaturesError("X has 0 rows, but at least one is needed.")
-        with _keeping_random_states():
-            _seed_all(0)
-            before = _random_states()
+        if self._reader.is_plain:
             self.first = first = self.take(slice(0, 1))
-            self._is_random = before != _random_states()
+        else:  # code of the user may draw
+            with _keeping_random_states():
+                _seed_all(0)
+                before = _random_states()
+                self.first = first = self.take(slice(0, 1))
+                self._is_random = before != _random_states()
         self.row_shape = _for_each(lambda tensor: tuple(tensor.shape[1:]), first)
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
 r"""Does a network rely on something that changes between sites? The decision for inputs without columns.
 
 Two classifiers of all sites are asked about every row out of fold: the ordinary one, with the log-odds f, and a stable
-one, with the log-odds g, which was trained on the halves of Predict then Interpolate. At each site e
+one, with the log-odds g: the ordinary one, trained further on the halves of Predict then Interpolate. At each site e
 
     logit P(y = c | x, e) = a_ec + alpha_e f_c + beta_e g_c,    labels wrong in a share v_e.
 
@@ -124,7 +124,6 @@ class Evidence:
     p_value: float
     log_factor: float  # logarithm of the Bayes factor of "varies" against "does not"
     detectable: float  # spread that would be found half of the time, in units of the ordinary classifier's weight
-    gamma: float  # h = f - gamma g
 
 
 def weigh(f: Array, g: Array, y: Codes, sites: Codes) -> Evidence:
@@ -149,7 +148,7 @@ def weigh(f: Array, g: Array, y: Codes, sites: Codes) -> Evidence:
     factor = float(special.logsumexp(factors) - np.log(len(SPREADS)))
     probability = float(special.expit(factor + special.logit(PRIOR)))
     p_value = float(special.chdtrc(n_sites - 1, statistic))
-    return Evidence(probability, statistic, p_value, factor, _detectable(errors, unit), gamma)
+    return Evidence(probability, statistic, p_value, factor, _detectable(errors, unit))
 
 
 def _within_slope(f: Array, g: Array, y: Codes, sites: Codes) -> float:
@@ -242,7 +241,8 @@ class NetworkFinding:
     kept : float
         Share of what the ordinary network has beyond the stable one that is used.
     stable_price : Interval
-        Accuracy that the stable network (PI) loses at known sites, whether it is used or not.
+        Accuracy that the stable network loses at known sites: PI's where something is unstable, else that of the
+        network that the ordinary one was compared with, which was trained on PI's halves for a quarter of the steps.
     readable : float
         How well the site can be read off the input: 0 as by chance, 1 always. NaN where it was not looked at.
     """
@@ -279,9 +279,9 @@ class NetworkFinding:
     def price(self) -> str:
         """What the stable network would cost."""
         low, value, high = (100 * x for x in (self.stable_price.low, self.stable_price.value, self.stable_price.high))
-        if value <= 0:
-            return "A PI network would cost nothing at known sites."
-        return f"A PI network would cost {value:.1f} points of accuracy at known sites [{low:.1f}, {high:.1f}]."
+        cost = f"{value:.1f} points of accuracy at known sites [{low:.1f}, {high:.1f}]"
+        more = "" if self.outcome == "unstable" else " PIClassifier may cost more."
+        return f"A network trained on PI's halves would cost {cost if value > 0 else 'nothing at known sites'}.{more}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as plain values."""
@@ -300,10 +300,15 @@ class NetworkRows:
     sites: Codes
     counts: Array | None = None  # how many rows each row stands for
     readable: float = float("nan")  # how well the site can be read off the input, see `read_skill`
+    found: Evidence | None = None  # None: that of these scores
     evidence: Evidence = field(init=False)
+    gamma: float = field(init=False)  # h = f - gamma g
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "evidence", weigh(self.ordinary, self.stable, self.y, self.sites))
+        found = weigh(self.ordinary, self.stable, self.y, self.sites) if self.found is None else self.found
+        gamma = _within_slope(centered(self.ordinary), centered(self.stable), self.y, self.sites)
+        object.__setattr__(self, "evidence", found)
+        object.__setattr__(self, "gamma", gamma)
 
     @property
     def n_sites(self) -> int:
@@ -313,7 +318,7 @@ class NetworkRows:
     @property
     def _right(self) -> NDArray[np.bool_]:
         """Whether h, what the ordinary classifier has beyond the stable one, predicts the label of each row."""
-        h = centered(self.ordinary) - self.evidence.gamma * centered(self.stable)
+        h = centered(self.ordinary) - self.gamma * centered(self.stable)
         return np.asarray(h.argmax(axis=1) == self.y)
 
     def share(self, caution: float, probability: float = 1.0) -> float:
@@ -340,13 +345,18 @@ class NetworkRows:
         weights = np.where(right, share / shares, (1 - share) / (1 - shares))
         return np.where(((hits > 0) & (hits < n))[cells], weights, 1.0)
 
-    def weights(self, caution: float) -> tuple[float, float]:
-        """Return the weights of both classifiers' log-odds; (1, 0) where there is no evidence.
+    @property
+    def has_evidence(self) -> bool:
+        """Whether the weight of h differs between sites.
 
         Where the site can be read off the input, one network can treat sites differently, so a difference is none.
         """
+        return self.evidence.probability >= LIKELY and not self.readable >= READABLE
+
+    def weights(self, caution: float) -> tuple[float, float]:
+        """Return the weights of both classifiers' log-odds; (1, 0) where there is no evidence."""
         probability = self.evidence.probability
-        if probability < LIKELY or caution == 0 or self.readable >= READABLE:
+        if caution == 0 or not self.has_evidence:
             return 1.0, 0.0
         counts = self.reweighted(self.share(caution, probability))
         counts = counts if self.counts is None else counts * self.counts

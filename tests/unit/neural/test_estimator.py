@@ -343,3 +343,31 @@ def test_an_unknown_option_suggests_the_right_one(option, meant):
     """Names of other libraries and slips of the pen."""
     with pytest.raises(ParameterError, match=f"NeuralClassifier has no parameter '{option}'. Did you mean '{meant}'"):
         NeuralClassifier(**{option: 1})
+
+
+@pytest.mark.parametrize("network", ["mlp", "cnn"])
+def test_a_row_alone_is_answered_as_among_many(network):
+    """Few rows take a shorter way, which gives the same answers and refuses the same rows."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 8) if network == "mlp" else (100, 1, 8, 8)).astype(np.float32)
+    y = (X.reshape(100, -1)[:, 0] > 0).astype(int)
+    model = NeuralClassifier(network, max_epochs=1, steps_per_epoch=20, random_state=0).fit(X, y)
+    alone = np.concatenate([model.predict_proba(X[row : row + 1]) for row in range(5)])
+    np.testing.assert_allclose(alone, model.predict_proba(X)[:5], rtol=0, atol=1e-6)
+    broken = X[:1].copy()
+    broken.reshape(-1)[0] = np.nan
+    with pytest.raises(FeaturesError, match="NaN"):
+        model.predict(broken)
+    with pytest.raises(FeaturesError):
+        model.predict(X[:1, ..., :4])
+
+
+def test_predictions_follow_a_weight_that_is_changed():
+    """The copy in float64, by which small networks predict, has the weights of the moment."""
+    X = np.random.default_rng(0).standard_normal((60, 4))
+    model = NeuralClassifier("mlp", max_epochs=1, steps_per_epoch=20, random_state=0).fit(X, (X[:, 0] > 0).astype(int))
+    before = model.predict_proba(X[:3])
+    for parameter in model.network_.parameters():
+        parameter.data.zero_()
+    assert not np.allclose(before, 0.5, atol=0.01)
+    np.testing.assert_allclose(model.predict_proba(X[:3]), 0.5)
