@@ -150,6 +150,7 @@ class StableClassifier(MethodClassifier):
     """
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this
+    edition: ClassVar[int] = 2  # 1 looked at columns alone, and not at combinations of them
     reads_columns: ClassVar[bool] = True  # which ones are unstable: a table's columns are worth more than a matrix
 
     estimator: Any = None
