@@ -25,9 +25,9 @@ def step(record: Record) -> str:
     lines = [
         ("plain loop", row["reference_processor_ms"], row["reference_ms"]),
         ("holdfast", row["holdfast_processor_ms"], row["holdfast_ms"]),
-        (f"limit: {row['gigaflop']} GFLOP at {row['peak_gigaflops']} GFLOP/s", row["limit_ms"], None),
+        (f"{row['gigaflop']} GFLOP in fp32, at {row['peak_gigaflops']} GFLOP/s", row["limit_ms"], None),
     ]
-    share = f"{100 * row['share_of_limit']:.0f} % of what the processor could reach with this formulation"
+    share = f"{100 * row['share_of_limit']:.0f} % of the processor's largest speed in fp32"
     return table((f"a step, {row['precision']}", "processor ms", "clock ms"), lines) + f"\n\nThe step reaches {share}."
 
 
@@ -65,10 +65,12 @@ def whole_fit(record: Record) -> str:
         "plain, validation accuracy",
         "holdfast",
     )
+    stages = record.get("stages_ratio")
+    price = "" if stages is None else f" Without the fit of ERM, which the price needs: {times(stages)}."
     return table(head, lines) + (
         f"\n\n{record['n_rows']:,} training rows; each network takes {record['epochs']} × {record['steps']} steps. "
         f"Ratio: {times(record['processor_ratio'])} in processor time, {times(record['ratio'])} on the clock; in the "
-        f"last epoch of stage 3, {times(record['last_epoch_ratio'])} in processor time."
+        f"last epoch of stage 3, {times(record['last_epoch_ratio'])} in processor time.{price}"
     )
 
 

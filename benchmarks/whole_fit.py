@@ -28,7 +28,7 @@ from measuring import parser, ratio, rounded, write_record
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Subset, TensorDataset
 
 from holdfast import PIClassifier
-from holdfast.datasets import load_dataset
+from holdfast.datasets import DATASETS, load_dataset
 from holdfast.exceptions import HoldfastError
 from holdfast.neural import NeuralClassifier
 from holdfast.neural.monitors import EpochReport, Monitor, watch
@@ -37,7 +37,7 @@ from holdfast.neural.networks import build_network
 BATCH, EVALUATED = 50, 500  # rows of each group in a step, rows in a batch of an evaluation
 EPOCHS, STEPS = 3, 100
 SETTINGS = {"learning_rate": 1e-3, "weight_decay": 1e-2, "dropout": 0.5}
-TARGET, USER_TARGET = 8.0, 2.2  # of all rows and the authors' settings; of a call with few rows and epochs
+TARGET, USER_TARGET = 8.0, 4.0  # of all rows and the authors' settings; of a call with few rows and epochs
 
 
 def main(description: str | None = __doc__, *, n_epochs: int = EPOCHS, n_rows: int | None = None) -> int:
@@ -61,15 +61,17 @@ def main(description: str | None = __doc__, *, n_epochs: int = EPOCHS, n_rows: i
         row: dict[str, Any] = {"seed": seed}
         for name, fit in (("reference", fit_plainly), ("holdfast", fit_holdfast)):
             begin = time.perf_counter(), time.process_time()
-            accuracy, epochs = fit(data, seed, *budget)
+            accuracy, epochs, erm = fit(data, seed, *budget)
             row[f"{name}_accuracy"] = rounded(accuracy)
             row[f"{name}_epochs"] = [rounded(seconds) for seconds in epochs]
             row[f"{name}_seconds"] = rounded(time.perf_counter() - begin[0])
             row[f"{name}_processor_seconds"] = rounded(time.process_time() - begin[1])
+            row[f"{name}_stages_processor_seconds"] = rounded(time.process_time() - begin[1] - erm)
         rows.append(row)
         print(row, file=sys.stderr, flush=True)
     target = TARGET if n_rows is None else USER_TARGET
     facts = {"epochs": budget[0], "steps": budget[1], "n_rows": len(data["y"])}
+    facts["edition"] = DATASETS["colored_mnist"].edition
     write_record(arguments, rows, **summary(rows), target=target, **facts)
     return 0
 
@@ -81,6 +83,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "ratio": ratio(middle["reference_seconds"], middle["holdfast_seconds"]),
         "processor_ratio": ratio(middle["reference_processor_seconds"], middle["holdfast_processor_seconds"]),
+        # Both sides do the three stages; holdfast also fits ERM, which its price is compared with.
+        "stages_ratio": ratio(middle["reference_processor_seconds"], middle["holdfast_stages_processor_seconds"]),
         "last_epoch_ratio": ratio(*last),
         "reference_accuracy": rounded(mean(row["reference_accuracy"] for row in rows), 3),
         "holdfast_accuracy": rounded(mean(row["holdfast_accuracy"] for row in rows), 3),
@@ -105,31 +109,37 @@ def read(options: argparse.Namespace, seed: int) -> dict[str, Any]:
 
 
 class Clock(Monitor):
-    """Keeps the processor time at the end of every epoch of stage 3."""
+    """Keeps the processor time at the end of every epoch of stage 3, and when ERM begins, which the price asks for."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
+        self.erm: float | None = None
 
     def start(self, stage: str) -> None:
-        """Begin anew: stage 3 is the last."""
-        self.times = [time.process_time()]
+        """Note the time."""
+        if stage == "stage 3":
+            self.times = [time.process_time()]
+        elif self.times:
+            self.erm = time.process_time()
 
     def epoch(self, report: EpochReport) -> None:
         """Note the time."""
-        self.times.append(time.process_time())
+        if report.stage == "stage 3":
+            self.times.append(time.process_time())
 
 
-def fit_holdfast(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) -> tuple[float, np.ndarray]:
-    """Fit `PIClassifier`; return the validation accuracy of the epoch that it selects, and stage 3's times."""
+def fit_holdfast(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) -> tuple[float, np.ndarray, float]:
+    """Fit `PIClassifier`; return the validation accuracy of the selected epoch, stage 3's times, and that of ERM."""
     network = NeuralClassifier("cnn", max_epochs=n_epochs, steps_per_epoch=n_steps, batch_size=BATCH, **SETTINGS)
     model = PIClassifier(network, min_group_size=1, random_state=seed)
     with watch(Clock()) as clock:
         model.fit(data["X"], data["y"], environments=data["environments"], validation=data["validation"])
-    return model.validation_score_, np.diff(clock.times)
+    erm = 0.0 if clock.erm is None else time.process_time() - clock.erm
+    return model.validation_score_, np.diff(clock.times), erm
 
 
-def fit_plainly(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) -> tuple[float, np.ndarray]:
-    """Run the three stages as a straightforward program; return the same."""
+def fit_plainly(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) -> tuple[float, np.ndarray, float]:
+    """Run the three stages as a straightforward program; return the same. It has no ERM."""
     torch.manual_seed(seed)
     rows = TensorDataset(torch.from_numpy(dense(data["X"])), torch.from_numpy(data["y"].astype(np.int64)))
     validation = TensorDataset(
@@ -141,7 +151,7 @@ def fit_plainly(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) ->
         judge, *_ = train_plainly(rows, [own], Subset(rows, other.tolist()), n_epochs, n_steps)
         correct = answers(judge, Subset(rows, other.tolist()))
         groups += [part for part in (other[correct], other[~correct]) if len(part)]
-    return train_plainly(rows, groups, validation, n_epochs, n_steps)[1:]
+    return *train_plainly(rows, groups, validation, n_epochs, n_steps)[1:], 0.0
 
 
 def make_cnn() -> torch.nn.Module:

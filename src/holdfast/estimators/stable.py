@@ -57,6 +57,7 @@ from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.columns import Columns, split_categories
 from holdfast.stable.decision import CAUTION, kept_share, removal_levels
 from holdfast.stable.design import Design, make_design
+from holdfast.stable.directions import describe, try_directions
 from holdfast.stable.findings import find
 from holdfast.stable.hypotheses import Posterior, posteriors
 from holdfast.stable.network import NetworkRows, find_network, read_skill
@@ -151,6 +152,7 @@ class StableClassifier(MethodClassifier):
     """
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this
+    edition: ClassVar[int] = 2  # 1 looked at columns alone, and not at combinations of them
     reads_columns: ClassVar[bool] = True  # which ones are unstable: a table's columns are worth more than a matrix
 
     estimator: Any = None
@@ -355,6 +357,55 @@ class StableClassifier(MethodClassifier):
             columns.n_columns,
             scenarios.ranks(weights) if shares.max() >= RARE else {},
             float(self.caution),
+        )
+        n_less = sum(share < 1.0 for share in kept.values())
+        if self.caution and (n_less == 0 or 2 * n_less > len(kept)):  # else some columns explain what changes
+            self._try_directions(estimator, training, mixture, weights, left_out)
+
+    def _try_directions(
+        self,
+        estimator: Any,
+        training: TrainingRows,
+        mixture: _Mixture,
+        weights: Sequence[float],
+        left_out: dict[int, Array],
+    ) -> None:
+        """Do without unstable combinations of columns, where that is better at sites left out (`stable.directions`)."""
+        mixed = mix_scores(list(left_out.values()), [weights[i] for i in left_out])
+        calibration = getattr(self.estimator_, "calibration", None)
+        before = log_softmax(mixed) if calibration is None else calibration.log_probabilities(mixed)
+        found = try_directions(self.ordinary_, estimator, training, mixture.folds, mixture.rounds, before)
+        if found is None:
+            return
+
+        def asked(*, other_label: bool) -> Array:
+            partners = shuffled_partners(training, other_label=other_label)
+            exchanged = replace(training, X=found.directions.exchange(training.X, partners))
+            return np.stack([ask_out_of_fold(mixture.parts[0], exchanged, 2), centered(found.known)])
+
+        known = np.stack([mixture.scenarios.known[0], centered(found.known)])
+        scenarios = Scenarios(known, (asked(other_label=False),), (asked(other_label=True),), training)
+        ordinary, stable = [1.0, 0.0], [0.0, 1.0]
+        names = column_names(training.X, training.names)
+        findings = describe(found.directions, training, names, str(self.classes_[1]))
+        sites = {environment.name: environment.rows for environment in training.environments}
+        by_site = np.stack([scenarios.accuracies("known", w) for w in (ordinary, stable)], axis=1).tolist()
+        folds, elsewhere = (np.exp(log_softmax(scores)) for scores in (found.known, found.left_out))
+        self.estimator_ = found.estimator
+        self.relearning_, self.forecasting_ = Relearning(), make_basis(folds, elsewhere, training.y, sites)
+        self.path_ = tuple(_point(scenarios, caution, stable if caution else ordinary) for caution in CAUTIONS)
+        self.verdict_ = replace(
+            self.verdict_,
+            fitted="stable",
+            columns=findings,
+            kept={finding.feature: 0.0 for finding in findings},
+            price=scenarios.price(stable),
+            known=scenarios.compare("known", stable),
+            vanished=scenarios.compare("vanished", stable),
+            reversed=scenarios.compare("reversed", stable),
+            forecast=scenarios.forecast(stable, mixture.left_out(found.left_out)),
+            by_environment={name: Accuracy(*pair) for name, pair in zip(sites, by_site, strict=True)},
+            auroc=scenarios.ranks(stable) if self.verdict_.auroc else {},
         )
 
     def adapt(self, X: Any) -> StableClassifier:
@@ -653,6 +704,7 @@ class _Mixture:
         self.settings = JudgeSettings(n_folds=N_FOLDS, n_jobs=owner.n_jobs, start=owner.ordinary_)
         folds = deal_folds(training, N_FOLDS)
         assert folds is not None
+        self.folds, self.rounds = folds, training.environment_codes % min(len(training.environments), MOST_LEFT_OUT)
         fits, fold_rows = fit_folds(self.part, self.tables, folds, self.settings, seeding)
         self.parts = [Part(removal, found, fold_rows) for removal, found in zip(self.removals, fits, strict=True)]
         n_draws = max(1, min(5, ROWS_FOR_ONE_DRAW // training.n_rows))
@@ -688,8 +740,7 @@ class _Mixture:
         """
         used = [i for i, weight in enumerate(weights) if weight > 0]
         training, n_classes = self.training, len(self.owner.classes_)
-        rounds = training.environment_codes % min(len(training.environments), MOST_LEFT_OUT)
-        fits, rows = fit_folds(self.part, [self.tables[i] for i in used], rounds, self.settings, self.seeding)
+        fits, rows = fit_folds(self.part, [self.tables[i] for i in used], self.rounds, self.settings, self.seeding)
         return {
             i: ask_out_of_fold(Part(self.removals[i], found, rows), training, n_classes)
             for i, found in zip(used, fits, strict=True)

@@ -134,10 +134,18 @@ def refit_logistic(fitted: Any, parts: Sequence[Any], estimator: Any, X: Any, y:
     found = fit_part(start, estimator, X, y, np.arange(len(y)), is_near=True)
     if found is None:
         return None
-    result, coef, intercept = copy.deepcopy(fitted), found.coef, found.intercept
+    result = copy.deepcopy(fitted)
     if isinstance(result, Pipeline):
         scaler, constant = result.steps[0][1], (X[0] == X).all(axis=0)
         scaler.mean_[constant], scaler.var_[constant], scaler.scale_[constant] = X[0, constant], 0.0, 1.0
+    return with_coefficients(result, found)
+
+
+def with_coefficients(fitted: Any, model: LogisticModel) -> Any:
+    """Return a copy of what `logistic_start` reads that predicts as the model does."""
+    result, coef, intercept = copy.deepcopy(fitted), model.coef, model.intercept
+    if isinstance(result, Pipeline):
+        scaler = result.steps[0][1]
         coef, intercept = coef * scaler.scale_, intercept + float(coef @ scaler.mean_)
     last = last_step(result)
     last.coef_, last.intercept_ = coef[None, :], np.array([intercept])

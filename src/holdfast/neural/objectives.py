@@ -289,15 +289,16 @@ class _WorstGroupRun(ObjectiveRun):
         """Run the groups one by one, keep the graph of the worst, and differentiate that one."""
         worst, highest, worst_risk = 0, -np.inf, torch.zeros(())
         risks, scores = [], []
-        for group, handicap in enumerate(self._handicaps):
-            outcome = self.problem.assess(self.problem.batches.draw([group]))
-            risk = outcome.risks[0]
-            value = risk.item() + handicap
-            # "not <=" rather than ">": a NaN becomes the worst, and the loop reports it.
-            if not value <= highest:
-                worst, highest, worst_risk = group, value, risk
-            risks.append(risk.detach())
-            scores.append(self.problem.scores(outcome))
+        with self.problem.autocast():  # weights are cast once for all groups
+            for group, handicap in enumerate(self._handicaps):
+                outcome = self.problem.assess(self.problem.batches.draw([group]))
+                risk = outcome.risks[0]
+                value = risk.item() + handicap
+                # "not <=" rather than ">": a NaN becomes the worst, and the loop reports it.
+                if not value <= highest:
+                    worst, highest, worst_risk = group, value, risk
+                risks.append(risk.detach())
+                scores.append(self.problem.scores(outcome))
         worst_risk.backward()
         return self.report(worst_risk, range(len(risks)), torch.stack(risks), torch.cat(scores), worst)
 

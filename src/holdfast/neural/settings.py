@@ -137,8 +137,8 @@ def autocast(precision: Literal["fp32", "bf16"], device: torch.device) -> Callab
     """Return what makes the context in which networks run."""
     if precision == "fp32":
         return contextlib.nullcontext
-    # Weights change between steps, so caching their casts would only take memory.
-    return lambda: torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
+    # Weights are cast once for each outermost context, so that a step over several groups casts them once.
+    return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
 
 
 _forked = False  # in a forked process the threads of its parent are gone, and waiting for them would never end

@@ -118,7 +118,7 @@ def find(
         feature, posterior = design.features[place], posteriors[place]
         name = names[feature[0]]
         is_one_of_two = len(columns.groups.get(name, ())) == 1
-        mean, spread, p_value = _summary(posterior)
+        mean, spread, p_value = summarize(posterior)
         half = float(special.stdtrit(max(design.n_sites - 1, 1), (1 + COVERED) / 2)) * np.hypot(
             spread, spread / np.sqrt(design.n_sites)
         )
@@ -145,7 +145,7 @@ def _reason(posterior: Posterior) -> str:
     return "" if posterior.probability >= LIKELY else reason_for(posterior)
 
 
-def _summary(posterior: Posterior) -> tuple[float, float, float]:
+def summarize(posterior: Posterior) -> tuple[float, float, float]:
     """Return mean effect, standard deviation between sites, and the p value of equal effects (Cochran's Q)."""
     effects, variances = posterior.by_site, posterior.errors**2
     weights = 1 / variances

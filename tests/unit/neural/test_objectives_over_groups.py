@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from holdfast.environments import Group
 from holdfast.exceptions import DivergedError, ParameterError
 from holdfast.neural.batches import GroupBatches
 from holdfast.neural.estimator import NeuralRegressor
 from holdfast.neural.evaluation import minus_squared_error
-from holdfast.neural.objectives import OnlineGroups, OnlineGroupWeights, Problem
+from holdfast.neural.objectives import OnlineGroups, OnlineGroupWeights, Problem, WorstGroup
 from holdfast.neural.risks import squared_error
+from holdfast.neural.settings import autocast
 from holdfast.neural.sources import make_source
 from holdfast.seeding import Seeding
 
@@ -112,3 +114,32 @@ def test_a_step_touches_a_bounded_number_of_rows():
         assert len(report.groups) <= 20
         seen.update(report.groups)
     assert len(seen) == 500
+
+
+class Casts(TorchDispatchMode):
+    """Counts how often a tensor of some shape is cast to bfloat16."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.shape, self.n = shape, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.n += (
+            func is torch.ops.aten._to_copy.default and result.dtype == torch.bfloat16 and args[0].shape == self.shape
+        )
+        return result
+
+
+def test_weights_are_cast_once_for_all_groups_of_a_step():
+    """Under bf16 a step of the hard max over five groups casts the weights once, and again in the next step."""
+    groups = [Group(f"g{g}", np.arange(10 * g, 10 * g + 10)) for g in range(5)]
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    batches = GroupBatches(make_source(X), np.zeros(50, np.float32), groups, batch_size=5, seeding=Seeding(0))
+    bf16 = autocast("bf16", torch.device("cpu"))
+    network = nn.Linear(3, 1)
+    run = WorstGroup().start(Problem(network, batches, squared_error, Seeding(0), minus_squared_error, bf16))
+    for _ in range(2):
+        with Casts(network.weight.shape) as casts:
+            run.backward(0)
+        assert casts.n == 1
