@@ -39,7 +39,7 @@ def test_an_adapted_model_is_saved(holdfast, folder, tmp_path):
     """The command says what was learned, and `evaluate` finds the gain: 0.75 becomes 0.9."""
     outcome = holdfast("adapt", folder / "model", folder / "denver.csv", "--out", tmp_path / "denver")
     assert outcome.code == 0, outcome.err
-    assert outcome.out.startswith("Adapted to 500 rows without labels: the classifier has learned what `scanner`\n")
+    assert outcome.out.startswith("Adapted to 500 rows without labels: the classifier has learned the effect of\n")
     assert "`scanner` agrees with the label in 1" in outcome.out
     assert "Next: holdfast predict" in outcome.out
     before = accuracy(holdfast, folder / "model", folder / "denver-labeled.csv")

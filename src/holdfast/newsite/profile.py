@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Environment, split_environments, take_rows
 from holdfast.exceptions import SavedModelError
-from holdfast.newsite.adapt import spread_rows
+from holdfast.newsite.trials import spread_rows
 
 if TYPE_CHECKING:
     import pandas as pd

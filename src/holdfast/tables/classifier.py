@@ -368,7 +368,7 @@ class TableClassifier(BaseEstimator):
 
     @property
     def adaptation_(self) -> Adaptation | None:
-        """Whether it was adapted to one site, and what unstable columns mean there; None where that was not tried."""
+        """Whether it was adapted to one site, and the effects of unstable columns there; None where not tried."""
         return getattr(self.method_, "adaptation_", None)
 
     def adapt(self, table: TableLike) -> Self:
@@ -416,10 +416,11 @@ class TableClassifier(BaseEstimator):
                 f"The estimator {self.names['estimator']} gives no probabilities, which a check needs. Fit another one."
             )
         rows, notes = self._read_unlabeled(table)
-        used, adaptation = self, None
+        used, adaptation, before, tried = self, None, None, None
         if isinstance(self.method_, StableClassifier):
-            method, adaptation = self.method_.arrive(self._transform(rows))
-            used = self._with_method(method)
+            method, adaptation, tried = self.method_.arrive(self._transform(rows))
+            if adaptation is not None and adaptation.adapted:
+                used, before = self._with_method(method), self._answer(rows)[1]
 
         def predict(features: Any) -> NDArray[np.float64]:
             probabilities = used._answer(features)[1]
@@ -434,6 +435,8 @@ class TableClassifier(BaseEstimator):
             profile=self.profile_,
             basis=basis,
             adaptation=adaptation,
+            before=before,
+            tried=tried,
             notes=notes,
             doubts=self.doubts_,
         )

@@ -8,10 +8,10 @@ from sklearn.linear_model import LogisticRegression
 
 from holdfast import StableClassifier, TableClassifier, load, save
 from holdfast.exceptions import NewSiteWarning, SavedModelError, TableError
-from holdfast.newsite.adapt import Coding, Relation
-from holdfast.newsite.check import differs
+from holdfast.newsite.codes import Coding
 from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
 from holdfast.newsite.profile import TrainingProfile, profile_training
+from holdfast.newsite.relation import Relation
 
 from .conftest import hospital, known_hospitals  # noqa: TID252 - helpers of this folder
 
@@ -199,7 +199,7 @@ def test_nothing_known_gives_no_forecast():
 def test_a_column_differs_if_it_surely_does(right, error, named):
     """Beyond its error, and by more than a tenth of the rows."""
     relation = Relation("x", Coding((0,)), np.zeros((1, 2)), 0.9, right, error, {"A": 0.95, "B": 0.85})
-    assert differs(relation) is named
+    assert relation.differs is named
 
 
 @pytest.mark.parametrize("as_frame", [False, True])
@@ -303,5 +303,5 @@ def test_an_unstable_column_that_is_constant_there(model):
     rows = hospital("Denver", 300, 0.1, 7).drop(columns="ill").assign(scanner=1.0)
     adapted = model.adapt(rows)
     assert not adapted.adaptation_.adapted
-    assert "do not tell what `scanner` means there" in str(adapted.adaptation_)
+    assert "do not tell the effect of `scanner` there" in str(adapted.adaptation_)
     np.testing.assert_array_equal(adapted.predict_proba(rows), model.predict_proba(rows))
