@@ -298,6 +298,17 @@ def test_labels_that_are_there_by_accident(model):
     assert with_labels.to_dict() | {"notes": []} == without.to_dict() | {"notes": []}
 
 
+def test_a_code_that_was_rare_is_no_misfit():
+    """A gap that 1 known row in 300 has, and a quarter of the new ones: the code 1 was seen."""
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"gap": (np.arange(600) % 300 == 0).astype(float), "never": np.zeros(600)})
+    profile = profile_training(frame, ["A"] * 300 + ["B"] * 300)
+    new = pd.DataFrame({name: (generator.random(200) < 0.25).astype(float) for name in ("gap", "never")})
+    (found,) = profile.check(new)
+    assert found.name == "never"
+    assert found.sentence.endswith("they have 0 only.")
+
+
 def test_an_unstable_column_that_is_constant_there(model):
     """It cannot be learned from; the model stays as it was."""
     rows = hospital("Denver", 300, 0.1, 7).drop(columns="ill").assign(scanner=1.0)
