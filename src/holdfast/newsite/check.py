@@ -21,6 +21,7 @@ from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast
 from holdfast.newsite.profile import ColumnCheck, TrainingProfile
 from holdfast.newsite.relation import Relation
 from holdfast.newsite.trials import LEAST_ROWS
+from holdfast.stable.verdict import UNCERTAIN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +61,8 @@ class SiteCheck:
         """The advice in one sentence."""
         if self.doubts:
             return f"{REFIT} {self.doubts[0]}"
+        if self.advice == "use" and self.forecast is not None and self.known_accuracy - self.forecast.low > UNCERTAIN:
+            return UNSURE
         return ANSWERS[self.advice].format(columns=listed([f"`{c.name}`" for c in self.misfits], most=3))
 
     @property
@@ -121,6 +124,7 @@ def forbids(check: ColumnCheck) -> bool:
 
 
 REFIT = "Do not use the model yet: mend the data that it was fitted on, and fit again."
+UNSURE = "Use the model at this site, and label about 50 rows to make sure: its accuracy may be much lower there."
 ANSWERS: Mapping[Advice, str] = {
     "use": "Use the model at this site.",
     "adapt": "Adapt the model to this site before you use it.",

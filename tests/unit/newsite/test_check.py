@@ -8,6 +8,8 @@ from sklearn.linear_model import LogisticRegression
 
 from holdfast import StableClassifier, TableClassifier, load, save
 from holdfast.exceptions import NewSiteWarning, SavedModelError, TableError
+from holdfast.metrics import Interval
+from holdfast.newsite.check import SiteCheck
 from holdfast.newsite.codes import Coding
 from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
 from holdfast.newsite.profile import TrainingProfile, profile_training
@@ -296,6 +298,15 @@ def test_labels_that_are_there_by_accident(model):
     with_labels, without = model.check(rows), model.check(rows.drop(columns="ill"))
     assert with_labels.notes == ("The label column 'ill' is ignored.",)
     assert with_labels.to_dict() | {"notes": []} == without.to_dict() | {"notes": []}
+
+
+@pytest.mark.parametrize(("low", "unsure"), [(0.7, False), (0.5, True)])
+def test_a_wide_forecast_asks_to_make_sure(low, unsure):
+    """The model may be used, and the first sentence says that its accuracy may be much lower there."""
+    forecast = Interval(0.78, low, 0.95)
+    found = SiteCheck(300, "use", (), (), None, forecast, 0.8, 0.8, 0.75, {"no": 0.5, "yes": 0.5})
+    assert found.answer.startswith("Use the model at this site")
+    assert ("label about 50 rows to make sure" in found.answer) is unsure
 
 
 def test_a_code_that_was_rare_is_no_misfit():
