@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.cli.options import (
     FolderArgument,
@@ -14,6 +14,9 @@ from holdfast.cli.options import (
     option,
 )
 from holdfast.cli.terminal import command_line, print_table, print_text, say, show
+
+if TYPE_CHECKING:
+    from holdfast.newsite.adapt import Adaptation
 
 
 def adapt(
@@ -46,12 +49,12 @@ def adapt(
     following = command_line("holdfast", "check", folder, table)
     if found.adapted:
         following = command_line("holdfast", "predict", out, table, "--out", "predictions.csv")
-    show(found.answer, result, following=following, as_json=as_json, body=lambda: _print(result))
+    show(found.answer, result, following=following, as_json=as_json, body=lambda: _print(found, result))
 
 
-def _print(result: dict[str, Any]) -> None:
+def _print(found: Adaptation, result: dict[str, Any]) -> None:
     """Print what each unstable column says there, and what was written."""
-    for sentence in (*(column["sentence"] for column in result["columns"]), *result["notes"]):
+    for sentence in (*found.sentences, *found.notes):
         print_text(sentence)
     rows = [
         [column["column"], column["weight"], column["right"], *list(column["known"].values())[:3]]

@@ -52,7 +52,12 @@ class Adaptation:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return " ".join([self.answer, *(relation.sentence for relation in self.relations), *self.notes])
+        return " ".join([self.answer, *self.sentences, *self.notes])
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What the columns say there, where the answer does not say that the rows do not tell it."""
+        return tuple(r.sentence for r in self.relations if r.is_told or self.reason != "says_nothing")
 
     @property
     def answer(self) -> str:

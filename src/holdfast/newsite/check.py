@@ -69,7 +69,8 @@ class SiteCheck:
     def remarks(self) -> tuple[str, ...]:
         """What the advice rests on, a sentence each."""
         lines = [*self.doubts[1:], *(check.sentence for check in self.columns)]
-        lines += [relation.sentence for relation in self.relations]
+        if self.adaptation is not None and not self.misfits:
+            lines += self.adaptation.sentences
         if self.adaptation is not None and self.relations and self.adaptation.reason not in ("", "done"):
             lines.append(self.adaptation.answer)
         if self.forecast is not None:

@@ -64,10 +64,15 @@ class Relation:
         return bool(below or above)
 
     @property
+    def is_told(self) -> bool:
+        """Whether the rows tell what the column says there."""
+        return bool(np.isfinite(self.right) and (self.weight > 0 or self.differs))
+
+    @property
     def sentence(self) -> str:
         """What the column says there, in words."""
-        if not np.isfinite(self.right) or (self.weight == 0 and not self.differs):
-            return f"These rows do not tell the effect of `{self.name}` there, so it is ignored."
+        if not self.is_told:
+            return f"These rows do not tell the effect of `{self.name}` there."
         known = [f"{share:.0%} in {site}" for site, share in list(self.known.items())[:3]]
         than = f"; {listed(known)}" if known else ""
         reach = f" ± {1.96 * self.error:.0%}" if np.isfinite(self.error) else ""

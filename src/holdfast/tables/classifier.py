@@ -476,8 +476,8 @@ class TableClassifier(BaseEstimator):
         codes = np.array([places[str(label)] for label in labels], dtype=np.intp)
         if len(np.unique(codes)) < 2:
             raise TableError(
-                f"Recalibrating needs labeled rows of at least two classes of {name!r}. Got "
-                f"{len(codes)} rows of {len(np.unique(codes))}. Label more rows of the site."
+                f"Recalibrating needs labeled rows of at least two classes of {name!r}. The label is "
+                f"{str(labels[0])!r} in all {len(codes):,} labeled rows. Label more rows of the site."
             )
         return codes
 

@@ -49,7 +49,7 @@ def test_a_constant_column_says_nothing():
     chances, _, code = site(0.9)
     relation = relearn(COLUMN, np.ones_like(code), chances)
     assert relation.weight == 0
-    assert "ignored" in relation.sentence
+    assert "do not tell" in relation.sentence
 
 
 def test_class_shares_are_kept():
