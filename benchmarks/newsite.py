@@ -52,6 +52,7 @@ from holdfast import ERMClassifier, StableClassifier, TableClassifier  # noqa: E
 from holdfast.estimators import stable as fitting  # noqa: E402
 from holdfast.fitting.calibration import calibrate, class_scores  # noqa: E402
 from holdfast.newsite.adapt import adapt  # noqa: E402
+from holdfast.newsite.check import RULES  # noqa: E402
 from holdfast.newsite.codes import UnstableColumn  # noqa: E402
 from holdfast.newsite.forecast import forecast_accuracy, summarize  # noqa: E402
 from holdfast.newsite.recalibrate import recalibrate  # noqa: E402
@@ -256,7 +257,14 @@ def measure_alarms(X: Any, y: Any, environments: Any, train: Any, left_out: str,
     known = frame.drop(index=new)
     model = TableClassifier(label="label", environment="site", estimator=make()).fit(known)
     found = model.check(frame.loc[new, names])
-    return {"advice": found.advice, "problems": [c.problem for c in found.columns], "turned": list(found.turned)}
+    of_site = replace(found, doubts=())  # doubts are about the training rows
+    advice = next(advice for advice, holds in RULES if holds(of_site))
+    return {
+        "advice": advice,
+        "doubts": list(found.doubts),
+        "problems": [c.problem for c in found.columns],
+        "turned": list(found.turned),
+    }
 
 
 def measure_named(draw: int) -> Any:
@@ -459,6 +467,8 @@ def _alarms_table(alarms: list[dict[str, Any]], named: list[dict[str, Any]]) -> 
         labels, repair = (np.mean([r["advice"] == advice for r in alarms]) for advice in ("label", "do_not_use"))
         lines.append(f"| known site: label rows first | {labels:.1%} of {len(alarms)} |")
         lines.append(f"| known site: do not use it | {repair:.1%} of {len(alarms)} |")
+        doubted = np.mean([bool(r["doubts"]) for r in alarms])
+        lines.append(f"| known site: the training rows are doubted | {doubted:.1%} of {len(alarms)} |")
     if named:
         for name in ("turned", "as known"):
             share = np.mean([r[name] for r in named])

@@ -255,8 +255,8 @@ def _check_numbers(column: ColumnProfile, values: Array) -> ColumnCheck | None:
     if median < column.low - reach or median > column.high + reach:
         text = f"`{column.name}` may be in another unit: its median is {median:.4g}, and {seen} at the known sites."
         return ColumnCheck(column.name, "unit", outside, text)
-    reach_known = f"{column.low:.4g} to {column.high:.4g}" if column.low < column.high else f"{column.low:.4g} only"
-    text = f"`{column.name}` is outside of what the known sites have in {outside:.0%} of the rows: they have {reach_known}."
+    seen = f"{column.low:.4g} to {column.high:.4g}" if column.low < column.high else f"{column.low:.4g} only"
+    text = f"`{column.name}` is outside of what the known sites have in {outside:.0%} of the rows: they have {seen}."
     return ColumnCheck(column.name, "range", outside, text)
 
 
