@@ -36,13 +36,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from holdfast.lab.data.beer import TOKENS
+from holdfast.lab.data.vectors import load_vectors
 from torch import nn
 
 from holdfast import PIClassifier, StableClassifier
 from holdfast.datasets import Split, load_dataset
 from holdfast.environments import Group
-from holdfast.lab.data.beer import TOKENS
-from holdfast.lab.data.vectors import load_vectors
 from holdfast.lab.experiments import parse_run
 from holdfast.lab.inputs import prepare
 from holdfast.neural import NeuralClassifier

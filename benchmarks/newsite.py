@@ -1,7 +1,6 @@
 """The model arrives at a new site: what adapting, recalibrating and checking bring there.
 
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run planted [--tables heart] [--estimators logistic,boosting]
-    HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run given_up
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run natural
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run recalibrate
     HOLDFAST_TEST_DATA=FOLDER python benchmarks/newsite.py run forecast
@@ -12,14 +11,14 @@
     python benchmarks/newsite.py tables
 
 `run` appends one JSON line for each fit to docs/evidence/newsite.jsonl and skips what is there. `tables` writes the
-tables of docs/how-to/new-site.md anew from these records. One thread; the rows are those of benchmarks/trust.py.
+tables of docs/new-site-evidence.md anew from these records. One thread; the rows are those of benchmarks/trust.py.
+`--tables rtables` takes the 21 tables of benchmarks/rtables.py that were chosen last; two sites of each are left out.
 
 planted: real tables with one more column, which agrees with the label in 95 % to 85 % of the training sites' rows; at
     the site left out it agrees in 10 % (turned), by chance (vanished) or in 90 % (as known).
-given_up: the same, where the user knows that the column is unstable: adapting alone, whatever the decision is.
 natural: real tables as they are; and with the most suspicious column treated as if it were unstable, guards as usual.
 recalibrate: a logistic regression at the site left out, recalibrated with 25 to 200 labeled rows; five draws.
-forecast: real tables, the accuracy at the site left out and its forecasts.
+forecast: real tables, the accuracy at the site left out and its forecasts, by us and by other estimators.
 alarms: real tables; a random half of one site's rows plays the new site, the other half trains with all other sites.
 named: the example of the README, 300 rows of the new site: is a scanner that turned named? One as known? 100 draws.
 rows: the example of the README with 30 to 3,000 rows of the new site, 50 draws each.
@@ -38,35 +37,34 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import numpy as np  # noqa: E402 - the thread counts come first
 import pandas as pd  # noqa: E402
+import rtables  # noqa: E402
 import scipy.sparse as sp  # noqa: E402
 import trust  # noqa: E402
 
 from holdfast import ERMClassifier, StableClassifier, TableClassifier  # noqa: E402
+from holdfast.estimators import stable as fitting  # noqa: E402
 from holdfast.fitting.calibration import calibrate, class_scores  # noqa: E402
-from holdfast.newsite.adapt import (  # noqa: E402
-    Relearning,
-    UnstableColumn,
-    adapt,
-    play_partners,
-    try_known_sites,
-)
-from holdfast.newsite.check import differs  # noqa: E402
+from holdfast.newsite.adapt import adapt  # noqa: E402
+from holdfast.newsite.check import RULES  # noqa: E402
+from holdfast.newsite.codes import UnstableColumn  # noqa: E402
 from holdfast.newsite.forecast import forecast_accuracy, summarize  # noqa: E402
 from holdfast.newsite.recalibrate import recalibrate  # noqa: E402
+from holdfast.newsite.trials import Relearning, play_partners, try_known_sites  # noqa: E402
 from holdfast.stable.columns import encode_table  # noqa: E402
 from holdfast.stable.design import make_design  # noqa: E402
 from holdfast.stable.hypotheses import posteriors  # noqa: E402
 from holdfast.stable.removal import plan_removal  # noqa: E402
 
 EVIDENCE = trust.EVIDENCE
-PAGE = EVIDENCE.parent / "how-to" / "new-site.md"
-SUITES = ("planted", "given_up", "natural", "recalibrate", "forecast", "alarms", "named", "rows", "digits")
+PAGE = EVIDENCE.parent / "new-site-evidence.md"
+SUITES = ("planted", "natural", "recalibrate", "forecast", "alarms", "named", "rows", "digits")
 SCENARIOS = {"turned": 0.1, "vanished": None, "as known": 0.9}
 N_LABELS = (25, 50, 100, 200)
 N_ROWS = (30, 100, 300, 1000, 3000)
@@ -91,11 +89,16 @@ def beside(X: Any, column: Any) -> Any:
 def splits(folder: Path, tables: list[str], estimators: list[str]) -> Iterator[tuple[Any, ...]]:
     """Yield table, estimator, site left out, rows, labels, sites and which rows train, for each fit."""
     for name in tables:
-        X, y, environments = trust.read_real(name, folder)
+        if name in rtables.SOURCES:
+            frame, y, environments = rtables.read_table(name)
+            X, chosen = frame.to_numpy(np.float64), trust.left_out_in_turn(environments)[[0, -1]]
+        else:
+            X, y, environments = trust.read_real(name, folder)
+            chosen = trust.left_out_in_turn(environments)
         for estimator in estimators:
             if sp.issparse(X) and estimator == "boosting" and X.shape[1] > 300:
                 continue  # it takes no sparse rows
-            for left_out in trust.left_out_in_turn(environments).tolist():
+            for left_out in chosen.tolist():
                 train = environments != left_out
                 if len(np.unique(y[train])) > y.max():
                     yield name, estimator, left_out, X, y, environments, train
@@ -129,38 +132,9 @@ def give_up(X: Any, y: Any, environments: Any, place: int, make: Callable[[], An
     logs = calibration.log_probabilities(scores)
     sites = {str(name): np.flatnonzero(environments == name) for name in names}
     partners = play_partners(y, sites)
-    column = UnstableColumn("planted", (place,))
-    return make().fit(without, y), removal, try_known_sites([column], X, y, sites, logs, logs, calibration, partners)
-
-
-def measure_given_up(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
-    """Return accuracies at the site left out of a classifier without the planted column, and adapted."""
-    tables = {name: beside(X, planted(y, environments, left_out, a)) for name, a in SCENARIOS.items()}
-    place, n_classes = X.shape[1], int(y.max()) + 1
-    stable, removal, relearning = give_up(tables["turned"][train], y[train], environments[train], place, make)
-    ordinary = make().fit(tables["turned"][train], y[train])
-    found: dict[str, Any] = {"refusal": None if relearning.refusal is None else relearning.refusal[0]}
-    for name, table in tables.items():
-        new, truth = table[~train], y[~train]
-        without = float((stable.predict(removal.apply(new)) == truth).mean())
-        guarded, _ = adapt(relearning, stable, removal, new, n_classes)
-        alone, _ = adapt(unguarded(relearning), stable, removal, new, n_classes)
-        found[name] = {
-            "ordinary": float((ordinary.predict(new) == truth).mean()),
-            "stable": without,
-            "adapted": without if guarded is None else float((guarded.predict(new) == truth).mean()),
-            "unguarded": without if alone is None else float((alone.predict(new) == truth).mean()),
-        }
-    return found
-
-
-def unguarded(relearning: Relearning) -> Relearning:
-    """Return the same as if every trial had gained."""
-    trials = {
-        scenario: {name: type(t)(t.n_rows, 1.0, 0.0, 1.0, 1.0, 0.0) for name, t in of.items()}
-        for scenario, of in relearning.trials.items()
-    }
-    return Relearning(relearning.columns, relearning.calibration, relearning.scale, trials)
+    column, before = UnstableColumn("planted", (place,)), dict.fromkeys(partners, logs)
+    relearning = try_known_sites([column], X, y, sites, logs, before, calibration, partners)
+    return make().fit(without, y), removal, relearning
 
 
 def measure_natural(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
@@ -246,18 +220,32 @@ def measure_hospitals(n_rows: int, draw: int) -> Any:
 
 
 def measure_forecast(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
-    """Return the accuracy at the site left out, and what was forecast without labels."""
-    model = StableClassifier(make()).fit(X[train], y[train], environments=environments[train])
+    """Return the accuracy at the site left out, and what was forecast without labels, by us and by others."""
+    with mock.patch.object(fitting, "make_basis", wraps=fitting.make_basis) as made:
+        model = StableClassifier(make()).fit(X[train], y[train], environments=environments[train])
+    folds, elsewhere, truth, sites = made.call_args.args
     probabilities = model.predict_proba(X[~train])
     found = forecast_accuracy(model.forecasting_, summarize(probabilities))
     assert found is not None
-    before = model.verdict_.forecast
+    before, right = model.verdict_.forecast, folds.argmax(axis=1) == truth
+    right_elsewhere = elsewhere.argmax(axis=1) == truth
     return {
         "accuracy": float((probabilities.argmax(axis=1) == y[~train]).mean()),
-        "out_of_fold": model.verdict_.known.fitted,
         "forecast": [found.value, found.low, found.high],
         "without_rows": [before.value, before.low, before.high],
+        "others": {
+            "out_of_fold": float(right.mean()),
+            "left_out": float(np.mean([right_elsewhere[own].mean() for own in sites.values()])),
+            "cbpe": float(probabilities.max(axis=1).mean()),
+            "doc": float(right.mean() + probabilities.max(axis=1).mean() - folds.max(axis=1).mean()),
+            "atc": float((_sureness(probabilities) >= np.quantile(_sureness(folds), 1 - right.mean())).mean()),
+        },
     }
+
+
+def _sureness(probabilities: Any) -> Any:
+    """Return the negative entropy of each row, (n_rows,)."""
+    return (probabilities * np.log(np.maximum(probabilities, 1e-12))).sum(axis=1)
 
 
 def measure_alarms(X: Any, y: Any, environments: Any, train: Any, left_out: str, make: Callable[[], Any]) -> Any:
@@ -269,7 +257,14 @@ def measure_alarms(X: Any, y: Any, environments: Any, train: Any, left_out: str,
     known = frame.drop(index=new)
     model = TableClassifier(label="label", environment="site", estimator=make()).fit(known)
     found = model.check(frame.loc[new, names])
-    return {"advice": found.advice, "problems": [c.problem for c in found.columns], "turned": list(found.turned)}
+    of_site = replace(found, doubts=())  # doubts are about the training rows
+    advice = next(advice for advice, holds in RULES if holds(of_site))
+    return {
+        "advice": advice,
+        "doubts": list(found.doubts),
+        "problems": [c.problem for c in found.columns],
+        "turned": list(found.turned),
+    }
 
 
 def measure_named(draw: int) -> Any:
@@ -279,7 +274,7 @@ def measure_named(draw: int) -> Any:
     X, y, sites = np.vstack([p[0] for p in parts]), np.concatenate([p[1] for p in parts]), np.repeat([0, 1], 1000)
     model = StableClassifier().fit(X, y, environments=sites)
     return {
-        name: any(map(differs, model.adapt(patients(generator, 300, share)[0]).adaptation_.relations))
+        name: any(r.differs for r in model.adapt(patients(generator, 300, share)[0]).adaptation_.relations)
         for name, share in (("turned", 0.1), ("as known", 0.9))
     }
 
@@ -331,7 +326,7 @@ def tables(folder: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield the name and the lines of each table."""
     records = list(trust.Records("newsite", folder, prefix="").found.values())
     by_suite = {suite: [r for r in records if r["key"]["suite"] == suite] for suite in SUITES}
-    yield "adapt", _adapt_table(by_suite)
+    yield "adapt", _adapt_table(by_suite["planted"])
     yield "natural", _natural_table(by_suite["natural"])
     yield "rows", _rows_table(by_suite["rows"])
     yield "digits", _digits_table(by_suite["digits"])
@@ -351,11 +346,15 @@ def _mean(records: list[dict[str, Any]], *path: str) -> float:
     return 100 * float(np.mean([np.mean(found) for found in values.values()]))
 
 
-def _adapt_table(by_suite: dict[str, list[dict[str, Any]]]) -> list[str]:
-    lines = ["| column | estimator | at the new site | ordinary | without it | adapted |", "|---|---|---|--:|--:|--:|"]
-    for suite, what in (("given_up", "known"), ("planted", "found")):
+def _adapt_table(records: list[dict[str, Any]]) -> list[str]:
+    """Return accuracies: all tables, and those that no rule was chosen on."""
+    lines = [
+        "| tables | estimator | at the new site | ordinary | stable | adapted |",
+        "|---|---|---|--:|--:|--:|",
+    ]
+    for what, names in (("fifteen", (*trust.CHOSEN_ON, *trust.HELD_OUT)), ("seven, held out", trust.HELD_OUT)):
         for estimator in ("logistic", "boosting"):
-            mine = [r for r in by_suite[suite] if r["key"]["estimator"] == estimator]
+            mine = [r for r in records if r["key"]["estimator"] == estimator and r["key"]["table"] in names]
             for scenario in SCENARIOS if mine else ():
                 values = [_mean(mine, scenario, name) for name in ("ordinary", "stable", "adapted")]
                 lines.append(f"| {what} | {estimator} | {scenario} | " + " | ".join(f"{v:.1f}" for v in values) + " |")
@@ -408,7 +407,7 @@ def _digits_table(records: list[dict[str, Any]]) -> list[str]:
 
 def _recalibrate_table(records: list[dict[str, Any]]) -> list[str]:
     lines = [
-        "| labeled rows | tables | log loss before | always both | chosen by evidence | accuracy before | after |",
+        "| labeled rows | tables | log loss before | always both | averaged by evidence | accuracy before | after |",
         "|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for n_labels in map(str, N_LABELS):
@@ -423,29 +422,42 @@ def _recalibrate_table(records: list[dict[str, Any]]) -> list[str]:
 
 
 def _forecast_table(records: list[dict[str, Any]]) -> list[str]:
-    lines = [
-        "| estimator | sites | error of the forecast | of the out-of-fold accuracy | intervals that hold | width "
-        "| width without rows |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+    """Return the error of each estimator: tables with natural sites, and those of R's packages."""
+    others = {
+        "out_of_fold": "accuracy out of fold",
+        "left_out": "mean of the sites left out",
+        "cbpe": "mean confidence (CBPE)",
+        "doc": "difference of confidence (DoC)",
+        "atc": "thresholded confidence (ATC)",
+    }
+    groups = [
+        [r for r in records if r["key"]["estimator"] == estimator and (r["key"]["table"] in rtables.SOURCES) == from_r]
+        for from_r in (False, True)
+        for estimator in ("logistic", "boosting")
     ]
-    for estimator in ("logistic", "boosting"):
-        mine = [r for r in records if r["key"]["estimator"] == estimator]
-        if not mine:
-            continue
-        found = [
-            {
-                "key": r["key"],
-                "error": abs(r["forecast"][0] - r["accuracy"]),
-                "before": abs(r["out_of_fold"] - r["accuracy"]),
-                "holds": r["forecast"][1] <= r["accuracy"] <= r["forecast"][2],
-                "width": r["forecast"][2] - r["forecast"][1],
-                "wide": r["without_rows"][2] - r["without_rows"][1],
-            }
-            for r in mine
-        ]
-        error, before, width, wide = (_mean(found, name) for name in ("error", "before", "width", "wide"))
-        held = f"{sum(r['holds'] for r in found)} of {len(found)}"
-        lines.append(f"| {estimator} | {len(mine)} | {error:.1f} | {before:.1f} | {held} | {width:.0f} | {wide:.0f} |")
+    names = [
+        f"{len({r['key']['table'] for r in mine})} {kind}, {estimator}"
+        for mine, (kind, estimator) in zip(
+            groups, [(k, e) for k in ("tables", "tables of R") for e in ("logistic", "boosting")], strict=True
+        )
+    ]
+    lines = ["| error in points | " + " | ".join(names) + " |", "|---|--:|--:|--:|--:|"]
+
+    def row(name: str, cells: list[str]) -> None:
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+
+    def errors(value: Callable[[Any], float]) -> list[str]:
+        found = [[{"key": r["key"], "error": abs(value(r) - r["accuracy"])} for r in mine] for mine in groups]
+        return [f"{_mean(mine, 'error'):.1f}" if mine else "" for mine in found]
+
+    for name, words in others.items():
+        row(words, errors(lambda r, name=name: r["others"][name]))
+    row("**holdfast**", [f"**{cell}**" for cell in errors(lambda r: r["forecast"][0])])
+    held = [[r["forecast"][1] <= r["accuracy"] <= r["forecast"][2] for r in mine] for mine in groups]
+    row("intervals that hold", [f"{sum(mine)} of {len(mine)}" for mine in held])
+    for name, key in (("width of the interval", "forecast"), ("width before the rows are seen", "without_rows")):
+        widths = [[{"key": r["key"], "width": r[key][2] - r[key][1]} for r in mine] for mine in groups]
+        row(name, [f"{_mean(mine, 'width'):.0f}" if mine else "" for mine in widths])
     return lines
 
 
@@ -455,6 +467,8 @@ def _alarms_table(alarms: list[dict[str, Any]], named: list[dict[str, Any]]) -> 
         labels, repair = (np.mean([r["advice"] == advice for r in alarms]) for advice in ("label", "do_not_use"))
         lines.append(f"| known site: label rows first | {labels:.1%} of {len(alarms)} |")
         lines.append(f"| known site: do not use it | {repair:.1%} of {len(alarms)} |")
+        doubted = np.mean([bool(r["doubts"]) for r in alarms])
+        lines.append(f"| known site: the training rows are doubted | {doubted:.1%} of {len(alarms)} |")
     if named:
         for name in ("turned", "as known"):
             share = np.mean([r[name] for r in named])
@@ -509,13 +523,13 @@ def main() -> None:
         "forecast": measure_forecast,
         "alarms": measure_alarms,
         "planted": measure_planted,
-        "given_up": measure_given_up,
         "natural": measure_natural,
         "recalibrate": measure_recalibrate,
     }
     estimators = ["logistic"] if options.suite == "recalibrate" else options.estimators.split(",")
     folder = Path(os.environ["HOLDFAST_TEST_DATA"])
-    for name, estimator, left_out, X, y, environments, train in splits(folder, options.tables.split(","), estimators):
+    names = [*rtables.FOURTH] if options.tables == "rtables" else options.tables.split(",")
+    for name, estimator, left_out, X, y, environments, train in splits(folder, names, estimators):
         key = {"suite": options.suite, "table": name, "estimator": estimator, "left_out": left_out}
         make = partial(trust.ESTIMATORS[estimator], 0)
         if options.suite == "alarms" and sp.issparse(X):

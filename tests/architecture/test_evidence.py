@@ -74,7 +74,7 @@ def test_the_table_of_coverage_is_that_of_its_record():
 
 
 def test_the_tables_of_a_new_site_are_those_of_the_records():
-    """docs/how-to/new-site.md shows what the committed records say: no table is typed."""
+    """docs/new-site-evidence.md shows what the committed records say: no table is typed."""
     newsite = load_script("newsite")
     page = newsite.PAGE.read_text(encoding="utf-8")
     for name, lines in newsite.tables(EVIDENCE):

@@ -165,7 +165,10 @@ def test_recalibrating_corrects_the_level_at_a_site_with_other_rates(holdfast, h
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["ill"] * 200, "Recalibrating needs labeled rows of at least two classes of 'diagnosis'. Got 200 rows of 1."),
+        (
+            ["ill"] * 200,
+            "at least two classes of 'diagnosis'. The label is 'ill' in all 200 labeled",
+        ),
         (["ill", "dead"] * 100, "has labels that the classifier does not know: dead. It knows ill, well."),
     ],
 )

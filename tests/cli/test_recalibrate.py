@@ -1,26 +1,41 @@
 """`holdfast recalibrate`."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
 
 def test_a_recalibrated_model_is_saved_and_evaluated(holdfast, hospitals, tmp_path):
-    """The command says what was corrected, and `evaluate` and `predict` take the result."""
-    out = tmp_path / "denver"
-    table = pd.read_csv(hospitals.test).query("site == 'Denver'")
+    """The command says what was done, and `evaluate` and `predict` take the result, which is better."""
+    out = tmp_path / "boston"
+    table = pd.read_csv(hospitals.test).sample(frac=1, random_state=0)
+    sick = (table["diagnosis"] == table["diagnosis"].max()).to_numpy()
+    table = table[sick | (np.arange(len(table)) % 4 == 0)]  # patients without it are rare there
     table[:60].to_csv(tmp_path / "labeled.csv", index=False)
-    outcome = holdfast("recalibrate", hospitals.folder / "erm", tmp_path / "labeled.csv", "--out", out)
+    outcome = holdfast("recalibrate", hospitals.folder / "pi", tmp_path / "labeled.csv", "--out", out)
     assert outcome.code == 0, outcome.err
-    assert outcome.out.startswith("Recalibrated the slope and intercept with 60 labeled rows. About 100 would be")
+    assert outcome.out.startswith("Recalibrated with 60 labeled rows. About ")
     assert "Next: holdfast evaluate" in outcome.out
     table[60:].to_csv(tmp_path / "rest.csv", index=False)
     losses = [
         holdfast("evaluate", folder, tmp_path / "rest.csv", "--json").json["overall"]["log_loss"]
-        for folder in (hospitals.folder / "erm", out)
+        for folder in (hospitals.folder / "pi", out)
     ]
-    assert losses[1] < losses[0] - 0.5
+    assert losses[1] < losses[0] - 0.02
     predicted = holdfast("predict", out, tmp_path / "rest.csv", "--out", tmp_path / "p.csv")
     assert predicted.code == 0, predicted.err
+
+
+def test_a_ranking_that_is_upside_down_is_not_recalibrated(holdfast, hospitals, tmp_path):
+    """The ordinary classifier ranks Denver's patients upside down: said first, nothing is saved, and what to do."""
+    table = pd.read_csv(hospitals.test).query("site == 'Denver'")[:60]
+    table.to_csv(tmp_path / "labeled.csv", index=False)
+    outcome = holdfast("recalibrate", hospitals.folder / "erm", tmp_path / "labeled.csv", "--out", tmp_path / "m")
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.startswith("The ranking is upside down at this site (AUROC 0.")
+    assert "Nothing was saved." in outcome.out
+    assert "Next: holdfast check" in outcome.out
+    assert not (tmp_path / "m").exists()
 
 
 def test_the_result_as_json(holdfast, hospitals, tmp_path):

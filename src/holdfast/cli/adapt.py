@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from holdfast.cli.options import (
     FolderArgument,
@@ -11,10 +11,12 @@ from holdfast.cli.options import (
     LayoutOptions,
     OverwriteOption,
     TableArgument,
-    check_folder,
     option,
 )
-from holdfast.cli.terminal import command_line, print_table, print_text, say, show, showing_stages
+from holdfast.cli.terminal import command_line, print_table, print_text, say, show
+
+if TYPE_CHECKING:
+    from holdfast.newsite.adapt import Adaptation
 
 
 def adapt(
@@ -28,34 +30,31 @@ def adapt(
 ) -> None:
     """Adapt a stable classifier to a new site without labels.
 
-    The stable part of the classifier predicts rows of that site. From these predictions it learns the effects of the
-    unstable columns there. This needs 30 rows, better 100. If adapting did harm when a known site played the new one,
-    nothing is saved. The saved result contains none of the rows.
+    A classifier without the columns whose effects may differ predicts rows of that site. From these predictions it
+    learns the effects of these columns there. This needs 30 rows, better 100. If adapting did harm when a known site
+    played the new one, nothing is saved. The saved result contains none of the rows.
     """
-    check_folder(out, overwrite=overwrite)
-    fitted, rows = layout.open_for(folder, table)
-    with showing_stages(f"adapting to {table}"):
-        adapted = fitted.adapt(rows)
-        found = adapted.adaptation_
-        assert found is not None
-        if found.adapted:
-            adapted.save(out, overwrite=overwrite)
+    adapted = layout.save_for_site(
+        folder,
+        table,
+        out,
+        lambda fitted, rows: fitted.adapt(rows),
+        stage=f"adapting to {table}",
+        overwrite=overwrite,
+        unless=lambda made: made.adaptation_ is None or not made.adaptation_.adapted,
+    )
+    found = adapted.adaptation_
+    assert found is not None
     result = {**found.to_dict(), "out": out if found.adapted else None}
     following = command_line("holdfast", "check", folder, table)
     if found.adapted:
         following = command_line("holdfast", "predict", out, table, "--out", "predictions.csv")
-    show(
-        str(found).partition(". ")[0].rstrip(".") + ".",
-        result,
-        following=following,
-        as_json=as_json,
-        body=lambda: _print(result),
-    )
+    show(found.answer, result, following=following, as_json=as_json, body=lambda: _print(found, result))
 
 
-def _print(result: dict[str, Any]) -> None:
+def _print(found: Adaptation, result: dict[str, Any]) -> None:
     """Print what each unstable column says there, and what was written."""
-    for sentence in (*(column["sentence"] for column in result["columns"]), *result["notes"]):
+    for sentence in (*found.sentences, *found.notes):
         print_text(sentence)
     rows = [
         [column["column"], column["weight"], column["right"], *list(column["known"].values())[:3]]

@@ -11,10 +11,9 @@ from holdfast.cli.options import (
     LayoutOptions,
     OverwriteOption,
     TableArgument,
-    check_folder,
     option,
 )
-from holdfast.cli.terminal import command_line, print_table, say, show, showing_stages
+from holdfast.cli.terminal import command_line, print_table, say, show
 
 
 def recalibrate(
@@ -28,20 +27,28 @@ def recalibrate(
 ) -> None:
     """Correct probabilities for one site with labeled rows of it.
 
-    Begin with about 50 labeled rows, drawn at random at the site; the answer says how many would be enough. The
-    Bayesian evidence decides between no correction, new intercepts, and new intercepts with a slope. With few rows the
-    coefficients are shrunk. The saved result contains the coefficients and none of the rows. Rows without a label only
-    count for the size of the site.
+    Begin with about 50 labeled rows, drawn at random at the site; the answer says how many would be enough. There are
+    three corrections: none, new intercepts, and new intercepts with a slope. They are averaged by their Bayesian
+    evidence, and with few rows the coefficients are shrunk. If the ranking is upside down at the site, which no
+    correction mends, nothing is saved. The saved result contains the coefficients and none of the rows. Rows without a
+    label only count for the size of the site.
     """
-    check_folder(out, overwrite=overwrite)
-    fitted, rows = layout.open_for(folder, table)
-    with showing_stages(f"recalibrating with {table}"):
-        corrected = fitted.recalibrate(rows)
-        corrected.save(out, overwrite=overwrite)
+    corrected = layout.save_for_site(
+        folder,
+        table,
+        out,
+        lambda fitted, rows: fitted.recalibrate(rows),
+        stage=f"recalibrating with {table}",
+        overwrite=overwrite,
+        unless=lambda made: made.recalibration_ is None or made.recalibration_.is_reversed,
+    )
     found = corrected.recalibration_
     assert found is not None
-    result = {**found.to_dict(), "classes": [str(label) for label in fitted.classes_], "out": out}
+    classes = [str(label) for label in corrected.classes_]
+    result = {**found.to_dict(), "classes": classes, "out": None if found.is_reversed else out}
     following = command_line("holdfast", "evaluate", out, "MORE-LABELED.csv")
+    if found.is_reversed:
+        following = command_line("holdfast", "check", folder, table)
     show(str(found), result, following=following, as_json=as_json, body=lambda: _print(result))
 
 
@@ -56,4 +63,4 @@ def _print(result: dict[str, Any]) -> None:
         [[*p] for p in result["probabilities"].items()],
     )
     say("")
-    say(f"Saved the classifier to {result['out']}.")
+    say("Nothing was saved." if result["out"] is None else f"Saved the classifier to {result['out']}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import html
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -36,19 +36,13 @@ from holdfast.fitting.folds import deal_evenly
 from holdfast.fitting.logistic import refit_logistic
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
 from holdfast.metrics import Interval
-from holdfast.newsite.adapt import (
-    Adaptation,
-    AdaptedClassifier,
-    Relearning,
-    UnstableColumn,
-    adapt,
-    ask_again,
-    try_known_sites,
-)
+from holdfast.newsite.adapt import Adaptation, AdaptedClassifier, adapt, ask_again
 from holdfast.newsite.check import SiteCheck, check_site
+from holdfast.newsite.codes import UnstableColumn
 from holdfast.newsite.forecast import ForecastBasis, make_basis
 from holdfast.newsite.profile import as_frame, column_names, profile_matrix
 from holdfast.newsite.recalibrate import RecalibratedClassifier
+from holdfast.newsite.trials import Relearning, is_doubtful, try_known_sites
 from holdfast.parallel import run_each
 from holdfast.rows.kinds import count_rows, holds_items, is_sparse, is_text
 from holdfast.rows.mapped import is_mapped
@@ -220,6 +214,7 @@ class StableClassifier(MethodClassifier):
         if alone:
             unknown, nothing = Accuracy(np.nan, np.nan), Interval(0.0, 0.0, 0.0)
             self.path_: tuple[PathPoint, ...] = ()
+            self.relearning_ = Relearning()
             forecast = Interval(np.nan, np.nan, np.nan)
             self.verdict_ = Verdict("ordinary", (), {}, nothing, unknown, unknown, unknown, forecast)
             return self
@@ -333,8 +328,10 @@ class StableClassifier(MethodClassifier):
                     HoldfastWarning,
                 )
             self.estimator_ = mixture.fit(weights)
-        left_out = mixture.left_out_scores(weights)
-        self.relearning_ = mixture.relearn(weights, left_out, by_name, sources)
+        elsewhere = mixture.elsewhere(weights)
+        left_out = {i: ask_out_of_fold(part, training, len(self.classes_)) for i, part in elsewhere.items()}
+        doubted = {n: p for n, p in by_name.items() if kept[n] < 1.0 or is_doubtful(p.probability, p.effect)}
+        self.relearning_ = mixture.relearn(weights, elsewhere, left_out, doubted) if doubted else Relearning()
         self.forecasting_ = mixture.forecasting(weights, left_out)
         self.path_ = tuple(
             _point(scenarios, caution, mixture.weights({name: kept_share(by_name[name], caution) for name in kept}))
@@ -411,8 +408,8 @@ class StableClassifier(MethodClassifier):
     def adapt(self, X: Any) -> StableClassifier:
         """Return a classifier that is adapted to a new site, by rows of that site without labels.
 
-        The stable part teaches what each unstable column says about the label there (`holdfast.newsite.adapt`). Where
-        the guards refuse, the classifier that is returned predicts as before; its `adaptation_` says why.
+        A classifier without the columns whose effects may differ teaches what each of them says about the label there
+        (`holdfast.newsite.adapt`). Where the guards refuse, the result predicts as before. `adaptation_` says why.
 
         Parameters
         ----------
@@ -431,17 +428,15 @@ class StableClassifier(MethodClassifier):
             raise ParameterError(
                 "This classifier was recalibrated for a site. Adapt the one that it was made of, then recalibrate."
             )
-        if isinstance(mixed, AdaptedClassifier):  # to this site earlier, or to another one
-            stable, removal = mixed.estimator, mixed.removal
-        elif isinstance(mixed, MixedClassifier):
-            stable, removal = mixed.estimators[-1], mixed.removals[-1]
-        else:
-            adapted.adaptation_ = Adaptation(False, n_rows, reason="no_unstable_column")
-            return adapted
         relearning = getattr(self, "relearning_", None)  # models that were saved before have none
         if relearning is None:
             adapted.adaptation_ = Adaptation(False, n_rows, reason="older_model")
             return adapted
+        stable, removal = relearning.estimator, relearning.removal
+        if isinstance(mixed, AdaptedClassifier):  # to this site earlier, or to another one
+            stable, removal = mixed.estimator, mixed.removal
+        elif stable is None and isinstance(mixed, MixedClassifier):
+            stable, removal = mixed.estimators[-1], mixed.removals[-1]
         found, adapted.adaptation_ = adapt(relearning, stable, removal, X, len(self.classes_))
         if found is not None:
             adapted.estimator_ = found
@@ -459,7 +454,9 @@ class StableClassifier(MethodClassifier):
         """
         check_is_fitted(self)
         rows = self._check_rows(X, reset=False)
-        used, adaptation = self.arrive(rows)
+        used, adaptation, tried = self.arrive(rows)
+        is_adapted = adaptation is not None and adaptation.adapted
+        before = code_probabilities(self.estimator_, rows, len(self.classes_)) if is_adapted else None
         profile = getattr(self, "profile_", None)  # texts, sparse matrices and models that were saved before have none
         named = (
             rows if profile is None else as_frame(rows, column_names(rows, getattr(self, "feature_names_in_", None)))
@@ -470,22 +467,31 @@ class StableClassifier(MethodClassifier):
             inner = features.to_numpy() if plain else features
             return np.asarray(code_probabilities(used.estimator_, inner, len(self.classes_)))
 
-        basis = getattr(self, "forecasting_", None)
-        return check_site(named, predict, classes=self.classes_, profile=profile, basis=basis, adaptation=adaptation)
+        return check_site(
+            named,
+            predict,
+            classes=self.classes_,
+            profile=profile,
+            basis=getattr(self, "forecasting_", None),
+            adaptation=adaptation,
+            before=before,
+            tried=tried,
+        )
 
-    def arrive(self, X: Any) -> tuple[StableClassifier, Adaptation | None]:
-        """Return the classifier to use at a site, adapted where that is possible, and what was found.
+    def arrive(self, X: Any) -> tuple[StableClassifier, Adaptation | None, Sequence[tuple[float, float, int]] | None]:
+        """Return the classifier to use at a site, adapted where that is possible, what was found, and how it was tried.
 
-        A classifier that is adapted already stays as it is; it is found out whether the columns still mean the same.
-        None: it was recalibrated for a site, and never adapted.
+        A classifier that is adapted already stays as it is, and what its columns say is asked again. One that was
+        recalibrated for a site is not adapted. How forecasts of adapted classifiers went at known sites is None where
+        the classifier was not made for a site.
         """
         inner = self.estimator_.estimator if isinstance(self.estimator_, RecalibratedClassifier) else self.estimator_
         if isinstance(inner, AdaptedClassifier):
-            return self, ask_again(inner, self.relearning_.columns, X)
+            return self, ask_again(inner, self.relearning_.columns, X), self.relearning_.forecasts
         if inner is not self.estimator_:
-            return self, None
+            return self, None, ()
         used = self.adapt(X)
-        return used, used.adaptation_
+        return used, used.adaptation_, used.relearning_.forecasts if used.adaptation_.adapted else None
 
     def _html_repr(self) -> str:
         """Return what notebooks show: the verdict above scikit-learn's diagram."""
@@ -695,7 +701,7 @@ class _Mixture:
         doubts: Sequence[str],
     ) -> None:
         self.owner, self.estimator, self.training, self.seeding = owner, estimator, training, seeding
-        self.names = list(kept)
+        self.names, self.sources = list(kept), sources
         self.levels = removal_levels(list(kept.values()))
         plans = {i: plan_removal(training.X, sources[self.names[i]], [self.names[i]]) for i in self.levels[-1][1]}
         self.removals = [join_removals([plans[i] for i in chosen]) for _, chosen in self.levels]
@@ -733,18 +739,16 @@ class _Mixture:
             [models[i] for i in used], [self.removals[i] for i in used], [weights[i] for i in used], calibration
         )
 
-    def left_out_scores(self, weights: list[float]) -> dict[int, Array]:
-        """Return the scores of the mixture's parts by fits without the row's environment.
-
-        These are of its largest part, and of all that are used where there are several.
-        """
+    def elsewhere(self, weights: list[float]) -> dict[int, Part]:
+        """Return the parts of the mixture that are used, fitted without each environment."""
         used = [i for i, weight in enumerate(weights) if weight > 0]
-        training, n_classes = self.training, len(self.owner.classes_)
-        fits, rows = fit_folds(self.part, [self.tables[i] for i in used], self.rounds, self.settings, self.seeding)
-        return {
-            i: ask_out_of_fold(Part(self.removals[i], found, rows), training, n_classes)
-            for i, found in zip(used, fits, strict=True)
-        }
+        parts = self._leave_out([self.tables[i] for i in used], [self.removals[i] for i in used])
+        return dict(zip(used, parts, strict=True))
+
+    def _leave_out(self, tables: Sequence[TrainingRows], removals: Sequence[Removal]) -> list[Part]:
+        """Return parts that are fitted without each environment; the tables have no removed column."""
+        fits, rows = fit_folds(self.part, tables, self.rounds, self.settings, self.seeding)
+        return [Part(removal, found, rows) for removal, found in zip(removals, fits, strict=True)]
 
     def left_out(self, scores: Array) -> Array:
         """Return the accuracy in each environment of scores by fits on other environments."""
@@ -769,36 +773,66 @@ class _Mixture:
     def relearn(
         self,
         weights: list[float],
+        elsewhere: dict[int, Part],
         left_out: dict[int, Array],
-        found: dict[str, Posterior],
-        sources: dict[str, list[int]],
+        doubted: dict[str, Posterior],
     ) -> Relearning:
-        """Return what `adapt` needs: the unstable columns, and what adapting does at known sites that play new ones."""
-        training, last = self.training, len(self.levels) - 1
-        if not last or not weights[last]:
-            return Relearning()
-        columns = _unstable_columns([self.names[i] for i in self.levels[-1][1]], found, sources, training.X)
-        y, counts, used = training.y, training.sample_weight, list(left_out)
-        offsets = not hasattr(self.owner.ordinary_, "predict_proba")
-        calibration = calibrate(left_out[last], y, counts, offsets=offsets)
-        mixed = mix_scores([left_out[i] for i in used], [weights[i] for i in used])
-        before = calibrate(mixed, y, counts, offsets=offsets).log_probabilities(mixed)
-        sites = {environment.name: environment.rows for environment in training.environments}
-        stable = calibration.log_probabilities(left_out[last])
+        """Return what `adapt` needs: columns whose effects may differ, a classifier without them, and trials of it."""
+        training, n_classes = self.training, len(self.owner.classes_)
+        y, counts = training.y, training.sample_weight
+        stable, removal, scores = self._without(doubted, weights, left_out)
         partners = {
             "known": np.arange(training.n_rows),
             "vanished": shuffled_partners(training, other_label=False),
             "reversed": shuffled_partners(training, other_label=True),
         }
-        return try_known_sites(columns, training.X, y, sites, stable, before, calibration, partners)
+
+        def mixed(scenario: str) -> Array:
+            """Return the scores of the whole classifier, with the columns of other rows."""
+            asked = [
+                left_out[i]
+                if scenario == "known" or part.removal.covers(removal)
+                else ask_out_of_fold(part, training, n_classes, changed=removal, partners=partners[scenario])
+                for i, part in elsewhere.items()
+            ]
+            return mix_scores(asked, [weights[i] for i in elsewhere])
+
+        offsets = not hasattr(self.owner.ordinary_, "predict_proba")
+        calibration = calibrate(scores, y, counts, offsets=offsets)
+        mixing = calibrate(mixed("known"), y, counts, offsets=offsets)
+        tried = try_known_sites(
+            _unstable_columns(doubted, self.sources, training.X),
+            training.X,
+            y,
+            {environment.name: environment.rows for environment in training.environments},
+            calibration.log_probabilities(scores),
+            {scenario: mixing.log_probabilities(mixed(scenario)) for scenario in partners},
+            calibration,
+            partners,
+        )
+        return replace(tried, estimator=stable, removal=removal)
+
+    def _without(
+        self, doubted: dict[str, Posterior], weights: list[float], left_out: dict[int, Array]
+    ) -> tuple[Any, Removal, Array]:
+        """Return a classifier without some columns, their removal, and its scores of rows by fits without their site.
+
+        None instead of the classifier if it is the last part of the mixture.
+        """
+        last = len(self.levels) - 1
+        if weights[last] and set(doubted) == {self.names[i] for i in self.levels[last][1]}:
+            return None, self.removals[last], left_out[last]
+        removal = join_removals([plan_removal(self.training.X, self.sources[name], [name]) for name in doubted])
+        without = replace(self.training, X=removal.apply(self.training.X))
+        (part,) = self._leave_out([without], [removal])
+        scores = ask_out_of_fold(part, self.training, len(self.owner.classes_))
+        return fit_erm(self.estimator, without, self.seeding), removal, scores
 
 
-def _unstable_columns(
-    names: Sequence[str], found: dict[str, Posterior], sources: dict[str, list[int]], X: Any
-) -> list[UnstableColumn]:
+def _unstable_columns(found: Mapping[str, Posterior], sources: dict[str, list[int]], X: Any) -> list[UnstableColumn]:
     """Return the columns that the stable part does without; `age` and `age is missing` are one."""
     merged: dict[tuple[int, ...], list[str]] = {}
-    for name in names:
+    for name in found:
         merged.setdefault(tuple(sources[name]), []).append(name)
     return [
         UnstableColumn(
@@ -806,6 +840,7 @@ def _unstable_columns(
             places,
             shared[0] if is_text(X) else "",
             max(found[name].mechanism for name in shared),
+            change=max(found[name].probability for name in shared),
         )
         for places, shared in merged.items()
     ]

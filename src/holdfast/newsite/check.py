@@ -1,13 +1,13 @@
 """Can a model be used at a new site? Rows of the site, without labels, compared with the training profile in the model.
 
-The check asks in this order: does any column not fit (another unit, levels never seen, missing everywhere); do unstable
-columns mean something else there, and can the model be adapted; what accuracy is to be expected. The rules that turn
+The check asks in this order. Does any column not fit: another unit, levels never seen, missing everywhere? Do effects
+of unstable columns differ there, and can the model be adapted? Which accuracy is to be expected? The rules that turn
 this into one advice are the table `RULES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 
 from holdfast.environments import listed
 from holdfast.metrics import Interval
-from holdfast.newsite.adapt import LEAST_ROWS, Adaptation, Relation
-from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
+from holdfast.newsite.adapt import Adaptation
+from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_adapted, forecast_auroc, summarize
 from holdfast.newsite.profile import ColumnCheck, TrainingProfile
+from holdfast.newsite.relation import Relation
+from holdfast.newsite.trials import LEAST_ROWS
+from holdfast.stable.verdict import UNCERTAIN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +33,6 @@ MATTERS = 0.05  # share of predictions that must change for a column to matter
 EVERYWHERE = 0.5  # share of the rows that do not fit from which on the model must not be used as it is
 LOST = 0.05  # accuracy that the forecast must lie below that at the known sites for labels to be advised
 UNKNOWN = 0.7  # width of the forecast's interval from which on it says nothing, and labels are advised
-TURNED = 0.1  # share of rows by which an unstable column must differ from every known site to be named
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +44,14 @@ class SiteCheck:
     columns: tuple[ColumnCheck, ...]  # that do not fit
     moved: tuple[ColumnCheck, ...]  # that are distributed differently
     adaptation: Adaptation | None  # None where the model is no stable classifier
-    forecast: Interval | None  # accuracy to expect; None where the model carries nothing to forecast from
+    forecast: Interval | None  # accuracy to expect, adapted if so advised; None where nothing is known
     auroc: float  # to expect; NaN where unknown
     known_accuracy: float  # at the known sites, out of fold
     lowest_accuracy: float  # at the worst known site, by a fit without it
     predicted: Mapping[str, float]  # class -> share of the predictions
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()  # what was wrong with the rows that the model was fitted on
+    as_it_is: float | None = None  # accuracy to expect of a model before it is adapted
 
     def __str__(self) -> str:
         return " ".join([self.answer, *self.remarks])
@@ -58,20 +61,26 @@ class SiteCheck:
         """The advice in one sentence."""
         if self.doubts:
             return f"{REFIT} {self.doubts[0]}"
+        if self.advice == "use" and self.forecast is not None and self.known_accuracy - self.forecast.low > UNCERTAIN:
+            return UNSURE
         return ANSWERS[self.advice].format(columns=listed([f"`{c.name}`" for c in self.misfits], most=3))
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What the advice rests on, a sentence each."""
         lines = [*self.doubts[1:], *(check.sentence for check in self.columns)]
-        lines += [relation.sentence for relation in self.relations]
+        if self.adaptation is not None and not self.misfits:
+            lines += self.adaptation.sentences
         if self.adaptation is not None and self.relations and self.adaptation.reason not in ("", "done"):
             lines.append(self.adaptation.answer)
         if self.forecast is not None:
-            value, before = self.forecast, "Before it is adapted, expect" if self.advice == "adapt" else "Expect"
+            value, known = self.forecast, f"it is {self.known_accuracy:.2f} at the known sites"
+            once, instead = "Expect", ""
+            if self.as_it_is is not None:
+                once, instead = "Once adapted, expect", f", instead of {self.as_it_is:.2f} as it is"
             lines.append(
-                f"{before} an accuracy of {value.value:.2f} there, between {value.low:.2f} and {value.high:.2f};"
-                f" it is {self.known_accuracy:.2f} at the known sites."
+                f"{once} an accuracy of {value.value:.2f} there, between {value.low:.2f} and {value.high:.2f}{instead};"
+                f" {known}."
             )
         return (*lines, *self.notes)
 
@@ -87,8 +96,8 @@ class SiteCheck:
 
     @property
     def turned(self) -> tuple[str, ...]:
-        """The unstable columns that surely mean something else there than at every known site."""
-        return tuple(relation.name for relation in self.relations if differs(relation))
+        """The unstable columns whose effects surely differ from every known site."""
+        return tuple(relation.name for relation in self.relations if relation.differs)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -100,6 +109,7 @@ class SiteCheck:
             "turned": list(self.turned),
             "adaptation": None if self.adaptation is None else self.adaptation.to_dict(),
             "forecast": None if self.forecast is None else self.forecast.to_dict(),
+            "as_it_is": self.as_it_is,
             "auroc": self.auroc,
             "known_accuracy": self.known_accuracy,
             "lowest_accuracy": self.lowest_accuracy,
@@ -114,17 +124,8 @@ def forbids(check: ColumnCheck) -> bool:
     return check.share >= EVERYWHERE and not check.changed < MATTERS  # unknown counts as much
 
 
-def differs(relation: Relation) -> bool:
-    """Return whether a column is right there in surely fewer, or more, rows than at every known site."""
-    if relation.weight == 0 or not relation.known or not np.isfinite(relation.error):
-        return False
-    low, high = (relation.right + sign * 1.96 * relation.error for sign in (-1, 1))
-    known = list(relation.known.values())
-    below = high < min(known) and relation.right < min(known) - TURNED
-    return bool(below or (low > max(known) and relation.right > max(known) + TURNED))
-
-
 REFIT = "Do not use the model yet: mend the data that it was fitted on, and fit again."
+UNSURE = "Use the model at this site, and label about 50 rows to make sure: its accuracy may be much lower there."
 ANSWERS: Mapping[Advice, str] = {
     "use": "Use the model at this site.",
     "adapt": "Adapt the model to this site before you use it.",
@@ -136,7 +137,8 @@ RULES: tuple[tuple[Advice, Callable[[SiteCheck], bool]], ...] = (
     ("do_not_use", lambda found: bool(found.doubts)),
     ("do_not_use", lambda found: bool(found.misfits)),
     ("adapt", lambda found: found.adaptation is not None and found.adaptation.adapted),
-    ("adapt", lambda found: found.adaptation is not None and found.adaptation.reason == "done" and bool(found.turned)),
+    ("adapt", lambda found: again(found.adaptation)),
+    ("label", lambda found: found.adaptation is not None and found.adaptation.reason == "loses" and bool(found.turned)),
     ("label", lambda found: found.forecast is not None and is_low(found, found.forecast)),
     ("label", lambda found: found.forecast is not None and found.forecast.high - found.forecast.low > UNKNOWN),
     ("label", lambda found: found.n_rows < LEAST_ROWS),
@@ -157,6 +159,8 @@ def check_site(
     profile: TrainingProfile | None = None,
     basis: ForecastBasis | None = None,
     adaptation: Adaptation | None = None,
+    before: Array | None = None,
+    tried: Sequence[tuple[float, float, int]] | None = None,
     notes: tuple[str, ...] = (),
     doubts: tuple[str, ...] = (),
 ) -> SiteCheck:
@@ -174,6 +178,10 @@ def check_site(
     basis : ForecastBasis, optional
         Without it no accuracy is forecast.
     adaptation : Adaptation, optional
+    before : array of shape (n_rows, n_classes), optional
+        Probabilities of the model as it is, where `predict` is that of the adapted one.
+    tried : sequence of (forecast, accuracy, rows), optional
+        How forecasts of adapted classifiers went at known sites. None: the model was not made for this site.
     notes : tuple of str
         Sentences to add.
     doubts : tuple of str
@@ -196,7 +204,12 @@ def check_site(
     fits = not any(map(forbids, columns))
     if not fits:
         notes = (*notes, "No accuracy is forecast, because of the columns that do not fit.")
-    answers = summarize(probabilities)
+    answers, forecast = summarize(probabilities), None
+    if basis is not None and fits:
+        if tried is None:
+            forecast = forecast_accuracy(basis, answers)
+        elif not again(adaptation):
+            forecast = forecast_adapted(probabilities, tried)
     shares = np.bincount(labels, minlength=len(classes)) / len(labels)
     found = SiteCheck(
         len(labels),
@@ -204,15 +217,26 @@ def check_site(
         columns,
         moved,
         adaptation,
-        forecast_accuracy(basis, answers) if basis is not None and fits else None,
-        forecast_auroc(basis, answers) if basis is not None and fits else float("nan"),
+        forecast,
+        float("nan") if basis is None or forecast is None else forecast_auroc(basis, answers),
         float("nan") if basis is None else basis.accuracy,
         float("nan") if basis is None else basis.lowest,
         {str(name): float(share) for name, share in zip(classes, shares, strict=True)},
         notes,
         doubts,
+        None if before is None or forecast is None else mean_probability(probabilities, before),
     )
     return replace(found, advice=next(advice for advice, holds in RULES if holds(found)))
+
+
+def again(adaptation: Adaptation | None) -> bool:
+    """Return whether a model that was adapted to the site has to be adapted again."""
+    return adaptation is not None and adaptation.reason == "done" and any(r.differs for r in adaptation.relations)
+
+
+def mean_probability(probabilities: Array, before: Array) -> float:
+    """Return the mean probability of the classes that another classifier predicts: the accuracy to expect of it."""
+    return float(np.take_along_axis(probabilities, before.argmax(axis=1)[:, None], axis=1).mean())
 
 
 def _weigh(

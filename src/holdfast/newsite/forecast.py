@@ -7,6 +7,9 @@ sites, and that with sites left out is too low, because those fits have seen few
 
 How far it was off when each known site played the new one gives the interval. What is stored are counts for each known
 site, and no rows.
+
+The probabilities of a classifier that was adapted or recalibrated for the site are already about this site: its mean
+confidence is the forecast, and the mean probability of what another classifier predicts is that one's.
 """
 
 from __future__ import annotations
@@ -94,16 +97,34 @@ def forecast_accuracy(basis: ForecastBasis, new: Answers) -> Interval | None:
     if basis.folds is None or not basis.sites:
         return None
     value = _estimate(list(basis.sites.values()), basis.folds, new)
-    errors, noise = [], []
     large = {name: site for name, site in basis.sites.items() if site.n_rows >= LEAST_ROWS}
+    tried = []
     for name, site in large.items() if len(large) > 1 else ():
         others = [other for other_name, other in basis.sites.items() if other_name != name]
-        errors.append(_estimate(others, basis.folds, site) - site.accuracy)
-        noise.append(site.accuracy * (1 - site.accuracy) / site.n_rows)
-    n = len(errors)
-    variance = (float(np.sum(np.square(errors))) + USUAL_SITES * USUAL_ERROR**2) / (n + USUAL_SITES)
-    between = max(variance - float(np.mean(noise)) if noise else variance, variance / 4)
-    own = value * (1 - value) / max(new.n_rows, 1)
+        tried.append((_estimate(others, basis.folds, site), site.accuracy, site.n_rows))
+    return _interval(value, new.n_rows, tried)
+
+
+def forecast_adapted(probabilities: Array, tried: Sequence[tuple[float, float, int]] = ()) -> Interval:
+    """Return the accuracy to expect of a classifier that was made for the site: its mean confidence there (95 %).
+
+    Parameters
+    ----------
+    probabilities : array of shape (n_rows, n_classes)
+    tried : sequence of (forecast, accuracy, rows)
+        How that went at known sites.
+    """
+    return _interval(float(probabilities.max(axis=1).mean()), len(probabilities), tried)
+
+
+def _interval(value: float, n_rows: int, tried: Sequence[tuple[float, float, int]]) -> Interval:
+    """Return a forecast with its 95 % interval, from forecasts at known sites, their accuracies and rows."""
+    n = len(tried)
+    squares = sum((forecast - accuracy) ** 2 for forecast, accuracy, _ in tried)
+    variance = (squares + USUAL_SITES * USUAL_ERROR**2) / (n + USUAL_SITES)
+    noise = sum(accuracy * (1 - accuracy) / rows for _, accuracy, rows in tried) / max(n, 1)
+    between = max(variance - noise, variance / 4)
+    own = value * (1 - value) / max(n_rows, 1)
     half = float(special.stdtrit(n + USUAL_SITES, 0.975)) * float(np.sqrt(between * (1 + 1 / max(n, 1)) + own))
     return Interval(value, max(value - half, 0.0), min(value + half, 1.0))
 

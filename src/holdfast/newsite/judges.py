@@ -19,18 +19,11 @@ from holdfast.environments import listed, split_environments
 from holdfast.exceptions import LabelsError, ParameterError
 from holdfast.fitting.calibration import Calibration, calibrate
 from holdfast.fitting.estimators import code_probabilities
-from holdfast.newsite.adapt import (
-    LEAST_ROWS,
-    Adaptation,
-    Relation,
-    UnstableColumn,
-    join,
-    play_partners,
-    relearn,
-    said_by,
-    try_known_sites,
-)
+from holdfast.newsite.adapt import Adaptation, learn
+from holdfast.newsite.codes import UnstableColumn
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY
+from holdfast.newsite.relation import Relation, said_by
+from holdfast.newsite.trials import LEAST_ROWS, play_partners, try_known_sites
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -114,9 +107,9 @@ class SiteAdapter(BaseEstimator):
         logs = calibration.log_probabilities(scores)
         shared = _shared(votes, logs, codes, sites)
         column = UnstableColumn(VOTES, (0,), mechanism=np.inf if shared >= MOST_SHARED else -np.inf)
-        self.relearning_ = try_known_sites(
-            [column], votes[:, None].astype(float), codes, sites, logs, logs, calibration, play_partners(codes, sites)
-        )
+        partners, table = play_partners(codes, sites), votes[:, None].astype(float)
+        before = dict.fromkeys(partners, logs)
+        self.relearning_ = try_known_sites([column], table, codes, sites, logs, before, calibration, partners)
         return self
 
     def adapt(self, X: Any) -> JudgedClassifier:
@@ -130,21 +123,13 @@ class SiteAdapter(BaseEstimator):
         assert calibration is not None
         logs = calibration.log_probabilities(_scores(model, X))
         n_rows, n_classes = logs.shape
-        votes = judge_votes(list(self._judges().values()), X, n_classes)[:, None].astype(float)
-        relations = (
-            tuple(relearn(column, votes, np.exp(logs)) for column in relearning.columns) if n_rows >= LEAST_ROWS else ()
-        )
-        refusal = relearning.refusal
-        if refusal is None and not relations:
-            refusal = "few_rows", ()
-        elif refusal is None and all(relation.weight == 0 for relation in relations):
-            refusal = "says_nothing", (VOTES,)
-        if refusal is not None:
-            found = Adaptation(False, n_rows, relations, refusal[0], refusal[1])
+        found, correction = Adaptation(False, n_rows, reason="few_rows"), None
+        if n_rows >= LEAST_ROWS:
+            votes = judge_votes(list(self._judges().values()), X, n_classes)[:, None].astype(float)
+            found, correction = learn(relearning, logs, votes)
+        if correction is None:
             return JudgedClassifier(model, calibration, (), 1.0, Calibration(1.0, np.zeros(n_classes)), found)
-        correction = join(logs, said_by(relations, votes, n_classes), relearning.scale)
-        found = Adaptation(True, n_rows, relations)
-        return JudgedClassifier(model, calibration, relations, relearning.scale, correction, found)
+        return JudgedClassifier(model, calibration, found.relations, relearning.scale, correction, found)
 
     def _judged(self) -> Judged:
         """Return the classifier; refuse one without judges."""

@@ -39,7 +39,7 @@ class Period:
         if found.columns:
             parts.append(f"{listed([f'`{check.name}`' for check in found.columns], most=3)} does not fit")
         if found.turned:
-            parts.append(f"{listed([f'`{name}`' for name in found.turned], most=3)} has another effect")
+            parts.append(f"another effect of {listed([f'`{name}`' for name in found.turned], most=3)}")
         changed = f" (before: {WORDS[self.before]})" if self.changed else ""
         return f"{self.name}: {', '.join(parts)}{changed}."
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Environment, split_environments, take_rows
 from holdfast.exceptions import SavedModelError
-from holdfast.newsite.adapt import spread_rows
+from holdfast.newsite.trials import spread_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -198,6 +198,9 @@ def _number_profiles(names: Sequence[str], values: Array, sites: Sequence[Enviro
         known = np.isfinite(own[:, 1, place])
         ends = own[known][:, [0, 2], place]
         low, high = (float(ends.min()), float(ends.max())) if known.any() else (0.0, 0.0)
+        present = np.unique(values[:, place][np.isfinite(values[:, place])])
+        if 0 < len(present) <= VARIES:  # a value that few rows have is no row's alone
+            low, high = float(present[0]), float(present[-1])
         medians = {site.name: float(own[n, 1, place]) for n, site in enumerate(sites) if known[n]}
         shares = {site.name: float(missing[n, place]) for n, site in enumerate(sites)}
         quantiles = tuple(np.nan_to_num(all_rows[:, place]).tolist())
@@ -252,10 +255,8 @@ def _check_numbers(column: ColumnProfile, values: Array) -> ColumnCheck | None:
     if median < column.low - reach or median > column.high + reach:
         text = f"`{column.name}` may be in another unit: its median is {median:.4g}, and {seen} at the known sites."
         return ColumnCheck(column.name, "unit", outside, text)
-    text = (
-        f"`{column.name}` is outside of what the known sites have in {outside:.0%} of the rows: they have "
-        f"{column.low:.4g} to {column.high:.4g}."
-    )
+    seen = f"{column.low:.4g} to {column.high:.4g}" if column.low < column.high else f"{column.low:.4g} only"
+    text = f"`{column.name}` is outside of what the known sites have in {outside:.0%} of the rows: they have {seen}."
     return ColumnCheck(column.name, "range", outside, text)
 
 

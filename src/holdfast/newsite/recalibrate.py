@@ -1,13 +1,16 @@
 r"""Recalibration: correct a classifier's probabilities for one site with a few labeled rows of that site.
 
-The log-probabilities z of the fitted classifier are mapped to softmax(s·z + b). Three models of the site compete:
+The log-probabilities z of the fitted classifier are mapped to softmax(s·z + b). There are three models of the site:
 
 - *none*: s = 1, b = 0. The probabilities hold there.
 - *intercept*: s = 1. The classes are more or less frequent than the features explain.
 - *slope and intercept*: the classifier is too sure of itself there, or not sure enough.
 
 The coefficients have normal priors around "nothing changes", s ~ N(1, 0.5²) and b ~ N(0, 1), which shrink them where
-rows are few. The model with the largest evidence (Laplace approximation of the marginal likelihood) is chosen.
+rows are few. They are averaged over the models, with weights by the evidence (Laplace approximation of the marginal
+likelihood): Bayesian model averaging.
+
+No such map changes the order of the rows. So a ranking that is upside down at the site is said, and not mended.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.fitting.calibration import LEAST, Calibration, log_softmax
 from holdfast.fitting.estimators import code_probabilities
+from holdfast.metrics import Interval, auroc_interval
 
 Array = NDArray[np.float64]
 Kind = Literal["none", "intercept", "slope and intercept"]
@@ -31,6 +35,7 @@ KINDS: tuple[Kind, ...] = ("none", "intercept", "slope and intercept")
 
 SLOPE_SPREAD = 0.5  # standard deviation between sites of the slope, about 1
 INTERCEPT_SPREAD = 1.0  # of the intercept of a class, in log-odds, about 0
+OPEN = 0.1  # probability from which on more labels are called for to decide about a model
 EXCESS = 0.01  # log loss, in nats for each row, that coefficients estimated from enough rows cost on average
 ROWS_OF_RAREST = 10  # labeled rows of the rarest class that are enough
 LEAST_PROBABILITY = 1e-6  # what is taken for 0 where logarithms are needed
@@ -41,18 +46,29 @@ MOST_STEPS = 50
 class Recalibration:
     """A correction of probabilities for one site; `str()` says what was done."""
 
-    kind: Kind
+    kind: Kind  # the most probable model
     calibration: Calibration
     n_labels: int  # labeled rows that it was made of
     n_enough: int  # labeled rows that are enough; never more than the site is known to have
     probabilities: Mapping[str, float] = field(default_factory=dict)  # of the three models, given the rows
+    auroc: Interval | None = None  # of the labeled rows
+
+    @property
+    def is_reversed(self) -> bool:
+        """Whether the classifier surely ranks the rows upside down, which no recalibration mends."""
+        return self.auroc is not None and self.auroc.high < 0.5
 
     def __str__(self) -> str:
         rows = f"{self.n_labels:,} labeled row{'s' * (self.n_labels != 1)}"
+        if self.auroc is not None and self.is_reversed:
+            return (
+                f"The ranking is upside down at this site (AUROC {self.auroc.value:.2f}, {rows}). Recalibrating cannot "
+                "mend that: labels are exchanged there, or the effect of a column is reversed. Check the site, and "
+                "adapt the model."
+            )
+        done = f"Recalibrated with {rows}"
         if self.kind == "none":
-            done = f"The probabilities are left as they are: {rows} do not show that a correction helps"
-        else:
-            done = f"Recalibrated the {self.kind} with {rows}"
+            done += ", which hardly call for a correction"
         if self.n_labels >= self.n_enough:
             return f"{done}. That is enough."
         return f"{done}. About {self.n_enough:,} would be enough."
@@ -66,6 +82,8 @@ class Recalibration:
             "n_labels": self.n_labels,
             "n_enough": self.n_enough,
             "probabilities": dict(self.probabilities),
+            "auroc": None if self.auroc is None else self.auroc.to_dict(),
+            "is_reversed": self.is_reversed,
         }
 
 
@@ -96,12 +114,17 @@ def recalibrate(scores: Array, y_codes: NDArray[np.intp], *, n_rows_of_site: int
     shares = np.exp(evidence - evidence.max())
     shares /= shares.sum()
     kind = KINDS[int(np.argmax(shares > shares.max() - 1e-6))]  # the simplest of equals
+    calibrations = [fit.calibration for fit in fits.values()]
+    offsets = shares @ np.stack([calibration.offsets for calibration in calibrations])
+    mean = Calibration(float(shares @ [calibration.scale for calibration in calibrations]), offsets)
     counts = np.bincount(y_codes, minlength=n_classes)
-    n_enough = enough_labels(kind, n_classes, float(counts[counts > 0].min() / n_rows))
+    largest = [name for name, share in zip(KINDS, shares, strict=True) if share >= OPEN][-1]
+    n_enough = enough_labels(largest, n_classes, float(counts[counts > 0].min() / n_rows))
     if n_rows_of_site is not None:
         n_enough = min(n_enough, n_rows_of_site)
     probabilities: dict[str, float] = dict(zip(KINDS, shares.tolist(), strict=True))
-    return Recalibration(kind, fits[kind].calibration, n_rows, n_enough, probabilities)
+    area = auroc_interval(y_codes, np.exp(log_softmax(scores))) if (counts > 0).all() else None
+    return Recalibration(kind, mean, n_rows, n_enough, probabilities, area)
 
 
 def enough_labels(kind: Kind, n_classes: int, rarest: float) -> int:

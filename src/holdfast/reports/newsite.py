@@ -39,7 +39,9 @@ def _answer(found: SiteCheck, following: str) -> Answer:
     signal, text = SIGNALS[found.advice]
     rows: list[tuple[Cell, ...]] = [("at the known sites, out of fold", found.known_accuracy)]
     if found.forecast is not None:
-        rows.append(("to expect at this site", found.forecast.value))
+        if found.as_it_is is not None:
+            rows.append(("to expect at this site as it is", found.as_it_is))
+        rows.append(("to expect at this site" + ", adapted" * (found.as_it_is is not None), found.forecast.value))
         rows.append(("between (95%)", range_text(found.forecast)))
     numbers = Table("Accuracy", ("accuracy", "value"), tuple(rows), "The forecast uses no labels of the site.")
     return Answer(found.answer, signal, text, numbers, (*found.remarks, *run_next(following)))
@@ -74,7 +76,7 @@ def _unstable_section(found: SiteCheck) -> Section:
         note = "The share of rows in which a column says what it said at the known sites, found without labels."
         header = ("column", "weight", "right here", "standard error", *sites)
         blocks.append(Table("What unstable columns say", header, rows, note, n_keys=1))
-    return Section("What do unstable columns mean there?", "Learned from these rows without labels.", tuple(blocks))
+    return Section("Effects of unstable columns there", "Learned from these rows without labels.", tuple(blocks))
 
 
 def _predictions_section(found: SiteCheck) -> Section:
@@ -129,6 +131,6 @@ def course_page(course: Course, *, title: str = "Course", following: str = "") -
 
 
 def _sentences(found: SiteCheck) -> tuple[str, ...]:
-    """Return what does not fit, and which unstable columns mean something else, in a sentence each."""
+    """Return what does not fit, and which effects of unstable columns differ, in a sentence each."""
     turned = [relation.sentence for relation in found.relations if relation.name in found.turned]
     return (*(check.sentence for check in found.columns), *turned)

@@ -274,7 +274,7 @@ class TableClassifier(TableModel):
 
     @property
     def adaptation_(self) -> Adaptation | None:
-        """Whether it was adapted to one site, and what unstable columns mean there; None where that was not tried."""
+        """Whether it was adapted to one site, and the effects of unstable columns there; None where not tried."""
         return getattr(self.method_, "adaptation_", None)
 
     def adapt(self, table: TableLike) -> Self:
@@ -322,10 +322,11 @@ class TableClassifier(TableModel):
                 f"The estimator {self.names['estimator']} gives no probabilities, which a check needs. Fit another one."
             )
         rows, notes = self._read_unlabeled(table)
-        used, adaptation = self, None
+        used, adaptation, before, tried = self, None, None, None
         if isinstance(self.method_, StableClassifier):
-            method, adaptation = self.method_.arrive(self._transform(rows))
-            used = self._with_method(method)
+            method, adaptation, tried = self.method_.arrive(self._transform(rows))
+            if adaptation is not None and adaptation.adapted:
+                used, before = self._with_method(method), self._answer(rows)[1]
 
         def predict(features: Any) -> NDArray[np.float64]:
             probabilities = used._answer(features)[1]
@@ -340,6 +341,8 @@ class TableClassifier(TableModel):
             profile=self.profile_,
             basis=basis,
             adaptation=adaptation,
+            before=before,
+            tried=tried,
             notes=notes,
             doubts=self.doubts_,
         )
@@ -377,8 +380,8 @@ class TableClassifier(TableModel):
         codes = np.array([places[str(label)] for label in labels], dtype=np.intp)
         if len(np.unique(codes)) < 2:
             raise TableError(
-                f"Recalibrating needs labeled rows of at least two classes of {name!r}. Got "
-                f"{len(codes)} rows of {len(np.unique(codes))}. Label more rows of the site."
+                f"Recalibrating needs labeled rows of at least two classes of {name!r}. The label is "
+                f"{str(labels[0])!r} in all {len(codes):,} labeled rows. Label more rows of the site."
             )
         return codes
 

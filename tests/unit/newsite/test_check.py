@@ -8,10 +8,12 @@ from sklearn.linear_model import LogisticRegression
 
 from holdfast import StableClassifier, TableClassifier, load, save
 from holdfast.exceptions import NewSiteWarning, SavedModelError, TableError
-from holdfast.newsite.adapt import Coding, Relation
-from holdfast.newsite.check import differs
+from holdfast.metrics import Interval
+from holdfast.newsite.check import SiteCheck
+from holdfast.newsite.codes import Coding
 from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
 from holdfast.newsite.profile import TrainingProfile, profile_training
+from holdfast.newsite.relation import Relation
 
 from .conftest import hospital, known_hospitals  # noqa: TID252 - helpers of this folder
 
@@ -199,7 +201,7 @@ def test_nothing_known_gives_no_forecast():
 def test_a_column_differs_if_it_surely_does(right, error, named):
     """Beyond its error, and by more than a tenth of the rows."""
     relation = Relation("x", Coding((0,)), np.zeros((1, 2)), 0.9, right, error, {"A": 0.95, "B": 0.85})
-    assert differs(relation) is named
+    assert relation.differs is named
 
 
 @pytest.mark.parametrize("as_frame", [False, True])
@@ -298,10 +300,30 @@ def test_labels_that_are_there_by_accident(model):
     assert with_labels.to_dict() | {"notes": []} == without.to_dict() | {"notes": []}
 
 
+@pytest.mark.parametrize(("low", "unsure"), [(0.7, False), (0.5, True)])
+def test_a_wide_forecast_asks_to_make_sure(low, unsure):
+    """The model may be used, and the first sentence says that its accuracy may be much lower there."""
+    forecast = Interval(0.78, low, 0.95)
+    found = SiteCheck(300, "use", (), (), None, forecast, 0.8, 0.8, 0.75, {"no": 0.5, "yes": 0.5})
+    assert found.answer.startswith("Use the model at this site")
+    assert ("label about 50 rows to make sure" in found.answer) is unsure
+
+
+def test_a_code_that_was_rare_is_no_misfit():
+    """A gap that 1 known row in 300 has, and a quarter of the new ones: the code 1 was seen."""
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"gap": (np.arange(600) % 300 == 0).astype(float), "never": np.zeros(600)})
+    profile = profile_training(frame, ["A"] * 300 + ["B"] * 300)
+    new = pd.DataFrame({name: (generator.random(200) < 0.25).astype(float) for name in ("gap", "never")})
+    (found,) = profile.check(new)
+    assert found.name == "never"
+    assert found.sentence.endswith("they have 0 only.")
+
+
 def test_an_unstable_column_that_is_constant_there(model):
     """It cannot be learned from; the model stays as it was."""
     rows = hospital("Denver", 300, 0.1, 7).drop(columns="ill").assign(scanner=1.0)
     adapted = model.adapt(rows)
     assert not adapted.adaptation_.adapted
-    assert "do not tell what `scanner` means there" in str(adapted.adaptation_)
+    assert "do not tell the effect of `scanner` there" in str(adapted.adaptation_)
     np.testing.assert_array_equal(adapted.predict_proba(rows), model.predict_proba(rows))

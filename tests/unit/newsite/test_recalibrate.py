@@ -32,6 +32,25 @@ def test_the_evidence_chooses_what_is_corrected(change, kind):
     assert intercept == pytest.approx(change.get("intercept", 0.0), abs=0.3)
 
 
+def test_the_models_are_averaged():
+    """Where the rows leave open whether to correct, half of the correction is made, and more labels are called for."""
+    scores, y = site(40, intercept=0.7, seed=3)
+    found = recalibrate(scores, y)
+    assert 0.1 < found.probabilities["none"] < 0.9
+    whole = recalibrate(*site(4000, intercept=0.7)).calibration.offsets
+    assert 0 < found.calibration.offsets[1] < whole[1]
+    assert found.n_enough == 100
+
+
+@pytest.mark.parametrize(("slope", "is_reversed"), [(-1.0, True), (0.0, False), (1.0, False)])
+def test_a_ranking_that_is_upside_down_is_said(slope, is_reversed):
+    """No map of the scores with a positive slope mends it; chance is no reversal."""
+    found = recalibrate(*site(60, slope=slope))
+    assert found.is_reversed is is_reversed
+    assert ("The ranking is upside down at this site (AUROC 0." in str(found)) is is_reversed
+    assert ("adapt the model" in str(found)) is is_reversed
+
+
 def test_few_rows_are_shrunk():
     """Ten positive rows of ten move the log-odds by less than the infinity that they would be alone."""
     scores = np.log(np.full((10, 2), 0.5))
@@ -43,8 +62,10 @@ def test_few_rows_are_shrunk():
 def test_the_intercept_is_known_in_closed_form():
     """Equal scores and 60 of 80 positive rows: the maximum solves 60 - 80 p = (log-odds of p) / 2."""
     scores = np.log(np.full((80, 2), 0.5))
-    p = recalibrate(scores, (np.arange(80) < 60).astype(np.intp)).calibration.probabilities(scores)[0, 1]
-    assert 60 - 80 * p == pytest.approx(special.logit(p) / 2, abs=1e-6)
+    found = recalibrate(scores, (np.arange(80) < 60).astype(np.intp))
+    assert found.probabilities["none"] < 0.001  # which is in the average
+    p = found.calibration.probabilities(scores)[0, 1]
+    assert 60 - 80 * p == pytest.approx(special.logit(p) / 2, abs=0.005)
 
 
 def test_three_classes_get_an_intercept_each():
@@ -120,7 +141,7 @@ def test_rows_without_a_label_tell_how_large_the_site_is():
     ("labels", "message"),
     [
         ([None] * 80, "column 'ill' is empty in all 80 rows"),
-        ([1] * 80, "at least two classes of 'ill'. Got 80 rows of 1"),
+        ([1] * 80, "at least two classes of 'ill'. The label is .* in all 80 labeled rows"),
         ([0, 1, 2, 3] * 20, "does not know: 2, 3"),
     ],
 )
