@@ -310,9 +310,9 @@ class StableClassifier(MethodClassifier):
             if kept[name] < 1.0 or (finding.p_value < SUSPECTED and by_name[name].change > 0)
         )
         doubts = [finding.feature for finding in shown if kept[finding.feature] == 1.0]
-        if shown:  # where columns change, the most important of the others may be the next
+        if shown:  # where columns change, others that nothing shows to be part of a mechanism may be the next
             named = {finding.feature for finding in shown}
-            doubts += sorted(set(by_name) - named, key=lambda name: -abs(by_name[name].effect))[:1]
+            doubts += sorted(name for name, found in by_name.items() if name not in named and found.mechanism < 0)
         planned = kept  # where nothing is given up, `path_` shows what the default would save
         if all(share == 1.0 for share in kept.values()):
             planned = {name: kept_share(posterior) for name, posterior in by_name.items()}

@@ -7,7 +7,7 @@ reverses. So the expected share is
     q = 1/2 + (p - 1/2) max(0, 1 - 2 caution P),
 
 and the effect of least expected log loss is logit q: the share logit q / logit p of it is kept. A change of the
-classifier must be worth it: what is given up is shrunk by gain² / (gain² + 0.01²), where the gain is the expected log
+classifier must be worth it: what is given up is shrunk by gain² / (gain² + 0.03²), where the gain is the expected log
 loss saved, the Kullback-Leibler divergence of q and p.
 """
 
@@ -22,7 +22,7 @@ from scipy import special
 from holdfast.stable.hypotheses import Posterior
 
 CAUTION = 0.75  # the default: halfway between "vanishes" and "reverses"
-LEAST_GAIN = 0.01  # log loss, in nats for each row, that a change of the classifier must save to count half
+LEAST_GAIN = 0.03  # log loss, in nats for each row, that a change of the classifier must save to count half
 NOTHING, EVERYTHING = 0.02, 0.98  # shares up to which nothing, and from which on everything is kept
 MOST_LEVELS = 3  # classifiers that do without some features
 APART = 0.1  # kept shares that differ by less belong to one level
@@ -77,7 +77,8 @@ def removal_levels(kept: Sequence[float]) -> list[tuple[float, tuple[int, ...]]]
         return [(1.0, ())]
     groups = [[order[0]]]
     for i in order[1:]:
-        if len(groups) < MOST_LEVELS and kept[i] - kept[groups[-1][0]] > APART:
+        lowest = kept[groups[-1][0]]
+        if lowest == 0.0 < kept[i] or (len(groups) < MOST_LEVELS and kept[i] - lowest > APART):  # 0 is exact
             groups.append([i])
         else:
             groups[-1].append(i)

@@ -41,7 +41,7 @@ class Design:
 
     features: tuple[tuple[int, ...], ...]  # the encoded columns of each feature
     values: Array  # (n_rows, n_features) standardized; a category is what it adds to the log-odds
-    own: Array  # (n_rows, n_features) 0 and 1, or normal scores within the site
+    own: Array  # (n_rows, n_features) 0 and 1, or scores of ranks within the site, normal given the label
     is_code: NDArray[np.bool_]  # (n_features,) two values
     parts: Array  # (n_rows, n_features) what each feature adds to the log-odds of `label`, out of fold
     said: Array  # (n_rows, n_features) the same about the row's own class, in sample
@@ -118,7 +118,7 @@ def make_design(
             values[:, place] = scaled[:, mine[0]]
         if n_classes == 2 and len(feature) == 1:
             is_code[place] = _n_values(single) == 2
-            own[:, place] = single > single.min() if is_code[place] else _normal_scores(single, sites)
+            own[:, place] = single > single.min() if is_code[place] else _binormal_scores(single, y, sites, counts)
         else:
             own[:, place] = _unit(parts[:, place])
     return Design(features, values, own, is_code, parts, said, label, cells, sites, counts)
@@ -208,19 +208,32 @@ def _n_values(column: Array) -> int:
     return len(some) if len(some) >= QUANTITY else len(np.unique(column))
 
 
-def _normal_scores(column: Array, sites: Codes) -> Array:
-    """Return normal quantiles of the ranks within each site, ties shared: other units and ranges do not show.
+def _binormal_scores(column: Array, y: Codes, sites: Codes, weights: Array) -> Array:
+    """Return scores that depend on ranks within the site alone, and are normal with variance 1 given the label.
+
+    The distance of the two means is that of the AUROC, as for a binormal ROC curve. Scores that are normal over both
+    labels together would make strong effects seem alike.
 
     Examples
     --------
-    >>> _normal_scores(np.array([1.0, 5.0, 5.0, 90.0]), np.zeros(4, dtype=int)).round(2).tolist()
-    [-1.15, 0.0, 0.0, 1.15]
+    >>> column, y, one = np.array([1.0, 5.0, 5.0, 90.0]), np.array([0, 0, 1, 1]), np.ones(4)
+    >>> _binormal_scores(column, y, np.zeros(4, dtype=int), one).round(2).tolist()
+    [-1.52, 0.0, 0.0, 1.52]
     """
     scores = np.empty(len(column))
     for site in range(int(sites.max()) + 1):
         rows = np.flatnonzero(sites == site)
-        _, places, counts = np.unique(column[rows], return_inverse=True, return_counts=True)
-        scores[rows] = special.ndtri((np.cumsum(counts) - counts / 2)[places] / len(rows))
+        places = np.unique(column[rows], return_inverse=True)[1]
+        counts = np.bincount(places, weights[rows])
+        ones, total = np.bincount(places, weights[rows] * y[rows]), max(float(counts.sum()), 1e-9)
+        ranks = (np.cumsum(counts) - counts / 2) / total
+        share = float(np.clip(ones.sum() / total, 1e-9, 1 - 1e-9))
+        area = (float(ones @ ranks) / total / share - share / 2) / (1 - share)  # AUROC
+        edge = 0.5 / max(total, 2.0)
+        distance = float(np.sqrt(2.0) * special.ndtri(np.clip(area, edge, 1 - edge)))
+        grid = np.linspace(-5.0 - abs(distance), 5.0 + abs(distance), 301)
+        first, second = (special.ndtr(grid - mean) for mean in (distance * (1 - share), -distance * share))
+        scores[rows] = np.interp(ranks, share * first + (1 - share) * second, grid)[places]
     return scores
 
 

@@ -14,7 +14,7 @@ For C and S the likelihood of a site is
 
     p(y, x | o, e) = sum over y* of P(y* | a_e + s_e o) P(y | y*; v_e) p(x | y*, e; b_e),
 
-with x Bernoulli (codes) or normal (normal scores within the site) given the true label y*. a_e and s_e are maximized,
+with x Bernoulli (codes) or normal (scores of ranks within the site) given the true label y*. a_e and s_e are maximized,
 v_e, b_e and b are integrated out. "The label alone" against N is a Bayes factor of the R² of x on the other features
 within label and site (g-priors), to the power 0.4. The probability of S follows from Bayes' rule.
 
@@ -24,7 +24,9 @@ measurement, and it is the assumption of Predict then Interpolate about unstable
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +56,8 @@ FLIP_KNOTS = np.array([0.0, 0.015, 0.04, 0.08, 0.14, 0.22, 0.34])  # shares of f
 FLIP_SHARES = np.linspace(0.0, 0.34, 60)
 LOG_FLIPPED = special.log_softmax(-0.5 * (FLIP_SHARES / FLIPPED_SHARE) ** 2)  # their prior
 EM_STEPS = 25
-MOST_EFFECTS = 400  # effects b that are integrated over
+MOST_EFFECTS = 200  # effects b that are integrated over
+TINY = 1e-300  # keeps logarithms finite
 LEFT = 1e-8  # share of a column's variance below which nothing is left of it but rounding
 COPY = 0.99  # correlation within label and site from which on features are the same
 NEGLIGIBLE = 0.01  # probability of a change without rivals up to which nothing would be given up: they are not computed
@@ -100,7 +103,7 @@ def _typical_effect(sites: Array) -> float:
 
     The mean alone would say of an effect that turned at some site that there is little of it.
     """
-    _, effects, variances = sites.T
+    effects, variances = sites[:, 1], sites[:, 2]
     mean = float(np.average(effects, weights=1 / variances))
     square = float(np.mean(effects**2 - variances))
     return float(np.copysign(np.sqrt(max(square, mean**2)), mean))
@@ -110,18 +113,28 @@ def _posterior(
     design: Design, j: int, others: NDArray[np.bool_], plain: Array, effect: float, mechanism: float, prior: float
 ) -> Posterior:
     """Return the probability that a feature's relation changes, with all rivals."""
-    sites = plain[:, None, :]  # (n_sites, 1, 3): no flipped labels
-    grid = _effect_grid(sites)
-    same, varies = _marginals(sites, grid)
+    is_code = bool(design.is_code[j])
+    grid = _effect_grid(plain[:, None, :])
+    same, varies = _marginals([_log_likelihood(site, grid[0], is_code) for site in plain], grid)
     change, noise, bend = varies - same, np.inf, np.inf
     probability = _probability(varies, same, mechanism, prior)
     if probability > NEGLIGIBLE:  # the rivals can only lower it
         sites = _flipped_sites(design, j, others)
         grid = _effect_grid(sites)
-        same, varies = _marginals(sites[:, :1], grid)
-        flipped, both = _marginals(sites, grid)
+        found = [_log_likelihood(site, grid[0], is_code) for site in sites]
+        clean = [likelihoods[0] for likelihoods in found]
+        noisy = [_log_sum(likelihoods + LOG_FLIPPED[:, None]) for likelihoods in found]
+        either = [
+            np.logaddexp(np.log1p(-FLIPPED) + one, np.log(FLIPPED) + other)
+            for one, other in zip(clean, noisy, strict=True)
+        ]
+        same, varies = _marginals(clean, grid)
+        flipped, both = _marginals(either, grid)
+        units = _spreads_within(design, j)
+        in_units = _same_effect(
+            [_log_likelihood(site[0], grid[0] * unit, is_code) for site, unit in zip(sites, units, strict=True)], grid
+        )
         bent = same + _bend_evidence(design, j, others)
-        in_units, _ = _marginals(sites[:, :1], grid, _spreads_within(design, j))
         stable = [
             np.log1p(-BENT) + np.log1p(-FLIPPED) + np.logaddexp(same, in_units) - np.log(2.0),
             np.log1p(-BENT) + np.log(FLIPPED) + flipped,
@@ -250,7 +263,7 @@ def _quantile_bins(values: Array, n_bins: int) -> Codes:
 
 
 def _plain_sites(design: Design, j: int) -> Array:
-    """Return log-likelihood, effect and variance for each site without flipped labels, (n_sites, 3).
+    """Return what each site says of the effect without flipped labels, (n_sites, n_statistics), as `_effect` does.
 
     The likelihood is the same whatever the effects are, and left at 0.
     """
@@ -262,35 +275,67 @@ def _plain_sites(design: Design, j: int) -> Array:
 
 
 def _effect(x: Array, squares: Array, post: Array, weights: Array, *, is_code: bool) -> Array:
-    """Return 0, effect and variance, (n_shares, 3), for probabilities `post` of label 1, (n_shares, n_rows)."""
+    """Return 0, effect and variance for probabilities `post` of label 1, (n_shares, n_rows); (n_shares, 3 or 7).
+
+    For a code also the shares of ones by true label, and how many rows these are worth.
+    """
     ones, zeros = post * weights, (1 - post) * weights
+    unsure = post * (1 - post) * weights  # what the true labels hide
     n1, n0 = ones.sum(axis=1) + 1e-9, zeros.sum(axis=1) + 1e-9
+    m1, m0 = ones @ x / n1, zeros @ x / n0
     if is_code:
-        q1, q0 = (ones @ x + 0.5) / (n1 + 1), (zeros @ x + 0.5) / (n0 + 1)
-        v1, v0 = q1 * (1 - q1), q0 * (1 - q0)
+        q1, q0 = (n1 * m1 + 0.5) / (n1 + 1), (n0 * m0 + 0.5) / (n0 + 1)
+        scale1, scale0 = q1 * (1 - q1), q0 * (1 - q0)
         effect = 0.5 * (special.logit(q1) - special.logit(q0))
-        gradient = np.stack([0.5 / v1, -0.5 / v0], axis=1)
-        m1, m0, scale1, scale0, extra = q1, q0, v1, v0, 0.0
+        extra: Any = 0.0
+        gradient = 0.5
     else:
-        m1, m0 = ones @ x / n1, zeros @ x / n0
+        q1, q0 = m1, m0
         variance = np.maximum((weights @ squares - n1 * m1**2 - n0 * m0**2) / (n1 + n0), 0.0) + 0.02
+        scale1 = scale0 = variance
         effect = (m1 - m0) / np.sqrt(variance)
-        gradient = np.array([1.0, -1.0]) / np.sqrt(variance)[:, None]
-        scale1, scale0, extra = variance, variance, effect**2 / 2 / (n1 + n0)
-    u1 = post * (x - m1[:, None]) / scale1[:, None]
-    u0 = (1 - post) * (x - m0[:, None]) / scale0[:, None]
-    within = 0.0 if is_code else np.maximum(squares - x**2, 0.0)  # spread inside cells
-    i11 = (u1**2 + post**2 * within / scale1[:, None] ** 2) @ weights + 1e-3
-    i00 = (u0**2 + (1 - post) ** 2 * within / scale0[:, None] ** 2) @ weights + 1e-3
-    i10 = (u1 * u0 + post * (1 - post) * within / (scale1 * scale0)[:, None]) @ weights
-    determinant = np.maximum(i11 * i00 - i10**2, 1e-12)
-    a, b = gradient[:, 0], gradient[:, 1]
-    error = (a**2 * i00 - 2 * a * b * i10 + b**2 * i11) / determinant + extra
-    return np.stack([np.zeros_like(effect), effect, np.maximum(error, 1e-9)], axis=1)
+        extra, gradient = effect**2 / 2 / (n1 + n0), np.sqrt(variance)
+    # Information about both means (Louis, 1982): that of known labels less what is hidden.
+    sums = [unsure @ power for power in (squares, x)] + [unsure.sum(axis=1)]
+    hidden11, hidden00, hidden10 = (
+        sums[0] - (a + b) * sums[1] + a * b * sums[2] for a, b in ((q1, q1), (q0, q0), (q1, q0))
+    )
+    known1, known0 = n1 * scale1, n0 * scale0
+    i11, i00 = np.maximum(known1 - hidden11, 0.01 * known1), np.maximum(known0 - hidden00, 0.01 * known0)
+    determinant = np.maximum(i11 * i00 - hidden10**2, 0.01 * i11 * i00)
+    error = (i11 + i00 + 2 * hidden10) / determinant * gradient**2
+    columns = [np.zeros_like(effect), effect, np.maximum(error + extra, 1e-9)]
+    if is_code:
+        worth = np.minimum(0.25 * (1 / known1 + 1 / known0) / error, 1.0)
+        columns += [m1, m0, n1 * worth, n0 * worth]
+    return np.stack(columns, axis=1)
+
+
+def _log_likelihood(site: Array, effects: Array, is_code: bool) -> Array:
+    """Return the log-likelihood of effects at a site: (..., n_statistics) and (n_effects,) give (..., n_effects).
+
+    That of a number is normal. That of a code is binomial, maximized over how frequent the code is: a normal one would
+    lose most of the evidence of codes that are nearly always right.
+    """
+    total, effect, variance, *counts = np.moveaxis(site, -1, 0)[..., None]
+    if not is_code:
+        return np.asarray(total - 0.5 * (effect - effects) ** 2 / variance)
+    q1, q0, n1, n0 = counts
+    k = n1 * q1 + n0 * q0
+    odds = np.exp(effects)
+    a, b = n1 + n0 - k, n1 * odds + n0 / odds - k * (odds + 1 / odds)  # a u² + b u - k = 0, with u = exp(intercept)
+    root = np.sqrt(b**2 + 4 * a * k)
+    intercept = np.log(np.where(b > 0, 2 * k / (b + root + TINY), (root - b) / (2 * a + TINY)) + TINY)
+    fitted = sum(
+        n * (q * log_odds - np.logaddexp(0.0, log_odds))
+        for n, q, log_odds in ((n1, q1, intercept + effects), (n0, q0, intercept - effects))
+    )
+    best = sum(n * (special.xlogy(q, q) + special.xlogy(1 - q, 1 - q)) for n, q in ((n1, q1), (n0, q0)))
+    return np.asarray(total + fitted - best)
 
 
 def _flipped_sites(design: Design, j: int, others: NDArray[np.bool_]) -> Array:
-    """Return log-likelihood, effect and variance for each site and share of flipped labels, (n_sites, n_shares, 3)."""
+    """Return what each site says of the effect for each share of flipped labels, (n_sites, n_shares, n_statistics)."""
     o, is_code, found = _said_by(design, others), bool(design.is_code[j]), []
     for rows in design.rows_of_sites:
         cells = _cells_of(design.own[rows, j], design.label[rows], o[rows], design.weights[rows], is_code)
@@ -299,7 +344,7 @@ def _flipped_sites(design: Design, j: int, others: NDArray[np.bool_]) -> Array:
 
 
 def _site_likelihood(x: Array, squares: Array, label: Codes, o: Array, weights: Array, is_code: bool) -> Array:
-    """Maximize log p(y, x | o) of one site by EM, for every share of flipped labels at once; (n_shares, 3)."""
+    """Maximize log p(y, x | o) of one site by EM, for every share of flipped labels; (n_shares, n_statistics)."""
     shares = FLIP_KNOTS[:, None]
     start = fit_logistic(np.column_stack([np.ones(len(o)), o]), label.astype(float), np.full(2, 1e-2), weights=weights)
     a, s = (np.full(len(shares), value) for value in start.coefficients)
@@ -330,6 +375,8 @@ def _site_likelihood(x: Array, squares: Array, label: Codes, o: Array, weights: 
     found[:, 2] = np.log(found[:, 2])
     smooth = CubicSpline(FLIP_KNOTS, found)(FLIP_SHARES)
     smooth[:, 2] = np.exp(smooth[:, 2])
+    smooth[:, 3:5] = np.clip(smooth[:, 3:5], 0.0, 1.0)
+    smooth[:, 5:] = np.maximum(smooth[:, 5:], 1e-9)
     return np.asarray(smooth)
 
 
@@ -354,7 +401,7 @@ def _effect_grid(sites: Array) -> tuple[Array, Array]:
     middle = sites.shape[1] // 3
     near = []
     for share in {0, middle}:
-        for effect, variance in sites[:, share, 1:]:
+        for effect, variance in sites[:, share, 1:3]:
             near.append(np.linspace(effect - 5 * np.sqrt(variance), effect + 5 * np.sqrt(variance), 41))
     effects = sites[:, 0, 1]
     near.append(np.linspace(effects.min(), effects.max(), 100))
@@ -376,27 +423,28 @@ def _spreads_within(design: Design, j: int) -> Array:
     return np.asarray(spreads / max(float(spreads.mean()), 1e-9))
 
 
-def _marginals(sites: Array, grid: tuple[Array, Array], units: Array | None = None) -> tuple[float, float]:
-    """Return the log-likelihoods with the same effect b at all sites, and with effects drawn about b.
+def _same_effect(sites: Sequence[Array], grid: tuple[Array, Array]) -> float:
+    """Return the log-likelihood of one effect b at all sites, integrated over b."""
+    return float(_log_sum(np.sum(sites, axis=0) + grid[1]))
 
-    Both are integrated over b, the second is averaged over how much effects change. With several shares of flipped
-    labels, each site has flipped labels with probability `FLIPPED`. With `units`, the effect of site e is b times its
-    unit.
+
+def _marginals(sites: Sequence[Array], grid: tuple[Array, Array]) -> tuple[float, float]:
+    """Return the log-likelihoods of the same effect b at all sites, and of effects drawn about b.
+
+    Both are integrated over b, the second is averaged over how much effects change. `sites` are log-likelihoods of the
+    effects of the grid.
     """
-    spreads = np.array([0.0, *SPREADS])[:, None]
-    totals = np.tile(grid[1], (len(spreads), 1))
-    for site, unit in zip(sites, np.ones(len(sites)) if units is None else units, strict=True):  # (n_shares, 3)
-        effects = grid[0] * unit
-        likelihood, effect, error = site.T[:, :, None, None]  # (n_shares, 1, 1)
-        variance = error + (spreads * effects) ** 2
-        normal = likelihood - 0.5 * ((effect - effects) ** 2 / variance + np.log(variance))  # (n_shares, n_spreads, b)
-        if len(site) > 1:
-            noisy = _log_sum(normal + LOG_FLIPPED[:, None, None])
-            totals += np.logaddexp(np.log1p(-FLIPPED) + normal[0], np.log(FLIPPED) + noisy)
-        else:
-            totals += normal[0]
-    same, *changing = _log_sum(totals.T)
-    return float(same), float(_log_sum(np.array(changing)) - np.log(len(changing)))
+    effects, log_widths = grid
+    highest = np.max(sites, axis=1)
+    likelihoods = np.exp(np.array(sites) - highest[:, None]).T  # (n_effects, n_sites)
+    widths = np.exp(log_widths)
+    changing = []
+    for rho in SPREADS:
+        spread = np.maximum(rho * np.abs(effects), widths)[:, None]
+        drawn = np.exp(-0.5 * ((effects - effects[:, None]) / spread) ** 2) * widths / (spread * np.sqrt(2 * np.pi))
+        changing.append(_log_sum(np.log(drawn @ likelihoods + TINY).sum(axis=1) + log_widths))
+    varies = float(highest.sum() + _log_sum(np.array(changing)) - np.log(len(changing)))
+    return _same_effect(sites, grid), varies
 
 
 def _log_sum(values: Array) -> Array:

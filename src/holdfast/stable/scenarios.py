@@ -41,7 +41,7 @@ class Scenarios:
     """Centered scores of every row by every part, out of fold, (n_parts, n_rows, n_classes): as it is, and drawn.
 
     `doubted` is as `vanished`, with further columns shuffled: those whose effects seem to differ although they are
-    kept, and the most important of the others.
+    kept, and those that nothing shows to be part of a mechanism.
     """
 
     known: Array
@@ -132,12 +132,14 @@ class Scenarios:
         """Return the accuracy to expect at the next environment (95 %).
 
         `left_out` are the accuracies in each environment of a classifier that was fitted on the others. The next one
-        is drawn like them. What is kept of columns whose effects differ, or seem to, may be worth nothing there.
+        is drawn like them. There, what is kept of columns whose effects differ may reverse, and what is kept of those
+        whose effects seem to differ may be worth nothing.
         """
-        known, vanished = (self._average(self.accuracies(question, weights)) for question in ("known", "doubted"))
+        questions = ("known", "doubted", "reversed")
+        known, *changed = (self._average(self.accuracies(question, weights)) for question in questions)
         elsewhere = self._average(left_out)
         half = next_reach(left_out, self._counts, shift=_shift(self.training, self._counts))
-        low, high = min(elsewhere, vanished - max(known - elsewhere, 0.0)), max(elsewhere, known)
+        low, high = min(elsewhere, min(changed) - max(known - elsewhere, 0.0)), max(elsewhere, known)
         return Interval(elsewhere, float(max(low - half, 0.0)), float(min(high + half, 1.0)))
 
 

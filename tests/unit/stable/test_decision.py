@@ -34,7 +34,7 @@ def test_the_share_is_that_of_least_expected_log_loss():
     """
     share = special.logit(0.7) / special.logit(0.9)
     gain = 0.7 * np.log(0.7 / 0.9) + 0.3 * np.log(0.3 / 0.1)  # Kullback-Leibler divergence, 0.154
-    expected = 1 - (1 - share) * gain**2 / (gain**2 + 0.01**2)
+    expected = 1 - (1 - share) * gain**2 / (gain**2 + 0.03**2)
     assert kept_share(Posterior(0.5, effect=special.logit(0.9)), 0.5) == pytest.approx(expected)
     grid = np.linspace(0, 1, 2001)
     loss = -0.7 * np.log(special.expit(grid * np.log(9))) - 0.3 * np.log(special.expit(-grid * np.log(9)))
@@ -165,3 +165,10 @@ def test_shares_that_are_near_are_one_level_and_there_are_three_at_most():
         (0, 1),
         (0, 1, 2, 3, 4),
     ]
+
+
+def test_what_is_kept_to_zero_is_not_used_at_all():
+    """A column of which nothing is kept shares no level with one of which a little is kept."""
+    levels = removal_levels([0.0, 0.05, 0.1, 0.5, 0.9, 1.0])
+    assert sum(weight for weight, removed in levels if 0 not in removed) == 0.0
+    assert len(levels) <= 1 + module.MOST_LEVELS

@@ -19,18 +19,28 @@ def rows(n_rows=200, seed=0):
     return np.column_stack([generator.normal(size=2 * n_rows) + y, code]), y, sites
 
 
-def test_codes_are_0_and_1_and_numbers_are_normal_scores_of_their_site():
-    """Ranks within the site, ties shared, as normal quantiles: units of a site do not show."""
+def test_codes_are_0_and_1_and_numbers_are_scores_of_their_ranks_within_the_site():
+    """Units of a site, and any increasing function of a number, do not show."""
     X, y, sites = rows()
     X[:, 0] = X[:, 0].round(1)
-    X[sites == 1, 0] *= 100
-    found = make_design(encode_table(X), y, sites, n_classes=2)
-    assert found.is_code.tolist() == [False, True]
-    assert np.array_equal(found.own[:, 1], X[:, 1])
-    for site in (0, 1):
-        own = X[sites == site, 0]
-        expected = stats.norm.ppf((stats.rankdata(own) - 0.5) / len(own))
-        np.testing.assert_allclose(found.own[sites == site, 0], expected, atol=1e-12)
+    plain = make_design(encode_table(X), y, sites, n_classes=2)
+    assert plain.is_code.tolist() == [False, True]
+    assert np.array_equal(plain.own[:, 1], X[:, 1])
+    other = X.copy()
+    other[sites == 1, 0] = np.exp(other[sites == 1, 0]) * 100
+    np.testing.assert_allclose(make_design(encode_table(other), y, sites, n_classes=2).own, plain.own, atol=1e-12)
+
+
+@pytest.mark.parametrize("distance", [0.5, 1.5, 3.0])
+def test_scores_are_normal_given_the_label_however_strong_the_effect(distance):
+    """Their means are as far apart as those of the normal numbers that the column was made of."""
+    generator = np.random.default_rng(0)
+    y, sites = np.arange(4000) % 2, np.zeros(4000, dtype=int)
+    X = np.exp(generator.normal(size=(4000, 1)) + distance * y[:, None])
+    own = make_design(encode_table(X), y, sites, n_classes=2).own[:, 0]
+    assert own[y == 1].mean() - own[y == 0].mean() == pytest.approx(distance, abs=0.1)
+    assert own[y == 1].std() == pytest.approx(1.0, abs=0.07)
+    assert abs(stats.skew(own[y == 1])) < 0.2
 
 
 def test_what_is_said_of_a_row_is_out_of_fold():

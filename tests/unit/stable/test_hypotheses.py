@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from holdfast.stable import hypotheses
 from holdfast.stable.columns import encode_table
 from holdfast.stable.design import make_design
 from holdfast.stable.hypotheses import posteriors
@@ -139,3 +141,53 @@ def test_rounding_is_no_evidence():
         found.append(posteriors(make_design(columns, y[rows], sites[rows], n_classes=2))[1].probability)
     assert found[0] > 0.5
     assert found[1] == pytest.approx(found[0], abs=1e-6)
+
+
+# -- the evidence is that of the data --------------------------------------------------------------------------------
+
+
+def test_the_likelihood_of_a_code_is_binomial():
+    """At every effect it is the likelihood of the four counts, maximized over how frequent the code is."""
+    ones, rows = np.array([48, 3]), np.array([50, 60])  # by label: 1, 0
+    x = np.concatenate([np.arange(n) < k for n, k in zip(rows, ones, strict=True)]).astype(float)
+    y = np.repeat([1.0, 0.0], rows)
+    site = hypotheses._effect(x, x, y[None], np.ones(len(y)), is_code=True)[0]
+    effects = np.linspace(-1.0, 6.0, 15)
+    intercepts = np.linspace(-8.0, 8.0, 8001)[:, None]
+    odds = np.stack([intercepts + effects, intercepts - effects], axis=-1)
+    exact = (ones * odds - rows * np.logaddexp(0.0, odds)).sum(axis=-1).max(axis=0)
+    best = stats.binom.logpmf(ones, rows, ones / rows).sum() - stats.binom.logpmf(ones, rows, 0.5).sum()
+    best += rows.sum() * np.log(0.5)
+    np.testing.assert_allclose(hypotheses._log_likelihood(site, effects, is_code=True), exact - best, atol=1e-4)
+
+
+def test_evidence_of_a_change_is_that_of_the_integrals():
+    """Effects drawn about b, integrated by brute force, for likelihoods that are normal."""
+    effects, errors = np.array([1.0, 1.5, 2.2]), np.array([0.1, 0.15, 0.2])
+    plain = np.stack([np.zeros(3), effects, errors**2], axis=1)
+    grid = hypotheses._effect_grid(plain[:, None])
+    found = hypotheses._marginals([hypotheses._log_likelihood(site, grid[0], False) for site in plain], grid)
+    b = np.linspace(-5.0, 8.0, 20_001)
+    expected = []
+    for rho in (0.0, *hypotheses.SPREADS):
+        variances = errors[:, None] ** 2 + (rho * b) ** 2
+        logs = -0.5 * ((effects[:, None] - b) ** 2 / variances + np.log(variances / errors[:, None] ** 2))
+        expected.append(np.exp(logs.sum(axis=0)).sum() * (b[1] - b[0]))
+    np.testing.assert_allclose(found, [np.log(expected[0]), np.log(np.mean(expected[1:]))], atol=0.15)
+
+
+def test_a_strong_number_whose_effect_changes_is_found():
+    """Its means are 3.2 to 2 standard deviations apart at five sites of 300 rows."""
+    generator = np.random.default_rng(0)
+    sites = np.repeat(np.arange(5), 300)
+    y = generator.integers(2, size=len(sites))
+    number = np.linspace(1.6, 1.0, 5)[sites] * (2 * y - 1) + generator.normal(size=len(y))
+    weak = generator.normal(size=(len(y), 3)) + 0.5 * y[:, None]
+    assert probabilities(np.column_stack([weak, np.exp(number)]), y, sites)[3] > 0.7
+
+
+def test_many_small_sites_are_evidence_too():
+    """A code that is right in 95 to 85 % of the rows of 40 sites of 100 rows: few errors each, many in all."""
+    none = (0.0,) * 40
+    assert probabilities(*made(np.linspace(0.95, 0.85, 40), n_rows=100, seed=1, flipped=none))[3] > 0.6
+    assert probabilities(*made((0.9,) * 40, n_rows=100, flipped=none)).max() < 0.1
