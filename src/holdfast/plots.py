@@ -324,7 +324,7 @@ class CautionPathDisplay(_Display):
     >>> toy = load_dataset("toy", exact=True, etas=(0.05, 0.2))
     >>> model = StableClassifier().fit(toy.train.X, toy.train.y, environments=toy.train.environments)
     >>> [line.name for line in CautionPathDisplay.from_estimator(model).curves.lines]
-    ['at known environments', 'if the named correlations vanish', 'if they reverse']
+    ['at known environments', 'if the named effects vanish', 'if they reverse']
     """
 
     def __init__(self, curves: Curves, chosen: float = math.nan) -> None:

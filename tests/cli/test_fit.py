@@ -64,7 +64,7 @@ def test_fit_begins_with_the_verdict(holdfast, tmp_path):
     assert outcome.code == 0, outcome.err
     text = " ".join(outcome.out.split())
     assert text.startswith("Stable classifier: the effect of `scanner` differs between sites (probability 0.")
-    assert "If the relation vanishes: 0." in text
+    assert "If the effect vanishes: 0." in text
     result = holdfast("fit", tmp_path / "t.csv", *options, "--overwrite", "--json").json
     assert result["answer"] == load(tmp_path / "m")["classifier"].verdict_.answer
     assert result["verdict"]["fitted"] == "stable"
@@ -75,7 +75,7 @@ def test_fit_begins_with_the_verdict(holdfast, tmp_path):
         result["verdict"]["vanished"],
         result["verdict"]["reversed"],
     ]
-    places = ["in Boston", "in Chicago", "if the relation vanishes", "if it reverses"]
+    places = ["in Boston", "in Chicago", "if the effect vanishes", "if it reverses"]
     for place, accuracy in zip(places, accuracies, strict=True):
         assert re.search(rf"\n  {place} +{accuracy['ordinary']:.3f} +{accuracy['fitted']:.3f}\n", outcome.out)
 

@@ -156,7 +156,7 @@ def _print(result: dict[str, Any], by: str) -> None:
     print_text(result["caveat"])
     verdict = result["verdict"]
     if verdict is not None and verdict["fitted"] != "ordinary":
-        asked = {"as known": "known", "if the relation vanishes": "vanished", "if it reverses": "reversed"}
+        asked = {"as known": "known", "if the effect vanishes": "vanished", "if it reverses": "reversed"}
         rows = [[question, verdict[key]["ordinary"], verdict[key]["fitted"]] for question, key in asked.items()]
         print_table("Stress test of all rows: accuracy out of fold", ["what happens", "erm", "stable"], rows)
 

@@ -274,7 +274,7 @@ def _print_accuracies(verdict: dict[str, Any]) -> None:
     places = {f"in {name}": known[name] for name in list(known)[:MOST_ROWS]}
     header, columns = ["where", "accuracy"], ["ordinary"]
     if verdict["fitted"] != "ordinary":
-        places |= {"if the relation vanishes": verdict["vanished"], "if it reverses": verdict["reversed"]}
+        places |= {"if the effect vanishes": verdict["vanished"], "if it reverses": verdict["reversed"]}
         header, columns = ["where", "ordinary classifier", "this one"], ["ordinary", "fitted"]
     rows = [[place, *(accuracy[column] for column in columns)] for place, accuracy in places.items()]
     print_table("Accuracy on rows that it was not fitted on", header, rows)

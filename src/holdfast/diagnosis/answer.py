@@ -367,14 +367,12 @@ def say_price(verdict: Any) -> str:
         known, gone, turned = verdict.auroc.values()
         return (
             f"has an AUROC of {known.fitted:.2f} instead of {known.ordinary:.2f} at sites like these, of "
-            f"{gone.fitted:.2f} instead of {gone.ordinary:.2f} where the relation vanishes, and of {turned.fitted:.2f} "
+            f"{gone.fitted:.2f} instead of {gone.ordinary:.2f} where the effect vanishes, and of {turned.fitted:.2f} "
             f"instead of {turned.ordinary:.2f} where it reverses"
         )
     vanished, turned = (_points(gain) for gain in verdict.gain)
     costs = f"costs {in_points(verdict.price)} of accuracy" if verdict.price.value >= 0.0005 else "costs no accuracy"
-    return (
-        f"{costs} at sites like these, and saves {vanished} where the relation vanishes and {turned} where it reverses"
-    )
+    return f"{costs} at sites like these, and saves {vanished} where the effect vanishes and {turned} where it reverses"
 
 
 def _points(value: float) -> str:

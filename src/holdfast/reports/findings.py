@@ -87,7 +87,7 @@ def verdict_answer(verdict: Verdict, advice: Sequence[str] = (), sizes: Mapping[
     ]
     rows: tuple[tuple[Cell, ...], ...] = (
         ("at known environments", known.ordinary, known.fitted),
-        ("if the named correlations vanish", verdict.vanished.ordinary, verdict.vanished.fitted),
+        ("if the named effects vanish", verdict.vanished.ordinary, verdict.vanished.fitted),
         ("if they reverse", verdict.reversed.ordinary, verdict.reversed.fitted),
         ("to expect at a new environment", None, range_text(verdict.forecast)),
         *ranks,
@@ -280,7 +280,7 @@ def path_section(points: Sequence[PathPoint], verdict: Verdict | None) -> Sectio
 
 
 def path_figure(points: Sequence[PathPoint]) -> Curves | None:
-    """Return accuracy by caution: now, if the named correlations vanish, and if they reverse."""
+    """Return accuracy by caution: now, if the named effects vanish, and if they reverse."""
     if len(points) < 2:
         return None
     x = tuple(float(point.caution) for point in points)
@@ -288,7 +288,7 @@ def path_figure(points: Sequence[PathPoint]) -> Curves | None:
         Line(name, x, tuple(float(getattr(point, field).fitted) for point in points))
         for name, field in (
             ("at known environments", "known"),
-            ("if the named correlations vanish", "vanished"),
+            ("if the named effects vanish", "vanished"),
             ("if they reverse", "reversed"),
         )
     )

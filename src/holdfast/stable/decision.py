@@ -1,7 +1,7 @@
 """The loss of the decision: how much of a feature's effect to keep.
 
 A code that agrees with the label in a share p of the rows has the effect logit p. With probability P its relation
-changes; then, at a new site, caution 0 means that it agrees as before, 1/2 that the relation vanishes, 1 that it
+changes; then, at a new site, caution 0 means that it agrees as before, 1/2 that the effect vanishes, 1 that it
 reverses. So the expected share is
 
     q = 1/2 + (p - 1/2) max(0, 1 - 2 caution P),

@@ -42,7 +42,7 @@ class Verdict:
     price : Interval
         Accuracy lost at environments like the known ones, out of fold.
     known, vanished, reversed : Accuracy
-        Accuracy now; if the relation of the columns that are used less vanishes; if it reverses. The latter two are
+        Accuracy now; if the effect of the columns that are used less vanishes; if it reverses. The latter two are
         measured on the same rows with the columns shuffled, or exchanged between labels, inside each environment.
     forecast : Interval
         Accuracy of the fitted classifier to expect at the next environment (95 %).
@@ -78,7 +78,7 @@ class Verdict:
 
     @property
     def posterior(self) -> dict[str, float]:
-        """The probability that a column's relation with the label changes, for each of `columns`."""
+        """The probability that the effect of a column changes, for each of `columns`."""
         return {finding.feature: finding.probability for finding in self.columns}
 
     @property
@@ -88,7 +88,7 @@ class Verdict:
 
     @property
     def gain(self) -> tuple[float, float]:
-        """Accuracy saved if the columns' relation with the label vanishes, and if it reverses."""
+        """Accuracy saved if the effect of the columns vanishes, and if it reverses."""
         return self.vanished.fitted - self.vanished.ordinary, self.reversed.fitted - self.reversed.ordinary
 
     @property
@@ -111,7 +111,7 @@ class Verdict:
 
         places = {f"in {name}": accuracy for name, accuracy in self.by_environment.items()}
         if self.fitted != "ordinary":
-            places = {"if the relation vanishes": self.vanished, "if it reverses": self.reversed, **places}
+            places = {"if the effect vanishes": self.vanished, "if it reverses": self.reversed, **places}
         rows = [(place, accuracy.ordinary, accuracy.fitted) for place, accuracy in places.items()]
         return html_card(self.answer, self.remarks, ("accuracy", "ordinary", "fitted"), rows)
 
@@ -171,12 +171,12 @@ class Verdict:
             return (*price, *self._ranking, self._forecast)
         known, gone, turned = self.known, self.vanished, self.reversed
         is_one = len(self.acted_on) == 1 or self.network is not None
-        relation = "the relation" if is_one else "these relations"
+        effect = "the effect" if is_one else "these effects"
         ends = ("vanishes", "reverses") if is_one else ("vanish", "reverse")
         it = "it" if is_one else "they"
         lines = [
             f"Accuracy at known sites: {known.fitted:.3f} instead of {known.ordinary:.3f}.",
-            f"If {relation} {ends[0]}: {gone.fitted:.3f} instead of {gone.ordinary:.3f}; "
+            f"If {effect} {ends[0]}: {gone.fitted:.3f} instead of {gone.ordinary:.3f}; "
             f"if {it} {ends[1]}: {turned.fitted:.3f} instead of {turned.ordinary:.3f}.",
             *self._ranking,
         ]
@@ -214,7 +214,7 @@ class Verdict:
         if self.fitted == "ordinary":
             return [f"{text}{known.fitted:.3f}."]
         return [
-            f"{text}{known.fitted:.3f} instead of {known.ordinary:.3f}; if the relation vanishes: {gone.fitted:.3f} "
+            f"{text}{known.fitted:.3f} instead of {known.ordinary:.3f}; if the effect vanishes: {gone.fitted:.3f} "
             f"instead of {gone.ordinary:.3f}; if it reverses: {turned.fitted:.3f} instead of {turned.ordinary:.3f}."
         ]
 

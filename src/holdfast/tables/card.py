@@ -74,7 +74,7 @@ def _figures(verdict: Verdict) -> Iterator[str]:
     yield from ("", "## Price and forecast", "", "| accuracy | ordinary classifier | this one |", "|---|--:|--:|")
     for what, found in (
         ("at the known sites", verdict.known),
-        ("if the unstable relations vanish", verdict.vanished),
+        ("if the unstable effects vanish", verdict.vanished),
         ("if they reverse", verdict.reversed),
     ):
         yield f"| {what} | {found.ordinary:.3f} | {found.fitted:.3f} |"

@@ -190,7 +190,7 @@ def test_the_verdict_is_the_answer(stable):
     assert content.answer.numbers.columns == ("accuracy", "ordinary", "stable")
     assert content.answer.numbers.rows[:3] == (
         ("at known environments", verdict.known.ordinary, verdict.known.fitted),
-        ("if the named correlations vanish", verdict.vanished.ordinary, verdict.vanished.fitted),
+        ("if the named effects vanish", verdict.vanished.ordinary, verdict.vanished.fitted),
         ("if they reverse", verdict.reversed.ordinary, verdict.reversed.fitted),
     )
     assert [part.title for part in content.sections] == [

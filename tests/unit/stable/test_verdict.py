@@ -77,7 +77,7 @@ def test_several_columns_are_named_least_used_first():
         "so the classifier uses 10% to 70% of their effects."
     )
     assert make(columns=columns).answer.endswith("so the classifier ignores them.")
-    assert made.remarks[1].startswith("If these relations vanish: 0.790 instead of 0.600; if they reverse: 0.780")
+    assert made.remarks[1].startswith("If these effects vanish: 0.790 instead of 0.600; if they reverse: 0.780")
 
 
 def test_a_column_that_is_kept_whole_is_no_reason():
@@ -124,11 +124,11 @@ def test_several_reasons_are_said_once_each():
 
 
 def test_price_and_gain_stand_in_the_remarks():
-    """Accuracy now, if the relation vanishes and if it reverses, for both classifiers; gains are their differences."""
+    """Accuracy now, if the effect vanishes and if it reverses, for both classifiers; gains are their differences."""
     made = make()
     assert made.remarks[0] == "Accuracy at known sites: 0.800 instead of 0.900."
     assert made.remarks[1] == (
-        "If the relation vanishes: 0.790 instead of 0.600; if it reverses: 0.780 instead of 0.300."
+        "If the effect vanishes: 0.790 instead of 0.600; if it reverses: 0.780 instead of 0.300."
     )
     assert made.remarks[-1] == "Expect an accuracy of 0.71 to 0.86 at a new site."
     assert made.gain == pytest.approx((0.19, 0.48))
@@ -188,7 +188,7 @@ def test_where_nearly_all_labels_are_the_same_the_ranking_is_said():
     rare = make(chance=0.97, known=Accuracy(0.98, 0.971), auroc=RANKS)
     assert rare.remarks[2] == (
         "97% of the rows have the same label, so accuracy says little. AUROC at known sites: 0.800 instead of "
-        "0.900; if the relation vanishes: 0.790 instead of 0.600; if it reverses: 0.780 instead of 0.300."
+        "0.900; if the effect vanishes: 0.790 instead of 0.600; if it reverses: 0.780 instead of 0.300."
     )
     assert len(rare.remarks) == 4
     lost = make(chance=0.97, auroc={**RANKS, "known": Accuracy(0.9, 0.53)})

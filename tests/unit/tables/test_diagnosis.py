@@ -129,7 +129,7 @@ def test_an_unstable_column_calls_for_the_stable_classifier():
     assert (found.state, found.cause) == ("breaks", "other relations")
     advice = found.recommendation
     assert advice.action == "stable"
-    assert "points where the relation vanishes" in advice.reason
+    assert "points where the effect vanishes" in advice.reason
     assert next(remedy for remedy in found.remedies if remedy.action == "stable").n_better == 4
     assert found.to_dict()["recommendation"]["columns"] == ("scanner",)
 
@@ -251,7 +251,7 @@ def test_a_price_below_zero_is_no_price(price, said):
     verdict = SimpleNamespace(price=Interval(price, price - 0.01, price + 0.01), gain=(0.012, 0.05), auroc={})
     text = say_price(verdict)
     assert text.startswith(said)
-    assert text.endswith("saves 1 point where the relation vanishes and 5 points where it reverses")
+    assert text.endswith("saves 1 point where the effect vanishes and 5 points where it reverses")
 
 
 def rare_table(agreements, n_rows=4000, share=0.04, seed=0):
