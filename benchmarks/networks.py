@@ -36,8 +36,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from holdfast.lab.data.beer import TOKENS
-from holdfast.lab.data.vectors import load_vectors
+from holdfast.datasets.beer import TOKENS
+from holdfast.datasets.vectors import load_vectors
 from torch import nn
 
 from holdfast import PIClassifier, StableClassifier

@@ -226,7 +226,7 @@ def chance_of_site(value: float, variance: float, values: ArrayLike, variances: 
     Examples
     --------
     >>> round(chance_of_site(0.6, 0.0004, [0.8, 0.82, 0.79, 0.8], [0.0004] * 4), 4)
-    0.0072
+    0.0005
     """
     means, spreads = _next_site(values, variances)
     below = float(special.ndtr((value - means) / np.sqrt(spreads**2 + variance)).mean())

@@ -491,6 +491,8 @@ class StableClassifier(MethodClassifier):
         if inner is not self.estimator_:
             return self, None, ()
         used = self.adapt(X)
+        if used.adaptation_.reason == "says_nothing" and self.verdict_.fitted == "ordinary":
+            return self, None, None  # no column is used less, and these rows tell nothing about those in doubt
         return used, used.adaptation_, used.relearning_.forecasts if used.adaptation_.adapted else None
 
     def _html_repr(self) -> str:

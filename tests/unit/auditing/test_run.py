@@ -117,7 +117,7 @@ def test_attributes_are_audited_beside_images():
     """Images are audited through attributes, which are marked as no inputs."""
     frame = sites()
     images = np.zeros((len(frame), 2, 2))
-    found = audit_data(images, frame["y"], frame["site"], attributes=frame[["scanner"]])
+    found = audit_data(images, frame["y"], frame["site"], attributes=frame[["marker", "scanner"]])
     assert found.named == ("scanner",)
     assert not found.best("scanner").is_input
     with pytest.raises(FeaturesError, match="Images are audited through attributes"):
