@@ -36,12 +36,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from holdfast.datasets.beer import TOKENS
-from holdfast.datasets.vectors import load_vectors
 from torch import nn
 
 from holdfast import PIClassifier, StableClassifier
 from holdfast.datasets import Split, load_dataset
+from holdfast.datasets.beer import TOKENS
+from holdfast.datasets.vectors import load_vectors
 from holdfast.environments import Group
 from holdfast.lab.experiments import parse_run
 from holdfast.lab.inputs import prepare
