@@ -1,4 +1,4 @@
-"""Text with separators: its encoding, separator, decimal sign and header are found out, and broken lines named."""
+"""Text with separators: its encoding, separator, decimal sign and header are detected, and broken lines are named."""
 
 from __future__ import annotations
 
