@@ -61,9 +61,15 @@ class SiteCheck:
         """The advice in one sentence."""
         if self.doubts:
             return f"{REFIT} {self.doubts[0]}"
-        if self.advice == "use" and self.forecast is not None and self.known_accuracy - self.forecast.low > UNCERTAIN:
+        if self.is_unsure:
             return UNSURE
         return ANSWERS[self.advice].format(columns=listed([f"`{c.name}`" for c in self.misfits], most=3))
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether the model may be used, but its accuracy may be much lower there."""
+        is_low = self.forecast is not None and self.known_accuracy - self.forecast.low > UNCERTAIN
+        return self.advice == "use" and is_low
 
     @property
     def remarks(self) -> tuple[str, ...]:

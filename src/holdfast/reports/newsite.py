@@ -13,6 +13,7 @@ from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Sectio
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "use": ("good", "The model can be used at this site"),
+    "unsure": ("caution", "The model can be used at this site, but make sure"),
     "adapt": ("caution", "The model should be adapted first"),
     "label": ("caution", "Some labels are needed first"),
     "do_not_use": ("bad", "The model cannot be used at this site yet"),
@@ -36,7 +37,7 @@ def check_page(found: SiteCheck, *, title: str = "Check", following: str = "") -
 
 
 def _answer(found: SiteCheck, following: str) -> Answer:
-    signal, text = SIGNALS[found.advice]
+    signal, text = SIGNALS["unsure" if found.is_unsure else found.advice]
     rows: list[tuple[Cell, ...]] = [("at the known sites, out of fold", found.known_accuracy)]
     if found.forecast is not None:
         if found.as_it_is is not None:
@@ -53,7 +54,7 @@ def _columns_section(found: SiteCheck) -> Section:
         rows = tuple((check.name, check.share, check.changed) for check in found.moved)
         note = (
             "By how many standard deviations the median lies outside of the known sites' medians (of a category: which "
-            "share of the rows has another level), and the share of predictions that would be others otherwise."
+            "share of the rows has another level), and the share of predictions that this changes."
         )
         header = ("column", "moved by", "predictions it changes")
         blocks.append(Table("Columns that are distributed differently", header, rows, note, n_keys=1))
@@ -100,7 +101,7 @@ def course_page(course: Course, *, title: str = "Course", following: str = "") -
         The command to run next.
     """
     last = course.periods[-1]
-    signal, text = SIGNALS[last.check.advice]
+    signal, text = SIGNALS["unsure" if last.check.is_unsure else last.check.advice]
     advice = (*last.check.remarks, *run_next(following))
     answer = Answer(course.answer, signal, f"{last.name}: {text[0].lower()}{text[1:]}", None, advice)
     rows = tuple(

@@ -14,6 +14,7 @@ from holdfast.newsite.codes import Coding
 from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
 from holdfast.newsite.profile import TrainingProfile, profile_training
 from holdfast.newsite.relation import Relation
+from holdfast.reports.newsite import check_page
 
 from .conftest import hospital, known_hospitals  # noqa: TID252 - helpers of this folder
 
@@ -307,6 +308,7 @@ def test_a_wide_forecast_asks_to_make_sure(low, unsure):
     found = SiteCheck(300, "use", (), (), None, forecast, 0.8, 0.8, 0.75, {"no": 0.5, "yes": 0.5})
     assert found.answer.startswith("Use the model at this site")
     assert ("label about 50 rows to make sure" in found.answer) is unsure
+    assert check_page(found).answer.signal == ("caution" if unsure else "good")
 
 
 def test_a_code_that_was_rare_is_no_misfit():
