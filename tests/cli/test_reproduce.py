@@ -1,5 +1,4 @@
 import json
-from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 import pytest
@@ -107,8 +106,10 @@ def test_the_table_at_a_glance_shows_what_table1_has():
     finished = {f"Table 1 · {row[0]} · {row[1]} · {row[2]}": row for row in cells(KEPT / "table1.md") if len(row) == 8}
     finished.pop("Table 1 · data set · method · validation")
     for name, row in finished.items():
-        mean, *spread = (str(Decimal(n).quantize(Decimal("0.1"), ROUND_HALF_UP)) for n in row[5].split(" ± "))
-        assert shown[name] == [" ± ".join([mean, *spread]), row[7]]
+        ours, n_seeds = shown[name]
+        rounded, exact = ([float(n) for n in cell.split(" ± ")] for cell in (ours, row[5]))
+        assert rounded == pytest.approx(exact, abs=0.051)  # of the record, not of its two digits
+        assert n_seeds == row[7]
     assert {name for name, (ours, _) in shown.items() if ours != "–"} == set(finished)
 
 
