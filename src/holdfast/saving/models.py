@@ -271,10 +271,16 @@ def read_manifest(folder: str | os.PathLike[str], kind: str = "model") -> dict[s
         raise CorruptFileError(f"{str(path / MANIFEST)!r} is damaged: it is not a manifest. Restore it, or save again.")
     if found != kind:
         raise SavedModelError(f"{str(path)!r} holds a {found!r:.40}, but a {kind!r} was asked for. Check the path.")
-    if type(schema) is not int or schema != SCHEMA:
-        advice = "Fit and save again." if schema == 1 else "Update holdfast to load it."
+    if type(schema) is not int or schema not in (1, SCHEMA):
         raise SavedModelError(
-            f"{str(path / MANIFEST)!r} is in schema version {schema!r:.40}; this holdfast reads {SCHEMA}. {advice}"
+            f"{str(path / MANIFEST)!r} is in schema version {schema!r:.40}; this holdfast reads {SCHEMA}. "
+            "Update holdfast to load it."
+        )
+    files = manifest.get("files")
+    if schema == 1 and isinstance(files, dict) and any(name.endswith(".skops") for name in files):
+        raise SavedModelError(
+            f"{str(path)!r} was saved by a development version, with parts in skops files, which are no longer read. "
+            "Fit and save again."
         )
     _check_listing(manifest, path / MANIFEST)
     return manifest

@@ -331,6 +331,18 @@ def test_other_schemas_are_refused(schema, tmp_path):
         load(tmp_path / "model")
 
 
+def test_models_of_schema_1_are_loaded_unless_they_have_skops_files(tmp_path):
+    """Linear models did not change since; trees in skops files are named, with what to do."""
+    fitted = LogisticRegression().fit(X, Y)
+    save(fitted, tmp_path / "model")
+    change_manifest(tmp_path / "model", schema=1)
+    np.testing.assert_array_equal(load(tmp_path / "model").coef_, fitted.coef_)
+    listed = {**read_manifest(tmp_path / "model")["files"], "sklearn-0000.skops": {"bytes": 0, "sha256": ""}}
+    change_manifest(tmp_path / "model", files=listed)
+    with pytest.raises(SavedModelError, match="parts in skops files, which are no longer read. Fit and save again"):
+        load(tmp_path / "model")
+
+
 def test_a_checkpoint_is_not_a_model(tmp_path):
     """Kinds of folders are told apart."""
     save(LogisticRegression(), tmp_path / "model")
