@@ -7,7 +7,7 @@
 
 `run` appends one JSON line for each task and seed to docs/evidence/networks.jsonl. It skips what is there, so it can be
 stopped and started at will; a run takes about a minute of one core. `table` prints the tables, `write` puts them into
-docs/how-to/own-network.md.
+docs/network-evidence.md.
 
 `paper` does the same for data of the paper in HOLDFAST_TEST_DATA, with small networks: the colored digits (14 x 14),
 the reviews of beers' looks (GloVe vectors, 20 filters of each width), and label × gender tasks of CelebA (a linear
@@ -53,7 +53,7 @@ from holdfast.neural.sources import pad
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "docs" / "evidence" / "networks.jsonl"
 PAPER_RECORDS = RECORDS.with_name("networks-paper.jsonl")
-PAGE = ROOT / "docs" / "how-to" / "own-network.md"
+PAGE = ROOT / "docs" / "network-evidence.md"
 DATA = Path(os.environ.get("HOLDFAST_TEST_DATA", ""))
 FASHION = Path(os.environ.get("HOLDFAST_FASHION", "/usr/share/datasets/fashion-mnist"))
 MNIST = DATA / "mnist"

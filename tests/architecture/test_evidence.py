@@ -100,7 +100,7 @@ def test_the_reproduction_fits_behind_one_table():
 
 
 def test_the_tables_of_networks_are_those_of_the_records():
-    """docs/how-to/own-network.md shows what the committed records say, and an ordinary verdict is the same network."""
+    """docs/network-evidence.md shows what the committed records say, and an ordinary verdict is the same network."""
     pytest.importorskip("torch")
     networks = importlib.import_module("networks")
     records = networks.read_records()

@@ -28,24 +28,17 @@ def run_page(name, folder, monkeypatch):
 
 
 def test_own_network(tmp_path, monkeypatch, capsys):
-    """The first example prints what the page says; a Dataset of dicts gets a verdict, PI, saving and loading."""
-    from holdfast.neural.networks import NETWORKS
-
-    if "words" in NETWORKS:
-        NETWORKS._entries.pop("words")
-    found = run_page("own-network.md", tmp_path, monkeypatch)
+    """A network and a Dataset get the verdict that the page says; what was saved answers the same."""
+    run_page("own-network.md", tmp_path, monkeypatch)
     out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith(
-        ("Stable classifier: the network relies on", "Partly stable classifier: the network relies on")
-    )
-    place = next(i for i, line in enumerate(out) if line.startswith("["))
-    assert re.fullmatch(r"\['north' 'south'\] 0\.\d\d", out[place])
-    assert float(out[place].split()[-1]) > 0.7
-    assert "classifier: " in out[place + 1]
-    assert out[place + 2 :] == ["True", "True"]
-    loaded = found["loaded"].ordinary_
-    assert loaded.network_.words.embedding_dim == 4
-    NETWORKS._entries.pop("words")
+    page = (PAGES / "own-network.md").read_text(encoding="utf-8")
+    said = page.split("```text\n")[1].split("\n```")[0].splitlines()
+    assert len(out) == len(said) + 1
+    for line, shown in zip(out, said, strict=False):
+        assert re.sub(r"\d\.\d+", "", line) == re.sub(r"\d\.\d+", "", shown)
+    accuracy, same = out[-1].split()
+    assert float(accuracy) > 0.65  # the color is right in 10 % of these rows
+    assert same == "True"
 
 
 @pytest.mark.filterwarnings("ignore:.*type hint:UserWarning")  # MLflow warns of itself when it is imported
