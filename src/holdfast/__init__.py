@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.estimators.pi import PIClassifier as PIClassifier
     from holdfast.estimators.regression import PIRegressor as PIRegressor
     from holdfast.estimators.stable import StableClassifier as StableClassifier
+    from holdfast.estimators.stable_regression import StableRegressor as StableRegressor
     from holdfast.fitting.splitter import LeaveOneEnvironmentOut as LeaveOneEnvironmentOut
     from holdfast.saving import load as load
     from holdfast.saving import save as save
@@ -39,6 +40,7 @@ _PUBLIC = {
     "PIClassifier": "holdfast.estimators.pi:PIClassifier",
     "PIRegressor": "holdfast.estimators.regression:PIRegressor",
     "StableClassifier": "holdfast.estimators.stable:StableClassifier",
+    "StableRegressor": "holdfast.estimators.stable_regression:StableRegressor",
     "TableClassifier": "holdfast.tables.classifier:TableClassifier",
     "audit": "holdfast.auditing:audit_data",
     "check": "holdfast.tables.classifier:check",

@@ -26,14 +26,34 @@ def test_diagnose_fit_evaluate_predict(holdfast, tmp_path):
     assert found.out.rstrip().endswith("--task regression --out model")
     assert "RMSE at each site, the model not having seen it" in page.read_text(encoding="utf-8")
     fitted = holdfast("fit", file, *OPTIONS, "--out", tmp_path / "model", "--json")
-    assert fitted.json["method"] == "erm"
-    assert "not searched for in numbers yet" in fitted.err
+    assert (fitted.json["method"], fitted.json["verdict"]["fitted"]) == ("stable", "ordinary")
     scored = holdfast("evaluate", tmp_path / "model", file, "--json").json
     assert 0.85 < scored["overall"]["r2"] < 0.95
     assert [site["name"] for site in scored["sites"]] == ["Boston", "Chicago", "Denver"]
     out = tmp_path / "predictions.csv"
     assert holdfast("predict", tmp_path / "model", file, "--keep", "site", "--out", out).code == 0
     assert list(pd.read_csv(out).columns) == ["site", "prediction"]
+
+
+def test_a_column_that_reverses_is_named_by_both_commands(holdfast, tmp_path):
+    """`diagnose` recommends the stable model, on the page too; `fit` makes it, and --caution goes with it."""
+    file, page = write_costs(tmp_path / "costs.csv"), tmp_path / "page.html"
+    frame, noise = pd.read_csv(file), np.random.default_rng(1).normal(0, 5, 360)
+    frame["device"] = np.where(frame["site"] == "Denver", -1, 1) * frame["cost"] + noise
+    frame.to_csv(file, index=False)
+    found = holdfast("diagnose", file, *OPTIONS, "--out", page)
+    assert "Use the stable model, which relies less on `device`, a column whose effect differs" in " ".join(
+        found.out.split()
+    )
+    assert "the effect of `device`" in found.out
+    assert "Effects by site" in page.read_text(encoding="utf-8")
+    fitted = holdfast("fit", file, *OPTIONS, "--out", tmp_path / "model")
+    assert "table model: the effect of `device`" in fitted.out
+    assert "R² on rows that it was not fitted on" in fitted.out
+    kept = holdfast("fit", file, *OPTIONS, "--out", tmp_path / "kept", "--caution", "0", "--json").json
+    assert kept["verdict"]["fitted"] == "ordinary"
+    refused = holdfast("fit", file, *OPTIONS, "--out", tmp_path / "pi", "--method", "pi", "--caution", "0")
+    assert "--method pi has no setting --caution 0.0" in refused.err
 
 
 def test_what_belongs_to_classifiers_is_refused(holdfast, tmp_path):

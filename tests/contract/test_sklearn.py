@@ -18,6 +18,7 @@ from holdfast import (
     PIClassifier,
     PIRegressor,
     StableClassifier,
+    StableRegressor,
 )
 from holdfast.exceptions import EnvironmentsError
 from holdfast.methods import BalancedClassifier, IRMClassifier, OracleClassifier, RGMClassifier, VRExClassifier
@@ -50,6 +51,7 @@ CHECKED = [
     StableClassifier(),
     StableClassifier(DecisionTreeClassifier(max_depth=4)),
     PIRegressor(),
+    StableRegressor(),
     IRMClassifier(SMALL_NETWORK),
     VRExClassifier(SMALL_NETWORK),
     RGMClassifier(SMALL_NETWORK),

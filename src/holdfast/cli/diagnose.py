@@ -208,6 +208,11 @@ def _diagnose_numbers(
         say("")
         print_text(f"Why: {found.recommendation.reason}")
         print_regression(found.new, "R², RMSE and mean error at sites left out (95 % intervals)")
+        if found.verdict is not None:
+            say("")
+            print_text("Which columns?")
+            for line in (found.verdict.answer, *(finding.sentence for finding in found.verdict.columns)):
+                print_text(line, indent="  ")
         if out is not None:
             say("")
             say(f"Wrote {out}.")

@@ -191,25 +191,20 @@ def _fit_numbers(
         raise ParameterError(
             "--report is for classifiers. For numbers, 'holdfast diagnose --out page.html' has a page."
         )
-    if chosen.caution is not None or chosen.halves is not None:
-        raise ParameterError("--caution and --halves are settings of classifiers. Leave them out for numbers.")
-    method = chosen.method
-    if method == DEFAULT_METHOD:
-        note("note: columns whose effect differs are not searched for in numbers yet, so the ordinary model is fitted")
-        method = "erm"
     settings: dict[str, Any] = {"weight": weight, "random_state": fits.seed}
-    model = TableRegressor(**columns.roles(), estimator=chosen.estimator, method=method, **settings)
-    with showing_stages(f"fitting {method} with {model.names['estimator']} on {len(rows.y):,} rows"):
+    model = TableRegressor(**columns.roles(), **chosen.to_dict(), **settings)
+    with showing_stages(f"fitting {chosen.method} with {model.names['estimator']} on {len(rows.y):,} rows"):
         model.fit(rows)
         model.save(out, overwrite=overwrite)
-    n_sites = len(set(map(str, rows.environments)))
+    verdict, n_sites = model.verdict_, len(set(map(str, rows.environments)))
     answer = (
-        f"Fitted {method} with {model.names['estimator']} on {len(rows.y):,} rows of {n_sites} environments; "
+        f"Fitted {chosen.method} with {model.names['estimator']} on {len(rows.y):,} rows of {n_sites} environments; "
         f"{columns.label!r} is an amount."
     )
     result = {
         **model.names,
         "task": "regression",
+        "verdict": None if verdict is None else verdict.to_dict(),
         "n_rows": len(rows.y),
         "label": columns.label,
         "seed": fits.seed,
@@ -217,7 +212,17 @@ def _fit_numbers(
     }
     following = command_line("holdfast", "diagnose", table, *columns.words(), "--estimator", model.names["estimator"])
     following = f"{following} --task regression"
-    show(answer, result, following=following, as_json=as_json, body=lambda: say(f"Saved the model to {out}."))
+
+    def body() -> None:
+        for remark in () if verdict is None else verdict.remarks:
+            print_text(remark)
+        if verdict is not None and verdict.by_environment:
+            _print_scores(verdict.to_dict(), "R²")
+        say("")
+        say(f"Saved the model to {out}.")
+
+    answer = answer if verdict is None else verdict.answer
+    show(answer, result, following=following, as_json=as_json, body=body)
 
 
 @contextmanager
@@ -253,7 +258,7 @@ def _print(result: dict[str, Any], remarks: Sequence[str]) -> None:
     for remark in remarks:
         print_text(remark)
     if result["verdict"] is not None and result["verdict"]["by_environment"]:
-        _print_accuracies(result["verdict"])
+        _print_scores(result["verdict"], "accuracy")
     kinds = list(result["columns"].values())
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     say("")
@@ -268,14 +273,15 @@ def _print(result: dict[str, Any], remarks: Sequence[str]) -> None:
         say(f"Wrote the report {result['report']}.")
 
 
-def _print_accuracies(verdict: dict[str, Any]) -> None:
-    """Print what the ordinary classifier and the fitted one reach, out of fold; once where they are the same."""
+def _print_scores(verdict: dict[str, Any], score: str) -> None:
+    """Print what the ordinary model and the fitted one reach, out of fold; once where they are the same."""
     known = verdict["by_environment"]
     places = {f"in {name}": known[name] for name in list(known)[:MOST_ROWS]}
-    header, columns = ["where", "accuracy"], ["ordinary"]
+    header, columns = ["where", score], ["ordinary"]
     if verdict["fitted"] != "ordinary":
         places |= {"if the effect vanishes": verdict["vanished"], "if it reverses": verdict["reversed"]}
-        header, columns = ["where", "ordinary classifier", "this one"], ["ordinary", "fitted"]
-    rows = [[place, *(accuracy[column] for column in columns)] for place, accuracy in places.items()]
-    print_table("Accuracy on rows that it was not fitted on", header, rows)
+        what = "classifier" if score == "accuracy" else "model"
+        header, columns = ["where", f"ordinary {what}", "this one"], ["ordinary", "fitted"]
+    rows = [[place, *(found[column] for column in columns)] for place, found in places.items()]
+    print_table(f"{score[0].upper()}{score[1:]} on rows that it was not fitted on", header, rows)
     print_rest(list(known))

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from holdfast.diagnosis.advice import Action, Facts, Recommendation, State, decide
+from holdfast.diagnosis.advice import Action, Facts, Recommendation, State, decide, is_unstable
 from holdfast.diagnosis.pooling import UNKNOWN, Estimate, Pooled, Scale, make_estimate, pool_sites
 from holdfast.environments import listed, split_environments
 from holdfast.exceptions import InputError
 from holdfast.metrics import Interval
 from holdfast.stable.notebook import html_card
+from holdfast.stable.verdict import RegressionVerdict
 
 Floats = NDArray[np.float64]
 MEASURES: dict[str, Scale] = {"rmse": "log", "bias": "identity"}
@@ -148,6 +149,8 @@ class RegressionDiagnosis:
     worse, shifted : tuple of str
         Sites where the RMSE is clearly larger when the site is new; where predictions are clearly too low or too high.
     recommendation : Recommendation
+    verdict : RegressionVerdict or None
+        What `StableRegressor` says about all rows.
     """
 
     estimator: str
@@ -160,6 +163,7 @@ class RegressionDiagnosis:
     shifted: tuple[str, ...]
     recommendation: Recommendation
     notes: tuple[str, ...] = ()
+    verdict: RegressionVerdict | None = None
 
     def __str__(self) -> str:
         return f"{self.finding} {self.recommendation.sentence}"
@@ -192,6 +196,7 @@ class RegressionDiagnosis:
             "shifted": list(self.shifted),
             "recommendation": asdict(self.recommendation),
             "notes": list(self.notes),
+            "verdict": None if self.verdict is None else self.verdict.to_dict(),
         }
 
 
@@ -204,6 +209,7 @@ def judge_regression(
     estimator: str,
     label: str,
     notes: Sequence[str] = (),
+    verdict: RegressionVerdict | None = None,
 ) -> RegressionDiagnosis:
     """Say what predictions at sites left out (`new`), and with rows of the site (`known`), mean.
 
@@ -213,6 +219,7 @@ def judge_regression(
     environments : labels of shape (n_rows,)
     estimator, label : str
     notes : sequence of str
+    verdict : RegressionVerdict, optional
     """
     sites = split_environments(environments, len(y))
     at_new, at_known = (regression_report(y, predicted, environments) for predicted in (new, known))
@@ -232,11 +239,15 @@ def judge_regression(
     pooled = pool_sites("ratio", ratios, "log")
     state = _state(pooled, worse, shifted)
     remedy: Action | None = "recalibrate" if state == "miscalibrated" else None
-    rule = decide(Facts(state=state, remedy=remedy))
-    advice = _advise(at_new, state, worse, shifted)
+    rule = decide(Facts(state=state, remedy=remedy, is_unstable=is_unstable(verdict)))
+    if rule.action == "stable" and verdict is not None:
+        advice = _advise_stable(verdict)
+    else:
+        advice = _advise(at_new, state, worse, shifted)
     assert advice.action == rule.action
+    sites_found = tuple(worse), tuple(shifted)
     return RegressionDiagnosis(
-        estimator, label, state, at_new, at_known, pooled, tuple(worse), tuple(shifted), advice, tuple(notes)
+        estimator, label, state, at_new, at_known, pooled, *sites_found, advice, tuple(notes), verdict
     )
 
 
@@ -283,13 +294,29 @@ def _find(found: RegressionDiagnosis) -> str:
     return f"An ordinary model of `{found.label}` breaks at a site it has not seen{where}: {numbers}."
 
 
+def _advise_stable(verdict: RegressionVerdict) -> Recommendation:
+    """Recommend the stable model, with what it costs and saves."""
+    names = tuple(finding.feature for finding in verdict.acted_on)
+    effects = "a column whose effect differs" if len(names) == 1 else "columns whose effects differ"
+    known, gone, turned = (verdict.rmse[question] for question in ("known", "vanished", "reversed"))
+    return Recommendation(
+        "stable",
+        f"Use the stable model, which relies less on {listed([f'`{name}`' for name in names], most=4)}, {effects} "
+        "between sites.",
+        f"Its RMSE is {known.fitted:.3g} instead of {known.ordinary:.3g} at sites like these, {gone.fitted:.3g} "
+        f"instead of {gone.ordinary:.3g} where the effect vanishes, and {turned.fitted:.3g} instead of "
+        f"{turned.ordinary:.3g} where it reverses.",
+        "",
+        names,
+    )
+
+
 def _advise(report: RegressionReport, state: State, worse: Sequence[str], shifted: Sequence[str]) -> Recommendation:
     if state == "breaks":
         return Recommendation(
             "collect",
             "Collect rows at the new site and fit with them before using the model there.",
-            "Errors are larger where the model has not seen the site. Columns whose effect differs are not searched "
-            "for in numbers yet; `--method pi` helps where a column is broken in some rows.",
+            "Errors are larger where the model has not seen the site, and no column has an effect that surely differs.",
             "",
             site=worse[0] if worse else "",
         )

@@ -49,7 +49,7 @@ from holdfast.rows.mapped import is_mapped
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.columns import Columns, split_categories
-from holdfast.stable.decision import CAUTION, kept_share, removal_levels
+from holdfast.stable.decision import CAUTION, kept_share, level_weights, removal_levels
 from holdfast.stable.design import Design, make_design
 from holdfast.stable.directions import describe, try_directions
 from holdfast.stable.findings import find
@@ -198,14 +198,14 @@ class StableClassifier(MethodClassifier):
             return self
         together = None
         if not alone:  # what cannot be used is refused before any work
-            columns = _read_table(training.X, training.names)
+            columns = read_table(training.X, training.names)
             if words is not None:
                 columns = _without_phrases(columns, words)
-            _warn_of_split_categories(columns)
+            warn_of_split_categories(columns)
             warn_of_empty_columns(training, "its effect there is not known, so it cannot be compared")
-            together = _read_subjects(subjects, training, columns)
+            together = read_subjects(subjects, training, columns)
             if together is not None:
-                training = replace(training, folds=_folds_of(together, training))
+                training = replace(training, folds=subject_folds(together, training))
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         self.profile_ = None
         if not is_text(training.X) and not is_sparse(training.X) and not _has_no_columns(training.X):
@@ -721,12 +721,7 @@ class _Mixture:
 
     def weights(self, kept: dict[str, float]) -> list[float]:
         """Return the weight of each part, so that columns are seen by about as much of the mixture as is kept."""
-        shares = [
-            float(np.mean([kept[self.names[i]] for i in set(level) - set(before)]))
-            for (_, before), (_, level) in zip(self.levels, self.levels[1:], strict=False)
-        ]
-        edges = np.clip(np.maximum.accumulate([*shares, 1.0]), 0.0, 1.0)
-        return [float(edges[0]), *np.diff(edges).tolist()]
+        return level_weights(self.levels, [kept[name] for name in self.names])
 
     def fit(self, weights: list[float]) -> MixedClassifier:
         """Return the classifiers on all rows, mixed and calibrated."""
@@ -848,7 +843,7 @@ def _unstable_columns(found: Mapping[str, Posterior], sources: dict[str, list[in
     ]
 
 
-def _read_table(X: Any, names: Any) -> Columns:
+def read_table(X: Any, names: Any) -> Columns:
     """Return the columns of X as numbers, or the words of texts; `names` are those of the frame that X was."""
     if is_mapped(X):
         raise FeaturesError(
@@ -858,7 +853,7 @@ def _read_table(X: Any, names: Any) -> Columns:
     return read_columns(X, None, AuditSettings(min_count=1, n_words=(1, 1)), names=names)
 
 
-def _warn_of_split_categories(columns: Columns) -> None:
+def warn_of_split_categories(columns: Columns) -> None:
     """Say which categories came as columns of 0 and 1."""
     if split := split_categories(columns):
         which = listed([f"{first!r} to {last!r}" for first, last in split], most=3)
@@ -871,7 +866,7 @@ def _warn_of_split_categories(columns: Columns) -> None:
         )
 
 
-def _read_subjects(subjects: Any, training: TrainingRows, columns: Columns) -> NDArray[np.intp] | None:
+def read_subjects(subjects: Any, training: TrainingRows, columns: Columns) -> NDArray[np.intp] | None:
     """Return the subject of each row; copies of rows are one subject where they cannot be chance."""
     if subjects is not None:
         labels = label_array(
@@ -893,7 +888,7 @@ def _read_subjects(subjects: Any, training: TrainingRows, columns: Columns) -> N
     return np.asarray(codes, dtype=np.intp)
 
 
-def _folds_of(subjects: NDArray[np.intp], training: TrainingRows) -> NDArray[np.intp]:
+def subject_folds(subjects: NDArray[np.intp], training: TrainingRows) -> NDArray[np.intp]:
     """Return a fold for each row, the same for all rows of a subject, dealt in turn within each environment."""
     order = training.content_order
     firsts = order[np.sort(np.unique(subjects[order], return_index=True)[1])]

@@ -43,7 +43,7 @@ def regression_page(
     return Page(
         title,
         f"{n_rows:,} rows of {len(sites)} sites: {listed(sites)}. The ordinary model is {found.estimator}.",
-        (_sites_section(found), made_section({"estimator": found.estimator}, settings)),
+        (_sites_section(found), *_columns_section(found), made_section({"estimator": found.estimator}, settings)),
         answer=_answer(found, following),
     )
 
@@ -100,5 +100,23 @@ def _sites_section(found: RegressionDiagnosis) -> Section:
         "Random effects: REML, Hartung and Knapp, 95% prediction interval. RMSE is pooled as logarithm.",
         n_keys=1,
     )
-    limits = Sentences(("Columns whose effect differs between sites are not searched for in numbers yet.",))
-    return Section("Does the model break at a new site?", "Each site is left out in turn.", (table, pooled, limits))
+    return Section("Does the model break at a new site?", "Each site is left out in turn.", (table, pooled))
+
+
+def _columns_section(found: RegressionDiagnosis) -> tuple[Section, ...]:
+    """Return what the stable model says about columns."""
+    if (verdict := found.verdict) is None:
+        return ()
+    said = Sentences((verdict.answer, *verdict.remarks, *(finding.sentence for finding in verdict.columns)))
+    effects = Table(
+        "Effects by site",
+        ("column", "kept", "probability of a change", *verdict.by_environment),
+        tuple(
+            (f.feature, f"{verdict.kept[f.feature]:.0%}", f"{f.probability:.2f}", *f.effects.values())
+            for f in verdict.columns
+        ),
+        f"How much larger `{found.label}` is where the column is larger by one standard deviation.",
+        n_keys=1,
+    )
+    lead = "A column whose effect differs between sites may mislead the model at the next one."
+    return (Section("Which columns?", lead, (said, *((effects,) if verdict.columns else ()))),)

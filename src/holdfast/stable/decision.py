@@ -89,3 +89,20 @@ def removal_levels(kept: Sequence[float]) -> list[tuple[float, tuple[int, ...]]]
         removed = [*removed, *group]
         levels.append((upper - share, tuple(removed)))
     return levels
+
+
+def level_weights(levels: Sequence[tuple[float, tuple[int, ...]]], kept: Sequence[float]) -> list[float]:
+    """Return the weight of each level of `removal_levels`, so that features are seen by about as much as is kept.
+
+    Examples
+    --------
+    >>> levels = removal_levels([0.2, 1.0, 0.7])
+    >>> [round(weight, 2) for weight in level_weights(levels, [0.4, 1.0, 0.5])]
+    [0.4, 0.1, 0.5]
+    """
+    shares = [
+        float(np.mean([kept[i] for i in set(level) - set(before)]))
+        for (_, before), (_, level) in zip(levels, levels[1:], strict=False)
+    ]
+    edges = np.clip(np.maximum.accumulate([*shares, 1.0]), 0.0, 1.0)
+    return [float(edges[0]), *np.diff(edges).tolist()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from holdfast.stable.columns import Columns
 from holdfast.stable.decision import reason_for
 from holdfast.stable.design import Design
 from holdfast.stable.hypotheses import Posterior
+
+if TYPE_CHECKING:
+    from holdfast.stable.gaussian import NumberDesign
 
 LIKELY = 0.5  # probability from which on a relation is said to change
 COVERED = 0.8  # of the prediction interval for the next environment
@@ -31,7 +34,8 @@ OF_SEVERAL = {"part_of_mechanism": "other columns predict them, as they do when 
 class Finding:
     """One feature: whether its relation with the label changes between environments, and how.
 
-    Effects are log-odds of the label for one standard deviation of the feature.
+    Effects are log-odds of the label for one standard deviation of the feature; of a label that is a number, how much
+    it is larger.
     """
 
     feature: str
@@ -46,6 +50,7 @@ class Finding:
     spread: float = float("nan")  # standard deviation between environments, noise taken out
     low: float = float("nan")  # prediction interval for the next environment
     high: float = float("nan")
+    is_number: bool = False  # whether the label is a number
     level: str = ""  # of a category with two values the one that the effects are about
 
     @property
@@ -64,12 +69,13 @@ class Finding:
             weakest, strongest = strongest, weakest
         what = f"{self.level!r}" if self.level else "a higher value"
         raises = "raises" if self.mean >= 0 else "lowers"
+        odds = self.label if self.is_number else f"the odds of {self.label}"
         if self.effects[weakest] * self.effects[strongest] < 0:
-            how = f"{what} {raises} the odds of {self.label} in {strongest}, and does the opposite in {weakest}"
+            how = f"{what} {raises} {odds} in {strongest}, and does the opposite in {weakest}"
         elif abs(self.effects[weakest]) < 0.25 * abs(self.effects[strongest]):
-            how = f"{what} {raises} the odds of {self.label} in {strongest}, and hardly in {weakest}"
+            how = f"{what} {raises} {odds} in {strongest}, and hardly in {weakest}"
         else:
-            how = f"{what} {raises} the odds of {self.label}, more so in {strongest} than in {weakest}"
+            how = f"{what} {raises} {odds}, more so in {strongest} than in {weakest}"
         if self.named:
             return f"The effect of `{self.feature}` differs between sites (probability {self.probability:.2f}): {how}."
         why = REASONS.get(self.reason, "")
@@ -86,6 +92,7 @@ class Finding:
             "is_input": self.is_input,
             "label": self.label,
             "level": self.level,
+            "is_number": self.is_number,
             "effects": dict(self.effects),
             "errors": dict(self.errors),
             "mean": self.mean,
@@ -98,7 +105,7 @@ class Finding:
 
 def find(
     columns: Columns,
-    design: Design,
+    design: Design | NumberDesign,
     posteriors: Sequence[Posterior],
     classes: NDArray[Any],
     environments: Sequence[str],
@@ -135,7 +142,7 @@ def find(
             spread,
             float(mean - half),
             float(mean + half),
-            columns.names[feature[0]].removeprefix(f"{name}=") if is_one_of_two else "",
+            level=columns.names[feature[0]].removeprefix(f"{name}=") if is_one_of_two else "",
         )
     return found
 

@@ -18,7 +18,7 @@ import narwhals as nw
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from holdfast.environments import Rows, take_rows
 from holdfast.fitting.calibration import Calibration, class_scores
@@ -212,6 +212,37 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> NDArray[np.intp]:
         """Return the most probable codes."""
         return np.asarray(self.predict_proba(X).argmax(axis=1))
+
+
+class MixedRegressor(RegressorMixin, BaseEstimator):
+    """Fitted regressors whose predictions are added with weights; each but the first does without some columns.
+
+    Parameters
+    ----------
+    estimators : list of fitted regressors
+    removals : list of Removal
+        What each of them does not see.
+    weights : sequence of float
+        They sum to one.
+    """
+
+    def __init__(self, estimators: list[Any], removals: list[Removal], weights: Sequence[float]) -> None:
+        self.estimators = estimators
+        self.removals = removals
+        self.weights = weights
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def fit(self, X: Any, y: Any) -> MixedRegressor:
+        """Return self: the parts are fitted already."""
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return predictions, (n_rows,)."""
+        parts = zip(self.estimators, self.removals, self.weights, strict=True)
+        found = [weight * np.asarray(model.predict(removal.apply(X))) for model, removal, weight in parts]
+        return np.asarray(np.sum(found, axis=0))
 
 
 def mix_scores(parts: Sequence[Array] | Array, weights: Sequence[float]) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from holdfast.environments import listed
 from holdfast.metrics import Interval
@@ -14,6 +14,7 @@ from holdfast.stable.findings import LIKELY, OF_SEVERAL, REASONS, Finding
 if TYPE_CHECKING:
     from holdfast.stable.network import NetworkFinding
 
+FAR_ABOVE = 0.5  # of the RMSE at known environments: how much more at the next one is no good news
 UNCERTAIN = 0.2  # accuracy that the next environment may lack, from which on the answer is no good news
 RARE = 0.9  # share of the most frequent label from which on accuracy says little, and AUROC is said too
 SUSPECTED = 0.05  # adjusted p value from which on a column that is kept is mentioned, with the reason
@@ -61,6 +62,9 @@ class Verdict:
         What was found where the input has no columns: pictures, sequences, Datasets. None for tables.
     """
 
+    what: ClassVar[str] = "classifier"  # what was fitted
+    measure: ClassVar[str] = "accuracy"  # of `by_environment`
+
     fitted: Literal["ordinary", "partly", "stable"]
     columns: tuple[Finding, ...]
     kept: Mapping[str, float]
@@ -103,7 +107,7 @@ class Verdict:
     def __repr__(self) -> str:
         kept = ", ".join(f"{finding.feature} {self.kept[finding.feature]:.2f}" for finding in self.acted_on[:5])
         more = f" and {len(self.acted_on) - 5} more" if len(self.acted_on) > 5 else ""
-        return f"<Verdict: {self.fitted} classifier{f', kept: {kept}{more}' if kept else ''}>"
+        return f"<{type(self).__name__}: {self.fitted} {self.what}{f', kept: {kept}{more}' if kept else ''}>"
 
     def _repr_html_(self) -> str:
         """Return the answer and a table of the environments, for notebooks."""
@@ -113,20 +117,20 @@ class Verdict:
         if self.fitted != "ordinary":
             places = {"if the effect vanishes": self.vanished, "if it reverses": self.reversed, **places}
         rows = [(place, accuracy.ordinary, accuracy.fitted) for place, accuracy in places.items()]
-        return html_card(self.answer, self.remarks, ("accuracy", "ordinary", "fitted"), rows)
+        return html_card(self.answer, self.remarks, (self.measure, "ordinary", "fitted"), rows)
 
     @property
     def answer(self) -> str:
         """What was fitted and why, in one or two sentences."""
         if not self.by_environment:
-            return "Ordinary classifier: there is only one environment, so nothing could be compared."
+            return f"Ordinary {self.what}: there is only one environment, so nothing could be compared."
         if self.network is not None:
             if self.network.outcome == "unstable" and self.fitted == "ordinary":
                 return "Ordinary classifier: caution is 0, so nothing is given up."
             return self.network.answer
         less = self.acted_on
         if not less:
-            return f"Ordinary classifier: {self._nothing}."
+            return f"Ordinary {self.what}: {self._nothing}."
         names = _names(less)
         likely = min(finding.probability for finding in less)
         verb = "may differ" if likely < LIKELY else "differs" if len(less) == 1 else "differ"
@@ -134,11 +138,13 @@ class Verdict:
         chance = f"probability {likely:.2f}" if len(less) == 1 else f"probability at least {likely:.2f}"
         if self.fitted == "stable":
             them = "it" if len(less) == 1 else "them"
-            return f"Stable classifier: {differ} between sites ({chance}), so the classifier ignores {them}."
+            return f"Stable {self.what}: {differ} between sites ({chance}), so the {self.what} ignores {them}."
         shares = [self.kept[finding.feature] for finding in less]
         share = f"{shares[0]:.0%}" if len(less) == 1 else f"{min(shares):.0%} to {max(shares):.0%}"
         its = "its effect" if len(less) == 1 else "their effects"
-        return f"Partly stable classifier: {differ} between sites ({chance}), so the classifier uses {share} of {its}."
+        return (
+            f"Partly stable {self.what}: {differ} between sites ({chance}), so the {self.what} uses {share} of {its}."
+        )
 
     @property
     def _nothing(self) -> str:
@@ -189,13 +195,17 @@ class Verdict:
         elif skill > 0 and left < 0.5 * skill:
             them = "what differs" if self.network is not None else "these columns"
             lines.append(f"More than half of the skill at known sites came from {them}.")
+        return (*lines, *self._kept_whole, self._forecast)
+
+    @property
+    def _kept_whole(self) -> list[str]:
+        """Which columns are kept although their effects seem to differ, beside those that are not."""
         whole = [finding for finding in self.columns if self.kept[finding.feature] == 1.0]
-        if whole:
-            seems = "seems" if len(whole) == 1 else "seem"
-            effect = "The effect" if len(whole) == 1 else "The effects"
-            lines.append(f"{effect} of {_names(whole)} {seems} to differ too, but {self._why(whole)}.")
-        lines.append(self._forecast)
-        return tuple(lines)
+        if not whole:
+            return []
+        seems = "seems" if len(whole) == 1 else "seem"
+        effect = "The effect" if len(whole) == 1 else "The effects"
+        return [f"{effect} of {_names(whole)} {seems} to differ too, but {self._why(whole)}."]
 
     def _why(self, columns: Sequence[Finding]) -> str:
         """Say why columns whose effects differ are kept."""
@@ -254,6 +264,61 @@ class Verdict:
             "caution": self.caution,
             "network": None if self.network is None else self.network.to_dict(),
         }
+
+
+@dataclass(frozen=True)
+class RegressionVerdict(Verdict):
+    """The verdict about a model of a number.
+
+    As `Verdict`, with R² in the place of accuracy; `price` is the R² that is lost. `known`, `vanished` and `reversed`
+    are of all rows, `by_environment` of the rows of each, and `forecast` is the RMSE at the next environment.
+
+    Attributes
+    ----------
+    rmse : mapping of str to Accuracy
+        The RMSE of the ordinary and of the fitted model, for "known", "vanished" and "reversed".
+    """
+
+    what: ClassVar[str] = "model"
+    measure: ClassVar[str] = "R²"
+
+    rmse: Mapping[str, Accuracy] = field(default_factory=dict)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Price, gain and what else to know, a sentence each."""
+        if not self.by_environment:
+            return ()
+        if self.fitted == "ordinary":
+            return (self._forecast,)
+        is_one = len(self.acted_on) == 1
+        effect, ends = ("the effect", "vanishes") if is_one else ("these effects", "vanish")
+        turned = "it reverses" if is_one else "they reverse"
+        return (
+            f"At known sites: {self._compared('known')}.",
+            f"If {effect} {ends}: {self._compared('vanished')}; if {turned}: {self._compared('reversed')}.",
+            *self._kept_whole,
+            self._forecast,
+        )
+
+    def _compared(self, question: str) -> str:
+        r2, rmse = getattr(self, question), self.rmse[question]
+        return (
+            f"R² {r2.fitted:.3f} instead of {r2.ordinary:.3f} (RMSE {rmse.fitted:.3g} instead of {rmse.ordinary:.3g})"
+        )
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the RMSE at the next environment may be far above that at known ones."""
+        return bool(self.by_environment) and self.forecast.high > (1 + FAR_ABOVE) * self.rmse["known"].fitted
+
+    @property
+    def _forecast(self) -> str:
+        return f"Expect an RMSE of {self.forecast.low:.3g} to {self.forecast.high:.3g} at a new site."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as plain values."""
+        return {**super().to_dict(), "rmse": {question: vars(errors) for question, errors in self.rmse.items()}}
 
 
 def verdict_of(fitted: Any) -> Verdict | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import inspect
 import logging
 import os
 import warnings
@@ -28,7 +27,7 @@ from holdfast.newsite.profile import TrainingProfile, profile_training
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier, Recalibration, recalibrate
 from holdfast.stable.verdict import verdict_of
 from holdfast.tables.files import TableLike
-from holdfast.tables.model import TableModel
+from holdfast.tables.model import TableModel, refuse_options
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, matrix_names
 from holdfast.tables.roles import TableRows, read_environments, read_known_labels, read_rows
 from holdfast.tables.schema import TableSchema
@@ -569,12 +568,7 @@ def make_method(name: str, estimator: Any, options: Mapping[str, Any], settings:
     known = [key for key in METHODS if key != "oracle"]  # it needs the unstable attribute, which a user does not know
     if name not in known:
         raise ParameterError(f"There is no method {name!r}. {suggest(name, known)}")
-    parameters = inspect.signature(METHODS[name]).parameters
-    for key, value in options.items():
-        if key not in parameters:
-            raise ParameterError(
-                f"method={name!r} has no setting {key}={value!r}. Leave it out, or choose another method."
-            )
+    parameters = refuse_options(name, METHODS[name], options)
     return METHODS[name](estimator, **{key: value for key, value in settings.items() if key in parameters}, **options)
 
 

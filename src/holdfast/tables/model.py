@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
@@ -234,6 +235,17 @@ def naming(folder: str) -> Iterator[None]:
             f"{folder!r} is not as 'holdfast fit' saves a classifier ({type(problem).__name__}: {problem}). "
             "It was changed, or another version wrote it; fit and save it again."
         ) from problem
+
+
+def refuse_options(name: str, method: type | None, options: Mapping[str, Any]) -> Collection[str]:
+    """Return the names of a method's parameters; refuse options that it does not have."""
+    parameters = {} if method is None else inspect.signature(method).parameters
+    for key, value in options.items():
+        if key not in parameters:
+            raise ParameterError(
+                f"method={name!r} has no setting {key}={value!r}. Leave it out, or choose another method."
+            )
+    return parameters
 
 
 def _warn_of_misfits(found: Sequence[ColumnCheck]) -> None:

@@ -11,22 +11,27 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin, clone, is_regressor
+from sklearn.utils.validation import check_is_fitted
 
 from holdfast.diagnosis.measurement import MOST_ROUNDS, N_FOLDS, Progress, no_progress
 from holdfast.diagnosis.regression import RegressionDiagnosis, RegressionReport, judge_regression, regression_report
 from holdfast.environments import site_names, split_environments, take_rows
-from holdfast.estimators.named import NamedEstimator
+from holdfast.estimators.named import DEFAULT_METHOD, NamedEstimator
 from holdfast.estimators.regression import PIRegressor
+from holdfast.estimators.stable_regression import StableRegressor
 from holdfast.exceptions import ParameterError, SavedModelError, TableError, suggest
 from holdfast.fitting.estimators import fit_rows, seeded_clone
 from holdfast.fitting.splitter import LeftOut, leave_out
 from holdfast.seeding import Seeding
+from holdfast.stable.verdict import RegressionVerdict
 from holdfast.tables.files import TableLike, TableSource
-from holdfast.tables.model import TableModel
+from holdfast.tables.model import TableModel, refuse_options
 from holdfast.tables.preprocessing import fit_pipeline, make_pipeline, with_preprocessing
 from holdfast.tables.roles import TableRows, read_numbers, read_rows
 
-METHODS = ("erm", "pi")
+METHODS: Mapping[str, type[StableRegressor | PIRegressor] | None] = MappingProxyType(
+    {"stable": StableRegressor, "erm": None, "pi": PIRegressor}  # None: the estimator alone
+)
 REGRESSORS: Mapping[str, NamedEstimator] = MappingProxyType(
     {
         "ridge": NamedEstimator("sklearn.linear_model:Ridge"),
@@ -98,8 +103,10 @@ class TableRegressor(RegressorMixin, TableModel):
         Column that says where a row came from (hospital, site, year). Several columns are crossed.
     estimator : str or scikit-learn regressor, default="ridge"
         A name in `REGRESSORS`, or a regressor.
-    method : "erm" or "pi", default="erm"
-        The ordinary fit, or `PIRegressor`. Columns whose effect differs are not searched for in numbers yet.
+    method : "stable", "erm" or "pi", default="stable"
+        `StableRegressor`, the ordinary fit, or `PIRegressor`.
+    method_options : dict, optional
+        Parameters of the method, such as {"caution": 1.0}.
     environment_by, drop, text, categorical, missing, scale, missing_labels, weight, subjects, random_state
         As for `TableClassifier`.
 
@@ -120,6 +127,8 @@ class TableRegressor(RegressorMixin, TableModel):
 
     _: KW_ONLY
     estimator: Any = "ridge"
+    method: str = DEFAULT_METHOD
+    method_options: Mapping[str, Any] | None = None
 
     _task = "regression"
 
@@ -129,16 +138,26 @@ class TableRegressor(RegressorMixin, TableModel):
         name = find_regressor(self.estimator) if isinstance(self.estimator, str) else type(self.estimator).__name__
         return {"estimator": name, "method": self.method}
 
+    @property
+    def verdict_(self) -> RegressionVerdict | None:
+        """What `StableRegressor` fitted and why; None of other methods."""
+        check_is_fitted(self, "pipeline_")
+        return getattr(self.pipeline_[-1], "verdict_", None)
+
     def fit(self, table: TableLike | TableRows) -> Self:
         """Fit on the rows of a table: a path, a data frame, or rows that `read_rows` returned."""
         if self.method not in METHODS:
-            raise ParameterError(f"There is no method {self.method!r} for numbers. {suggest(self.method, METHODS)}")
+            raise ParameterError(
+                f"There is no method {self.method!r} for numbers. {suggest(self.method, list(METHODS))}"
+            )
+        method, options = METHODS[self.method], self.method_options or {}
+        refuse_options(self.method, method, options)
         inner = _make_regressor(self.estimator)
         rows = table if isinstance(table, TableRows) else read_rows(table, self.options)
         if rows.source is not None:
             raise TableError("A folder beyond the memory is not fitted for numbers yet. Raise max_memory=.")
-        if self.method == "pi":
-            pipeline = make_pipeline(rows.roles.schema, PIRegressor(inner, random_state=self.random_state))
+        if method is not None:
+            pipeline = make_pipeline(rows.roles.schema, method(inner, random_state=self.random_state, **options))
             fit_pipeline(pipeline, rows.features, rows.y, rows.environments, rows.sample_weight, rows.subjects)
         else:
             model = seeded_clone(with_preprocessing(rows.roles.schema, inner), Seeding(self.random_state), "erm")
@@ -239,9 +258,22 @@ def diagnose_regression(
     new, known = np.full(len(rows.y), np.nan), np.full(len(rows.y), np.nan)
     for number, (left_out, out, rest) in enumerate((part.names, part.out, part.rest) for part in rounds):
         step = f"without {', '.join(left_out)}" if left_out else "at known sites, out of fold"
-        progress(step, number, len(rounds))
+        progress(step, number, len(rounds) + 1)
         part = seeded_clone(model, Seeding(random_state), "diagnose")
         fitted = fit_rows(part, rows.features, rows.y, rest, None if weights is None else weights[rest])
         (new if left_out else known)[out] = fitted.predict(take_rows(rows.features, out))
+    progress("the verdict", len(rounds), len(rounds) + 1)
     name = find_regressor(estimator) if isinstance(estimator, str) else type(estimator).__name__
-    return judge_regression(rows.y, new, known, names, estimator=name, label=rows.roles.label, notes=rows.notes)
+    verdict = fit_stable_regressor(rows, estimator=estimator, random_state=random_state).verdict_
+    return judge_regression(
+        rows.y, new, known, names, estimator=name, label=rows.roles.label, notes=rows.notes, verdict=verdict
+    )
+
+
+def fit_stable_regressor(rows: TableRows, *, estimator: Any, random_state: int | None) -> TableRegressor:
+    """Fit the stable regressor on rows that are read already."""
+    roles = rows.roles
+    model = TableRegressor(
+        label=roles.label, environment=roles.environments, estimator=estimator, random_state=random_state
+    )
+    return model.fit(rows)

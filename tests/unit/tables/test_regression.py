@@ -33,9 +33,9 @@ def test_amounts_are_detected_and_said():
     assert rows.y.dtype == np.float64
 
 
-@pytest.mark.parametrize("method", ["erm", "pi"])
+@pytest.mark.parametrize("method", ["stable", "erm", "pi"])
 def test_a_saved_regressor_predicts_the_same(tmp_path, method):
-    """Ordinary and PI: R² near what the data allows, and the same numbers after loading."""
+    """Every method: R² near what the data allows, and the same numbers after loading."""
     frame = costs()
     model = TableRegressor(label="cost", environment="site", method=method).fit(frame)
     assert model.score(frame) > 0.8
@@ -72,6 +72,28 @@ def test_the_dear_hospital_is_named():
     assert sound.new.pooled_of("rmse").mean.value == pytest.approx(10, abs=2)
 
 
+def with_device(frame):
+    """Return the rows with a device that follows the cost, and goes the other way in Denver."""
+    noise = np.random.default_rng(5).normal(0, 10, len(frame))
+    return frame.assign(device=np.where(frame["site"] == "Denver", -1, 1) * frame["cost"] + noise)
+
+
+def test_a_device_that_goes_the_other_way_is_ignored_and_told(tmp_path):
+    """`fit` ignores it, `diagnose` recommends that, the saved model knows why."""
+    frame = with_device(costs())
+    model = TableRegressor(label="cost", environment="site").fit(frame)
+    assert model.verdict_.kept["device"] < 0.5
+    model.save(tmp_path / "model")
+    assert TableRegressor.load(tmp_path / "model").verdict_ == model.verdict_
+    found = diagnose_regression(read_rows(frame, TableOptions(label="cost", environment="site", task="regression")))
+    assert (found.recommendation.action, found.recommendation.columns) == ("stable", ("device",))
+    assert "Use the stable model, which relies less on `device`" in str(found)
+    assert found.verdict == model.verdict_
+    assert found.to_dict()["verdict"]["fitted"] == "partly"
+    plain = TableRegressor(label="cost", environment="site", method="erm").fit(frame)
+    assert plain.verdict_ is None
+
+
 def test_weights_count():
     """Rows of weight zero are not fitted on."""
     frame = costs().assign(w=lambda rows: (rows["site"] != "Erie").astype(float))
@@ -97,8 +119,10 @@ def test_labels_that_are_no_amounts_are_refused(change, error, message):
 
 def test_names_and_estimators_are_checked():
     """Methods and estimators of classes are refused with what there is."""
-    with pytest.raises(ParameterError, match="There is no method 'stable' for numbers"):
-        TableRegressor(label="cost", environment="site", method="stable").fit(costs())
+    with pytest.raises(ParameterError, match="There is no method 'irm' for numbers"):
+        TableRegressor(label="cost", environment="site", method="irm").fit(costs())
+    with pytest.raises(ParameterError, match="method='erm' has no setting caution=1"):
+        TableRegressor(label="cost", environment="site", method="erm", method_options={"caution": 1}).fit(costs())
     with pytest.raises(ParameterError, match="There is no estimator 'naive_bayes' of numbers"):
         TableRegressor(label="cost", environment="site", estimator="naive_bayes").fit(costs())
     with pytest.raises(ParameterError, match="must be a scikit-learn regressor. Got LogisticRegression"):
