@@ -86,6 +86,8 @@ def next_command(found: SiteCheck, folder: Path, table: str) -> str:
         return command_line("holdfast", "check", folder, "REPAIRED.csv")
     if found.advice == "adapt":
         return command_line("holdfast", "adapt", folder, table, "--out", f"{folder}-adapted")
+    if found.is_unsure:
+        return command_line("holdfast", "evaluate", folder, "LABELED.csv")
     if found.advice == "label":
         return command_line("holdfast", "recalibrate", folder, "LABELED.csv", "--out", f"{folder}-recalibrated")
     return command_line("holdfast", "predict", folder, table, "--out", "predictions.csv")

@@ -13,10 +13,10 @@ from holdfast.extras import require
 
 
 class NewSiteCheck:
-    """Report what `check` of a fitted `StableClassifier` or `TableClassifier` advises about the test rows.
+    """Report what `check` of a fitted `StableClassifier` advises about the test rows.
 
-    The labels are not used. Nothing is reported where the advice is to use the model. Estimators without `check` are
-    not applicable.
+    The labels are not used. Nothing is reported where the model can be used and its accuracy is not in doubt.
+    Estimators without `check` are not applicable; skore itself takes no `TableClassifier`.
     """
 
     code: str = "HFT001"
@@ -36,4 +36,4 @@ class NewSiteCheck:
             skore = require("skore", extra=None, what="Checks of reports")
             raise skore.CheckNotApplicable(f"The new site is not checked: {why}.")
         found = estimator.check(rows)
-        return None if found.advice == "use" else str(found)
+        return None if found.advice == "use" and not found.is_unsure else str(found)

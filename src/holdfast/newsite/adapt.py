@@ -27,7 +27,8 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 REASONS: Mapping[str, str] = {
-    "no_unstable_column": "it relies on no column whose effect may differ so much that adapting would help",
+    "no_unstable_column": "that needs a column whose effect may differ much and that the others do not predict, and "
+    "it relies on none",
     "mechanism": "other columns predict {names} within label and site, so that EM cannot tell its effect there",
     "no_gain": "it did not help at the known sites, when each played the new one without its labels",
     "as_known": "these rows do not show that the effect of {names} differs from the known sites",

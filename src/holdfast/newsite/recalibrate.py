@@ -69,9 +69,18 @@ class Recalibration:
         done = f"Recalibrated with {rows}"
         if self.kind == "none":
             done += ", which hardly call for a correction"
-        if self.n_labels >= self.n_enough:
-            return f"{done}. That is enough."
-        return f"{done}. About {self.n_enough:,} would be enough."
+        enough = "That is" if self.n_labels >= self.n_enough else f"About {self.n_enough:,} would be"
+        return f"{done}. {self.ranking}{enough} enough."
+
+    @property
+    def ranking(self) -> str:
+        """How well the classifier ranks the labeled rows, in a sentence and a space."""
+        if self.auroc is None:
+            return ""
+        value = f"Their AUROC is {self.auroc.value:.2f}, between {self.auroc.low:.2f} and {self.auroc.high:.2f}"
+        if self.auroc.low > 0.5:
+            return f"{value}. "
+        return f"{value}: it may rank them no better than chance, which recalibrating cannot mend. "
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

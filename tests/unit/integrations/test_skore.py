@@ -8,6 +8,8 @@ from sklearn.linear_model import LogisticRegression
 
 from holdfast import StableClassifier
 from holdfast.integrations.skore import NewSiteCheck
+from holdfast.metrics import Interval
+from holdfast.newsite.check import SiteCheck
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +27,15 @@ def test_the_advice_is_the_finding(model):
     assert NewSiteCheck().check_function(SimpleNamespace(estimator_=fitted, X_test=X[:300])) is None
     found = NewSiteCheck().check_function(SimpleNamespace(estimator_=fitted, X_test=X[:300] * [40, 1] + [90, 0]))
     assert found.startswith("Do not use the model at this site yet: `x0` must be repaired first.")
+
+
+@pytest.mark.parametrize(("low", "is_found"), [(0.7, False), (0.4, True)])
+def test_a_model_that_may_be_much_worse_there_is_found(low, is_found):
+    """The advice is to use it and to label rows to make sure, which a report has to say."""
+    found = SiteCheck(300, "use", (), (), None, Interval(0.8, low, 0.95), 0.8, 0.8, 0.75, {"no": 1.0})
+    estimator = SimpleNamespace(check=lambda rows: found)
+    said = NewSiteCheck().check_function(SimpleNamespace(estimator_=estimator, X_test=np.zeros((300, 1))))
+    assert (said is not None) is is_found
 
 
 def test_in_a_report_of_skore(model):

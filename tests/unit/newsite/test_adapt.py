@@ -227,7 +227,7 @@ def test_without_an_unstable_column_nothing_is_adapted():
     rows = known_hospitals().drop(columns="scanner")
     adapted = TableClassifier(label="ill", environment="site").fit(rows).adapt(rows)
     assert adapted.adaptation_.reason == "no_unstable_column"
-    assert str(adapted.adaptation_).startswith("Not adapted: it relies on no column whose effect may differ")
+    assert str(adapted.adaptation_).startswith("Not adapted: that needs a column whose effect may differ much and that")
 
 
 def test_models_of_before_say_so(model):

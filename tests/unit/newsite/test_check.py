@@ -1,5 +1,7 @@
 """The check of a new site: what does not fit, what moved, the forecast, and the advice."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
 
 from holdfast import StableClassifier, TableClassifier, load, save
+from holdfast.cli.check import next_command
 from holdfast.exceptions import NewSiteWarning, SavedModelError, TableError
 from holdfast.metrics import Interval
 from holdfast.newsite.check import SiteCheck
@@ -309,6 +312,7 @@ def test_a_wide_forecast_asks_to_make_sure(low, unsure):
     assert found.answer.startswith("Use the model at this site")
     assert ("label about 50 rows to make sure" in found.answer) is unsure
     assert check_page(found).answer.signal == ("caution" if unsure else "good")
+    assert next_command(found, Path("model"), "new.csv").split()[1] == ("evaluate" if unsure else "predict")
 
 
 def test_a_code_that_was_rare_is_no_misfit():

@@ -49,6 +49,8 @@ def test_a_ranking_that_is_upside_down_is_said(slope, is_reversed):
     assert found.is_reversed is is_reversed
     assert ("The ranking is upside down at this site (AUROC 0." in str(found)) is is_reversed
     assert ("adapt the model" in str(found)) is is_reversed
+    assert ("may rank them no better than chance" in str(found)) is (slope == 0)
+    assert ("Their AUROC is 0." in str(found)) is not is_reversed
 
 
 def test_few_rows_are_shrunk():
