@@ -421,7 +421,7 @@ def estimate(runs: Sequence[PlannedRun], records: Iterable[dict[str, Any]]) -> t
     """Return the seconds of each run on one core, and how many are guessed, since no run like it is finished."""
     finished: dict[tuple[Any, ...], list[float]] = {}
     for record in records:
-        finished.setdefault(_kind(record["config"]), []).append(float(record["seconds"]))
+        finished.setdefault(_kind(record["config"]), []).append(float(record["cpu_seconds"]))
     like = [finished.get(_kind(run.config.as_dict())) for run in runs]
     each = [
         float(np.mean(found)) if found else rough_seconds(run.config) for run, found in zip(runs, like, strict=True)

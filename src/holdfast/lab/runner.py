@@ -155,6 +155,7 @@ def run(
             halves = config.method == HALVES
             results = _run_halves(config, prepared) if halves else _run_method(config, prepared, monitor)
         results["stages"] = monitor.stages if monitor else {}
+        before, work_before = monitor.spent_before if monitor else (0.0, 0.0)
     train = prepared.dataset.train
     return {
         "format": FORMAT,
@@ -163,8 +164,8 @@ def run(
         "seed": config.seed,
         "selection": config.selection,
         "started": started.isoformat(timespec="seconds"),
-        "seconds": round(time.perf_counter() - clock, 2),
-        "cpu_seconds": round(time.process_time() - work, 2),
+        "seconds": round(before + time.perf_counter() - clock, 2),  # of all parts, if it was interrupted
+        "cpu_seconds": round(work_before + time.process_time() - work, 2),
         "runtime": runtime_facts(results.pop("precision", None)),
         "data": {
             "edition": DATASETS[config.dataset].edition,

@@ -90,10 +90,12 @@ class SettingsMonitor(Monitor):
         self._n_seen = 0  # epochs of the last stage that were scored
         self._before = 0.0  # seconds of the current stage before an interruption
         self._start = time.perf_counter()
+        self.spent_before = 0.0, 0.0  # on the whole run, by the clock and by the processor
+        self._began = time.perf_counter(), time.process_time()
         self._unwritten: dict[str, Any] | None = None  # after the last epoch, until a checkpoint holds it
         if folder is not None and folder.exists():
             state = read_checkpoint(folder)
-            self._n_seen, self.stages = state["n_seen"], state["stages"]
+            self._n_seen, self.stages, self.spent_before = state["n_seen"], state["stages"], state["spent"]
             for name, setting in self.settings.items():
                 setting.restore(state["settings"][name])
 
@@ -119,7 +121,11 @@ class SettingsMonitor(Monitor):
             if report.epoch >= self._n_seen and all(setting.stopped for setting in self.settings.values()):
                 report.state.finished = True
         settings = {name: setting.state() for name, setting in self.settings.items()}
-        self._unwritten = {"n_seen": self._n_seen, "stages": dict(self.stages), "settings": settings}
+        spent = (
+            self.spent_before[0] + time.perf_counter() - self._began[0],
+            self.spent_before[1] + time.process_time() - self._began[1],
+        )
+        self._unwritten = {"n_seen": self._n_seen, "stages": dict(self.stages), "spent": spent, "settings": settings}
         if report.epoch % CHECKPOINT_EVERY == 0 or report.state.finished:
             self.interrupted()
 

@@ -113,7 +113,7 @@ def test_a_process_that_dies_is_replaced(store):
 def test_estimates_are_those_of_runs_like_them():
     """Finished runs of the same kind tell the time; without any it is a rough guess that grows with the work."""
     runs = [toy("erm", seed=seed) for seed in range(6)]
-    assert estimate(runs, [{"config": runs[0].config.as_dict(), "seconds": 7.0}]) == ([7.0] * 6, 0)
+    assert estimate(runs, [{"config": runs[0].config.as_dict(), "seconds": 9.0, "cpu_seconds": 7.0}]) == ([7.0] * 6, 0)
     assert estimate(runs, [])[1] == 6
     small, large = (parse_run({"dataset": "toy", "method": "pi", "estimator": name}) for name in ("mlp", "cnn"))
     assert rough_seconds(large) > 10 * rough_seconds(small)

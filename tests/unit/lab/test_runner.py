@@ -1,6 +1,7 @@
 """One run: two validation settings from one training, halves, scores, warnings."""
 
 import sys
+import time
 
 import pytest
 
@@ -53,11 +54,13 @@ class Cut(Exception):
 
 @pytest.mark.parametrize("moment", [7, 19])
 def test_a_run_that_was_cut_goes_on(records, tmp_path, monkeypatch, moment):
-    """Cut in any stage and run again, the record is that of a run that was not, but for its times."""
+    """Cut in any stage and run again, the record is that of a run that was not; its time is that of both parts."""
     config = parse_run({**DIGITS, "method": "pi"})
     seen = []
 
     def epoch(self, report, look=SettingsMonitor.epoch):
+        if len(seen) < moment:
+            time.sleep(0.1)
         look(self, report)
         seen.append(report.epoch)
         if len(seen) == moment:
@@ -69,6 +72,7 @@ def test_a_run_that_was_cut_goes_on(records, tmp_path, monkeypatch, moment):
         run(config, cache=tmp_path, checkpoints=tmp_path / "checkpoints")
     resumed = run(config, cache=tmp_path, checkpoints=tmp_path / "checkpoints")
     assert len(seen) < 2 * moment + 30
+    assert resumed["seconds"] > 0.1 * (moment - 2)  # a checkpoint after two epochs
     for name, setting in records["both"]["settings"].items():
         found = dict(resumed["settings"][name])
         assert {**found, "seconds": 0} == {**setting, "seconds": 0}
