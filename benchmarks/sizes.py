@@ -1,12 +1,11 @@
 """Growth: `StableClassifier`, `diagnose` and PI by the numbers of rows, columns, sites and classes.
 
-    python benchmarks/sizes.py [--quick] [--points FILE] [--limit 900] [--record DIR]
+    python benchmarks/sizes.py [--quick] [--points FILE] [--limit 300] [--record DIR]
 
 One number grows at a time, from 10,000 rows × 20 columns × 4 sites × 2 classes; the estimator is a logistic
-regression of standardized columns. Every fit has a process of its own, one thread, after a small fit that imports. The
-ratio is that of processor times to an ordinary fit of the same rows. A fit that needs more than `--limit` seconds of
-processor time is stopped, and the record says so. With `--points` finished fits are kept in a file, and a run that was
-cut goes on.
+regression of standardized columns. Every size has a process of its own, one thread, after small fits that import. A
+process that needs more than `--limit` seconds of processor time is stopped, and the record says which fits were not
+finished. With `--points` finished sizes are kept in a file, and a run that was cut goes on.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,97 +27,88 @@ from measuring import ROOT, parser, rounded, set_threads, write_record
 
 BASE = {"rows": 10_000, "columns": 20, "sites": 4, "classes": 2}
 GROWN = {
-    "rows": (1_000, 10_000, 100_000, 1_000_000),
     "columns": (2, 20, 100, 300, 1_000),
-    "sites": (2, 4, 20, 50, 200),
     "classes": (2, 10, 50, 200),
+    "sites": (2, 4, 20, 50, 200),
+    "rows": (1_000, 10_000, 100_000, 1_000_000),
 }
 QUICK = {"rows": (400,), "columns": (5,), "sites": (3,), "classes": (3,)}
-CALLS = ("ordinary", "StableClassifier", "diagnose", "PIClassifier")
-Point = tuple[str, int]  # what grows, and to how much
+CALLS = ("ordinary", "PIClassifier", "StableClassifier", "diagnose")
+Sizes = tuple[int, ...]  # rows, columns, sites, classes
 
 
 def main() -> None:
-    """Run every call at every point in a process of its own, and put the points together."""
+    """Run every size in a process of its own, and put the sizes together."""
     options = parser(__doc__, repetitions=1)
-    options.add_argument("--points", type=Path, help="file of finished fits, which are not run again")
-    options.add_argument("--limit", type=int, default=900, help="processor seconds after which a fit is stopped")
-    options.add_argument("--point", nargs=5, metavar="VALUE", help=argparse.SUPPRESS)
+    options.add_argument("--points", type=Path, help="file of finished sizes, which are not run again")
+    options.add_argument("--limit", type=int, default=300, help="processor seconds after which a size is stopped")
+    options.add_argument("--point", nargs=4, type=int, metavar="SIZE", help=argparse.SUPPRESS)
     arguments = options.parse_args()
     if arguments.point:
         set_threads(arguments.threads)
-        call, *sizes = arguments.point
-        print(json.dumps(measure(call, *map(int, sizes))))
+        measure(*arguments.point)
         return
     grown = QUICK if arguments.quick else GROWN
     done = read_points(arguments.points)
-    for axis, call, size in ((a, c, s) for a, sizes in grown.items() for s in sizes for c in CALLS):
-        key = (call, *sizes_of(axis, size, quick=arguments.quick))
-        if key not in done:
-            done[key] = run(arguments, key)
-    rows = [row(axis, size, done, quick=arguments.quick) for axis, sizes in grown.items() for size in sizes]
+    rows = []
+    for axis, to in ((axis, to) for axis, all_sizes in grown.items() for to in all_sizes):
+        sizes = sizes_of(axis, to, quick=arguments.quick)
+        if sizes not in done:
+            done[sizes] = run(arguments, sizes)
+        rows.append({"grows": axis, "to": to, **done[sizes]})
     write_record(arguments, rows, base=BASE, limit=arguments.limit)
 
 
-def sizes_of(axis: str, size: int, *, quick: bool = False) -> tuple[int, ...]:
+def sizes_of(axis: str, to: int, *, quick: bool = False) -> Sizes:
     """Return rows, columns, sites and classes where one of them has another value."""
     base = {name: sizes[0] for name, sizes in QUICK.items()} if quick else BASE
-    return tuple({**base, axis: size}.values())
+    return tuple({**base, axis: to}.values())
 
 
-def row(axis: str, size: int, done: dict[tuple[Any, ...], dict[str, Any]], *, quick: bool) -> dict[str, Any]:
-    """Return what all calls took at a point."""
-    found = {call: done[(call, *sizes_of(axis, size, quick=quick))] for call in CALLS}
-    return {"grows": axis, "to": size, **found}
-
-
-def read_points(file: Path | None) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the finished fits of an earlier run."""
+def read_points(file: Path | None) -> dict[Sizes, dict[str, float]]:
+    """Return the finished sizes of an earlier run."""
     if file is None or not file.exists():
         return {}
     lines = file.read_text(encoding="utf-8").splitlines()
-    return {tuple(one["key"]): one["found"] for one in map(json.loads, lines)}
+    return {tuple(one["sizes"]): one["seconds"] for one in map(json.loads, lines)}
 
 
-def run(options: argparse.Namespace, key: tuple[Any, ...]) -> dict[str, Any]:
-    """Return what a call took, measured in a process of its own with a limit of processor time."""
-    command = [sys.executable, __file__, "--threads", str(options.threads), "--point", *map(str, key)]
+def run(options: argparse.Namespace, sizes: Sizes) -> dict[str, float]:
+    """Return the processor seconds of every call that was finished within the limit, in a process of its own."""
+    command = [sys.executable, __file__, "--threads", str(options.threads), "--point", *map(str, sizes)]
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (options.limit, options.limit))
 
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, preexec_fn=limited)
-    if done.returncode == 0:
-        found = json.loads(done.stdout.splitlines()[-1])
-    elif done.returncode < 0:  # by the limit's signal
-        found = {"stopped": options.limit}
-    else:
-        raise RuntimeError(f"{key}: {done.stderr[-2000:]}")
-    print(key, found, file=sys.stderr, flush=True)
+    if done.returncode > 0:  # below zero: stopped at the limit
+        raise RuntimeError(f"{sizes}: {done.stderr[-2000:]}")
+    seconds = dict(json.loads(line) for line in done.stdout.splitlines())
+    print(sizes, seconds, file=sys.stderr, flush=True)
     if options.points is not None:
         with options.points.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps({"key": key, "found": found}) + "\n")
-    return found
+            lines.write(json.dumps({"sizes": sizes, "seconds": seconds}) + "\n")
+    return seconds
 
 
-def measure(call: str, n_rows: int, n_columns: int, n_sites: int, n_classes: int) -> dict[str, float]:
-    """Return the processor seconds of a call and the memory that its process needs beyond the rows."""
+def measure(n_rows: int, n_columns: int, n_sites: int, n_classes: int) -> None:
+    """Print the processor seconds of every call, each as soon as it is known."""
     warnings.simplefilter("ignore")
-    fit(call, *draw(200, 3, 2, 2))
+    for call in CALLS:  # a small fit imports
+        fit(call, *draw(200, 3, 2, 2))
     rows = draw(n_rows, n_columns, n_sites, n_classes)
-    before = _most_memory()
-    spent = list(_times(call, rows))
-    return {"processor_seconds": rounded(median(spent)), "mib": rounded(_most_memory() - before, 3)}
+    for call in CALLS:
+        print(json.dumps([call, rounded(median(_times(call, rows)))]), flush=True)
 
 
-def _times(call: str, rows: tuple[Any, Any, Any]) -> Iterable[float]:
+def _times(call: str, rows: tuple[Any, Any, Any]) -> Iterator[float]:
     """Yield the time of a call: three times where it is short, else once."""
     for _ in range(3):
         began = time.process_time()
         fit(call, *rows)
         yield (spent := time.process_time() - began)
-        if spent > 5:
+        if spent > 0.5:
             return
 
 
@@ -150,10 +140,6 @@ def draw(n_rows: int, n_columns: int, n_sites: int, n_classes: int) -> tuple[Any
     effect = np.linspace(2.0, 0.5, n_sites)[sites]
     X[:, 0] = effect * generator.permutation(np.linspace(-1, 1, n_classes))[y] + generator.normal(size=n_rows)
     return X, y, sites
-
-
-def _most_memory() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

@@ -238,16 +238,21 @@ def default(record: Record) -> str:
 
 def sizes(record: Record) -> str:
     """Return how a fit grows with each size: seconds, and ordinary fits of the same rows."""
-    calls = ("StableClassifier", "diagnose", "PIClassifier")
+    calls = ("ordinary", "StableClassifier", "diagnose", "PIClassifier")
+    compared = calls[1:3]
     lines = []
+    ends: dict[str, str] = {}
     for row in record["rows"]:
-        seconds = {call: row[call].get("processor_seconds") for call in ("ordinary", *calls)}
-        whole = seconds["ordinary"]
-        cells = [f"> {record['limit']}" if s is None else f"{s:.2g}" for s in seconds.values()]
-        ratios = [None if s is None or whole is None else f"{s / whole:.0f}" for s in list(seconds.values())[1:3]]
-        lines.append((f"{row['to']:,} {row['grows']}", *cells, *ratios))
-    head = ("", "ordinary fit, s", *(f"{call}, s" for call in calls), "StableClassifier, fits", "diagnose, fits")
-    return table(head, lines)
+        cells = [f"{row[call]:.2g}" if call in row else "stopped" for call in calls]
+        ratios = {call: f"{row[call] / row['ordinary']:.0f}" for call in compared if call in row}
+        size = f"{row['to']:,} {row['grows']}"
+        lines.append((size, *cells, *(ratios.get(call) for call in compared)))
+        if compared[0] in ratios:
+            ends[row["grows"]] = f"{ratios[compared[0]]} at {size}"
+    answer = f"In ordinary fits of the same rows, `{compared[0]}` takes {', '.join(ends.values())}."
+    head = ("size", "ordinary fit, s", *(f"`{call}`, s" for call in calls[1:]), *(f"`{c}`, fits" for c in compared))
+    limit = f"A size was stopped after {record['limit']} s." if any("stopped" in line for line in lines) else ""
+    return f"{answer}\n\n{table(head, lines)}\n\n{limit}".strip()
 
 
 SECTIONS: Mapping[str, Callable[[Record], str]] = {
