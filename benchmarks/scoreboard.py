@@ -418,7 +418,7 @@ def synthetic_worlds() -> str:
         ("500 or more", [r for r in planted if r["key"]["rows"] >= 500]),
         ("100 to 300", [r for r in planted if r["key"]["rows"] < 500]),
     ):
-        cells = worlds._groups(chosen, "world", "sites", "rows", "estimator").values()
+        cells = trust.grouped(chosen, "world", "sites", "rows", "estimator").values()
         closed = np.array([worlds.gap_closed([r["new"] for r in mine]) for mine in cells])
         shares[name] = float(np.nanmean(closed))
         spans = f"{percent(shares[name])}", f"{percent(np.nanmin(closed))}"
