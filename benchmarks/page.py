@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from measuring import RECORDS, ROOT
-from tables import SECTIONS, Record
-from targets import targets
+from tables import SECTIONS, Record, fits
 
 from holdfast.reports.svg import write_svg
 from holdfast.reports.values import Curves, Line
@@ -47,8 +46,18 @@ def noted(records: Records, name: str, write: Callable[[Record], str]) -> str:
     """Return what a record tells, under the command that made it; without a record, how to make it."""
     if name not in records:
         return f"Not measured on this machine yet: `./scripts/bench --only {name}`."
-    record = records[name]
-    return f"`{record['command']}` ({record['date']}, load {record['load']}):\n\n{write(record)}"
+    return f"{write(records[name])}\n\n{made_by(records[name])}"
+
+
+def made_by(*found: Record) -> str:
+    """Return the commands that made the records, when, and how busy the machine was."""
+    return "; ".join(f"`{record['command']}` ({record['date']}, load {record['load']})" for record in found) + "."
+
+
+def whole_fits(records: Records) -> str:
+    """Return both comparisons of whole fits in one table."""
+    found = [records[name] for name in ("user_fit", "whole_fit") if name in records]
+    return f"{fits(*found)}\n\n{made_by(*found)}" if found else noted(records, "whole_fit", fits)
 
 
 def machine(records: Records) -> str:
@@ -68,8 +77,8 @@ def machine(records: Records) -> str:
 
 
 BLOCKS: Mapping[str, Callable[[Records], str]] = {
-    "targets": targets,
     "machine": machine,
+    "fits": whole_fits,
     **{name: lambda records, name=name, write=write: noted(records, name, write) for name, write in SECTIONS.items()},
 }
 

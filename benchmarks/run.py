@@ -1,9 +1,9 @@
-"""All benchmarks one after another, each in a process of its own; then the page.
+"""All benchmarks one after another, each in a process of its own; then the two pages.
 
     ./scripts/bench [--quick] [--only NAME …] [--list]
 
-With `--quick` everything runs small and once, and neither records nor page are touched. A benchmark that fails does not
-stop the others; the exit code is then 1. The page is made of whatever records there are.
+With `--quick` everything runs small and once, and no record or page is touched. A benchmark that fails does not stop
+the others; the exit code is then 1. The pages are made of whatever records there are.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from measuring import RECORDS, ROOT
 BENCHMARKS = (
     "startup",
     "default",
+    "sizes",
     "peers",
     "convex",
     "wide",
@@ -49,7 +50,8 @@ def main() -> int:
         return 0
     failed = [name for name in options.only or BENCHMARKS if not run(name, quick=options.quick)]
     if not options.quick:
-        subprocess.run([sys.executable, ROOT / "benchmarks" / "page.py"], check=True)
+        for page in ("page", "scoreboard"):
+            subprocess.run([sys.executable, ROOT / "benchmarks" / f"{page}.py"], check=True)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return int(bool(failed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,94 +20,110 @@ def times(value: float) -> str:
     return f"{value:.3g}×"
 
 
+def seconds_of(value: float) -> str:
+    """Return seconds with a unit that is easy to read."""
+    return f"{value:.0f} s" if value >= 10 else f"{value:.2g} s" if value >= 0.1 else f"{1e3 * value:.3g} ms"
+
+
 def step(record: Record) -> str:
-    """Return the training step's table."""
+    """Return what a training step takes."""
     row = record["rows"][0]
-    lines = [
-        ("plain loop", row["reference_processor_ms"], row["reference_ms"]),
-        ("holdfast", row["holdfast_processor_ms"], row["holdfast_ms"]),
-        (f"{row['gigaflop']} GFLOP in fp32, at {row['peak_gigaflops']} GFLOP/s", row["limit_ms"], None),
-    ]
-    share = f"{100 * row['share_of_limit']:.0f} % of the processor's largest speed in fp32"
-    return table((f"a step, {row['precision']}", "processor ms", "clock ms"), lines) + f"\n\nThe step reaches {share}."
+    return (
+        f"A step takes {row['holdfast_processor_ms']:.0f} ms in {row['precision']}. The plain loop takes "
+        f"{row['reference_processor_ms']:.0f} ms in fp32. In fp32 the step's {row['gigaflop']} GFLOP alone would take "
+        f"{row['limit_ms']:.0f} ms at {row['peak_gigaflops']:.0f} GFLOP/s, the speed of a large product here."
+    )
 
 
 def precision(record: Record) -> str:
-    """Return the paired accuracies."""
-    lines = [
-        (row["seed"], row["test_fp32"], row["test_bf16"], row["validation_fp32"], row["validation_bf16"])
-        for row in record["rows"]
-    ]
-    text = table(("seed", "test, fp32", "test, bf16", "validation, fp32", "validation, bf16"), lines)
+    """Return what bf16 changes."""
     return (
-        f"{text}\n\nbf16 − fp32 on the test rows: {100 * record['difference']:+.1f} ± "
-        f"{100 * record['standard_error']:.1f} points (mean and standard error of paired differences); the "
-        f'standard deviation over seeds is {100 * record["spread_of_seeds"]:.1f} points. `precision="auto"` chose '
-        f"{record['auto']} here."
+        f"bf16 changes the test accuracy of PI by {100 * record['difference']:+.1f} ± "
+        f"{100 * record['standard_error']:.1f} points (mean and standard error of {len(record['rows'])} paired seeds). "
+        f"The standard deviation over seeds is {100 * record['spread_of_seeds']:.1f} points."
     )
 
 
-def whole_fit(record: Record) -> str:
-    """Return the times of both programs."""
-    sides = ("reference", "holdfast")
-    lines = [
-        (
-            row["seed"],
-            *(row[f"{side}_{kind}"] for kind in ("processor_seconds", "seconds", "accuracy") for side in sides),
+def fits(*records: Record) -> str:
+    """Return the times of both programs, a row for each record: medians over its seeds."""
+    lines = []
+    for record in records:
+        middle = {
+            key: statistics.median(row[key] for row in record["rows"])
+            for key in ("reference_processor_seconds", "holdfast_processor_seconds")
+        }
+        stages = record.get("stages_ratio")
+        lines.append(
+            (
+                f"{record['n_rows']:,}",
+                f"{record['epochs']} × {record['steps']}",
+                len(record["rows"]),
+                *(f"{value:.0f}" for value in middle.values()),
+                times(record["processor_ratio"]),
+                None if stages is None else times(stages),
+                times(record["last_epoch_ratio"]),
+                *(f"{100 * record[f'{side}_accuracy']:.1f} %" for side in ("reference", "holdfast")),
+            )
         )
-        for row in record["rows"]
-    ]
     head = (
-        "seed",
-        "plain, processor s",
-        "holdfast",
-        "plain, clock s",
-        "holdfast",
-        "plain, validation accuracy",
+        "rows",
+        "steps a network",
+        "seeds",
+        "plain, s",
+        "holdfast, s",
+        "ratio",
+        "without the price",
+        "ratio in stage 3",
+        "validation accuracy: plain",
         "holdfast",
     )
-    stages = record.get("stages_ratio")
-    price = "" if stages is None else f" Without the fit of ERM, which the price needs: {times(stages)}."
-    return table(head, lines) + (
-        f"\n\n{record['n_rows']:,} training rows; each network takes {record['epochs']} × {record['steps']} steps. "
-        f"Ratio: {times(record['processor_ratio'])} in processor time, {times(record['ratio'])} on the clock; in the "
-        f"last epoch of stage 3, {times(record['last_epoch_ratio'])} in processor time.{price}"
-    )
+    answer = f"A whole fit is {' and '.join(line[5] for line in lines)} as fast as the plain program."
+    return f"{answer}\n\n{table(head, lines)}"
 
 
 def time_to_accuracy(record: Record) -> str:
     """Return when each seed is there, and how far the plain program was."""
     share = f"{100 * record['accuracy']:.1f} %"
-    lines = [
-        (row["seed"], row["reached_seconds"] or "–", row["seconds"], f"{100 * row['accuracy']:.1f} %")
-        for row in record["rows"]
-    ]
+    reached = [row["reached_seconds"] for row in record["rows"]]
+    if None in reached:
+        took = f"{len(reached) - reached.count(None)} of {len(reached)} seeds reached"
+    else:
+        took = f"{' / '.join(f'{s:.0f}' for s in reached)} s of processor time" + (
+            f" ({len(reached)} seeds)" if len(reached) > 1 else ""
+        )
     last = record["plain_points"][-1]
     n_epochs = sum(stage.startswith("judge") for _, stage, _ in record["plain_points"])
     plain = (
-        f"The plain program reached it after {record['plain_seconds']} s of processor time"
+        f"the plain program reached it after {record['plain_seconds']} s"
         if record["plain_reached"]
-        else f"The plain program, seed 0, was stopped after {last[0]} s of processor time and {n_epochs} epochs of its "
-        f"judges. At {record['plain_epoch_seconds']} s for an epoch, and at least 21 of them for each judge, its third "
-        f"stage cannot begin before {record['plain_seconds']} s"
+        else f"the plain program was stopped after {last[0]:.0f} s and {n_epochs} epochs of its judges. At "
+        f"{record['plain_epoch_seconds']} s for an epoch, and at least 21 epochs for each judge, its third stage "
+        f"cannot begin before {record['plain_seconds']:.0f} s"
     )
-    head = ("seed", f"{share} reached, processor s", "whole fit", "test accuracy in the end")
     than = "" if record["plain_reached"] else "more than "
-    return f"{table(head, lines)}\n\n{plain}: {than}{times(record['ratio'])}."
+    ends = ", ".join(f"{100 * row['accuracy']:.1f} %" for row in record["rows"])
+    whole = ", ".join(f"{row['seconds']:.0f} s" for row in record["rows"])
+    data = f"{record['data'][0].upper()}{record['data'][1:]}"
+    return (
+        f"{data}, until {share}: {took}; {plain}: {than}{times(record['ratio'])}. "
+        f"The whole fits took {whole} and ended at {ends}."
+    )
 
 
 def sweep(record: Record) -> str:
     """Return the times of both ways."""
     row = record["rows"][0]
-    lines = [
-        ("one after another, default threads", row["one_by_one_processor_seconds"], row["one_by_one_seconds"]),
-        (f"engine, {row['processes']} processes", row["engine_processor_seconds"], row["engine_seconds"]),
-    ]
-    return table((f"{row['n_runs']} runs", "processor s", "clock s"), lines)
+    return (
+        f"{row['n_runs']} short runs take {row['one_by_one_processor_seconds']:.0f} s of processor time one after "
+        f"another, each in a process of its own, and {row['engine_processor_seconds']:.0f} s in `holdfast sweep --jobs "
+        f"{row['processes']}`, which imports torch once in each process."
+    )
 
 
 def convex(record: Record) -> str:
     """Return the fits of a large table."""
+    own = [row for row in record["rows"] if row["target"]]
+    first = record["rows"][0]
     lines = [
         (
             r["side"],
@@ -115,11 +132,15 @@ def convex(record: Record) -> str:
             None if r["gap"] is None else f"{r['gap']:.0e}",
             r["processor_seconds"],
             times(r["processor_ratio"]),
-            times(r["ratio"]),
         )
         for r in record["rows"]
     ]
-    return table(("fit", "groups", "iterations", "gap", "processor s", "ratio", "on the clock"), lines)
+    ratios = " and ".join(times(row["processor_ratio"]) for row in own)
+    answer = (
+        f"{own[0]['n_rows']:,} rows × {own[0]['n_columns']} columns: {ratios} the time of "
+        f"`{first['side']}` on the same rows."
+    )
+    return f"{answer}\n\n" + table(("fit", "groups", "iterations", "gap", "processor s", "ratio"), lines)
 
 
 def peers(record: Record) -> str:
@@ -130,11 +151,14 @@ def peers(record: Record) -> str:
             r["worst_case_risk"],
             f"{1e3 * r['processor_seconds']:.3g}",
             times(r["processor_ratio"]),
-            times(r["ratio"]),
         )
         for r in record["rows"]
     ]
-    return table(("side", "worst-case risk", "processor ms", "ratio", "on the clock"), lines)
+    others = [row["processor_ratio"] for row in record["rows"] if row["target"]]
+    answer = (
+        f"Other packages with group DRO need {min(others):.0f} to {max(others):.0f} times as long on the paper's toy."
+    )
+    return f"{answer}\n\n{table(('package', 'worst-case risk', 'processor ms', 'ratio'), lines)}"
 
 
 def environments(record: Record) -> str:
@@ -147,26 +171,23 @@ def environments(record: Record) -> str:
         first = by[what, ns[0]]
         cells = [times(by[what, n]["processor_ratio"]) if (what, n) in by else "–" for n in ns[1:]]
         lines.append((what, f"{first['processor_milliseconds']:.3g} ms", *cells))
-    return table(("processor time", *(f"n = {n}" for n in ns)), lines)
+    step, fit = (by[what, ns[-1]]["processor_ratio"] for what in ("step, online", "fit, logistic"))
+    answer = (
+        f"From {ns[0]} to {ns[-1]} environments a step of `online` grows to {times(step)}, an exact fit to "
+        f"{times(fit)}. A step of `max` needs the risk of every group."
+    )
+    return f"{answer}\n\n{table(('processor time', *(f'n = {n}' for n in ns)), lines)}"
 
 
 def boosting(record: Record) -> str:
     """Return PI in plain fits."""
-    lines = [
-        (
-            r["learner"],
-            r["side"].replace("_", " "),
-            r.get("rounds"),
-            r["processor_seconds"],
-            times(r["processor_ratio"]) if "ratio" in r else "1×",
-            r.get("target"),
-        )
-        for r in record["rows"]
-    ]
-    head = ("learner", "method", "rounds", "processor s", "in plain fits", "allowed")
-    return f"{record['n_rows']:,} rows, {record['n_columns']} columns, 4 environments, 2 folds.\n\n" + table(
-        head, lines
+    own = [row for row in record["rows"] if row.get("target")]
+    each = " and ".join(
+        f"{row['processor_ratio']:.1f} plain fits with {row['learner']} ({row['rounds']} rounds; {row['target']} are "
+        "allowed)"
+        for row in own
     )
+    return f"`PIClassifier` takes {each}, on {record['n_rows']:,} rows × {record['n_columns']} columns and 2 folds."
 
 
 def growth(record: Record) -> str:
@@ -180,51 +201,63 @@ def growth(record: Record) -> str:
             p["processor_seconds"],
             f"{1e6 * p['processor_seconds'] / p['n_rows']:.3g}",
             f"{p['mib_most'] - p['mib_before']:.0f}",
-            f"{p['features_mib']:.0f}",
-            p["repetitions"],
         )
         for p in record["rows"]
     ]
-    head = (
-        "solver",
-        "rows",
-        "environments",
-        "features on",
-        "processor s",
-        "µs a row",
-        "MiB more",
-        "MiB of features",
-        "repetitions",
+    largest = max(record["rows"], key=lambda p: p["n_rows"])
+    answer = (
+        f"{largest['n_rows']:,} rows on disk take {seconds_of(largest['processor_seconds'])} and "
+        f"{(largest['mib_most'] - largest['mib_before']) / 1024:.1f} GiB beyond the start. The time for a row does not "
+        "grow."
     )
-    return table(head, lines)
+    head = ("solver", "rows", "environments", "features on", "processor s", "µs a row", "MiB beyond the start")
+    return f"{answer}\n\n{table(head, lines)}"
 
 
 def startup(record: Record) -> str:
-    """Return the processes."""
-    lines = [(r["what"], r["processor_seconds"], r["seconds"], r["fastest_seconds"]) for r in record["rows"]]
-    share = 100 * record["rows"][-1]["import_share"]
+    """Return what starting takes."""
+    rows = {row["what"]: row["processor_seconds"] for row in record["rows"]}
     return (
-        table(("process", "processor s", "clock s", "fastest"), lines)
-        + f"\n\n{share:.0f} % of the prediction is importing."
+        f"{100 * record['rows'][-1]['import_share']:.0f} % of `holdfast predict` with 1,000 rows is importing. "
+        f"scikit-learn's linear models alone take {rows['import sklearn.linear_model']:.2g} s to import."
     )
 
 
 def default(record: Record) -> str:
     """Return the default in ordinary fits."""
     names = ("estimator", "environments", "ordinary_processor_ms", "stable_processor_ms", "ratio")
-    head = ("estimator", "environments", "ordinary fit, processor ms", "StableClassifier", "ratio")
-    seconds = record["audit"]["processor_seconds"]
-    return (
-        table(head, [[row[name] for name in names] for row in record["rows"]])
-        + f"\n\nAn audit of {record['audit']['rows']:,} rows: {seconds:.2f} s of processor time."
+    head = ("estimator", "environments", "ordinary fit, ms", "`StableClassifier`, ms", "ratio")
+    ratios = [row["ratio"] for row in record["rows"]]
+    answer = (
+        f"A fit of `StableClassifier` takes {min(ratios):.0f} to {max(ratios):.0f} ordinary fits, more with "
+        f"more environments. An audit of {record['audit']['rows']:,} rows takes "
+        f"{record['audit']['processor_seconds']:.2f} s."
     )
+    return f"{answer}\n\n" + table(head, [[row[name] for name in names] for row in record["rows"]])
+
+
+def sizes(record: Record) -> str:
+    """Return how a fit grows with each size: seconds, and ordinary fits of the same rows."""
+    calls = ("ordinary", "StableClassifier", "diagnose", "PIClassifier")
+    compared = calls[1:3]
+    lines = []
+    ends: dict[str, str] = {}
+    for row in record["rows"]:
+        cells = [f"{row[call]:.2g}" if call in row else "stopped" for call in calls]
+        ratios = {call: f"{row[call] / row['ordinary']:.0f}" for call in compared if call in row}
+        size = f"{row['to']:,} {row['grows']}"
+        lines.append((size, *cells, *(ratios.get(call) for call in compared)))
+        if compared[0] in ratios:
+            ends[row["grows"]] = f"{ratios[compared[0]]} at {size}"
+    answer = f"In ordinary fits of the same rows, `{compared[0]}` takes {', '.join(ends.values())}."
+    head = ("size", "ordinary fit, s", *(f"`{call}`, s" for call in calls[1:]), *(f"`{c}`, fits" for c in compared))
+    limit = f"A size was stopped after {record['limit']} s." if any("stopped" in line for line in lines) else ""
+    return f"{answer}\n\n{table(head, lines)}\n\n{limit}".strip()
 
 
 SECTIONS: Mapping[str, Callable[[Record], str]] = {
     "training_step": step,
     "precision": precision,
-    "user_fit": whole_fit,
-    "whole_fit": whole_fit,
     "time_to_accuracy": time_to_accuracy,
     "time_to_accuracy_text": time_to_accuracy,
     "sweep": sweep,
