@@ -149,7 +149,7 @@ class MethodEstimator(BaseEstimator):
             refuse_items(inner, X)
         from holdfast.neural.sources import read_items
 
-        return read_items(X, y, environments, n_workers=getattr(last_step(inner), "n_workers", 0))
+        return read_items(X, y, environments, n_workers=getattr(last_step(inner), "data__n_workers", 0))
 
     def _read_validation(self, validation: Any) -> tuple[Any, NDArray[Any], Any] | None:
         """Return validation rows with class codes and group labels (or None), checked like the training rows."""

@@ -75,7 +75,7 @@ def _train(estimator: Any, training: TrainingRows, groups: Sequence[Group], seed
         fit = replace(fit, validation=(transform(fit.validation[0]), *fit.validation[1:]))
     if getattr(network, "random_state", 0) is None:
         network.set_params(random_state=seeding.integer("random_state", fit.stage) % 2**31)
-    if (fit.selection or network.selection) == LEAVE_ONE_OUT:
+    if network.selection_rule(fit.selection) == LEAVE_ONE_OUT:
         network.set_params(max_epochs=_epochs_left_out(network, replace(training, X=X), groups, fit))
         fit = replace(fit, selection="last")
     network.fit_groups(

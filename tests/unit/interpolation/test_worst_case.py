@@ -22,7 +22,7 @@ from holdfast.neural import NeuralClassifier
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import Seeding
 
-NETWORK = NeuralClassifier("linear", max_epochs=2, steps_per_epoch=2, batch_size=4, precision="fp32")
+NETWORK = NeuralClassifier("linear", max_epochs=2, steps_per_epoch=2, batch_size=4, training__precision="fp32")
 
 
 @pytest.fixture
