@@ -476,17 +476,6 @@ def _alarms_table(alarms: list[dict[str, Any]], named: list[dict[str, Any]]) -> 
     return lines
 
 
-def write_tables(page: Path, folder: Path) -> None:
-    """Replace every table between its marks in the page."""
-    text = page.read_text(encoding="utf-8")
-    for name, lines in tables(folder):
-        start, end = f"<!-- table {name} -->\n", "<!-- end -->"
-        if start in text:
-            before, rest = text.split(start, 1)
-            text = before + start + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1]
-    page.write_text(text, encoding="utf-8")
-
-
 def main() -> None:
     """Run a suite, or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -497,11 +486,10 @@ def main() -> None:
     parser.add_argument("--records", type=Path, default=EVIDENCE)
     options = parser.parse_args()
     if options.what == "tables":
-        write_tables(PAGE, options.records)
+        trust.write_tables(PAGE, tables(options.records))
         return
     if options.what == "show":
-        for name, lines in tables(options.records):
-            print(f"\n{name}\n" + "\n".join(lines))
+        trust.show_tables(tables(options.records))
         return
     records = trust.Records("newsite", options.records, prefix="")
     if options.suite == "rows":

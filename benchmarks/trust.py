@@ -43,7 +43,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -659,7 +659,7 @@ def _kinds_table(records: list[dict[str, Any]]) -> list[str]:
         if not mine:
             continue
         if kind == KINDS[0]:
-            values = [_mean(v) for v in _differences(mine, "stable", "accuracy").values()]
+            values = [_mean(v) for v in _differences(mine, "accuracy").values()]
             lines.append(f"| none | {estimator} | {group} | {np.mean(values):+.2f} | {min(values):+.1f} | |")
         else:
             shares, named = list(_shares(mine).values()), sum(r["named_planted"] for r in mine)
@@ -676,13 +676,9 @@ def _cells_table(records: list[dict[str, Any]]) -> list[str]:
     ]
     for place in ("flipped", "shuffled"):
         shares, below = [], 0
-        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for r in records:
-            k = r["key"]
-            groups.setdefault((k["cell"], k["environments"], k["estimator"]), []).append(r[place])
-        for values in groups.values():
-            gain = np.array([v["stable"] - v["erm"] for v in values])
-            gap = np.array([v["only"] - v["erm"] for v in values])
+        for mine in grouped(records, "cell", "environments", "estimator").values():
+            gain = np.array([r[place]["stable"] - r[place]["erm"] for r in mine])
+            gap = np.array([r[place]["only"] - r[place]["erm"] for r in mine])
             shares.append(gain.mean() / gap.mean())
             error = gain.std(ddof=1) / np.sqrt(len(gain)) if len(gain) > 1 else 0.01
             below += int(gain.mean() < -2 * max(error, 1e-9))
@@ -698,11 +694,9 @@ def _rows_table(records: list[dict[str, Any]]) -> list[str]:
     ]
     for n_rows in sorted({r["key"]["rows"] for r in records}):
         mine = [r for r in records if r["key"]["rows"] == n_rows]
-        by_draw: dict[int, list[float]] = {}
-        for r in mine:
-            by_draw.setdefault(r["key"]["draw"], []).append(r["accuracy"])
-        spread = max(max(v) - min(v) for v in by_draw.values())
-        texts = ", ".join(f"{v[0]:.2f}" for v in by_draw.values())
+        by_draw = [[r["accuracy"] for r in of_draw] for of_draw in grouped(mine, "draw").values()]
+        spread = max(max(v) - min(v) for v in by_draw)
+        texts = ", ".join(f"{v[0]:.2f}" for v in by_draw)
         verdicts = ", ".join(sorted({r["fitted"] for r in mine}))
         lines.append(f"| {n_rows:,} | {texts} | {spread:.3f} | {verdicts} | {max(r['moved'] for r in mine):.3f} |")
     return lines
@@ -713,10 +707,7 @@ def _rare_table(records: list[dict[str, Any]]) -> list[str]:
         "| the code | estimator | events at each site | given up | AUROC at the new site: ERM | stable | without it |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for r in records:
-        groups.setdefault(tuple(r["key"][name] for name in ("law", "estimator", "events")), []).append(r)
-    for (law, estimator, n_events), mine in groups.items():
+    for (law, estimator, n_events), mine in grouped(records, "law", "estimator", "events").items():
         erm, stable, without = (np.mean([r[name] for r in mine]) for name in ("erm", "stable", "without"))
         given_up = f"{sum(r['given_up'] for r in mine)} of {len(mine)}"
         lines.append(f"| {law} | {estimator} | {n_events} | {given_up} | {erm:.2f} | {stable:.2f} | {without:.2f} |")
@@ -728,25 +719,36 @@ def _alarms_table(records: list[dict[str, Any]]) -> list[str]:
         "| what differs | rows of each | environments | draws | a column is named | another classifier is fitted |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for r in records:
-        groups.setdefault((r["key"]["law"], r["key"]["rows"], r["key"]["environments"]), []).append(r)
-    for (law, n_rows, n_environments), mine in groups.items():
+    for (law, n_rows, n_environments), mine in grouped(records, "law", "rows", "environments").items():
         named = np.mean([bool(r["named"]) for r in mine])
         moved = np.mean([r["fitted"] != "ordinary" for r in mine])
         lines.append(f"| {law} | {n_rows:,} | {n_environments} | {len(mine)} | {named:.1%} | {moved:.1%} |")
     return lines
 
 
-def write_tables(page: Path, folder: Path) -> None:
+def write_tables(page: Path, made: Iterable[tuple[str, list[str]]]) -> None:
     """Replace every table between its marks in the page."""
     text = page.read_text(encoding="utf-8")
-    for name, lines in tables(folder):
+    for name, lines in made:
         start, end = f"<!-- table {name} -->\n", "<!-- end -->"
         if start in text:
             before, rest = text.split(start, 1)
             text = before + start + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1]
     page.write_text(text, encoding="utf-8")
+
+
+def show_tables(made: Iterable[tuple[str, list[str]]]) -> None:
+    """Print tables."""
+    for name, lines in made:
+        print(f"\n{name}\n" + "\n".join(lines))
+
+
+def grouped(records: Iterable[dict[str, Any]], *names: str) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Return the records of each combination of values of some keys."""
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for record in records:
+        found.setdefault(tuple(record["key"].get(name) for name in names), []).append(record)
+    return found
 
 
 def main() -> None:
@@ -761,11 +763,10 @@ def main() -> None:
     parser.add_argument("--records", type=Path, default=EVIDENCE)
     options = parser.parse_args()
     if options.what == "tables":
-        write_tables(EVIDENCE.parent / "when-it-helps.md", options.records)
+        write_tables(EVIDENCE.parent / "when-it-helps.md", tables(options.records))
         return
     if options.what == "show":
-        for name, lines in tables(options.records):
-            print(f"\n{name}\n" + "\n".join(lines))
+        show_tables(tables(options.records))
         return
     if options.suite is None:
         parser.error(f"say which suite to run: {', '.join(SUITES)}")

@@ -706,13 +706,6 @@ def _real(bench: Bench, suite: str, rows: tuple[Any, Any, Any], left_out: str, s
 # --- Tables -----------------------------------------------------------------------------------------------------------
 
 
-def _groups(records: Iterable[dict[str, Any]], *names: str) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for record in records:
-        found.setdefault(tuple(record["key"].get(name) for name in names), []).append(record)
-    return found
-
-
 def _acts(records: Sequence[dict[str, Any]]) -> str:
     n_acts = sum(any(share < WHOLE for share in r["kept"].values()) for r in records)
     return f"{n_acts / len(records):.0%}"
@@ -735,13 +728,13 @@ def _same_table(records: list[dict[str, Any]]) -> list[str]:
         "| worst |",
         "|---|---|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for (world, sites, rows, estimator), mine in _groups(records, "world", "sites", "rows", "estimator").items():
+    for (world, sites, rows, estimator), mine in trust.grouped(records, "world", "sites", "rows", "estimator").items():
         same, new = _lost(mine, "same"), _lost(mine, "new")
         lines.append(
             f"| {world} | {sites} × {rows} | {estimator} | {len(mine)} | {_acts(mine)} | {same.mean():.2f} "
             f"| {same.max():.1f} | {new.mean():.2f} | {new.max():.1f} |"
         )
-    for (estimator,), mine in _groups(records, "estimator").items():
+    for (estimator,), mine in trust.grouped(records, "estimator").items():
         same, new = _lost(mine, "same"), _lost(mine, "new")
         lines.append(
             f"| **all** | | {estimator} | {len(mine)} | {_acts(mine)} | {same.mean():.2f} | {same.max():.1f} "
@@ -766,7 +759,7 @@ def _planted_table(records: list[dict[str, Any]]) -> list[str]:
         "|---|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     shares: dict[str, list[tuple[int, float]]] = {}
-    for (world, sites, rows, estimator), mine in _groups(records, "world", "sites", "rows", "estimator").items():
+    for (world, sites, rows, estimator), mine in trust.grouped(records, "world", "sites", "rows", "estimator").items():
         kept = [r["kept"].get(str(column), 1.0) for r in mine for column in PLANTED[world].planted]
         plain, stable, without = np.mean([r["new"] for r in mine], axis=0)
         share = gap_closed([r["new"] for r in mine])
@@ -794,8 +787,8 @@ def _smooth_table(records: list[dict[str, Any]]) -> list[str]:
         "| sd over bootstraps: mean |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
-    every = list(_groups(records, "world", "estimator").items())
-    every += [(("**all**", key[0]), mine) for key, mine in _groups(records, "estimator").items()]
+    every = list(trust.grouped(records, "world", "estimator").items())
+    every += [(("**all**", key[0]), mine) for key, mine in trust.grouped(records, "estimator").items()]
     for (world, estimator), mine in every:
         kept, moved, sd = ([r[name] for r in mine] for name in ("kept", "moved", "sd"))
         lines.append(
@@ -823,8 +816,8 @@ def _units_table(records: list[dict[str, Any]]) -> list[str]:
         "| stable | forecast covers shuffled | covers new | width | acts |",
         "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    every = list(_groups(records, "world", "sites", "estimator").items())
-    every += [(("**all**", "", key[0]), mine) for key, mine in _groups(records, "estimator").items()]
+    every = list(trust.grouped(records, "world", "sites", "estimator").items())
+    every += [(("**all**", "", key[0]), mine) for key, mine in trust.grouped(records, "estimator").items()]
     for (world, sites, estimator), mine in every:
         errors = [1 - np.mean([r[place][i] for r in mine]) for place in ("shuffled", "new") for i in (0, 1)]
         texts = " | ".join(f"{error:.3f}" for error in errors)
@@ -837,7 +830,7 @@ def _units_table(records: list[dict[str, Any]]) -> list[str]:
 
 def _clones_table(records: list[dict[str, Any]]) -> list[str]:
     lines = ["| rows | sites × patients | said | estimator | draws | acts |", "|---|---|---|---|---:|---:|"]
-    groups = _groups(records, "world", "sites", "rows", "together", "estimator")
+    groups = trust.grouped(records, "world", "sites", "rows", "together", "estimator")
     for (world, sites, rows, said, estimator), mine in groups.items():
         lines.append(f"| {world} | {sites} × {rows} | {said} | {estimator} | {len(mine)} | {_acts(mine)} |")
     return lines
@@ -848,12 +841,12 @@ def _forecast_table(records: list[dict[str, Any]]) -> list[str]:
         "| world | sites × rows | estimator | draws | forecast covers | width | acts |",
         "|---|---|---|---:|---:|---:|---:|",
     ]
-    every = list(_groups(records, "world", "sites", "rows", "estimator").items())
+    every = list(trust.grouped(records, "world", "sites", "rows", "estimator").items())
     every += [
         ((f"**{world}**", "all", "", est), mine)
-        for (world, est), mine in _groups(records, "world", "estimator").items()
+        for (world, est), mine in trust.grouped(records, "world", "estimator").items()
     ]
-    every += [(("**all**", "all", "", est), mine) for (est,), mine in _groups(records, "estimator").items()]
+    every += [(("**all**", "all", "", est), mine) for (est,), mine in trust.grouped(records, "estimator").items()]
     for (world, sites, rows, estimator), mine in every:
         size = f"{sites} × {rows}" if rows else sites
         lines.append(
@@ -869,7 +862,7 @@ def _bundled_table(records: list[dict[str, Any]]) -> list[str]:
         "| without | share of the gap |",
         "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for (table, cut, estimator), mine in _groups(records, "world", "cut", "estimator").items():
+    for (table, cut, estimator), mine in trust.grouped(records, "world", "cut", "estimator").items():
         same = _lost(mine, "same")
         turned = " | | | "
         if len(mine[0]["new"]) == 3:
@@ -889,7 +882,7 @@ def _real_table(records: list[dict[str, Any]]) -> list[str]:
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     tables: dict[str, list[Any]] = {}
-    for (table, estimator), mine in _groups(records, "world", "estimator").items():
+    for (table, estimator), mine in trust.grouped(records, "world", "estimator").items():
         more = np.array([np.subtract(r["stable"], r["plain"]) for r in mine])
         accuracy, auroc, loss = 100 * more[:, 0], 100 * more[:, 1], more[:, 2]
         share = float("nan")

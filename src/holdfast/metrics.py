@@ -224,7 +224,7 @@ def auroc(codes: ArrayLike, probabilities: ArrayLike, weights: ArrayLike | None 
     y, p = _coded(codes, probabilities)
     columns = [1] if p.shape[1] == 2 else range(p.shape[1])
     counts = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=np.float64)
-    areas = [_binary_auroc(y == column, p[:, column], counts) for column in columns]
+    areas = [binary_auroc(y == column, p[:, column], counts) for column in columns]
     present = [area for area in areas if not np.isnan(area)]
     return float(np.mean(present)) if present else float("nan")
 
@@ -245,7 +245,7 @@ def auroc_interval(codes: ArrayLike, probabilities: ArrayLike, *, sample_weight:
     w = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     value, errors = auroc(y, p, w), []
     for column in [1] if p.shape[1] == 2 else range(p.shape[1]):
-        area = _binary_auroc(y == column, p[:, column], w)
+        area = binary_auroc(y == column, p[:, column], w)
         if not np.isnan(area):
             n_1, n_0 = (float(part.sum() ** 2 / (part**2).sum()) for part in (w[y == column], w[y != column]))
             area = min(max(area, 0.5 / n_1 / n_0), 1 - 0.5 / min(n_1, n_0))  # a perfect order still is uncertain
@@ -351,7 +351,7 @@ def _standardized(values: Floats, shares: Floats) -> Floats:
     return centered / deviation if deviation > 1e-14 else np.full(len(values), np.nan)
 
 
-def _binary_auroc(positive: NDArray[np.bool_], scores: Floats, weights: Floats) -> float:
+def binary_auroc(positive: NDArray[np.bool_], scores: Floats, weights: Floats) -> float:
     """Return the share of positive-negative pairs in the right order."""
     values, places = np.unique(scores, return_inverse=True)
     right = np.bincount(places, weights * positive, len(values))

@@ -53,7 +53,7 @@ def test_tables_are_written_between_their_marks(tmp_path):
     (tmp_path / "trust-draws.jsonl").write_text("\n".join(map(json.dumps, records)))
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- table draws -->\nold\n<!-- end -->\nafter\n")
-    trust.write_tables(page, tmp_path)
+    trust.write_tables(page, trust.tables(tmp_path))
     assert page.read_text() == (
         "before\n<!-- table draws -->\nIn 2 of 3 fresh draws the accuracy at the new site is above 0.65 (least 0.60).\n"
         "<!-- end -->\nafter\n"

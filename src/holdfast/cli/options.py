@@ -158,7 +158,7 @@ class LayoutOptions:
         *,
         stage: str,
         overwrite: bool,
-        unless: Callable[[TableClassifier], bool] = lambda made: False,
+        unless: Callable[[TableClassifier], bool],
     ) -> TableClassifier:
         """Make a classifier for one site from a saved one and a table of that site, and save it."""
         check_folder(out, overwrite=overwrite)

@@ -394,9 +394,7 @@ def counting(what: str, total: int = 1) -> Iterator[Callable[..., None]]:
             clock = time.monotonic()
             if now or sys.stderr.isatty() or clock - last >= EPOCHS_EVERY:
                 last = clock
-                left = (clock - begin) / (n_begun - 1) * (n_all - n_begun + 1) if n_begun > 1 else 0
-                about = f" (about {format_seconds(left)} left)" if left >= 1 else ""
-                tell(f"{what} {n_begun} of {n_all}{about}: {more}")
+                tell(f"{what} {n_begun} of {n_all}{_about_left(clock - begin, n_begun, n_all)}: {more}")
 
         def begin_step(step: str, n_done: int | None = None, n_steps: int = total) -> None:
             nonlocal n_begun, n_all, latest
@@ -447,6 +445,12 @@ def format_seconds(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def _about_left(seconds: float, number: int, total: int) -> str:
+    """Return how long it will take after so many seconds, in which one step less than `number` was done."""
+    left = seconds / (number - 1) * (total - number + 1) if number > 1 else 0
+    return f" (about {format_seconds(left)} left)" if left >= 1 else ""
+
+
 class _Stages(logging.Handler):
     """Reads what the library logs: which of a stage's fits has begun, and a network's epochs."""
 
@@ -459,8 +463,7 @@ class _Stages(logging.Handler):
         if hasattr(record, "fit"):
             (number, total), now = record.fit, time.monotonic()
             self.begin = now if number == 1 else self.begin
-            left = (now - self.begin) / (number - 1) * (total - number + 1) if number > 1 else 0
-            about = f" (about {format_seconds(left)} left)" if left >= 1 else ""
+            about = _about_left(now - self.begin, number, total)
             self.fit = f"fit {number} of {total}{about}; " if total > 1 else ""
         return record.getMessage()
 

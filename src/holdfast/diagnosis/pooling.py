@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from holdfast.metrics import Interval
 
@@ -76,7 +76,7 @@ class Pooled:
 
 def make_estimate(middle: float, error: float, scale: Scale) -> Estimate:
     """Return an estimate from its value and standard error on a scale."""
-    reach = stats.norm.ppf(0.5 + LEVEL / 2) * error
+    reach = special.ndtri(0.5 + LEVEL / 2) * error
     value, low, high = (_from_scale(point, scale) for point in (middle, middle - reach, middle + reach))
     return Estimate(value, low, high, float(error))
 
@@ -114,7 +114,7 @@ def pool_sites(measure: str, estimates: Sequence[Estimate], scale: Scale = "iden
     middles = [_inside(found, scale) for found in known]
     variances = [found.error**2 for found in known]
     mean, error, tau2, i2 = random_effects(middles, variances)
-    reach = float(stats.t.ppf(0.5 + LEVEL / 2, len(known) - 1))
+    reach = float(special.stdtrit(len(known) - 1, 0.5 + LEVEL / 2))
     spread = float(np.sqrt(error**2 + tau2))
 
     def interval(low: float, high: float) -> Interval:
@@ -135,7 +135,7 @@ def pool_sites(measure: str, estimates: Sequence[Estimate], scale: Scale = "iden
 def _inside(found: Estimate, scale: Scale) -> float:
     """Return a value on its scale: of a perfect AUROC, the one that its interval is built around."""
     if scale == "logit" and found.value in (0.0, 1.0):
-        reach = float(stats.norm.ppf(0.5 + LEVEL / 2)) * found.error
+        reach = float(special.ndtri(0.5 + LEVEL / 2)) * found.error
         return float(special.logit(found.low)) + reach if found.value else float(special.logit(found.high)) - reach
     return _to_scale(found.value, scale)
 
@@ -243,7 +243,7 @@ def _next_site(values: ArrayLike, variances: ArrayLike) -> tuple[Floats, Floats]
         means = (weights * y[:, None]).sum(axis=0) / total
         return means, 1 / total, (weights * (y[:, None] - means) ** 2).sum(axis=0)
 
-    points = stats.chi2.ppf((np.arange(N_POINTS) + 0.5) / N_POINTS, len(y) - 1)
+    points = 2 * special.gammaincinv((len(y) - 1) / 2, (np.arange(N_POINTS) + 0.5) / N_POINTS)  # of chi-squared
     largest = float(v.max())
     while means_and_q(np.array([largest]))[2][0] > points[0]:
         largest *= 4

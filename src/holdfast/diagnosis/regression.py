@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from holdfast.diagnosis.advice import Action, Facts, Recommendation, State, decide
 from holdfast.diagnosis.pooling import UNKNOWN, Estimate, Pooled, Scale, make_estimate, pool_sites
@@ -252,7 +252,7 @@ def _ratio(new: Floats, known: Floats) -> Estimate:
 
 def _is_clear(value: float, error: float, n_tests: int, *, above: bool = False) -> bool:
     z = value / error if above else abs(value) / error
-    return bool(stats.norm.sf(z) * n_tests * (1 if above else 2) < LEVEL)
+    return bool(special.ndtr(-z) * n_tests * (1 if above else 2) < LEVEL)
 
 
 def _state(ratio: Pooled | None, worse: Sequence[str], shifted: Sequence[str]) -> State:

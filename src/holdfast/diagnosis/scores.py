@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from holdfast.diagnosis.advice import Action, Facts, Recommendation, State, decide
 from holdfast.diagnosis.clinical import ClinicalReport, SiteMeasures
@@ -175,7 +175,7 @@ def _reversed(site: SiteMeasures, n_tests: int) -> SiteFinding | None:
     if not np.isfinite(site.auroc.error) or site.auroc.value >= 0.5:
         return None
     z = _middle(site.auroc) / site.auroc.error
-    p_value = min(1.0, n_tests * float(stats.norm.cdf(z)))
+    p_value = min(1.0, n_tests * float(special.ndtr(z)))
     return SiteFinding(site.name, "reversed", site.auroc.value, 0.5, p_value) if p_value < LEVEL else None
 
 
@@ -188,7 +188,7 @@ def _worse_ranking(site: SiteMeasures, others: Sequence[SiteMeasures], n_tests: 
     mean, error, tau2, _ = random_effects(middles, variances)
     fixed = 1 / sum(1 / (variance + tau2) for variance in variances)
     spread = np.sqrt(site.auroc.error**2 + tau2 + max(error**2, fixed))
-    p_value = min(1.0, n_tests * float(stats.t.cdf((_middle(site.auroc) - mean) / spread, len(known) - 1)))
+    p_value = min(1.0, n_tests * float(special.stdtr(len(known) - 1, (_middle(site.auroc) - mean) / spread)))
     usual = float(special.expit(mean))
     matters = usual - site.auroc.value > RANK_MATTERS
     return SiteFinding(site.name, "ranking", site.auroc.value, usual, p_value) if p_value < LEVEL and matters else None
@@ -205,7 +205,7 @@ def _off(site: str, question: Question, found: Estimate, matters: float, n_tests
     if not np.isfinite(found.error) or found.error <= 0:
         return None
     distance = np.log(found.value) if question == "level" else found.value - 1
-    p_value = min(1.0, n_tests * 2 * float(stats.norm.sf(abs(distance) / found.error)))
+    p_value = min(1.0, n_tests * 2 * float(special.ndtr(-abs(distance) / found.error)))
     return (
         SiteFinding(site, question, found.value, 1.0, p_value) if p_value < LEVEL and abs(distance) > matters else None
     )

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from holdfast.auditing import Audit, Reliance
     from holdfast.estimators.base import MethodEstimator
 
-    pass
-
 MOST_ENVIRONMENTS = 24  # in the accuracy matrix
 MOST_CLASSES = 12  # as parts of a bar
 

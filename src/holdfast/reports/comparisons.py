@@ -83,8 +83,8 @@ def comparison_dots(found: Comparison) -> Dots:
     return Dots("Accuracy where a method was not fitted", "accuracy", tuple(dots), note, percent=True, best=True)
 
 
-def seeds_interval(values: Sequence[float], *, level: float = 0.95) -> Interval:
-    """Return the mean over seeds with Student's interval; unknown limits for a single seed.
+def seeds_interval(values: Sequence[float]) -> Interval:
+    """Return the mean over seeds with Student's 95 % interval; unknown limits for a single seed.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def seeds_interval(values: Sequence[float], *, level: float = 0.95) -> Interval:
         return Interval(mean, math.nan, math.nan)
     from scipy import special
 
-    reach = float(special.stdtrit(len(values) - 1, 0.5 + level / 2) * np.std(values, ddof=1) / math.sqrt(len(values)))
+    reach = float(special.stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1) / math.sqrt(len(values)))
     return Interval(mean, mean - reach, mean + reach)
 
 

@@ -56,7 +56,6 @@ class _Row:
     name: str
     written: str = ""
     shapes: Callable[[float, Place], Markup] | None = None  # of the row's height and of the axis; None: a heading
-    marked: bool = False
 
 
 def _draw_rows(
@@ -79,15 +78,7 @@ def _draw_rows(
     marks, y = [], top
     for row in rows:
         if row.shapes is None:
-            marks.append(
-                label(
-                    row.name,
-                    4,
-                    y + 19,
-                    longest=100 if is_wide else 40,
-                    class_="name marked-name" if row.marked else "name",
-                )
-            )
+            marks.append(label(row.name, 4, y + 19, longest=100 if is_wide else 40, class_="name"))
             y += 28
         elif is_wide:
             marks.append(label(row.name, left - 14, y + 16, text_anchor="end", longest=longest))
@@ -127,7 +118,7 @@ def _dots(figure: Dots, width: float) -> tuple[list[Markup], float, float]:
     rows: list[_Row] = []
     for place in figure.places:
         if not single:
-            rows.append(_Row(place, marked=place in figure.marked))
+            rows.append(_Row(place))
         for dot in (dot for dot in figure.dots if dot.place == place):
             rows.append(
                 _Row(

@@ -90,6 +90,7 @@ def render_report(content: Page, limits: Limits | None = None) -> str:
         script=Markup(script),
         policy=Markup(_policy(style, script)),
         draw=lambda figure: _draw_both(figure, next(numbers)),
+        kind=lambda block: type(block).__name__,
         crop=lambda figure: crop_figure(figure, limits.figures),
         figure_table=figure_table,
         fit_table=lambda table: _fit_table(table, limits.rows),

@@ -39,7 +39,6 @@ class Table:
     digits: int = 3  # after the decimal point
     n_keys: int = 0  # columns at the left that name a row
     marked: tuple[tuple[int, int], ...] = ()  # (row, column) of cells to emphasize
-    kind: Literal["table"] = "table"
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
@@ -129,7 +128,6 @@ class HeatMap:
     column_title: str
     note: str = ""
     breaks: tuple[int, ...] = ()  # rows above which there is a gap
-    kind: Literal["heat_map"] = "heat_map"
 
     def __post_init__(self) -> None:
         if len(self.values) != len(self.rows) or any(len(row) != len(self.columns) for row in self.values):
@@ -205,7 +203,6 @@ class Curves:
     note: str = ""
     log_x: bool = False  # logarithmic x axis
     band: Band | None = None  # behind the curves
-    kind: Literal["curves"] = "curves"
 
     def describe(self) -> str:
         """Return the figure in a sentence, for readers who cannot see it."""
@@ -225,7 +222,6 @@ class Panels:
     panels: tuple[tuple[str, tuple[Line, ...]], ...]  # name of each drawing, and its lines
     note: str = ""
     lowest: float = -math.inf  # what lies below is cut off
-    kind: Literal["panels"] = "panels"
 
     def describe(self) -> str:
         """Return the figure in a sentence, for readers who cannot see it."""
@@ -256,12 +252,10 @@ class Dots:
     dots: tuple[Dot, ...]
     note: str = ""
     place_title: str = "where"
-    marked: tuple[str, ...] = ()  # places that stand out
     reference: float | None = None  # a value to compare with, drawn as a line
     percent: bool = False
     bars: bool = False  # drawn as bars from zero
     best: bool = False  # the highest value of each place is emphasized in the table of numbers
-    kind: Literal["dots"] = "dots"
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -305,7 +299,6 @@ class Shares:
     shares: tuple[tuple[float, ...], ...]  # (n_wholes, n_parts), rows sum to one
     sizes: tuple[int, ...]  # (n_wholes,)
     note: str = ""
-    kind: Literal["shares"] = "shares"
 
     def describe(self) -> str:
         """Return the figure in a sentence, for readers who cannot see it."""
@@ -333,7 +326,6 @@ class Pictures:
     title: str
     groups: tuple[tuple[str, tuple[Picture, ...]], ...]
     note: str = ""
-    kind: Literal["pictures"] = "pictures"
 
     def describe(self) -> str:
         """Return the figure in a sentence, for readers who cannot see it."""
@@ -347,7 +339,6 @@ class Sentences:
 
     lines: tuple[str, ...]
     tone: Literal["plain", "finding", "warning"] = "plain"
-    kind: Literal["sentences"] = "sentences"
 
 
 Figure: TypeAlias = HeatMap | Curves | Panels | Dots | Shares | Pictures

@@ -31,11 +31,11 @@ from holdfast.saving.json_files import canonical_json, checked_json, parse_check
 KIND = "model"
 MANIFEST, TREE = "manifest.json", "tree.json"
 CARD = "card.md"  # for people; never read, so that it may be edited
-SCHEMA = 2  # 1 kept trees and other parts of scikit-learn in skops files
+SCHEMA = 2  # 1 kept trees and other parts of scikit-learn in skops files, which are still read
 
 _MAX_MANIFEST = 1 << 24
 _MAX_FILES = 100_000
-_NAME = re.compile(r"tree\.json|(?:arrays|tensors)\.safetensors|booster-\d{4,}\.(?:json|txt)")
+_NAME = re.compile(r"tree\.json|(?:arrays|tensors)\.safetensors|sklearn-\d{4,}\.skops|booster-\d{4,}\.(?:json|txt)")
 
 
 def save(
@@ -275,12 +275,6 @@ def read_manifest(folder: str | os.PathLike[str], kind: str = "model") -> dict[s
         raise SavedModelError(
             f"{str(path / MANIFEST)!r} is in schema version {schema!r:.40}; this holdfast reads {SCHEMA}. "
             "Update holdfast to load it."
-        )
-    files = manifest.get("files")
-    if schema == 1 and isinstance(files, dict) and any(name.endswith(".skops") for name in files):
-        raise SavedModelError(
-            f"{str(path)!r} was saved by a development version, with parts in skops files, which are no longer read. "
-            "Fit and save again."
         )
     _check_listing(manifest, path / MANIFEST)
     return manifest

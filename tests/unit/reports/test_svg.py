@@ -134,11 +134,11 @@ def test_both_widths_say_the_same(figures_named):
 
 
 def test_forecasts_and_bars():
-    """A forecast is a band with its own look; bars begin at zero; a reference is a line; marked places stand out."""
+    """A forecast is a band with its own look; bars begin at zero; a reference is a line."""
     dots = (Dot("age", "a", 0.5, 0.4, 0.6), Dot("age", "b", -0.5, -0.6, -0.4), Dot("age", "next", 0, -1, 1, True))
-    tree = parse(draw(Dots("T", "effect", dots, reference=0.0, marked=("age",)), 1))
+    tree = parse(draw(Dots("T", "effect", dots, reference=0.0), 1))
     kinds = [node.get("class") for node in tree.iter()]
-    assert (kinds.count("forecast"), kinds.count("reference"), kinds.count("name marked-name")) == (1, 1, 1)
+    assert (kinds.count("forecast"), kinds.count("reference")) == (1, 1)
     bars = Dots("T", "share", (Dot("x", "a", 0.5, math.nan, math.nan), Dot("x", "b", 0.25, 0.2, 0.3)), bars=True)
     tree = parse(draw(bars, 1))
     first, second = (node for node in tree.iter(f"{SVG}rect") if node.get("class") == "bar")

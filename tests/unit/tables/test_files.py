@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.exceptions import HoldfastError, ParameterError, StorageError, TableError
-from holdfast.saving.files import TEMPORARY, inject_faults, remove_leftovers
+from holdfast.saving.files import TEMPORARY, inject_faults
 from holdfast.tables import files
 from holdfast.tables.files import TableFile, TextLayout, open_table, read_table
 from holdfast.tables.preprocessing import make_preprocessor
@@ -270,19 +270,6 @@ def test_frames_come_back_in_their_order(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", READERS)
-def test_a_writer_that_pauses_keeps_its_file(tmp_path, suffix):
-    """Another process that sweeps leftovers leaves the file of a living writer alone, however old it looks."""
-    file = tmp_path / f"table{suffix}"
-    with TableWriter(file) as writer:
-        writer.write(FRAMES[0])
-        for name in os.listdir(tmp_path):
-            os.utime(tmp_path / name, (0, 0))
-        assert remove_leftovers(tmp_path) == 0
-        writer.write(FRAMES[1])
-    assert len(READERS[suffix](file)) == 5
-
-
-@pytest.mark.parametrize("suffix", READERS)
 def test_a_vanished_file_is_an_error(tmp_path, suffix):
     """A table whose temporary file was deleted is not reported as written, and the older one stays."""
     file = tmp_path / f"table{suffix}"
@@ -313,32 +300,6 @@ def test_a_full_disk_leaves_the_older_table(tmp_path, suffix, step):
         writer.write(FRAMES[0])
     assert file.read_bytes() == b"old"
     assert os.listdir(tmp_path) == [file.name]
-
-
-@pytest.mark.parametrize("suffix", READERS)
-def test_an_error_of_the_caller_keeps_its_type(tmp_path, suffix):
-    """An error while rows are computed is not called an error of writing, and leaves no file."""
-    with pytest.raises(OSError, match="^the input"), TableWriter(tmp_path / f"table{suffix}") as writer:
-        writer.write(FRAMES[0])
-        raise OSError("the input is gone")
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("suffix", READERS)
-def test_a_table_is_flushed_before_it_gets_its_name(tmp_path, suffix, monkeypatch):
-    """The whole file, then its folder."""
-    file, flushed, fsync = tmp_path / f"table{suffix}", [], os.fsync
-
-    def spy(descriptor):
-        flushed.append((os.fstat(descriptor).st_ino, os.fstat(descriptor).st_size, file.exists()))
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", spy)
-    with TableWriter(file) as writer:
-        writer.write(FRAMES[0])
-    status = file.stat()
-    assert flushed[0] == (status.st_ino, status.st_size, False)
-    assert [entry[0] for entry in flushed[1:]] == [tmp_path.stat().st_ino]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

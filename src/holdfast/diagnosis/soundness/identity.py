@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,9 +19,6 @@ from holdfast.diagnosis.soundness.table import (
     known_values,
 )
 from holdfast.environments import Environment
-
-if TYPE_CHECKING:
-    pass
 
 LEAST_IDENTIFIED = 100  # rows from which on distinct numbers are taken for identifiers
 LEAST_TEXTS, DISTINCT_TEXTS = 50, 0.9  # rows and share of different texts of an identifier

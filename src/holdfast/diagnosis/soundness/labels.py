@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from holdfast.diagnosis.soundness.table import (
     BY_CHANCE,
@@ -16,9 +16,7 @@ from holdfast.diagnosis.soundness.table import (
     Problem,
 )
 from holdfast.environments import Environment, Rows
-
-if TYPE_CHECKING:
-    pass
+from holdfast.metrics import binary_auroc
 
 REVERSED_CHANCE = 0.02  # of an AUROC as low, at any site, where nothing is exchanged
 TOLD = 3.0  # standard errors of the usual AUROC from one half
@@ -97,7 +95,7 @@ def check_exchanged_labels(table: CheckedTable) -> Iterator[Problem]:
         others = np.delete(np.arange(len(sites)), place)
         precision = 1 / np.take(errors, others) ** 2
         area, error, usual = areas[place], errors[place], float(np.average(np.take(areas, others), weights=precision))
-        is_low = stats.norm.cdf((area - usual) / error) * len(sites) < REVERSED_CHANCE
+        is_low = special.ndtr((area - usual) / error) * len(sites) < REVERSED_CHANCE
         is_told = (usual - 0.5) * np.sqrt(precision.sum()) > TOLD
         if not (is_told and is_low and _evidence(area, error, usual, 0.5) > np.log(LIKELIER)):
             continue
@@ -153,9 +151,7 @@ def _standardized_columns(table: CheckedTable) -> tuple[Floats, Rows]:
 
 def _auroc(columns: Floats, codes: Rows, site: Environment, weights: Floats) -> float:
     """Return the area under the ROC curve of weighted columns in the rows of a site (Mann and Whitney)."""
-    here, n_1 = codes[site.rows], int(codes[site.rows].sum())
-    ranks = stats.rankdata(columns[site.rows] @ weights)[here == 1]
-    return float((ranks.sum() - n_1 * (n_1 + 1) / 2) / (n_1 * (len(here) - n_1)))
+    return binary_auroc(codes[site.rows] == 1, columns[site.rows] @ weights, np.ones(len(site.rows)))
 
 
 def _auroc_error(codes: Rows) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from holdfast.diagnosis.soundness.table import (
     BY_CHANCE,
@@ -98,7 +98,7 @@ def _gaps(name: str, told: str, gaps: Sequence[float], environments: Sequence[En
     pooled = float(np.average(gaps, weights=sizes))
     apart = [place for place, gap in enumerate(gaps) if gap - min(gaps) > MISSING_APART]
     errors = np.sqrt(pooled * (1 - pooled) * (1 / np.array(sizes) + 1 / sizes[int(np.argmin(gaps))]))
-    limit = stats.norm.isf(BY_CHANCE / len(gaps) ** 2)  # any pair of sites
+    limit = -special.ndtri(BY_CHANCE / len(gaps) ** 2)  # any pair of sites
     apart = [place for place in apart if gaps[place] - min(gaps) > limit * errors[place]]
     if apart:
         ordered = sorted(apart, key=lambda place: -gaps[place])

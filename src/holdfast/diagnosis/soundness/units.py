@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from holdfast.diagnosis.soundness.table import (
     Severity,
     known_values,
 )
-
-if TYPE_CHECKING:
-    pass
 
 LEAST_SHIFT = np.log(1.5)  # ratio of medians, as a logarithm, from which on a unit is looked for
 UNNAMED_SHIFT = np.log(3.0)  # the same for a factor that is no known unit

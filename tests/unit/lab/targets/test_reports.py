@@ -1,4 +1,4 @@
-"""Tables 3 and 4, and the correlations of attributes in the halves."""
+"""Tables 3 and 4, running times, and the correlations of attributes in the halves."""
 
 import math
 from dataclasses import astuple
@@ -14,6 +14,7 @@ from holdfast.lab.targets.reports import (
     report_correlations,
     report_irm,
     report_natural,
+    report_time,
 )
 from holdfast.lab.targets.sources import Options, Plan, make_run
 from holdfast.reports.values import Spread
@@ -36,6 +37,23 @@ def test_claims_of_the_text_stand_beside_ours():
         (6.81, pytest.approx(10.0)), (pytest.approx(16.29), pytest.approx(20.0)),
     ]  # fmt: skip
     assert "PI over IRM, mean of ASK2ME and CelebA, 12.41" in claims.note
+
+
+def test_running_times_are_those_of_the_processor():
+    """A run that had half a core for 400 s of both stages took 200 s, however long it then went on for other rows."""
+    run = PlannedRun("mnist PI", make_run("mnist", "pi", Options(quick=True)))
+    found = {"selection": "min_train_validation", "seconds": 300.0, "epochs": 7, "training_score": 0.6}
+    scores = {"validation": {"accuracy": 0.7}, "test": {"accuracy": 0.7}}
+    record = {
+        "seconds": 1000.0,
+        "cpu_seconds": 500.0,
+        "stages": {"stage 1: E1": {"seconds": 100.0}, "stage 3": {"seconds": 800.0}},
+        "settings": {"train": found | scores},
+        "data": {"notes": []},
+    }
+    (table,) = report_time(Plan((run,)), lambda config: record).tables
+    assert table.columns[3] == "core min"
+    assert table.rows[0][3] == Spread(pytest.approx(200 / 60), pytest.approx(math.nan, nan_ok=True))
 
 
 def record(values, n_correct):

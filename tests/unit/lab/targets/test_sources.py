@@ -12,7 +12,7 @@ from holdfast.datasets.synthetic import make_files
 from holdfast.lab import paper
 from holdfast.lab.experiments import read_experiment
 from holdfast.lab.targets import TARGETS
-from holdfast.lab.targets.sources import Missing, Options, find_missing, make_run
+from holdfast.lab.targets.sources import Options, find_missing, make_run
 
 DATA = os.environ.get("HOLDFAST_TEST_DATA")
 
@@ -151,17 +151,5 @@ def test_the_experiment_file_of_resnet50_is_table4(tmp_path):
     (folder / "weights" / "resnet50-0676ba61.pth").touch()
     planned = TARGETS["table4"].plan(Options(folder))
     file = Path(__file__).resolve().parents[4] / "experiments" / "celeba-resnet50.toml"
-    runs = read_experiment(file).runs
-    assert {run.config.identity for run in runs} == {run.config.identity for run in planned.runs}
-
-
-def test_the_experiment_file_of_mnist_is_table1(monkeypatch):
-    """experiments/mnist-authors.toml has the runs that table1 makes on MNIST."""
-    monkeypatch.setattr(
-        "holdfast.lab.targets.sources.find_missing",
-        lambda key, options: None if key == "mnist" else Missing(key, "not here", ""),
-    )
-    planned = TARGETS["table1"].plan(Options())
-    file = Path(__file__).resolve().parents[4] / "experiments" / "mnist-authors.toml"
     runs = read_experiment(file).runs
     assert {run.config.identity for run in runs} == {run.config.identity for run in planned.runs}
