@@ -20,7 +20,14 @@ from holdfast.auditing import Audit, AuditSettings, audit_data
 from holdfast.environments import Group, Partition, take_rows
 from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, fit_erm, warn_single_environment
 from holdfast.exceptions import CollapseWarning, HoldfastWarning, ParameterError, warn
-from holdfast.fitting.estimators import code_probabilities, has_probabilities, is_network, last_step, predicted_codes
+from holdfast.fitting.estimators import (
+    code_probabilities,
+    has_probabilities,
+    is_network,
+    last_step,
+    network_in,
+    predicted_codes,
+)
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
@@ -300,8 +307,9 @@ class PredictThenInterpolate(MethodEstimator):
             (judge, {"selection": self.judge_selection, "other_environments": True}),
             (final, {"selection": self.selection, "validation": validation}),
         ):
-            if is_network(estimator):
-                last_step(estimator).check_training(**options)
+            network = network_in(estimator)
+            if network is not None:
+                network.check_training(**options)
 
     def _partition(self, judgements: Judgements, training: TrainingRows) -> tuple[Partition, ...]:
         """Cut every judged environment by what its judges say, and keep the judges' scores."""

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from holdfast.environments import Group
 from holdfast.interpolation.gradient import NetworkFit, fit_network, solve_gradient
 from holdfast.neural.estimator import NeuralClassifier, NeuralRegressor
-from holdfast.rows.training import TrainingRows
+from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import Seeding
 
 
@@ -76,7 +76,7 @@ def test_validation_rows_go_through_the_pipeline():
     """The transformers see validation rows too, so the selected score is the pipeline's own."""
     X, y, groups = stable_and_unstable()
     pipeline = make_pipeline(StandardScaler(), NeuralClassifier("linear", max_epochs=2, steps_per_epoch=20))
-    solve(pipeline, X, y, groups, objective="max", validation=(X, y), seeding=Seeding(0))
+    solve(pipeline, X, y, groups, objective="max", validation=ValidationRows(X, y), seeding=Seeding(0))
     scores = pipeline[-1].selected_.scores
     assert scores.validation_score == pytest.approx(np.mean(pipeline.predict(X) == y))
 

@@ -441,7 +441,7 @@ class TangentProgram:
     penalty: float  # ½λ‖w‖² at the point
 
     def value(self, weights: Array, risks: Array) -> float:
-        """Return what a mixture of the groups reaches: at most the optimum, as far as tangents and curvature are right."""
+        """Return what a mixture of the groups reaches: a bound on the optimum, as far as the curvature is right."""
         return float(risks @ weights) + self.penalty - 0.5 * float(((self.factor @ weights) ** 2).sum())
 
     def step(self, weights: Array) -> Array:
