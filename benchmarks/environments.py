@@ -78,7 +78,7 @@ def time_steps(ns: list[int], n_rows: int, objective: str, repetitions: int, n_s
 
 def time_fits(ns: list[int], n_rows: int, repetitions: int) -> list[dict[str, object]]:
     """Return the median milliseconds of a whole fit at each n, interleaved."""
-    network = NeuralClassifier("mlp", max_epochs=1, steps_per_epoch=100, random_state=0, selection="last")
+    network = NeuralClassifier("mlp", max_epochs=1, steps_per_epoch=100, random_state=0, training__selection="last")
     networks = {"objective": "online", "judge_selection": "last", "n_folds": 0}
     models = {
         "fit, logistic": PIClassifier(random_state=0),

@@ -124,7 +124,7 @@ def fit(path: Path, solver: str, n_rows: int, n_environments: int, in_memory: bo
     if solver == "convex":
         model = PIClassifier(LogisticRegression(), **settings)
     else:
-        network = NeuralClassifier("mlp", max_epochs=2, steps_per_epoch=100, selection="last")
+        network = NeuralClassifier("mlp", max_epochs=2, steps_per_epoch=100, training__selection="last")
         model = PIClassifier(network, objective="online", judge_selection="last", **settings)
     with Watch() as watch, warnings.catch_warnings():
         warnings.simplefilter("ignore")

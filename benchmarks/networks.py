@@ -110,8 +110,8 @@ def make_network(task: Task, seed: int) -> NeuralClassifier:
         steps_per_epoch=100,
         batch_size=50,
         learning_rate=2e-3,
-        schedule="cosine",
-        precision="fp32",
+        scheduler="cosine",
+        training__precision="fp32",
         random_state=seed,
     )
 
@@ -414,7 +414,8 @@ class Part:
 
 def read_paper(name: str, seed: int, cache: Path) -> tuple[Any, Part, Part]:
     """Return a network, and the training and test rows that it takes."""
-    settings: dict[str, Any] = {"batch_size": 50, "precision": "fp32", "schedule": "cosine", "random_state": seed}
+    settings: dict[str, Any] = {"batch_size": 50, "scheduler": "cosine", "random_state": seed}
+    settings["training__precision"] = "fp32"
     if name == "digits":
         data = load_dataset("colored_mnist", folder=MNIST, seed=seed)
         network = NeuralClassifier(Picture, max_epochs=10, learning_rate=2e-3, **settings)

@@ -24,7 +24,7 @@ from holdfast.datasets import load_dataset
 from holdfast.neural import NeuralClassifier
 from holdfast.neural.settings import resolve_precision
 
-BUDGET = {"max_epochs": 3, "steps_per_epoch": 30, "patience": None, "learning_rate": 1e-3, "dropout": 0.1}
+BUDGET = {"max_epochs": 3, "steps_per_epoch": 30, "patience": None, "learning_rate": 1e-3}
 
 
 def main() -> None:
@@ -56,7 +56,9 @@ def main() -> None:
 def fit(seed: int, precision: str, budget: dict[str, Any]) -> dict[str, Any]:
     """Return the accuracies of one fit."""
     data = load_dataset("colored_digits", seed=seed, representation="channels")
-    network = NeuralClassifier("cnn", precision=precision, selection="validation_accuracy", **budget)
+    network = NeuralClassifier(
+        "cnn", training__precision=precision, training__selection="validation_accuracy", **budget
+    )
     model = PIClassifier(network, n_folds=0, random_state=seed)
     begin = time.process_time()
     model.fit(

@@ -198,7 +198,9 @@ def train(width: int) -> dict[str, object]:
 
     with data_parallel() as ranks:
         for steps in (1, 2, 12):  # the first warms up, and the difference is free of what a fit costs once
-            model = NeuralClassifier(build, batch_size=512, max_epochs=1, steps_per_epoch=steps, precision="fp32")
+            model = NeuralClassifier(
+                build, batch_size=512, max_epochs=1, steps_per_epoch=steps, training__precision="fp32"
+            )
             begin = time.process_time()
             model.fit_groups(X, y, groups, objective=make_objective("online"))
             found[f"seconds_of_{steps}"] = time.process_time() - begin

@@ -64,11 +64,11 @@ def read_beer(folder: Path | None, seed: int, *, quick: bool) -> dict[str, Any]:
     every = slice(None, None, 100) if quick else slice(None)
     parts = {"train": beer.train, "validation": beer.validation["train"], "test": beer.test}
     found: dict[str, Any] = {name: (part.X[every], part.y[every]) for name, part in parts.items()}
-    options = {"vocabulary": vocabulary, "network_options": dict(prepared.network_options)}
+    vectors = prepared.network_options["vectors"]
     return found | {
         "environments": beer.train.environments[every],
-        "network": {"network": "text_cnn", **options},
-        "make": functools.partial(PlainTextCNN, vocabulary.vectors(prepared.network_options["vectors"])),
+        "network": {"network": "text_cnn", "data__vocabulary": vocabulary, "network__vectors": vectors},
+        "make": functools.partial(PlainTextCNN, vocabulary.vectors(vectors)),
         "dense": lambda texts: pad([vocabulary.encode(text) for text in texts]),
     }
 

@@ -130,7 +130,8 @@ class Clock(Monitor):
 
 def fit_holdfast(data: dict[str, Any], seed: int, n_epochs: int, n_steps: int) -> tuple[float, np.ndarray, float]:
     """Fit `PIClassifier`; return the validation accuracy of the selected epoch, stage 3's times, and that of ERM."""
-    network = NeuralClassifier("cnn", max_epochs=n_epochs, steps_per_epoch=n_steps, batch_size=BATCH, **SETTINGS)
+    settings = {"network__dropout" if name == "dropout" else name: value for name, value in SETTINGS.items()}
+    network = NeuralClassifier("cnn", max_epochs=n_epochs, steps_per_epoch=n_steps, batch_size=BATCH, **settings)
     model = PIClassifier(network, min_group_size=1, random_state=seed)
     with watch(Clock()) as clock:
         model.fit(data["X"], data["y"], environments=data["environments"], validation=data["validation"])

@@ -18,7 +18,7 @@ from holdfast.datasets.values import Split
 from holdfast.environments import split_environments
 from holdfast.exceptions import InputError, LabelsError, ParameterError
 from holdfast.extras import require
-from holdfast.fitting.estimators import last_step
+from holdfast.fitting.estimators import has_probabilities, last_step
 from holdfast.metrics import exact_interval
 from holdfast.reports.correlations import correlation_maps
 from holdfast.reports.findings import effects_figure, path_figure
@@ -249,7 +249,7 @@ class ReliabilityDisplay(_Display):
             Bins of equal width between 0 and 1.
         ax : matplotlib axes, optional
         """
-        if not hasattr(estimator, "predict_proba"):
+        if not has_probabilities(estimator):
             raise ParameterError(
                 f"ReliabilityDisplay needs probabilities, but {type(last_step(estimator)).__name__} has no "
                 "predict_proba. Use an estimator that has it."

@@ -52,6 +52,9 @@ def test_type_checkers_see_misspelled_parameters(tmp_path):
         "from holdfast import PIClassifier\n"
         "from holdfast.neural import NeuralClassifier\n"
         "NeuralClassifier('mlp', max_epoch=2)\n"
+        "NeuralClassifier('mlp', network__droput=0.5)\n"
+        "NeuralClassifier('mlp', training__precision='fp16')\n"
+        "NeuralClassifier('mlp', network__dropout=0.5, data__n_workers=2, scheduler='cosine')\n"
         "PIClassifier(halfs='soft')\n"
     )
     source = Path(holdfast.__file__).parents[1]
@@ -63,6 +66,9 @@ def test_type_checkers_see_misspelled_parameters(tmp_path):
         env={**os.environ, "MYPYPATH": str(source)},
     )
     assert 'Unexpected keyword argument "max_epoch" for "NeuralClassifier"' in found.stdout, found.stdout
+    assert 'Unexpected keyword argument "network__droput" for "NeuralClassifier"' in found.stdout, found.stdout
+    assert 'Argument "training__precision" to "NeuralClassifier" has incompatible type' in found.stdout, found.stdout
+    assert "Found 4 errors" in found.stdout, found.stdout
     assert 'Unexpected keyword argument "halfs" for "PIClassifier"' in found.stdout, found.stdout
 
 

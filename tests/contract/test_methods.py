@@ -33,7 +33,7 @@ def make_rows(kind, n_environments, n_classes):
 def make_method(name, kind, **parameters):
     """Return a method around a network that trains for two steps."""
     network = NeuralClassifier(
-        KINDS[kind], max_epochs=1, steps_per_epoch=2, batch_size=8, random_state=0, selection="last"
+        KINDS[kind], max_epochs=1, steps_per_epoch=2, batch_size=8, random_state=0, training__selection="last"
     )
     return METHODS[name](network, random_state=0, **parameters)
 

@@ -607,7 +607,7 @@ def test_codes_of_classes_that_are_not_there_are_refused_when_loaded(tmp_path, m
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.exceptions.CollapseWarning")
-@pytest.mark.parametrize("change", [{"parameters": {"row_transform": "x"}}, {"n_features_in": "x"}], ids=str)
+@pytest.mark.parametrize("change", [{"parameters": {"data__row_transform": "x"}}, {"n_features_in": "x"}], ids=str)
 def test_networks_that_cannot_answer_are_refused_when_loaded(change, tmp_path, monkeypatch):
     """A text in the place of a function, or of a number of columns."""
     model = NeuralClassifier(max_epochs=1, steps_per_epoch=1, random_state=0).fit(X, Y)
@@ -726,8 +726,8 @@ def test_a_saved_network_starts_no_workers(tmp_path, monkeypatch):
 
     def asking(self):
         state, tensors = plain(self)
-        return {**state, "parameters": {**state["parameters"], "n_workers": 500}}, tensors
+        return {**state, "parameters": {**state["parameters"], "data__n_workers": 500}}, tensors
 
     monkeypatch.setattr(NeuralClassifier, "get_state", asking)
     save(model, tmp_path / "model")
-    assert load(tmp_path / "model").n_workers == 0
+    assert load(tmp_path / "model").data__n_workers == 0

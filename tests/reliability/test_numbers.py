@@ -211,8 +211,8 @@ def test_gradient(n_cases, part):
             steps_per_epoch=20,
             batch_size=80,
             learning_rate=0.03,
-            dropout=0.0,
-            precision="fp32",
+            network__dropout=0.0,
+            training__precision="fp32",
         )
         found = solve_gradient(network, TrainingRows(X, y, ()), groups, Seeding(seed), NetworkFit())
         exact = solve_convex(LogisticRegression(C=np.inf), TrainingRows(X.astype(float), y, ()), groups, n_classes=2)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.environments import Group, Partition
 from holdfast.exceptions import FeaturesError, ParameterError
-from holdfast.rows.kinds import is_sparse, is_text
+from holdfast.rows.kinds import is_frame, is_sparse, is_text
 from holdfast.seeding import RandomState, Seeding
 from holdfast.stable.columns import WORD, encode_texts, split_words
 
@@ -202,7 +202,7 @@ def _shuffled_columns(
     generator: np.random.Generator,
 ) -> list[Tried]:
     """Return each column, or group of columns, with X in which it is shuffled."""
-    if hasattr(X, "columns"):
+    if is_frame(X):
         known = [str(name) for name in X.columns]
     else:
         if getattr(X, "ndim", 0) != 2:
@@ -225,7 +225,7 @@ def _shuffled_columns(
 
 def _shuffle(X: Any, columns: Sequence[int], order: NDArray[np.intp]) -> Any:
     """Return a copy of X with some columns in another order."""
-    if hasattr(X, "columns"):
+    if is_frame(X):
         frame = nw.from_native(X, eager_only=True)
         names = [frame.columns[column] for column in columns]
         return frame.with_columns(*(frame[name][order.tolist()] for name in names)).to_native()

@@ -118,7 +118,7 @@ _GLOVE_WORDS = "glove_6B_index.parquet"
 
 
 class WordVectors(Mapping[str, NDArray[np.float32]]):
-    """Words and their vectors: a mapping that a text network takes as ``network_options={"vectors": …}``.
+    """Words and their vectors: a mapping that a text network takes as ``network__vectors=…``.
 
     The first of equal words counts; `vectors` has the shape (n_words, dimension).
     """

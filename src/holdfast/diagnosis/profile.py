@@ -13,6 +13,7 @@ from holdfast.diagnosis.soundness import Problem, check_table
 from holdfast.diagnosis.soundness.table import FEW_VALUES, MOST_COLUMNS
 from holdfast.diagnosis.words import check_line, say, written
 from holdfast.environments import split_environments
+from holdfast.rows.kinds import is_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,7 +125,7 @@ def _read_frame(X: Any, names: Sequence[str] | None) -> pd.DataFrame | None:
     import narwhals as nw
     import pandas as pd
 
-    if hasattr(X, "columns"):
+    if is_frame(X):
         return pd.DataFrame(nw.from_native(X, eager_only=True).to_pandas())
     if hasattr(X, "toarray") or getattr(X, "ndim", 0) != 2 or X.shape[1] > MOST_UNNAMED or X.dtype.kind not in "biuf":
         return None

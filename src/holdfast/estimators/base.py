@@ -30,17 +30,18 @@ from holdfast.environments import (
 from holdfast.exceptions import FeaturesError, LabelsError, ParameterError, SingleEnvironmentWarning, warn
 from holdfast.fitting.bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from holdfast.fitting.estimators import (
-    Network,
     code_probabilities,
     fit_rows,
     is_network,
-    last_step,
     library_of,
+    network_in,
     over_codes,
     predicted_codes,
     require_classifier,
     seeded_clone,
+    trained_network,
 )
+from holdfast.fitting.kinds import Estimator, Network, Predictor
 from holdfast.interpolation import Solution, SolverSettings
 from holdfast.interpolation.worst_case import minimize_worst_case_risk
 from holdfast.newsite.recalibrate import RecalibratedClassifier, log_probabilities, recalibrate
@@ -49,6 +50,7 @@ from holdfast.rows.kinds import (
     count_rows,
     holds_items,
     is_float,
+    is_frame,
     is_text,
     needs_frame,
     refuse_items,
@@ -66,7 +68,7 @@ from holdfast.rows.reading import (
     read_labels,
     read_weights,
 )
-from holdfast.rows.training import TrainingRows
+from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import RandomState, Seeding
 
 if TYPE_CHECKING:
@@ -86,7 +88,8 @@ class MethodEstimator(BaseEstimator):
 
     __metadata_request__fit = {"environments": True}  # scikit-learn reads this, with what subclasses add
 
-    estimator: Any
+    estimator: Any  # the user's, or None
+    estimator_: Any  # fitted; what it can do beside `predict` depends on the user's
     min_group_size: int = 5
     random_state: RandomState
     _judges: ClassVar[bool] = False  # whether environments judge one another, every pair of them
@@ -149,10 +152,12 @@ class MethodEstimator(BaseEstimator):
             refuse_items(inner, X)
         from holdfast.neural.sources import read_items
 
-        return read_items(X, y, environments, n_workers=getattr(last_step(inner), "n_workers", 0))
+        network = network_in(inner)
+        n_workers = 0 if network is None else network.options_for("data").get("n_workers", 0)
+        return read_items(X, y, environments, n_workers=n_workers)
 
-    def _read_validation(self, validation: Any) -> tuple[Any, NDArray[Any], Any] | None:
-        """Return validation rows with class codes and group labels (or None), checked like the training rows."""
+    def _read_validation(self, validation: Any) -> ValidationRows | None:
+        """Return validation rows with class codes and group labels, checked like the training rows."""
         if validation is None:
             return None
         held_out = (validation, None) if holds_items(validation) else validation
@@ -163,9 +168,9 @@ class MethodEstimator(BaseEstimator):
         n_rows = count_rows(X)
         if len(y) != n_rows:
             raise LabelsError(f"validation has {len(y)} labels for {n_rows} rows. Pass one label for each row.")
-        return X, y, None if groups is None else np.asarray(groups)
+        return ValidationRows(X, y, None if groups is None else np.asarray(groups))
 
-    def _take_validation(self, training: TrainingRows, validation: Any) -> tuple[TrainingRows, Any]:
+    def _take_validation(self, training: TrainingRows, validation: Any) -> tuple[TrainingRows, ValidationRows | None]:
         """Return training and validation rows; a share is held out of every environment and label."""
         if not is_share(validation):
             return training, self._read_validation(validation)
@@ -176,7 +181,7 @@ class MethodEstimator(BaseEstimator):
         strata = [training.environment_codes, *([training.y] if is_classifier(self) else [])]
         kept, held = hold_out(float(validation), strata, Seeding(self.random_state))
         groups = self.environments_[training.environment_codes[held]]
-        return training.take(kept), (take_rows(training.X, held), training.y[held], groups)
+        return training.take(kept), ValidationRows(take_rows(training.X, held), training.y[held], groups)
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X checked: texts and the frames of pipelines as they are, all else as array or sparse matrix."""
@@ -197,7 +202,7 @@ class MethodEstimator(BaseEstimator):
                     f"{other[0]}. Drop those rows, or give them an empty text."
                 )
             return list(X)
-        if hasattr(X, "columns") and needs_frame(inner, X):
+        if is_frame(X) and needs_frame(inner, X):
             return self._check_frame(X, reset=reset)
         with as_ours(FeaturesError):
             if is_lazy(X) and isinstance(inner, Network):  # a network takes such rows a batch at a time
@@ -253,27 +258,27 @@ class MethodEstimator(BaseEstimator):
         estimator = self._base_estimator(training.X)
         return over_codes(estimator, self.classes_) if is_classifier(self) else estimator
 
-    def _score_validation(self, validation: tuple[Any, NDArray[Any], Any] | None) -> None:
+    def _score_validation(self, validation: ValidationRows | None) -> None:
         """Set `validation_score_` where validation rows were given, whether or not they selected anything."""
         if validation is None:
             return
-        selected = getattr(last_step(self.estimator_), "selected_", None)
-        if is_classifier(self) and selected is not None and selected.scores.validation_score is not None:
-            self.validation_score_ = selected.scores.validation_score  # the training has scored these rows
+        network = trained_network(self.estimator_)
+        if is_classifier(self) and network is not None and network.selected_.scores.validation_score is not None:
+            self.validation_score_ = network.selected_.scores.validation_score  # the training has scored these rows
             return
         from sklearn import metrics
 
-        predicted = np.asarray(self.estimator_.predict(validation[0])).ravel()
-        self.validation_score_ = float(getattr(metrics, self._validation_metric)(validation[1], predicted))
+        predicted = np.asarray(self.estimator_.predict(validation.X)).ravel()
+        self.validation_score_ = float(getattr(metrics, self._validation_metric)(validation.y, predicted))
 
     def _minimize(
         self,
-        estimator: Any,
+        estimator: Estimator,
         training: TrainingRows,
         groups: Sequence[Group],
         seeding: Seeding,
         *,
-        validation: Any = None,
+        validation: ValidationRows | None = None,
         **changed: Any,
     ) -> Solution:
         """Minimize the worst-case risk over groups; the settings are our parameters, except for those in `changed`."""
@@ -283,14 +288,15 @@ class MethodEstimator(BaseEstimator):
             estimator, training, groups, settings, seeding, n_classes=n_classes, validation=validation
         )
 
-    def _keep_fitted(self, estimator: Any, validation: tuple[Any, NDArray[Any], Any] | None) -> Self:
+    def _keep_fitted(self, estimator: Predictor, validation: ValidationRows | None) -> Self:
         """Store an estimator that was fitted at once, without groups."""
         self.estimator_ = estimator
-        self.history_ = getattr(last_step(estimator), "history_", [])
+        network = trained_network(estimator)
+        self.history_ = [] if network is None else network.history_
         self._score_validation(validation)
         return self
 
-    def _keep_solution(self, solution: Solution, validation: tuple[Any, NDArray[Any], Any] | None) -> Self:
+    def _keep_solution(self, solution: Solution, validation: ValidationRows | None) -> Self:
         """Store what stage 3 found."""
         self.estimator_ = solution.estimator
         self.solver_ = solution.solver
@@ -440,7 +446,7 @@ def scaled(X: Any, last: tuple[str, Any]) -> Pipeline:
     return Pipeline([("scale", StandardScaler(with_mean=not sp.issparse(X))), last])
 
 
-def check_choice(estimator: Any, parameter: str, choices: tuple[str, ...]) -> None:
+def check_choice(estimator: object, parameter: str, choices: tuple[str, ...]) -> None:
     """Refuse a parameter that is none of the choices."""
     value = getattr(estimator, parameter)
     if value not in choices:
@@ -469,7 +475,7 @@ def fit_erm(
     seeding: Seeding,
     *,
     weighting: str = "pooled",
-    validation: Any = None,
+    validation: ValidationRows | None = None,
     selection: str | None = None,
 ) -> Any:
     """Return the estimator fitted on all rows, over class codes."""

@@ -20,7 +20,14 @@ from holdfast.auditing import Audit, AuditSettings, audit_data
 from holdfast.environments import Group, Partition, take_rows
 from holdfast.estimators.base import MethodClassifier, MethodEstimator, check_choice, fit_erm, warn_single_environment
 from holdfast.exceptions import CollapseWarning, HoldfastWarning, ParameterError, warn
-from holdfast.fitting.estimators import code_probabilities, has_probabilities, is_network, last_step, predicted_codes
+from holdfast.fitting.estimators import (
+    code_probabilities,
+    has_probabilities,
+    is_network,
+    last_step,
+    network_in,
+    predicted_codes,
+)
 from holdfast.interpolation import SOLVERS, Solution
 from holdfast.interpolation.worst_case import choose_solver
 from holdfast.judging.judgements import Judgements, accuracy_matrix, judge_environments
@@ -61,7 +68,7 @@ class Recipe:
 
     judges: Mapping[str, Any]  # parameters of the judges' network
     final: Mapping[str, Any]  # of the final classifier's network
-    images: Mapping[str, Any]  # options of the network "cnn" in the final classifier
+    images: Mapping[str, Any]  # parameters of the network "cnn" in the final classifier
 
     def network(self, estimator: Any, *, final: bool) -> Any:
         """Return a copy of a network, or of a pipeline that ends in one, with the recipe's parameters."""
@@ -69,14 +76,18 @@ class Recipe:
         network = last_step(copied)
         network.set_params(**_unset(network, self.final if final else self.judges))
         if final and network.network == "cnn":
-            network.set_params(network_options={**self.images, **(network.network_options or {})})
+            network.set_params(**_unset(network, self.images))
         return copied
 
 
 def _unset(estimator: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of those parameters that are still at their defaults."""
-    known = inspect.signature(type(estimator).__init__).parameters
-    return {name: value for name, value in values.items() if getattr(estimator, name) == known[name].default}
+    """Return the values of those parameters that the estimator has and that are still at their defaults."""
+    known, given = inspect.signature(type(estimator).__init__).parameters, estimator.get_params(deep=False)
+    return {
+        name: value
+        for name, value in values.items()
+        if estimator.takes(name) and (name not in given or (name in known and given[name] == known[name].default))
+    }
 
 
 # For labels of which some are wrong. The cross-entropy learns wrong labels by heart, and the maximum of the risks looks
@@ -85,7 +96,7 @@ def _unset(estimator: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         "robust": Recipe(
-            judges={"loss": "gce", "steps_per_epoch": 25, "patience": 2, "weight_averaging": 0.9},
+            judges={"loss": "gce", "steps_per_epoch": 25, "patience": 2, "training__weight_averaging": 0.9},
             final={
                 "loss": "gce",
                 "max_epochs": 16,
@@ -93,11 +104,11 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
                 "batch_size": 100,
                 "learning_rate": 2e-3,
                 "weight_decay": 1e-4,
-                "dropout": 0.3,
-                "weight_averaging": 0.99,
-                "schedule": "cosine",
+                "scheduler": "cosine",
+                "network__dropout": 0.3,
+                "training__weight_averaging": 0.99,
             },
-            images={"shift": 1},
+            images={"network__shift": 1},
         )
     }
 )
@@ -296,8 +307,9 @@ class PredictThenInterpolate(MethodEstimator):
             (judge, {"selection": self.judge_selection, "other_environments": True}),
             (final, {"selection": self.selection, "validation": validation}),
         ):
-            if is_network(estimator):
-                last_step(estimator).check_training(**options)
+            network = network_in(estimator)
+            if network is not None:
+                network.check_training(**options)
 
     def _partition(self, judgements: Judgements, training: TrainingRows) -> tuple[Partition, ...]:
         """Cut every judged environment by what its judges say, and keep the judges' scores."""

@@ -25,6 +25,7 @@ from holdfast.fitting.calibration import calibrate, class_scores, log_softmax
 from holdfast.fitting.estimators import (
     code_probabilities,
     fit_rows,
+    has_probabilities,
     has_threshold,
     is_network,
     last_step,
@@ -44,7 +45,7 @@ from holdfast.newsite.profile import as_frame, column_names, profile_matrix
 from holdfast.newsite.recalibrate import RecalibratedClassifier
 from holdfast.newsite.trials import Relearning, is_doubtful, try_known_sites
 from holdfast.parallel import run_each
-from holdfast.rows.kinds import count_rows, holds_items, is_sparse, is_text
+from holdfast.rows.kinds import count_rows, holds_items, is_frame, is_sparse, is_text
 from holdfast.rows.mapped import is_mapped
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
@@ -463,7 +464,7 @@ class StableClassifier(MethodClassifier):
         )
 
         def predict(features: Any) -> Array:
-            plain = hasattr(features, "columns") and not hasattr(rows, "columns")
+            plain = is_frame(features) and not is_frame(rows)
             inner = features.to_numpy() if plain else features
             return np.asarray(code_probabilities(used.estimator_, inner, len(self.classes_)))
 
@@ -730,7 +731,7 @@ class _Mixture:
         models = [ordinary, *run_each(_fit_reduced, tuple(self.tables), tasks, self.owner.n_jobs)]
         used = [i for i, weight in enumerate(weights) if weight > 0]
         mixed = mix_scores([self.scenarios.known[i] for i in used], [weights[i] for i in used])
-        offsets = not hasattr(ordinary, "predict_proba")
+        offsets = not has_probabilities(ordinary)
         calibration = calibrate(mixed, training.y, training.sample_weight, offsets=offsets)
         return MixedClassifier(
             [models[i] for i in used], [self.removals[i] for i in used], [weights[i] for i in used], calibration
@@ -794,7 +795,7 @@ class _Mixture:
             ]
             return mix_scores(asked, [weights[i] for i in elsewhere])
 
-        offsets = not hasattr(self.owner.ordinary_, "predict_proba")
+        offsets = not has_probabilities(self.owner.ordinary_)
         calibration = calibrate(scores, y, counts, offsets=offsets)
         mixing = calibrate(mixed("known"), y, counts, offsets=offsets)
         tried = try_known_sites(

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
         def set_params(self, **params: Any) -> Self:
             """Change parameters."""
 
+        @classmethod
+        def _get_param_names(cls) -> list[str]:
+            """Return the names of the parameters that `__init__` lists."""
+
         def __sklearn_tags__(self) -> Any:
             """Return what the estimator can do."""
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, cast
 
 import numpy as np
 import sklearn
@@ -18,8 +17,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from holdfast.environments import Group, Rows, Weights, listed, take_rows
+from holdfast.environments import Rows, Weights, listed, take_rows
 from holdfast.exceptions import FeaturesError, HoldfastError, ParameterError
+from holdfast.fitting.kinds import Estimator, EstimatorT, Network, Predictor, ProbabilisticClassifier, TrainedNetwork
 from holdfast.seeding import Seeding
 
 BOOSTERS = ("xgboost", "lightgbm", "catboost")  # packages
@@ -29,23 +29,24 @@ PROBABILITY_FLOOR = 1e-3
 RECODERS = ["VotingClassifier", "StackingClassifier", "BaggingClassifier", "OneVsRestClassifier", "OneVsOneClassifier"]
 
 
-@runtime_checkable
-class Network(Protocol):
-    """An estimator that trains a network on several groups of rows, as every method uses it."""
-
-    def fit_groups(self, X: Any, y: Any, groups: Sequence[Group], *, objective: Any, **options: Any) -> Any:
-        """Train under an objective of the groups' risks."""
-
-    def check_training(self, **options: Any) -> None:
-        """Refuse what a training would refuse, before it begins."""
-
-
-def is_network(estimator: Any) -> bool:
+def is_network(estimator: object) -> bool:
     """Return whether an estimator, or the end of a pipeline, is a network."""
-    return isinstance(last_step(estimator), Network)
+    return network_in(estimator) is not None
 
 
-def seeded_clone(estimator: Any, seeding: Seeding, *names: object) -> Any:
+def network_in(estimator: object) -> Network | None:
+    """Return the network that an estimator is, or that a pipeline ends in; None for all else."""
+    last = last_step(estimator)
+    return last if isinstance(last, Network) else None
+
+
+def trained_network(estimator: object) -> TrainedNetwork | None:
+    """Return the network that an estimator is, or that a pipeline ends in, once it is trained; None for all else."""
+    network = network_in(estimator)
+    return None if network is None or not hasattr(network, "network_") else cast("TrainedNetwork", network)
+
+
+def seeded_clone(estimator: EstimatorT, seeding: Seeding, *names: object) -> EstimatorT:
     """Return an unfitted copy whose unset `random_state` parameters, nested ones too, come from the stream `names`."""
     made = copy_unfitted(estimator)
     unset = {
@@ -53,10 +54,12 @@ def seeded_clone(estimator: Any, seeding: Seeding, *names: object) -> Any:
         for key, value in made.get_params(deep=True).items()
         if (key == "random_state" or key.endswith("__random_state")) and value is None
     }
-    return made.set_params(**dict(sorted(unset.items()))) if unset else made
+    if unset:
+        made.set_params(**dict(sorted(unset.items())))
+    return made
 
 
-def over_codes(estimator: Any, classes: NDArray[Any]) -> Any:
+def over_codes(estimator: EstimatorT, classes: NDArray[Any]) -> EstimatorT:
     """Return the estimator with class weights and positive labels by code: a copy where they were by label.
 
     Examples
@@ -84,13 +87,18 @@ def over_codes(estimator: Any, classes: NDArray[Any]) -> Any:
                 f"{listed([repr(label) for label in codes])}. Name these."
             )
         changed[name] = {codes[label]: weight for label, weight in value.items()} if is_weights else codes[value]
-    return copy_unfitted(estimator).set_params(**changed) if changed else estimator
+    if not changed:
+        return estimator
+    made = copy_unfitted(estimator)
+    made.set_params(**changed)
+    return made
 
 
-def copy_unfitted(estimator: Any) -> Any:
+def copy_unfitted(estimator: EstimatorT) -> EstimatorT:
     """Return an unfitted copy; say what to do where CatBoost's parameters cannot be copied."""
     try:
-        return clone(estimator)
+        copied: EstimatorT = clone(estimator)
+        return copied
     except RuntimeError as problem:
         raise ParameterError(
             f"{type(last_step(estimator)).__name__} cannot be copied ({' '.join(str(problem).split())[-120:]}). Pass "
@@ -98,7 +106,7 @@ def copy_unfitted(estimator: Any) -> Any:
         ) from problem
 
 
-def stopped_like(estimator: Any, whole: Any) -> Any:
+def stopped_like(estimator: EstimatorT, whole: Predictor) -> EstimatorT:
     """Return histogram boosting that makes no more rounds than the fit of all rows made; all else as it is.
 
     With early_stopping="auto" it stops early on more than 10,000 rows only: parts of a table would be fitted longer,
@@ -112,24 +120,24 @@ def stopped_like(estimator: Any, whole: Any) -> Any:
     return made
 
 
-def last_step(estimator: Any) -> Any:
+def last_step(estimator: object) -> Any:
     """Return the estimator at the end of a pipeline, or the estimator itself."""
     while isinstance(estimator, Pipeline):
         estimator = estimator.steps[-1][1]
     return estimator
 
 
-def has_threshold(estimator: Any) -> bool:
+def has_threshold(estimator: object) -> bool:
     """Return whether an estimator, or the end of a pipeline, predicts by a threshold of the probability."""
     return type(last_step(estimator)).__name__ in ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 
 
-def library_of(value: Any) -> str:
+def library_of(value: object) -> str:
     """Return the package that a value's class is from; CatBoost's errors are those of its compiled part."""
     return type(value).__module__.partition(".")[0].lstrip("_")
 
 
-def sample_weight_name(estimator: Any) -> str | None:
+def sample_weight_name(estimator: Estimator) -> str | None:
     """Return the keyword under which `estimator.fit` takes row weights, None when it takes none.
 
     Examples
@@ -148,7 +156,7 @@ def sample_weight_name(estimator: Any) -> str | None:
         return "sample_weight"
     routes = has_threshold(estimator)  # and nothing else
     passes_on = not routes and any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    inside = getattr(estimator, "estimator", None)
+    inside: Any = getattr(estimator, "estimator", None)
     return sample_weight_name(inside) if passes_on and hasattr(inside, "fit") else None
 
 
@@ -160,7 +168,7 @@ def weighted_steps(estimator: Any) -> list[str]:
     return [f"{name}__{inner}" for name, step in estimator.steps for inner in weighted_steps(step)]
 
 
-def require_sample_weight(estimator: Any, *, asked_by: str) -> None:
+def require_sample_weight(estimator: Estimator, *, asked_by: str) -> None:
     """Refuse an estimator that cannot weight its rows."""
     if sample_weight_name(estimator) is None:
         raise ParameterError(
@@ -170,7 +178,7 @@ def require_sample_weight(estimator: Any, *, asked_by: str) -> None:
         )
 
 
-def require_classifier(estimator: Any, *, asked_by: str) -> None:
+def require_classifier(estimator: object, *, asked_by: str) -> None:
     """Refuse a regressor, and what else is no classifier, where classes are predicted: it would learn their codes."""
     kind = (get_tags(estimator).estimator_type or "").replace("_", " ")
     if kind != "classifier" and (kind or not hasattr(estimator, "predict")):
@@ -181,7 +189,7 @@ def require_classifier(estimator: Any, *, asked_by: str) -> None:
         )
 
 
-def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weights | None = None) -> Any:
+def fit_rows(estimator: Estimator, X: Any, y: NDArray[Any], rows: Rows, weights: Weights | None = None) -> Any:
     """Fit `estimator` itself on the rows, `weights` one for each of them; rows of weight zero stay out.
 
     A classifier that sees one class only becomes that constant, because most refuse such rows.
@@ -218,7 +226,7 @@ def fit_rows(estimator: Any, X: Any, y: NDArray[Any], rows: Rows, weights: Weigh
         raise fit_error(estimator, features, problem) from problem
 
 
-def fit_error(estimator: Any, features: Any, problem: Exception) -> FeaturesError:
+def fit_error(estimator: object, features: Any, problem: Exception) -> FeaturesError:
     """Return the error for rows that an estimator refuses: with the columns that are empty, or hold no numbers."""
     empty, words = empty_columns(features), _text_columns(features)
     said = f"{listed(empty, most=3)} has no value in any of them: " if empty else ""
@@ -232,7 +240,7 @@ def fit_error(estimator: Any, features: Any, problem: Exception) -> FeaturesErro
     )
 
 
-def _fit_with_gaps(estimator: Any, features: Any, targets: NDArray[Any], keywords: dict[str, Any]) -> Any:
+def _fit_with_gaps(estimator: Estimator, features: Any, targets: NDArray[Any], keywords: dict[str, Any]) -> Any:
     """Fit; where columns without any value are refused, as histogram boosting does, they become zeros: never used."""
     # Outside of metadata routing a keyword goes straight to the step it names, whatever the global setting is.
     with sklearn.config_context(enable_metadata_routing=False):
@@ -250,7 +258,7 @@ class RecodedClassifier(ClassifierMixin, BaseEstimator):
     XGBoost takes no other numbers, and an environment may lack a class.
     """
 
-    def __init__(self, estimator: Any, codes: NDArray[np.intp]) -> None:
+    def __init__(self, estimator: ProbabilisticClassifier, codes: NDArray[np.intp]) -> None:
         self.estimator = estimator
         self.codes = codes
 
@@ -305,23 +313,24 @@ def _with_values(X: Any) -> Any:
     return np.where(np.isnan(X).all(axis=0), np.zeros(1, dtype=X.dtype), X)
 
 
-def has_probabilities(estimator: Any) -> bool:
+def has_probabilities(estimator: object) -> bool:
     """Return whether a fitted classifier gives probabilities."""
     return hasattr(estimator, "predict_proba")
 
 
-def code_probabilities(estimator: Any, X: Any, n_classes: int) -> NDArray[np.float64]:
+def code_probabilities(estimator: Predictor, X: Any, n_classes: int) -> NDArray[np.float64]:
     """Return (n_rows, n_classes) probabilities over the codes; a vote of 0 or 1 from classifiers without them."""
     if has_probabilities(estimator):
-        answers = np.asarray(estimator.predict_proba(X), dtype=np.float64)
+        classifier = cast("ProbabilisticClassifier", estimator)
+        answers = np.asarray(classifier.predict_proba(X), dtype=np.float64)
         if answers.shape[1] == n_classes:
             return answers
         probabilities = np.zeros((len(answers), n_classes))
-        probabilities[:, np.asarray(estimator.classes_, dtype=np.intp)] = answers
+        probabilities[:, np.asarray(classifier.classes_, dtype=np.intp)] = answers
         return probabilities
     return np.eye(n_classes)[predicted_codes(estimator, X)]
 
 
-def predicted_codes(estimator: Any, X: Any) -> NDArray[np.intp]:
+def predicted_codes(estimator: Predictor, X: Any) -> NDArray[np.intp]:
     """Return the predicted codes, (n_rows,); CatBoost gives them as a column."""
     return np.asarray(estimator.predict(X)).ravel().astype(np.intp, copy=False)

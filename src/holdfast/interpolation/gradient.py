@@ -12,14 +12,15 @@ from sklearn.base import clone, is_regressor
 
 from holdfast.environments import Group, take_rows
 from holdfast.exceptions import ParameterError
-from holdfast.fitting.estimators import last_step
+from holdfast.fitting.estimators import network_in, trained_network
+from holdfast.fitting.kinds import Estimator, Network, TrainedNetwork
 from holdfast.fitting.splitter import leave_out
 from holdfast.interpolation import Solution
 from holdfast.neural.evaluation import evenly
 from holdfast.neural.objectives import Objective
 from holdfast.neural.selection import LEAVE_ONE_OUT
 from holdfast.rows.mapped import MappedRows, fit_transformers, is_mapped
-from holdfast.rows.training import TrainingRows
+from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import Seeding
 
 _RISK_ROWS = 1000  # of each group, evenly spaced: all rows of an image set take as long as training epochs
@@ -30,7 +31,7 @@ class NetworkFit:
     """What a network is trained for, and by what its epoch is selected."""
 
     objective: str | Objective = "max"  # see holdfast.neural.objectives
-    validation: Any = None  # (X, y_codes) or (X, y_codes, group_labels): rows that select the epoch
+    validation: ValidationRows | None = None  # rows that select the epoch, with class codes
     selection: str | None = None  # selection rule; None: the estimator's
     stage: str = "stage 3"  # what monitors call the training
 
@@ -48,7 +49,7 @@ def fit_network(
 
 
 def solve_gradient(
-    estimator: Any, training: TrainingRows, groups: Sequence[Group], seeding: Seeding, fit: NetworkFit
+    estimator: Estimator, training: TrainingRows, groups: Sequence[Group], seeding: Seeding, fit: NetworkFit
 ) -> Solution:
     """Minimize the largest group risk of a network; parameters as for `fit_network`.
 
@@ -56,7 +57,8 @@ def solve_gradient(
     each group), which a network that memorizes them makes look better than they are.
     """
     X = _train(estimator, training, groups, seeding, fit)
-    network = last_step(estimator)
+    network = trained_network(estimator)
+    assert network is not None, "it was trained"
     return Solution(
         estimator=estimator,
         group_risks=_group_risks(network, X, training.y, groups),
@@ -67,15 +69,18 @@ def solve_gradient(
     )
 
 
-def _train(estimator: Any, training: TrainingRows, groups: Sequence[Group], seeding: Seeding, fit: NetworkFit) -> Any:
+def _train(
+    estimator: Estimator, training: TrainingRows, groups: Sequence[Group], seeding: Seeding, fit: NetworkFit
+) -> Any:
     """Fit the estimator; return the rows as its network saw them."""
-    network = last_step(estimator)
+    network = network_in(estimator)
+    assert network is not None, "the solver is for networks"
     X, transform = fit_transformers(estimator, training.X, training.y, training.sample_weight)
     if fit.validation is not None:
-        fit = replace(fit, validation=(transform(fit.validation[0]), *fit.validation[1:]))
-    if getattr(network, "random_state", 0) is None:
+        fit = replace(fit, validation=fit.validation._replace(X=transform(fit.validation.X)))
+    if network.get_params(deep=False)["random_state"] is None:
         network.set_params(random_state=seeding.integer("random_state", fit.stage) % 2**31)
-    if (fit.selection or network.selection) == LEAVE_ONE_OUT:
+    if network.selection_rule(fit.selection) == LEAVE_ONE_OUT:
         network.set_params(max_epochs=_epochs_left_out(network, replace(training, X=X), groups, fit))
         fit = replace(fit, selection="last")
     network.fit_groups(
@@ -91,7 +96,7 @@ def _train(estimator: Any, training: TrainingRows, groups: Sequence[Group], seed
     return X
 
 
-def _epochs_left_out(network: Any, training: TrainingRows, groups: Sequence[Group], fit: NetworkFit) -> int:
+def _epochs_left_out(network: Network, training: TrainingRows, groups: Sequence[Group], fit: NetworkFit) -> int:
     """Return for how many epochs to train: the median of trainings that each leave one environment out to select by."""
     if len(training.environments) < 2:
         raise ParameterError(
@@ -126,7 +131,7 @@ def _part(group: Group, mask: NDArray[np.bool_]) -> Group:
     return group.part(inside)
 
 
-def _group_risks(network: Any, X: Any, y: NDArray[Any], groups: Sequence[Group]) -> NDArray[np.float64]:
+def _group_risks(network: TrainedNetwork, X: Any, y: NDArray[Any], groups: Sequence[Group]) -> NDArray[np.float64]:
     """Return each group's risk under the training loss, from one pass over some rows of each group."""
     import torch  # not above: where it is missing, holdfast.neural says what to install
 

@@ -19,7 +19,7 @@ from holdfast.exceptions import ParameterError
 from holdfast.fitting.estimators import fit_rows, is_network, last_step, sample_weight_name, seeded_clone
 from holdfast.interpolation import SOLVERS, Solution, SolverSettings
 from holdfast.rows.mapped import is_mapped
-from holdfast.rows.training import TrainingRows
+from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import Seeding
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def minimize_worst_case_risk(
     seeding: Seeding,
     *,
     n_classes: int | None,
-    validation: Any = None,
+    validation: ValidationRows | None = None,
 ) -> Solution:
     """Minimize the largest group risk over the parameters of an estimator, which is cloned.
 
@@ -99,7 +99,7 @@ def minimize_mixture_risk(
     mixture: NDArray[np.float64],
     seeding: Seeding,
     *,
-    validation: Any = None,
+    validation: ValidationRows | None = None,
     selection: str | None = None,
 ) -> Any:
     """Return the estimator with the least risk in one mixture of the groups, sum_g q_g R_g.

@@ -21,6 +21,7 @@ from holdfast.datasets.folders import data_folder, note_file, noting_files
 from holdfast.datasets.synthetic import MAKERS, make_files
 from holdfast.exceptions import ConfigError, DatasetError
 from holdfast.lab.experiments import RunConfig
+from holdfast.rows.kinds import is_frame
 from holdfast.saving.files import locked, new_folder, write_bytes
 
 _HASHED = 1 << 27  # bytes from the start and from the end: files of word vectors have gigabytes
@@ -105,7 +106,7 @@ def _prepare(config: RunConfig, folder: Path | None, cache: Path) -> Prepared:
         return Prepared(_with_features(dataset, config, base, cache))
     if isinstance(dataset.train.X, list):
         return _with_words(dataset, config, base)
-    if hasattr(dataset.train.X, "columns"):
+    if is_frame(dataset.train.X):
         return Prepared(_with_numbers(dataset))
     start = {} if config.weights is None else {"weights": note_file(base / config.weights)}
     return Prepared(dataset, None, start)

@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from holdfast.lab.validation import Setting, SettingsMonitor
 
 
-NETWORK_SETTINGS = (
-    "max_epochs", "steps_per_epoch", "batch_size", "learning_rate", "weight_decay", "dropout", "loss",
-    "weight_averaging", "schedule", "patience", "precision",
-)  # fmt: skip
+NETWORK_SETTINGS = {  # of a run, and what `NeuralClassifier` calls them
+    **{name: name for name in ("max_epochs", "steps_per_epoch", "batch_size", "learning_rate", "weight_decay")},
+    **{"loss": "loss", "patience": "patience", "schedule": "scheduler", "dropout": "network__dropout"},
+    **{name: f"training__{name}" for name in ("weight_averaging", "precision")},
+}
 
 
 def make_estimator(config: RunConfig, prepared: Prepared) -> Any:
@@ -49,14 +50,18 @@ def make_estimator(config: RunConfig, prepared: Prepared) -> Any:
 
     # With a recipe, what the run does not set is the recipe's.
     given = config.as_dict() if "recipe" in config.method_options else NETWORK_SETTINGS
+    settings = {called: getattr(config, name) for name, called in NETWORK_SETTINGS.items() if name in given}
+    if settings.get("scheduler") == "constant":
+        del settings["scheduler"]
+    options = {**prepared.network_options, **config.estimator_options}
     # Selection "last": it never stops by itself. The monitor of the run selects, once for each validation setting.
     return NeuralClassifier(
         config.estimator,
-        **{name: getattr(config, name) for name in NETWORK_SETTINGS if name in given},
-        selection="last",
-        selection_rows=5_000,  # 100 batches of 50, as in the authors' experiments
-        network_options={**prepared.network_options, **config.estimator_options} or None,
-        vocabulary=prepared.vocabulary,
+        training__selection="last",
+        training__selection_rows=5_000,  # 100 batches of 50, as in the authors' experiments
+        data__vocabulary=prepared.vocabulary,
+        **settings,
+        **{f"network__{name}": value for name, value in options.items()},
     )
 
 

@@ -6,8 +6,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, Unpack
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -34,30 +33,38 @@ from holdfast.exceptions import (
     LabelsError,
     NewSiteWarning,
     ParameterError,
-    suggest,
     warn,
 )
 from holdfast.fitting.bases import BaseEstimator, ClassifierMixin, RegressorMixin
 from holdfast.neural.batches import RowSource, Vocabulary, make_source
 from holdfast.neural.evaluation import HeldOut, evenly, minus_squared_error, outputs_on, right_class, union_of
 from holdfast.neural.monitors import ProgressLine, current_monitor
-from holdfast.neural.networks import NETWORKS, Factory, Network, build_network, reads_text
+from holdfast.neural.networks import (
+    NETWORKS,
+    Factory,
+    Network,
+    build_network,
+    check_network_options,
+    reads_text,
+    takes_option,
+)
 from holdfast.neural.objectives import Objective, make_objective
+from holdfast.neural.options import DataSettings, Options, Part, check_name, check_options, current_names, part_of
 from holdfast.neural.risks import Loss, make_loss
 from holdfast.neural.selection import LEAVE_ONE_OUT, choose_rule
 from holdfast.neural.settings import (
+    PREFIXED,
     OptimizerFactory,
-    Precision,
-    Schedule,
     SchedulerFactory,
     TrainingSettings,
     autocast,
+    is_number,
     resolve_device,
     resolve_precision,
 )
 from holdfast.neural.sources import Inputs, ItemSource, RowShape, labeled_items, read_items, rows_to_predict
 from holdfast.neural.state import TrainingState
-from holdfast.neural.stored import TRAINING_ONLY, code_parameters, state_of, with_state
+from holdfast.neural.stored import attributes_of, state_of, with_state
 from holdfast.neural.training import TrainingTask, train
 from holdfast.rows.kinds import holds_items, is_text
 from holdfast.rows.reading import (
@@ -72,65 +79,81 @@ from holdfast.rows.reading import (
 )
 from holdfast.seeding import RandomState, Seeding
 
-# What other libraries call our parameters.
-_ELSEWHERE = {
-    **{"lr": "learning_rate", "learning_rate_init": "learning_rate", "eta": "learning_rate"},
-    **{"epochs": "max_epochs", "n_epochs": "max_epochs", "max_iter": "max_epochs"},
-    **{"module": "network", "model": "network", "criterion": "loss", "num_workers": "n_workers"},
-    **{"seed": "random_state", "early_stopping": "patience", "l2": "weight_decay", "alpha": "weight_decay"},
-}
-
-
 HOOKS = ("on_train_begin", "on_epoch_begin", "on_batch_end", "on_epoch_end", "on_train_end")
 SCALES = 20.0  # how many times larger than the fitted rows' the values may be: 8-bit numbers are 255 times too large
 FEW = 5  # rows below which small values may be chance, such as one dark picture
 _SMALL = 100_000  # parameters: up to here a copy in float64 costs next to nothing
+_PATIENCE = 20  # the default; another one says that the training is to end early
 _FEW_ROWS = 64  # up to which the checks of an array would take longer than the network
 
 
-@dataclass(eq=False, repr=False)
 class NeuralEstimator(BaseEstimator):
     """A network trained by the one loop; subclasses say what its targets are."""
 
-    network: str | Factory = "mlp"
-    _: KW_ONLY
-    max_epochs: int = 100
-    steps_per_epoch: int = 100
-    batch_size: int = 50
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    dropout: float | None = None
-    loss: str | Loss | None = None
-    weight_averaging: float | None = None
-    schedule: Schedule = "constant"
-    optimizer: OptimizerFactory | None = None
-    scheduler: SchedulerFactory | None = None
-    scheduler_interval: Literal["epoch", "step"] = "epoch"
-    gradient_clipping: float | None = None
-    patience: int | None = 20
-    selection: str | None = None
-    selection_rows: int | None = 1_000
-    network_options: Mapping[str, Any] | None = None
-    min_count: int = 1
-    vocabulary: Vocabulary | None = None
-    row_transform: Callable[[Any], Any] | None = None
-    collate_fn: Callable[[list[Any]], Any] | None = None
-    n_workers: int = 0
-    callbacks: Sequence[Any] | None = None
-    verbose: int = 0
-    precision: Precision = "auto"
-    device: str = "auto"
-    random_state: RandomState = None
+    def __init__(
+        self,
+        network: str | Factory = "mlp",
+        *,
+        max_epochs: int = 100,
+        steps_per_epoch: int = 100,
+        batch_size: int = 50,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.0,
+        loss: str | Loss | None = None,
+        optimizer: OptimizerFactory | None = None,
+        scheduler: SchedulerFactory | Literal["cosine"] | None = None,
+        patience: int | None = _PATIENCE,
+        callbacks: Sequence[Any] | None = None,
+        verbose: int = 0,
+        device: str = "auto",
+        random_state: RandomState = None,
+        **options: Unpack[Options],
+    ) -> None:
+        self.network = network
+        self.max_epochs = max_epochs
+        self.steps_per_epoch = steps_per_epoch
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.loss = loss
+        self.optimizer = optimizer
+        self.scheduler = scheduler
+        self.patience = patience
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.device = device
+        self.random_state = random_state
+        self._keep_options(options)
 
-    def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Refuse unknown options with the name that was probably meant."""
-        known = [field.name for field in fields(NeuralEstimator)]
-        for name in options if cls.__init__ is NeuralEstimator.__init__ else ():  # a subclass may have more
-            if name not in known:
-                meant = f"Did you mean {_ELSEWHERE[name]!r}?" if name in _ELSEWHERE else suggest(name, known)
-                raise ParameterError(f"{cls.__name__} has no parameter {name!r}. {meant}")
-        made: Self = super().__new__(cls)
-        return made
+    def _keep_options(self, options: Mapping[str, Any]) -> None:
+        """Keep parameters with a prefix under their names, as scikit-learn keeps all others."""
+        for name, value in options.items():
+            check_name(type(self).__name__, name, self._get_param_names())
+            setattr(self, name, value)
+
+    def options_for(self, part: Part) -> dict[str, Any]:
+        """Return the parameters of a part that are set, without its prefix: what ``part__…`` says."""
+        return {name.partition("__")[2]: value for name, value in vars(self).items() if part_of(name) == part}
+
+    def takes(self, name: str) -> bool:
+        """Return whether there is such a parameter; one with the prefix ``network__`` must be an option of ours."""
+        if part_of(name) == "network":
+            return takes_option(self.network, name.partition("__")[2])
+        return part_of(name) is not None or name in self._get_param_names()
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, and those with a prefix that are set."""
+        found = super().get_params(deep)
+        return found | {name: value for name, value in sorted(vars(self).items()) if part_of(name)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters, those with a prefix too."""
+        own = self._get_param_names()
+        for name in params:
+            check_name(type(self).__name__, name, own)
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
 
     takes_items: ClassVar[bool] = True  # X may be a dict or a Dataset
     _score = staticmethod(right_class)
@@ -172,8 +195,8 @@ class NeuralEstimator(BaseEstimator):
         if is_share(validation):
             X, y, sample_weight, validation = self._hold_out(X, y, sample_weight, float(validation))
         self.check_training(validation=validation)
-        default = type(self).__dataclass_fields__["patience"].default
-        if self.patience not in (None, default) and self.selection is None and validation is None:
+        chosen = self.options_for("training").get("selection")
+        if self.patience not in (None, _PATIENCE) and chosen is None and validation is None:
             raise ParameterError(
                 f"patience={self.patience} ends a training whose validation score no longer improves, but there are no "
                 "validation rows. Pass fit(X, y, validation=(X, y)) or fit(X, y, validation=0.2), or leave patience "
@@ -214,7 +237,7 @@ class NeuralEstimator(BaseEstimator):
         validation : (X, y) or (X, y, group_labels), optional
             Rows that select the epoch; group labels are crossed with the label for "worst_group_validation".
         selection : str, optional
-            Overrides the `selection` parameter.
+            Overrides `training__selection`.
         stage : str
             What monitors call this training, see `holdfast.neural.monitors.watch`.
         """
@@ -242,8 +265,7 @@ class NeuralEstimator(BaseEstimator):
         other_environments : bool
             Whether there are environments beside those trained on.
         """
-        self._settings()
-        self.row_loss()
+        self.check_parameters()
         resolve_device(self.device)
         callbacks = self.callbacks if self.callbacks is not None else ()
         if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
@@ -253,7 +275,7 @@ class NeuralEstimator(BaseEstimator):
                 raise ParameterError(
                     f"A callback must be an object with at least one of {', '.join(HOOKS)}. Got {callback!r} instead."
                 )
-        selection = self.selection if selection is None else selection
+        selection = self.selection_rule(selection)
         if selection != LEAVE_ONE_OUT:
             grouped = holds_items(validation) or (validation is not None and validation[-1] is not None)
             choose_rule(
@@ -266,7 +288,7 @@ class NeuralEstimator(BaseEstimator):
     def _hold_out(self, X: Any, y: Any, sample_weight: Any, share: float) -> tuple[Any, Any, Any, Any]:
         """Return rows, labels and weights to train on, and validation rows, a share of those of every label."""
         if holds_items(X):
-            X, y, _ = read_items(X, y, (), n_workers=self.n_workers)
+            X, y, _ = read_items(X, y, (), n_workers=self._data_settings().n_workers)
         if y is None:
             raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
         labels = np.asarray(read_column(y))
@@ -299,7 +321,7 @@ class NeuralEstimator(BaseEstimator):
             objective=make_objective(objective),
             loss=self.row_loss(),
             score=self._score,
-            selection=self.selection if selection is None else selection,
+            selection=self.selection_rule(selection),
             validation=self._read_validation(validation),
             others=_other_environments(source, targets, groups, environments),
             stage=stage,
@@ -324,8 +346,9 @@ class NeuralEstimator(BaseEstimator):
     def _computing(self) -> str:
         """Return where and how the training computes, in words."""
         device = resolve_device(self.device)
-        found = {"fp32": "float32", "bf16": "bfloat16"}[resolve_precision(self.precision, device)]
-        return f"computing in {found} on {device.type} (precision={self.precision!r}, device={self.device!r})"
+        precision = self._settings().precision
+        found = {"fp32": "float32", "bf16": "bfloat16"}[resolve_precision(precision, device)]
+        return f"computing in {found} on {device.type} (training__precision={precision!r}, device={self.device!r})"
 
     def _notify(self, hook: str, state: TrainingState) -> None:
         """Show callbacks where the training stands; StopIteration ends it after this epoch."""
@@ -353,26 +376,69 @@ class NeuralEstimator(BaseEstimator):
 
     def _settings(self) -> TrainingSettings:
         """Return the loop's settings, checked."""
-        if self.dropout is not None and not 0 <= self.dropout < 1:
-            raise ParameterError(f"The 'dropout' parameter must be in [0, 1). Got {self.dropout!r} instead.")
-        return TrainingSettings(**{field.name: getattr(self, field.name) for field in fields(TrainingSettings)})
+        routed = {name: value for name, value in self.options_for("training").items() if name in PREFIXED}
+        return TrainingSettings(
+            max_epochs=self.max_epochs,
+            steps_per_epoch=self.steps_per_epoch,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+            device=self.device,
+            optimizer=self.optimizer,
+            optimizer_options=self.options_for("optimizer"),
+            scheduler=self.scheduler,
+            scheduler_options=self.options_for("scheduler"),
+            **routed,
+        )
+
+    def _data_settings(self) -> DataSettings:
+        """Return how rows are read, checked."""
+        return DataSettings(**self.options_for("data"))
+
+    def selection_rule(self, selection: str | None = None) -> str | None:
+        """Return the name of the rule that selects the epoch: the one given, or `training__selection`."""
+        chosen: str | None = self.options_for("training").get("selection")
+        return chosen if selection is None else selection
+
+    def check_parameters(self) -> None:
+        """Refuse values that no training takes, and options that network, optimizer or scheduler do not take."""
+        self._settings()
+        self._data_settings()
+        self.row_loss()
+        options = self.options_for("network")
+        dropout = options.get("dropout")
+        if dropout is not None and not (is_number(dropout) and 0 <= dropout < 1):
+            raise ParameterError(f"The 'network__dropout' parameter must be in [0, 1). Got {dropout!r} instead.")
+        check_network_options(self.network, options)
+        optimizer = torch.optim.Adam if self.optimizer is None else self.optimizer
+        check_options(_called("optimizer", optimizer), "optimizer", optimizer, self.options_for("optimizer"))
+        routed = self.options_for("scheduler")
+        if callable(self.scheduler):
+            check_options(_called("scheduler", self.scheduler), "scheduler", self.scheduler, routed)
+        elif routed:
+            raise ParameterError(
+                f"scheduler__{next(iter(routed))} is set, but scheduler={self.scheduler!r} has no options. Pass a "
+                "class such as scheduler=torch.optim.lr_scheduler.StepLR."
+            )
 
     def network_arguments(self) -> dict[str, Any]:
         """Return what the network is built with."""
-        options = dict(self.network_options or {})
+        options = self.options_for("network")
         if self.vocabulary_ is not None and isinstance(options.get("vectors"), Mapping):
             options["vectors"] = self.vocabulary_.vectors(options["vectors"])
+        dropout = options.pop("dropout", None)
         return {
             "input_shape": self.input_shape_,
             "n_classes": self._n_outputs(),
-            "dropout": self._dropout if self.dropout is None else float(self.dropout),
+            "dropout": self._dropout if dropout is None else float(dropout),
             **options,
         }
 
     def _read_training(self, X: Any, y: Any) -> tuple[RowSource, NDArray[Any]]:
         """Check rows and targets, and learn the vocabulary of texts."""
         if holds_items(X):
-            X, y, _ = read_items(X, y, (), n_workers=self.n_workers)
+            X, y, _ = read_items(X, y, (), n_workers=self._data_settings().n_workers)
         if y is None:
             raise LabelsError(f"{type(self).__name__}.fit requires y to be passed, but the target y is None.")
         X = self._check_rows(X, reset=True)
@@ -380,8 +446,9 @@ class NeuralEstimator(BaseEstimator):
             self._refuse_wrong_kind(is_texts=isinstance(X, list))
         self.vocabulary_ = None
         if isinstance(X, list):
-            given = self.vocabulary
-            self.vocabulary_ = Vocabulary.build(X, min_count=self.min_count) if given is None else given
+            settings = self._data_settings()
+            given = settings.vocabulary
+            self.vocabulary_ = Vocabulary.build(X, min_count=settings.min_count) if given is None else given
         source = self._make_source(X)
         named = NETWORKS[self.network] if isinstance(self.network, str) and self.network in NETWORKS else None
         if isinstance(source.row_shape, dict) and getattr(named, "__module__", "").startswith("holdfast."):
@@ -393,8 +460,14 @@ class NeuralEstimator(BaseEstimator):
 
     def _make_source(self, X: Any) -> RowSource:
         """Return checked rows as a source."""
-        options = {name: getattr(self, name) for name in ("row_transform", "collate_fn", "n_workers")}
-        return make_source(X, self.vocabulary_, **options)
+        settings = self._data_settings()
+        return make_source(
+            X,
+            self.vocabulary_,
+            row_transform=settings.row_transform,
+            collate_fn=settings.collate_fn,
+            n_workers=settings.n_workers,
+        )
 
     def _refuse_wrong_kind(self, *, is_texts: bool) -> None:
         """Refuse texts for a network of numbers and the other way round."""
@@ -435,7 +508,7 @@ class NeuralEstimator(BaseEstimator):
             return None
         X, y, group_labels = read_held_out((validation, None) if holds_items(validation) else validation)
         if holds_items(X):
-            X, y, group_labels = read_items(X, y, group_labels, n_workers=self.n_workers)
+            X, y, group_labels = read_items(X, y, group_labels, n_workers=self._data_settings().n_workers)
         source = self._known_source(X)
         targets = self._known_targets(y, len(source))
         if group_labels is None:
@@ -474,7 +547,7 @@ class NeuralEstimator(BaseEstimator):
             and X.dtype in (np.float32, np.float64)
             and 0 < len(X) <= _FEW_ROWS
             and X.shape[1:] == self.input_shape_
-            and self.row_transform is None
+            and getattr(self, "data__row_transform", None) is None
             and self.vocabulary_ is None
             and not hasattr(self, "feature_names_in_")
             and bool(np.isfinite(X).all())
@@ -520,7 +593,12 @@ class NeuralEstimator(BaseEstimator):
 
     def saved_attributes(self) -> dict[str, Any]:
         """Return what is saved of an estimator that is not fitted: parameters, but for those of a training alone."""
-        return vars(self) | code_parameters(self) | dict.fromkeys(TRAINING_ONLY)
+        return attributes_of(self)
+
+    @staticmethod
+    def current_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return saved attributes under the names that they have in this version."""
+        return current_names(attributes)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], tensors: Mapping[str, Any]) -> Self:
@@ -533,9 +611,11 @@ class NeuralEstimator(BaseEstimator):
         return tags
 
 
-# `__new__` takes anything; tools that ask the class for its parameters must see those of `__init__`.
-_signature = inspect.signature(NeuralEstimator.__init__)
-NeuralEstimator.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])  # type: ignore[attr-defined]
+# Tools that ask the class for its parameters, such as the checks of scikit-learn, take `options` for one.
+_signature = inspect.signature(NeuralEstimator)
+NeuralEstimator.__signature__ = _signature.replace(  # type: ignore[attr-defined]
+    parameters=[parameter for parameter in _signature.parameters.values() if parameter.name != "options"]
+)
 
 
 _DOUBLES: WeakKeyDictionary[nn.Module, nn.Module] = WeakKeyDictionary()  # copies in float64: making one takes long
@@ -554,6 +634,11 @@ def _in_float64(network: nn.Module) -> nn.Module:
     with torch.no_grad():
         torch._foreach_copy_(kept, now)
     return double
+
+
+def _called(part: str, factory: Callable[..., Any]) -> str:
+    """Return a class or function in words, for errors."""
+    return f"The {part} {getattr(factory, '__name__', type(factory).__name__)}"
 
 
 def _same_shape(found: RowShape, fitted: RowShape, *, exactly: bool) -> bool:
@@ -612,7 +697,7 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
     ----------
     network : str, callable or nn.Module, default="mlp"
         A name in `holdfast.neural.networks.NETWORKS`; a callable that returns an `nn.Module` and takes any of
-        ``input_shape``, ``n_classes`` and ``dropout``; or a module, which is copied.
+        ``input_shape``, ``n_classes``, ``dropout`` and what you set with ``network__…``; or a module, which is copied.
     max_epochs : int, default=100
         Largest number of evaluations.
     steps_per_epoch : int, default=100
@@ -620,62 +705,65 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
     batch_size : int, default=50
         Rows of each group in a batch; a smaller group is used whole.
     learning_rate, weight_decay : float
-        Of Adam; the decay is coupled L2.
-    dropout : float, optional
-        Probability that a unit is dropped; None: 0.1, and 0 for a regressor.
+        Of the optimizer; Adam's decay is coupled L2.
     loss : {"cross_entropy", "gce", "smoothed", "squared"} or callable, optional
         ``(logits, codes) -> (n,) losses``; None: the cross-entropy, and the squared error for a regressor.
-    weight_averaging : float, optional
-        Decay of an exponential average of the weights, for example 0.999; the average is evaluated and kept.
-    schedule : {"constant", "cosine"}
-        Of the learning rate over `max_epochs`.
     optimizer : callable, optional
         A class such as `torch.optim.AdamW`, which gets `learning_rate` and `weight_decay`; or a function of the
         parameters that learn, or of ``network``, that returns an optimizer with rates of its own. None: Adam.
-    scheduler : callable, optional
-        A function of the optimizer that returns a scheduler of torch, which takes its step after each epoch, or after
-        each batch with ``scheduler_interval="step"``.
-    scheduler_interval : {"epoch", "step"}
-        When the scheduler takes its step.
-    gradient_clipping : float, optional
-        Largest norm of the gradient; longer ones are shortened to it.
+    scheduler : "cosine" or callable, optional
+        Of the learning rate: "cosine" lets it fall to zero over `max_epochs`; or a class such as
+        `torch.optim.lr_scheduler.StepLR`, or a function of the optimizer. None: the rate is constant.
     patience : int or None, default=20
         Evaluations without improvement before training stops. It needs validation rows, or the other environments that
         select a judge of `PIClassifier`; without them a training takes all its epochs.
-    selection : str, optional
-        Rule that selects the epoch (`holdfast.neural.selection`); None: validation_accuracy with validation rows, else
-        last.
-    selection_rows : int or None, default=1000
-        For selection="other_environments": rows of each other environment that are scored after every epoch, evenly
-        spaced; None: all. `PIClassifier` selects its judges by this rule, and then asks them about all rows.
-    network_options : mapping, optional
-        Further settings of the network, for example ``{"hidden": (64, 64)}``; for text networks ``{"vectors": …}`` may
-        map words to fixed vectors.
-    min_count : int, default=1
-        Texts: words that occur less often are unknown.
-    vocabulary : Vocabulary, optional
-        Texts: the words, if not those of the training rows.
-    row_transform : callable, optional
-        Applied to each row as it is read, for example to an 8-bit image tensor; for training and for prediction.
-    collate_fn : callable, optional
-        Datasets and dicts: from a list of items without labels to a batch. None: tensors are stacked, and sequences of
-        different lengths end with zeros.
-    n_workers : int, default=0
-        Datasets: processes that read the items of a batch together; 0: this process.
     callbacks : list of objects, optional
         With any of skorch's hooks ``on_train_begin(net)``, ``on_epoch_begin(net)``, ``on_batch_end(net)``,
         ``on_epoch_end(net)`` and ``on_train_end(net)``. `net` is the estimator, with its `network_`, `history_` and
         `stage_` at that moment. ``raise StopIteration`` ends the training after the epoch.
     verbose : int, default=0
         1: a line for each epoch with the worst group and the time left.
-    precision : {"auto", "fp32", "bf16"}
-        "auto" trains in bfloat16 where the hardware has it; `precision_` and the first line of ``verbose=1`` say which.
     device : str, default="auto"
         CUDA where there is one, else the CPU.
     random_state : int, RandomState, Generator or None
         Seed of initialization, dropout and batches. They come from generators of the fit's own, so that fits in threads
         give the answers of fits in sequence. A network of your own that calls random functions itself, such as
         `torch.nn.functional.dropout`, is trained by one thread at a time.
+    **options
+        Parameters with the prefix of the part that they are for; `get_params` has those that are set.
+
+    Notes
+    -----
+    A network, an optimizer and a scheduler take whatever their signature names: ``network__hidden=(64, 64)``,
+    ``optimizer__momentum=0.9``, ``scheduler__step_size=10``. These are always there:
+
+    ===================================  ====================  =========================================================
+    parameter                            default               meaning
+    ===================================  ====================  =========================================================
+    ``network__dropout``                 0.1; regressor: 0     probability that a unit is dropped
+    ``training__precision``              "auto"                "fp32", "bf16", or bfloat16 where the hardware has it
+    ``training__selection``              None                  rule that selects the epoch, see below
+    ``training__selection_rows``         1000                  rows of each other environment that are scored after each
+                                                               epoch, evenly spaced; None: all
+    ``training__weight_averaging``       None                  decay of an exponential average of the weights, for
+                                                               example 0.999; the average is evaluated and kept
+    ``training__gradient_clipping``      None                  largest norm of the gradient
+    ``training__scheduler_interval``     "epoch"               the scheduler takes its step after each "epoch" or "step"
+    ``data__row_transform``              None                  applied to each row as it is read, for example to an
+                                                               8-bit image; for training and for prediction
+    ``data__collate_fn``                 None                  Datasets, dicts: from a list of items without labels to a
+                                                               batch; None: tensors are stacked, and sequences of
+                                                               different lengths end with zeros
+    ``data__n_workers``                  0                     Datasets: processes that read the items of a batch
+                                                               together; 0: this process
+    ``data__vocabulary``                 None                  texts: the words, if not those of the training rows
+    ``data__min_count``                  1                     texts: words that occur less often are unknown
+    ===================================  ====================  =========================================================
+
+    ``training__selection`` is a rule of `holdfast.neural.selection`; None is validation_accuracy with validation rows,
+    else last. With "other_environments" the environments that are not trained on select the epoch: so `PIClassifier`
+    selects its judges. For text networks ``network__vectors`` may map words to fixed vectors. A module that is passed
+    as `network` has its settings already.
 
     Attributes
     ----------
@@ -724,7 +812,7 @@ class NeuralClassifier(ClassifierMixin, NeuralEstimator):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy; y may be left out where X is a dict or Dataset with labels."""
-        X, y = labeled_items(X, y, n_workers=self.n_workers)
+        X, y = labeled_items(X, y, n_workers=self._data_settings().n_workers)
         return float(super().score(X, y, sample_weight))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -18,9 +18,8 @@ import torch
 from holdfast.exceptions import ParameterError
 
 Precision = Literal["auto", "fp32", "bf16"]
-Schedule = Literal["constant", "cosine"]
 OptimizerFactory: TypeAlias = Callable[..., torch.optim.Optimizer]
-SchedulerFactory: TypeAlias = Callable[[torch.optim.Optimizer], Any]
+SchedulerFactory: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,49 +33,57 @@ class TrainingSettings:
     weight_decay: float = 0.0  # Adam's coupled L2, not AdamW
     patience: int | None = 20  # evaluations without improvement; None: never stop early
     selection_rows: int | None = 1_000  # of each other environment, scored after every epoch; None: all
-    schedule: Schedule = "constant"  # of the learning rate over max_epochs
     weight_averaging: float | None = None  # decay of the exponential average whose weights are kept
     precision: Precision = "auto"
     device: str = "auto"
     optimizer: OptimizerFactory | None = None  # an Optimizer class, or a function of parameters or network; None: Adam
-    scheduler: SchedulerFactory | None = None  # a function of the optimizer
+    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
+    scheduler: SchedulerFactory | Literal["cosine"] | None = None  # a function of the optimizer; None: a constant rate
+    scheduler_options: Mapping[str, Any] = field(default_factory=dict)
     scheduler_interval: Literal["epoch", "step"] = "epoch"  # after which the scheduler takes its step
     gradient_clipping: float | None = None  # largest norm of the gradient
 
     def __post_init__(self) -> None:
         for name, (expected, fits) in _CHECKS.items():
             if not fits(getattr(self, name)):
-                raise ParameterError(f"The {name!r} parameter must be {expected}. Got {getattr(self, name)!r} instead.")
-        if self.scheduler is not None and self.schedule != "constant":
-            raise ParameterError("Both 'schedule' and 'scheduler' set the learning rate. Leave one of them out.")
+                shown = f"training__{name}" if name in PREFIXED else name
+                raise ParameterError(
+                    f"The {shown!r} parameter must be {expected}. Got {getattr(self, name)!r} instead."
+                )
 
 
-def _is_count(value: Any) -> bool:
+# What users write with the prefix ``training__``.
+PREFIXED = ("precision", "selection_rows", "weight_averaging", "gradient_clipping", "scheduler_interval")
+
+
+def is_count(value: Any) -> bool:
     """Return whether the value is a positive integer (numpy's included, booleans not)."""
     return hasattr(value, "__index__") and not isinstance(value, bool) and value >= 1
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     """Return whether the value is a real number (numpy's included, booleans not)."""
     return hasattr(value, "__float__") and not isinstance(value, bool | str)
 
 
 # Name -> what the value must be, and whether it is.
 _CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("max_epochs", "steps_per_epoch", "batch_size"), ("a positive integer", _is_count)),
-    "patience": ("a positive integer or None", lambda value: value is None or _is_count(value)),
-    "selection_rows": ("a positive integer or None", lambda value: value is None or _is_count(value)),
-    "learning_rate": ("a positive number", lambda value: _is_number(value) and value > 0),
-    "weight_decay": ("a number of at least 0", lambda value: _is_number(value) and value >= 0),
-    "gradient_clipping": ("a positive number or None", lambda value: value is None or _is_number(value) and value > 0),
+    **dict.fromkeys(("max_epochs", "steps_per_epoch", "batch_size"), ("a positive integer", is_count)),
+    "patience": ("a positive integer or None", lambda value: value is None or is_count(value)),
+    "selection_rows": ("a positive integer or None", lambda value: value is None or is_count(value)),
+    "learning_rate": ("a positive number", lambda value: is_number(value) and value > 0),
+    "weight_decay": ("a number of at least 0", lambda value: is_number(value) and value >= 0),
+    "gradient_clipping": ("a positive number or None", lambda value: value is None or is_number(value) and value > 0),
     "optimizer": ("a callable such as torch.optim.SGD, or None", lambda value: value is None or callable(value)),
-    "scheduler": ("a callable such as torch.optim.SGD, or None", lambda value: value is None or callable(value)),
+    "scheduler": (
+        "'cosine', a callable such as torch.optim.lr_scheduler.StepLR, or None",
+        lambda value: value in (None, "cosine") or callable(value),
+    ),
     "scheduler_interval": ("'epoch' or 'step'", lambda value: value in ("epoch", "step")),
     "weight_averaging": (
         "a decay between 0 and 1, or None",
-        lambda value: value is None or _is_number(value) and 0 < value < 1,
+        lambda value: value is None or is_number(value) and 0 < value < 1,
     ),
-    "schedule": (f"one of {list(get_args(Schedule))}", lambda value: value in get_args(Schedule)),
     "precision": (f"one of {list(get_args(Precision))}", lambda value: value in get_args(Precision)),
 }
 
@@ -87,16 +94,37 @@ def make_optimizer(network: torch.nn.Module, settings: TrainingSettings) -> torc
     if not parameters:
         raise ParameterError("The network has no parameters that learn. Unfreeze at least its last layer.")
     rates: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
-    factory = settings.optimizer
+    factory, options = settings.optimizer, settings.optimizer_options
     if factory is None:
-        return torch.optim.Adam(parameters, **rates, fused=True)
+        return torch.optim.Adam(parameters, **{**rates, "fused": True, **options})
     if isinstance(factory, type):  # a class takes our learning rate; all else knows its own
-        made: Any = factory(parameters, **rates)
+        made: Any = _make("optimizer", factory, parameters, {**rates, **options})
     else:
-        made = factory(network) if "network" in inspect.signature(factory).parameters else factory(parameters)
+        of_network = "network" in inspect.signature(factory).parameters
+        made = factory(network if of_network else parameters, **options)
     if not isinstance(made, torch.optim.Optimizer):
         raise ParameterError(f"The 'optimizer' must return a torch.optim.Optimizer. It returned {made!r:.60}.")
     return made
+
+
+def make_scheduler(optimizer: torch.optim.Optimizer, settings: TrainingSettings) -> Any:
+    """Return the user's scheduler of the learning rate; None where the rate is constant or the loop's own cosine."""
+    if settings.scheduler is None or settings.scheduler == "cosine":
+        return None
+    if isinstance(settings.scheduler, type):
+        return _make("scheduler", settings.scheduler, optimizer, settings.scheduler_options)
+    return settings.scheduler(optimizer, **settings.scheduler_options)
+
+
+def _make(part: str, cls: Callable[..., Any], first: Any, options: Mapping[str, Any]) -> Any:
+    """Return an instance of a class of the user's choice; say how its options are given where it refuses them."""
+    try:
+        return cls(first, **options)
+    except (TypeError, ValueError) as problem:
+        raise ParameterError(
+            f"The {part} cannot be made: {problem}. Its options are the parameters {part}__…, for example "
+            f"{'scheduler__step_size=10' if part == 'scheduler' else 'optimizer__momentum=0.9'}."
+        ) from problem
 
 
 def resolve_device(device: str) -> torch.device:

@@ -174,8 +174,8 @@ def read_items(X: Any, y: Any, environments: Any = None, *, n_workers: int = 0) 
     """
     if isinstance(X, DataLoader):
         raise InputTypeError(
-            "X is a DataLoader. Pass its dataset, X=loader.dataset: batches are drawn by group, and n_workers= and "
-            "collate_fn= are parameters of the estimator."
+            "X is a DataLoader. Pass its dataset, X=loader.dataset: batches are drawn by group, and n_workers and "
+            "collate_fn are parameters of the estimator: data__n_workers=, data__collate_fn=."
         )
     if isinstance(X, IterableDataset):
         raise InputTypeError(
@@ -318,7 +318,7 @@ def _stack(tensors: Sequence[Tensor], name: str) -> Tensor:
     shapes = sorted({tuple(tensor.shape) for tensor in tensors})[:2]
     raise FeaturesError(
         f"Items of {name} have different shapes, for example {shapes[0]} and {shapes[1]}. Resize them in the Dataset "
-        "(or row_transform=), or pass collate_fn=."
+        "or by a row_transform, or pass a collate_fn."
     )
 
 

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from holdfast.exceptions import SavedModelError, UntrustedFileError
+from holdfast.exceptions import ParameterError, SavedModelError, UntrustedFileError
 from holdfast.neural.networks import NETWORKS, Factory, build_network
+from holdfast.neural.options import current_names, part_of
 from holdfast.neural.randomness import RandomStream
 from holdfast.neural.selection import Selected
 from holdfast.neural.sources import Vocabulary
@@ -22,25 +23,31 @@ if TYPE_CHECKING:
     from holdfast.neural.estimator import NeuralEstimator
 
 EstimatorT = TypeVar("EstimatorT", bound="NeuralEstimator")
-FORMAT = 1
+FORMAT = 2  # 1: before most parameters had a prefix, and read as well
 # Parameters that are data of a fit, need not be plain values or are for training alone; what they led to is stored.
 _NOT_STORED = (
-    *("network_options", "vocabulary", "random_state", "loss", "optimizer", "scheduler", "callbacks", "n_workers"),
-    *("network", "row_transform", "collate_fn", "verbose"),
+    *("random_state", "loss", "optimizer", "scheduler", "callbacks", "verbose"),
+    *("network", "data__row_transform", "data__collate_fn", "data__vocabulary", "data__n_workers"),
 )
-CODE = ("network", "row_transform", "collate_fn")  # stored as import paths where they are classes or functions
+CODE = ("network", "data__row_transform", "data__collate_fn")  # import paths where they are classes or functions
 TRAINING_ONLY = ("optimizer", "scheduler", "callbacks")
 
 
 def state_of(estimator: NeuralEstimator) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return a fitted estimator as values for JSON, and the network's tensors by name."""
-    options = dict(estimator.network_options or {})
+    options = estimator.options_for("network")
     options.pop("weights", None)  # a file to start from; what became of it is among the network's tensors
     if options.get("vectors") is not None:
         # The vectors are part of the network's tensors; only their shape is needed to build it again.
         options["vectors"] = list(estimator.network_arguments()["vectors"].shape)
-    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_STORED}
-    parameters |= code_parameters(estimator)
+    parameters = {
+        name: value
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in _NOT_STORED and part_of(name) in (None, "training", "data")
+    }
+    parameters |= _code_parameters(estimator)
+    if estimator.scheduler == "cosine":
+        parameters["scheduler"] = "cosine"
     seed, words, shape = estimator.random_state, estimator.vocabulary_, estimator.input_shape_
     listed: Any = {n: list(s) for n, s in shape.items()} if isinstance(shape, dict) else list(shape)
     state: dict[str, Any] = {
@@ -66,9 +73,9 @@ def state_of(estimator: NeuralEstimator) -> tuple[dict[str, Any], dict[str, Tens
 
 def with_state(estimator: EstimatorT, state: Mapping[str, Any], tensors: Mapping[str, Any]) -> EstimatorT:
     """Return a new estimator as the fitted one that `state_of` described."""
-    if state.get("format") != FORMAT:
+    if state.get("format") not in range(1, FORMAT + 1):
         raise SavedModelError(
-            f"The saved network has format {state.get('format')!r}; this version reads format {FORMAT}."
+            f"The saved network has format {state.get('format')!r}; this version reads formats 1 to {FORMAT}."
         )
     name = state["parameters"]["network"]
     if isinstance(name, str) and name not in NETWORKS:
@@ -80,10 +87,14 @@ def with_state(estimator: EstimatorT, state: Mapping[str, Any], tensors: Mapping
     if "weights" in options:  # never saved by holdfast: it would read a file outside of the model
         raise UntrustedFileError("The saved estimator names a weights file outside of its folder. It was not read.")
     vectors = options.pop("vectors", None)
-    parameters = {**state["parameters"], "network_options": options or None, "random_state": state["random_state"]}
+    parameters = current_names({**state["parameters"], "random_state": state["random_state"]})
+    parameters |= {f"network__{option}": value for option, value in options.items()}
     if state["loss"] is not None:
         parameters["loss"] = state["loss"]
-    estimator.set_params(**parameters)
+    try:
+        estimator.set_params(**parameters).check_parameters()
+    except ParameterError as problem:  # never of a fit: it would have refused them
+        raise UntrustedFileError(f"The saved network cannot predict rows: {problem}") from problem
     shape = state["input_shape"]
     estimator.input_shape_ = {n: tuple(s) for n, s in shape.items()} if isinstance(shape, dict) else tuple(shape)
     estimator.input_scale_ = state.get("input_scale") or {}
@@ -117,15 +128,23 @@ def with_state(estimator: EstimatorT, state: Mapping[str, Any], tensors: Mapping
     return estimator
 
 
-def code_parameters(estimator: NeuralEstimator) -> dict[str, Any]:
+def attributes_of(estimator: NeuralEstimator) -> dict[str, Any]:
+    """Return what is saved of an estimator that is not fitted: parameters, but for those of a training alone."""
+    kept = {name: value for name, value in vars(estimator).items() if part_of(name) not in ("optimizer", "scheduler")}
+    given: dict[str, Any] = {name: None for name in TRAINING_ONLY if getattr(estimator, name) != "cosine"}
+    return kept | _code_parameters(estimator) | given
+
+
+def _code_parameters(estimator: NeuralEstimator) -> dict[str, Any]:
     """Return parameters that may be code: classes and functions by import path, all else as it is."""
     if isinstance(estimator.network, nn.Module):
         raise SavedModelError(
             f"network is an instance of {type(estimator.network).__name__}, and how it was built cannot be saved. Pass "
-            "its class, or a function that returns it, and its settings as network_options; see "
+            "its class, or a function that returns it, and its settings as network__…; see "
             "docs/how-to/own-network.md."
         )
-    values = {name: getattr(estimator, name) for name in CODE}
+    given = estimator.get_params(deep=False)
+    values = {name: given[name] for name in CODE if name in given}
     return {name: ImportPath.of(value, name) if callable(value) else value for name, value in values.items()}
 
 
@@ -153,7 +172,7 @@ def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
         items = value if isinstance(value, list) else [value]
         if not all(item is None or isinstance(item, bool | int | float | str) for item in items):
             raise SavedModelError(
-                f"network_options[{name!r}] is of type {type(value).__name__} and cannot be saved. "
+                f"network__{name} is of type {type(value).__name__} and cannot be saved. "
                 "Use numbers, strings or lists of them."
             )
         plain[name] = value

@@ -8,7 +8,7 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from holdfast.neural.settings import (
     TrainingSettings,
     autocast,
     make_optimizer,
+    make_scheduler,
     resolve_device,
     resolve_precision,
     without_denormals,
@@ -177,7 +178,7 @@ def _run(
         device,
         stream,
         _fingerprint(task, settings, rule.name, seeding, precision),
-        None if settings.scheduler is None else settings.scheduler(optimizer),
+        make_scheduler(optimizer, settings),
     )
     ranks = current_ranks()
     saved = ranks.from_first(lambda: monitor.start(task.stage))
@@ -230,7 +231,7 @@ def _step_scheduler(scheduler: Any, scores: EpochScores) -> None:
 
 def _step(state: TrainingState, settings: TrainingSettings, ranks: Ranks) -> StepReport:
     """Take one step: objective's gradient, divergence guard, optimizer, average."""
-    if settings.schedule == "cosine":
+    if settings.scheduler == "cosine":
         share = state.step / (settings.max_epochs * settings.steps_per_epoch)
         for group in state.optimizer.param_groups:
             group["lr"] = settings.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
@@ -332,7 +333,9 @@ def _fingerprint(
 
 
 def _named(value: Any) -> Any:
-    """Return the name of a function or class, and all else as it is."""
+    """Return the name of a function or class, options as texts, and all else as it is."""
+    if isinstance(value, Mapping):
+        return {name: str(_named(item)) for name, item in value.items()}
     return getattr(value, "__qualname__", type(value).__qualname__) if callable(value) else value
 
 

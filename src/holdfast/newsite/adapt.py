@@ -21,6 +21,7 @@ from holdfast.fitting.calibration import Calibration, class_scores
 from holdfast.newsite.codes import UnstableColumn
 from holdfast.newsite.relation import Relation, join, relearn, said_by
 from holdfast.newsite.trials import LEAST_ROWS, Relearning, independent
+from holdfast.rows.kinds import count_rows
 from holdfast.stable.removal import Removal
 
 Array = NDArray[np.float64]
@@ -169,7 +170,7 @@ def adapt(
     Adaptation
         What was done and why.
     """
-    n_rows, calibration = X.shape[0] if hasattr(X, "shape") else len(X), relearning.calibration
+    n_rows, calibration = count_rows(X), relearning.calibration
     if calibration is None or not relearning.columns:
         return None, Adaptation(False, n_rows, reason="no_unstable_column")
     if n_rows < LEAST_ROWS:
@@ -203,7 +204,7 @@ def learn(relearning: Relearning, logs: Array, X: Any) -> tuple[Adaptation, Cali
 
 def ask_again(adapted: AdaptedClassifier, columns: Sequence[UnstableColumn], X: Any) -> Adaptation:
     """Return what columns say about the label in further rows, compared with the rows that it was adapted to."""
-    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    n_rows = count_rows(X)
     scores = class_scores(adapted.estimator, adapted.removal.apply(X), len(adapted.classes_))
     chances = adapted.calibration.probabilities(scores)
     before = {relation.name: relation.right for relation in adapted.relations if relation.weight > 0}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.environments import missing_labels, take_rows
-from holdfast.rows.kinds import is_sparse, is_text
+from holdfast.rows.kinds import is_frame, is_sparse, is_text
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -117,7 +117,7 @@ def _values(X: Any, columns: tuple[int, ...], word: str) -> NDArray[Any]:
         return np.asarray((abs(X[:, list(columns)]).sum(axis=1) > 0), dtype=np.float64).ravel()
     if len(columns) > 1:
         return np.asarray((np.asarray(X[:, list(columns)]) != 0).any(axis=1), dtype=np.float64)
-    if hasattr(X, "columns"):
+    if is_frame(X):
         return np.asarray(X[X.columns[columns[0]]].to_numpy())
     return np.asarray(X)[:, columns[0]]
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from holdfast.environments import Environment, split_environments, take_rows
 from holdfast.exceptions import SavedModelError
 from holdfast.newsite.trials import spread_rows
+from holdfast.rows.kinds import is_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,7 +163,7 @@ def column_names(X: Any, names: Any = None) -> list[str]:
 def profile_matrix(X: Any, names: Sequence[str], sites: Sequence[Environment]) -> TrainingProfile:
     """Return the profile of a dense matrix or a frame, from some rows of each site."""
     some = [replace(site, rows=spread_rows(site.rows, MOST_SITE_ROWS)) for site in sites]
-    if hasattr(X, "columns"):
+    if is_frame(X):
         rows = np.concatenate([site.rows for site in some])
         environments = np.repeat([site.name for site in some], [len(site.rows) for site in some])
         found = profile_training(as_frame(take_rows(X, rows), names), environments)
@@ -180,7 +181,7 @@ def as_frame(X: Any, names: Sequence[str]) -> pd.DataFrame:
     """Return rows as a frame with these names; numbers as floats."""
     import pandas as pd
 
-    if not hasattr(X, "columns"):
+    if not is_frame(X):
         X = pd.DataFrame(np.asarray(X))
     frame: pd.DataFrame = nw.from_native(X, eager_only=True).to_pandas().copy()  # polars, too
     frame.columns = pd.Index(names)

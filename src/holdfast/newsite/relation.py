@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from holdfast.environments import listed
 from holdfast.fitting.calibration import Calibration, log_softmax
 from holdfast.newsite.codes import Coding, UnstableColumn
+from holdfast.rows.kinds import count_rows
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -187,7 +188,7 @@ def _agreement(sides: Codes, codes: Codes, chances: Array, q: Array) -> tuple[fl
 
 def said_by(relations: Sequence[Relation], X: Any, n_classes: int) -> Array:
     """Return what columns add to the log-probabilities, (n_rows, n_classes)."""
-    total = np.zeros((X.shape[0] if hasattr(X, "shape") else len(X), n_classes))
+    total = np.zeros((count_rows(X), n_classes))
     for relation in relations:
         if relation.weight > 0:
             total += relation.logs[relation.coding.encode(X)]

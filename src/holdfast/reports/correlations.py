@@ -12,7 +12,7 @@ from holdfast.datasets.values import Split
 from holdfast.environments import Group, Partition, split_environments
 from holdfast.exceptions import InputError
 from holdfast.reports.values import HeatMap
-from holdfast.rows.kinds import as_dense
+from holdfast.rows.kinds import as_dense, is_frame
 
 if TYPE_CHECKING:
     from holdfast.auditing import Audit
@@ -108,7 +108,7 @@ def _feature_columns(X: Any, feature_names: Sequence[str] | None) -> tuple[list[
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) != 2 or shape[1] > MOST_FEATURES or shape[0] * shape[1] > MOST_NUMBERS:
         return None
-    if hasattr(X, "columns"):
+    if is_frame(X):
         from holdfast.auditing import encode_table
 
         encoded = encode_table(X)

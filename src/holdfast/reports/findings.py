@@ -14,6 +14,7 @@ from holdfast.datasets.values import Split
 from holdfast.fitting.estimators import last_step, predicted_codes
 from holdfast.metrics import Interval, exact_interval
 from holdfast.reports.values import Answer, Block, Cell, Curves, Dot, Dots, Line, Page, Section, Sentences, Table
+from holdfast.rows.kinds import is_frame
 
 if TYPE_CHECKING:
     from holdfast.auditing import Audit, Reliance
@@ -176,7 +177,7 @@ def shuffle_features(classifier: Any, training: Split, names: Sequence[str] | No
     rows = np.linspace(0, len(training) - 1, min(len(training), RELIED_ROWS)).astype(np.intp)
     some = training.take(rows)
     found = relied_on(pair, some.X, some.y, n_repeats=2)
-    if names is None or hasattr(training.X, "columns"):
+    if names is None or is_frame(training.X):
         return found
     return replace(found, features=tuple(str(names[int(feature[1:])]) for feature in found.features))
 

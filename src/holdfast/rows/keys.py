@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from holdfast.environments import is_lazy
-from holdfast.rows.kinds import is_sparse, is_text
+from holdfast.rows.kinds import is_frame, is_sparse, is_text
 from holdfast.rows.mapped import is_mapped
 
 
@@ -21,7 +21,7 @@ def row_keys(X: Any) -> NDArray[np.uint64]:
     """
     if is_text(X):
         return _mixed(_text_bits(np.asarray(list(X), dtype=object)))
-    if hasattr(X, "columns"):
+    if is_frame(X):
         columns = [np.asarray(X[name]) for name in X.columns]
         return _combined([_text_bits(c) if c.dtype.kind not in "fiub" else _number_bits(c) for c in columns])
     if is_sparse(X):

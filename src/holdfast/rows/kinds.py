@@ -73,6 +73,11 @@ def is_text(X: Any) -> bool:
     return False
 
 
+def is_frame(X: Any) -> bool:
+    """Return whether X is a data frame of any library: its columns have names, and may have types of their own."""
+    return hasattr(X, "columns")
+
+
 def is_float(dtype: Any) -> bool:
     """Return whether a frame's column holds floating point numbers."""
     return str(dtype).lower().startswith(("float", "double"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,14 @@ from numpy.typing import NDArray
 from holdfast.environments import Environment, Group, Rows, Weights, take_rows
 from holdfast.exceptions import EnvironmentsError
 from holdfast.rows.keys import row_keys
+
+
+class ValidationRows(NamedTuple):
+    """Rows that select or score, checked like the training rows."""
+
+    X: Any
+    y: NDArray[Any]  # (n_rows,) class codes, or targets
+    groups: NDArray[Any] | None = None  # (n_rows,) labels of groups
 
 
 @dataclass(frozen=True, eq=False)

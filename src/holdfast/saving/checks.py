@@ -134,8 +134,9 @@ def _take_threads(state: dict[str, Any]) -> None:
         state["n_jobs"] = None
     if "_n_threads" in state:  # of k-means
         state["_n_threads"] = 1
-    if "n_workers" in state:  # that read a network's rows
-        state["n_workers"] = 0
+    for name in ("n_workers", "data__n_workers"):  # that read a network's rows
+        if name in state:
+            state[name] = 0
 
 
 def _parts(item: Any) -> Iterator[tuple[str, Any]]:

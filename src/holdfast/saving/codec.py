@@ -618,6 +618,8 @@ class Decoder:
             for name, item in state.items():
                 object.__setattr__(value, name, item)
         else:
+            if hasattr(value, "current_attributes"):  # networks: an older version may have had other names
+                state = value.current_attributes(state)
             vars(value).update({**_new_parameters(type(value)), **state})
 
 

@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from holdfast.environments import Rows, take_rows
 from holdfast.fitting.calibration import Calibration, class_scores
-from holdfast.rows.kinds import is_sparse, is_text
+from holdfast.rows.kinds import is_frame, is_sparse, is_text
 from holdfast.rows.training import TrainingRows
 
 Array = NDArray[np.float64]
@@ -53,7 +53,7 @@ class Removal:
             kept = np.ones(X.shape[1])
             kept[list(self.columns)] = 0.0
             return sp.csr_array(X @ sp.diags_array(kept))
-        if hasattr(X, "columns"):
+        if is_frame(X):
             pairs = zip(self.columns, self.stand_ins, strict=True)
             return _with_columns(X, [_constant(X, X.columns[column], value) for column, value in pairs])
         result = np.array(X, copy=True)
@@ -88,7 +88,7 @@ def plan_removal(X: Any, columns: list[int], names: list[str]) -> Removal:
         return Removal(words=tuple(names))
     if is_sparse(X):
         return Removal(tuple(columns), (0.0,) * len(columns))
-    if hasattr(X, "columns"):
+    if is_frame(X):
         found = [nw.from_native(X[X.columns[c]], series_only=True).drop_nulls() for c in columns]
         values = [_typical(column.to_numpy(), whole=column.dtype.is_integer()) for column in found]
     else:

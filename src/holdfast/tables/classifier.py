@@ -22,7 +22,8 @@ from holdfast.diagnosis.words import say
 from holdfast.environments import listed
 from holdfast.estimators.named import DEFAULT_METHOD, ESTIMATORS, find_estimator
 from holdfast.exceptions import HoldfastWarning, ParameterError, SavedModelError, TableError, suggest
-from holdfast.fitting.estimators import Network, has_probabilities
+from holdfast.fitting.estimators import has_probabilities
+from holdfast.fitting.kinds import Network
 from holdfast.newsite.profile import TrainingProfile, profile_training
 from holdfast.newsite.recalibrate import LEAST_PROBABILITY, RecalibratedClassifier, Recalibration, recalibrate
 from holdfast.stable.verdict import verdict_of

@@ -32,7 +32,7 @@ from holdfast.fitting.estimators import (
     require_classifier,
     seeded_clone,
 )
-from holdfast.rows.kinds import as_dense
+from holdfast.rows.kinds import as_dense, is_frame
 from holdfast.rows.reading import read_weights
 from holdfast.seeding import Seeding
 from holdfast.stable.findings import Finding
@@ -100,7 +100,7 @@ def diagnose(
     """
     import pandas as pd
 
-    if not hasattr(X, "columns"):
+    if not is_frame(X):
         if getattr(X, "ndim", 0) != 2 or hasattr(X, "toarray"):
             raise FeaturesError(
                 f"diagnose looks at the columns of a table. Got {type(X).__name__} instead. Pass a data frame, or an "
@@ -231,7 +231,7 @@ class TableSubject:
         part = self._part(rest)
         fitted, answers = self._fit_stable(part), np.zeros((len(out), len(self.classes)))
         places = np.searchsorted(self.classes.astype(fitted.classes_.dtype), fitted.classes_)
-        if hasattr(fitted.pipeline_, "predict_proba"):
+        if has_probabilities(fitted.pipeline_):
             answers[:, places] = fitted.pipeline_.predict_proba(rows.features.iloc[out])
         else:
             predicted = np.searchsorted(self.classes, fitted.pipeline_.predict(rows.features.iloc[out]))

@@ -30,7 +30,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from holdfast.exceptions import TableError
-from holdfast.fitting.estimators import BOOSTERS, Network, last_step, library_of
+from holdfast.fitting.estimators import BOOSTERS, last_step, library_of
+from holdfast.fitting.kinds import Network
 from holdfast.tables.schema import DATE_PARTS, MAX_LEVELS, MIN_FREQUENCY, TableSchema
 
 if TYPE_CHECKING:

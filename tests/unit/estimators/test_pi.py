@@ -174,7 +174,7 @@ def test_any_estimator_inside(estimator, solver):
         (LinearSVC(), "reweight"),
         (HistGradientBoostingClassifier(max_iter=10), "reweight"),
         (RandomForestClassifier(10, max_depth=4), "reweight"),
-        (NeuralClassifier("mlp", max_epochs=2, steps_per_epoch=50, selection="last"), "gradient"),
+        (NeuralClassifier("mlp", max_epochs=2, steps_per_epoch=50, training__selection="last"), "gradient"),
     ],
     ids=["logistic", "svm", "boosting", "forest", "mlp"],
 )

@@ -14,7 +14,9 @@ from holdfast.neural import NeuralClassifier
 def test_the_mixture_at_chance_drops_the_toys_unstable_feature():
     """On the toy x2 decides every judge, says nothing where judges are at chance, and leaves x1 with accuracy 0.8."""
     toy = load_dataset("toy", exact=True, etas=(0.05, 0.2))
-    network = NeuralClassifier("linear", max_epochs=20, steps_per_epoch=50, learning_rate=0.05, selection="last")
+    network = NeuralClassifier(
+        "linear", max_epochs=20, steps_per_epoch=50, learning_rate=0.05, training__selection="last"
+    )
     model = PIClassifier(network, objective="chance", random_state=0)
     model.fit(toy.train.X, toy.train.y, environments=toy.train.environments)
     assert model.score(toy.test.X, toy.test.y) == pytest.approx(0.8, abs=0.01)
@@ -35,7 +37,7 @@ def test_the_mixture_at_chance_is_for_networks_and_one_round():
 def test_the_robust_recipe_reaches_the_stable_features_accuracy():
     """A fifth of the toy's labels contradict x1; with the recipe x1 decides, and the test environment has 0.8."""
     toy = load_dataset("toy", exact=True, etas=(0.05, 0.1))
-    network = NeuralClassifier("linear", learning_rate=0.05, dropout=0.0)
+    network = NeuralClassifier("linear", learning_rate=0.05, network__dropout=0.0)
     model = PIClassifier(network, recipe="robust", random_state=0)
     model.fit(toy.train.X, toy.train.y, environments=toy.train.environments)
     assert model.score(toy.test.X, toy.test.y) == pytest.approx(0.8, abs=0.01)
@@ -43,12 +45,13 @@ def test_the_robust_recipe_reaches_the_stable_features_accuracy():
 
 def test_a_recipe_sets_what_the_user_has_not():
     """Judges and final network differ in their settings; a parameter away from its default stays, and so does ours."""
-    network = NeuralClassifier("cnn", learning_rate=0.01, network_options={"hidden": 8})
+    network = NeuralClassifier("cnn", learning_rate=0.01, network__hidden=8)
     recipe = RECIPES["robust"]
     judge, final = recipe.network(network, final=False), recipe.network(network, final=True)
     assert (judge.patience, judge.batch_size, final.batch_size) == (2, 50, 100)
     assert judge.learning_rate == final.learning_rate == 0.01
-    assert (judge.network_options, final.network_options) == ({"hidden": 8}, {"hidden": 8, "shift": 1})
+    assert judge.options_for("network") == {"hidden": 8}
+    assert final.options_for("network") == {"hidden": 8, "dropout": 0.3, "shift": 1}
     assert network.loss is None
 
 
@@ -89,7 +92,7 @@ def test_the_mean_of_the_halves_gives_up_less_than_the_worst_case():
     shares = np.where(sites == "a", 0.95, 0.8)
     columns = [np.where(rng.random(800) < share, y, 1 - y) for share in (np.full(800, 0.75), shares)]
     X = np.stack(columns, axis=1) * 2.0 - 1
-    network = NeuralClassifier("linear", max_epochs=2, learning_rate=0.02, precision="fp32", random_state=0)
+    network = NeuralClassifier("linear", max_epochs=2, learning_rate=0.02, training__precision="fp32", random_state=0)
     model = PIClassifier(network, objective="equal", random_state=0).fit(X, y, environments=sites)
     assert sum(float(group.weights.sum()) for group in model.groups_) == pytest.approx(2.0)
     for group in model.groups_:
@@ -103,7 +106,7 @@ def test_validation_rows_of_the_environments_fill_the_diagonal():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=400)
     X, sites = (y[:, None] * 2.0 - 1) + 0.1 * rng.standard_normal((400, 2)), np.repeat(["a", "b"], 200)
-    network = NeuralClassifier("linear", max_epochs=1, learning_rate=0.1, precision="fp32", random_state=0)
+    network = NeuralClassifier("linear", max_epochs=1, learning_rate=0.1, training__precision="fp32", random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plain = PIClassifier(network, random_state=0).fit(X, y, environments=sites)

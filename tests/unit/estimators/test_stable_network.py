@@ -28,7 +28,13 @@ def make_pictures(agreements, *, n=600, seed=0):
 
 def make_network(**changed):
     """Return a linear network that trains for 200 steps."""
-    settings = {"max_epochs": 2, "steps_per_epoch": 100, "learning_rate": 0.02, "precision": "fp32", "random_state": 0}
+    settings = {
+        "max_epochs": 2,
+        "steps_per_epoch": 100,
+        "learning_rate": 0.02,
+        "training__precision": "fp32",
+        "random_state": 0,
+    }
     return NeuralClassifier("linear", **settings | changed)
 
 

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from holdfast.environments import Group
 from holdfast.interpolation.gradient import NetworkFit, fit_network, solve_gradient
 from holdfast.neural.estimator import NeuralClassifier, NeuralRegressor
-from holdfast.rows.training import TrainingRows
+from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import Seeding
 
 
@@ -35,7 +35,12 @@ def test_the_unstable_column_is_ignored(objective):
     """The min–max over both groups is the classifier of the stable column: risk H(0.8) in each group."""
     X, y, groups = stable_and_unstable()
     network = NeuralClassifier(
-        "linear", max_epochs=8, learning_rate=0.02, dropout=0.0, schedule="cosine", weight_averaging=0.98
+        "linear",
+        max_epochs=8,
+        learning_rate=0.02,
+        network__dropout=0.0,
+        scheduler="cosine",
+        training__weight_averaging=0.98,
     )
     solution = solve(make_pipeline(StandardScaler(), network), X, y, groups, objective=objective, seeding=Seeding(0))
     entropy = -0.8 * math.log(0.8) - 0.2 * math.log(0.2)
@@ -59,7 +64,7 @@ def test_risks_of_large_groups_are_those_of_a_thousand_rows(monkeypatch):
     monkeypatch.setattr(
         NeuralClassifier, "outputs", lambda self, X, rows=None: (asked.append(rows), plain(self, X, rows))[1]
     )
-    network = NeuralClassifier("linear", max_epochs=1, steps_per_epoch=20, learning_rate=0.1, dropout=0.0)
+    network = NeuralClassifier("linear", max_epochs=1, steps_per_epoch=20, learning_rate=0.1, network__dropout=0.0)
     risks = solve(network, X, y, groups, objective="max", seeding=Seeding(0)).group_risks
     assert len(asked[-1]) <= 1050
     losses = -np.log(network.predict_proba(X)[np.arange(4000), y])
@@ -71,7 +76,7 @@ def test_validation_rows_go_through_the_pipeline():
     """The transformers see validation rows too, so the selected score is the pipeline's own."""
     X, y, groups = stable_and_unstable()
     pipeline = make_pipeline(StandardScaler(), NeuralClassifier("linear", max_epochs=2, steps_per_epoch=20))
-    solve(pipeline, X, y, groups, objective="max", validation=(X, y), seeding=Seeding(0))
+    solve(pipeline, X, y, groups, objective="max", validation=ValidationRows(X, y), seeding=Seeding(0))
     scores = pipeline[-1].selected_.scores
     assert scores.validation_score == pytest.approx(np.mean(pipeline.predict(X) == y))
 

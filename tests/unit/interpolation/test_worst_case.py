@@ -19,10 +19,10 @@ from holdfast.interpolation.worst_case import (
     minimize_worst_case_risk,
 )
 from holdfast.neural import NeuralClassifier
-from holdfast.rows.training import TrainingRows
+from holdfast.rows.training import TrainingRows, ValidationRows
 from holdfast.seeding import Seeding
 
-NETWORK = NeuralClassifier("linear", max_epochs=2, steps_per_epoch=2, batch_size=4, precision="fp32")
+NETWORK = NeuralClassifier("linear", max_epochs=2, steps_per_epoch=2, batch_size=4, training__precision="fp32")
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_networks_get_objective_selection_and_validation(rows):
         y,
         groups,
         objective="online",
-        validation=(X[:10], y[:10], None),
+        validation=ValidationRows(X[:10], y[:10]),
         selection="validation_accuracy",
     )
     assert found.solver == "gradient"

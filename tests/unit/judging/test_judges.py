@@ -187,7 +187,7 @@ def test_the_fits_are_counted(two_sites, caplog):
 def test_a_network_judges(two_sites):
     """A network is trained as a judge: its history has an entry for each epoch, the others' score beside it."""
     X, y, labels = two_sites
-    network = NeuralClassifier("linear", max_epochs=2, steps_per_epoch=1, batch_size=4, precision="fp32")
+    network = NeuralClassifier("linear", max_epochs=2, steps_per_epoch=1, batch_size=4, training__precision="fp32")
     judges = fit(network, X.astype(np.float32), y, labels, selection="other_environments")
     assert [len(judge.estimator.history_) for judge in judges] == [2, 2]
     assert all(entry["other_environments_score"] is not None for entry in judges[0].estimator.history_)
@@ -198,7 +198,7 @@ def test_a_network_of_one_class_is_a_constant(two_sites):
     """A site with one label needs no training, whatever the estimator."""
     X, y, labels = two_sites
     y = np.where(labels == "a", 1, y)
-    network = NeuralClassifier("linear", max_epochs=1, steps_per_epoch=1, batch_size=4, precision="fp32")
+    network = NeuralClassifier("linear", max_epochs=1, steps_per_epoch=1, batch_size=4, training__precision="fp32")
     one, other = fit(network, X.astype(np.float32), y, labels)
     assert not hasattr(one.estimator, "history_")
     assert (one.estimator.predict(X.astype(np.float32)) == 1).all()

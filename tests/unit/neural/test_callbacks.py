@@ -121,10 +121,12 @@ def test_an_optimizer_of_ones_own():
 
 def test_gradients_are_clipped():
     """With plain gradient descent the step is as long as learning rate times the largest norm."""
-    moved = weights(optimizer=torch.optim.SGD, learning_rate=1.0, gradient_clipping=0.01)
+    moved = weights(optimizer=torch.optim.SGD, learning_rate=1.0, training__gradient_clipping=0.01)
     assert float(moved.norm()) == pytest.approx(0.01, rel=1e-3)
-    with pytest.raises(ParameterError, match="'gradient_clipping' parameter must be a positive number or None"):
-        weights(gradient_clipping=0)
+    with pytest.raises(
+        ParameterError, match="'training__gradient_clipping' parameter must be a positive number or None"
+    ):
+        weights(training__gradient_clipping=0)
 
 
 class Rates:
@@ -143,7 +145,7 @@ class Rates:
 def test_a_scheduler_of_ones_own(interval, rate):
     """It takes its step after each epoch, or after each batch."""
     rates = Rates()
-    NeuralClassifier(scheduler=rates.step_lr, scheduler_interval=interval, **FAST).fit(X, Y)
+    NeuralClassifier(scheduler=rates.step_lr, training__scheduler_interval=interval, **FAST).fit(X, Y)
     assert rates.schedulers[0].get_last_lr() == [pytest.approx(rate)]
 
 
@@ -159,8 +161,6 @@ def test_a_scheduler_that_waits_for_a_plateau_sees_the_validation():
     assert made[0].best == -max(epoch["validation_score"] for epoch in fitted.history_)
     fitted = NeuralClassifier(scheduler=plateau, **FAST).fit(X, Y)
     assert made[1].best == min(epoch["risk"] for epoch in fitted.history_)
-    with pytest.raises(ParameterError, match="Both 'schedule' and 'scheduler' set the learning rate"):
-        NeuralClassifier(scheduler=plateau, schedule="cosine", **FAST).fit(X, Y)
 
 
 class Interrupt(Monitor):

@@ -19,7 +19,13 @@ from holdfast.exceptions import (
 )
 from holdfast.neural.estimator import NeuralClassifier, NeuralRegressor
 
-SHORT = {"max_epochs": 2, "steps_per_epoch": 20, "learning_rate": 0.02, "precision": "fp32", "random_state": 0}
+SHORT = {
+    "max_epochs": 2,
+    "steps_per_epoch": 20,
+    "learning_rate": 0.02,
+    "training__precision": "fp32",
+    "random_state": 0,
+}
 
 
 def rows(n_rows=400, seed=0):
@@ -43,8 +49,8 @@ class Calls:
 @pytest.mark.parametrize(
     ("options", "fit", "message"),
     [
-        ({"selection": "best"}, {}, "'selection' parameter must be one of"),
-        ({"selection": "worst_group_validation"}, {}, "needs validation rows with group labels"),
+        ({"training__selection": "best"}, {}, "'selection' parameter must be one of"),
+        ({"training__selection": "worst_group_validation"}, {}, "needs validation rows with group labels"),
         ({"callbacks": [Calls(), 3]}, {}, "A callback must be an object with at least one of on_train_begin"),
         ({"callbacks": [Calls]}, {}, "A callback must be an object"),
         ({"callbacks": Calls()}, {}, "'callbacks' parameter must be a list"),
@@ -187,9 +193,9 @@ def test_the_cost_of_many_sites_is_said_before_the_start():
 def test_auto_precision_says_what_it_chose(capsys):
     """The first line of verbose=1 has the number format and the device."""
     X, y, _ = rows()
-    network = NeuralClassifier("mlp", verbose=1, **(SHORT | {"precision": "auto", "device": "cpu"})).fit(X, y)
+    network = NeuralClassifier("mlp", verbose=1, **(SHORT | {"training__precision": "auto", "device": "cpu"})).fit(X, y)
     name = {"fp32": "float32", "bf16": "bfloat16"}[network.precision_]
-    assert f"training: computing in {name} on cpu (precision='auto', device='cpu')" in capsys.readouterr().err
+    assert f"training: computing in {name} on cpu (training__precision='auto', device='cpu')" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("share", "needed"), [(0.7, False), (None, True)])
@@ -200,7 +206,9 @@ def test_a_price_without_evidence_is_said(share, needed):
     agrees = np.repeat([0.95, 0.85] if share is None else [share, share], n_rows)
     signals = np.stack([y ^ (draw.random(2 * n_rows) > 0.8), y ^ (draw.random(2 * n_rows) > agrees)], axis=1)
     X = (2 * signals - 1 + 0.4 * draw.normal(size=(2 * n_rows, 2))).astype(np.float32)
-    network = NeuralClassifier("mlp", **(SHORT | {"max_epochs": 4, "steps_per_epoch": 50, "selection": "last"}))
+    network = NeuralClassifier(
+        "mlp", **(SHORT | {"max_epochs": 4, "steps_per_epoch": 50, "training__selection": "last"})
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = PIClassifier(network, random_state=0).fit(X, y, environments=sites, validation=0.5)

@@ -41,9 +41,10 @@ def normalized(input_shape, n_classes):  # no bias before it: its gradient is ro
 
 
 def fit(objective, network="mlp", mixture=False, epochs=2, dropout=0.0, folder=None):
+    options = {} if network == "normalized" else {"network__dropout": dropout}
     model = NeuralClassifier(
         normalized if network == "normalized" else network, batch_size=41, max_epochs=epochs, steps_per_epoch=10,
-        learning_rate=0.01, dropout=dropout, precision="fp32", random_state=3, patience=None)
+        learning_rate=0.01, training__precision="fp32", random_state=3, patience=None, **options)
     objective = OnlineGroups(groups_per_step=1) if mixture else make_objective(objective)
     try:
         with nullcontext() if folder is None else watch(CheckpointMonitor(folder)):

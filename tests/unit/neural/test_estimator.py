@@ -120,9 +120,9 @@ def test_texts_and_their_vocabulary():
     assert classifier.predict(["a good ale", "bad", ""])[:2].tolist() == [1, 0]
     split = NeuralClassifier("bag of the tests", **FAST).fit([text.split() for text in TEXTS], STARS)
     assert split.predict_proba(TEXTS) == pytest.approx(classifier.predict_proba(TEXTS))
-    few = NeuralClassifier("bag of the tests", min_count=11, **FAST).fit(TEXTS, STARS)
+    few = NeuralClassifier("bag of the tests", data__min_count=11, **FAST).fit(TEXTS, STARS)
     assert few.vocabulary_.tokens == ("bad", "good")
-    given = NeuralClassifier("bag of the tests", vocabulary=Vocabulary(("good",)), **FAST).fit(TEXTS, STARS)
+    given = NeuralClassifier("bag of the tests", data__vocabulary=Vocabulary(("good",)), **FAST).fit(TEXTS, STARS)
     assert given.network_.words.num_embeddings == 3
     with pytest.raises(FeaturesError, match="was fitted on texts. Got ndarray instead"):
         classifier.predict(X)
@@ -141,9 +141,9 @@ def test_texts_and_numbers_are_not_confused():
 
 
 def test_fixed_word_vectors_are_used():
-    """network_options={'vectors': …} fixes the words' vectors in the order of the vocabulary."""
+    """network__vectors=… fixes the words' vectors in the order of the vocabulary."""
     vectors = {"good": np.array([1.0, 0.0]), "bad": np.array([0.0, 1.0])}
-    classifier = NeuralClassifier("bag of the tests", network_options={"vectors": vectors}, **FAST).fit(TEXTS, STARS)
+    classifier = NeuralClassifier("bag of the tests", network__vectors=vectors, **FAST).fit(TEXTS, STARS)
     assert classifier.network_.words.weight[2].tolist() == [0.0, 1.0]  # "bad" comes first
     restored = NeuralClassifier.from_state(*classifier.get_state())
     assert restored.predict_proba(TEXTS) == pytest.approx(classifier.predict_proba(TEXTS))
@@ -175,7 +175,7 @@ def test_sample_weight_decides_what_is_drawn():
 def test_validation_selects_the_epoch():
     """Validation rows may bring group labels; labels are crossed with them."""
     validation = (*rows(seed=1), np.arange(120) % 2)
-    classifier = NeuralClassifier(selection="worst_group_validation", **FAST).fit(X, Y, validation=validation)
+    classifier = NeuralClassifier(training__selection="worst_group_validation", **FAST).fit(X, Y, validation=validation)
     names = set(classifier.selected_.scores.validation_group_scores)
     assert names == {f"y={label}, group={group}" for label in ("no", "yes") for group in (0, 1)}
     environments = [Environment("a", np.arange(60)), Environment("b", np.arange(60, 120))]
@@ -205,8 +205,8 @@ def test_bad_validation_is_refused(arguments, error, message):
 
 def test_bad_parameters_are_refused_in_fit():
     """The constructor stores; fit complains."""
-    with pytest.raises(ParameterError, match=r"'dropout' parameter must be in \[0, 1\). Got 1.5 instead"):
-        NeuralClassifier(dropout=1.5).fit(X, Y)
+    with pytest.raises(ParameterError, match=r"'network__dropout' parameter must be in \[0, 1\). Got 1.5 instead"):
+        NeuralClassifier(network__dropout=1.5).fit(X, Y)
     with pytest.raises(LabelsError, match="y has one class only"):
         NeuralClassifier().fit(X, np.zeros(120))
     with pytest.raises(LabelsError, match="Input y contains NaN or None"):
@@ -237,7 +237,7 @@ def test_prediction_in_chunks_is_the_same(monkeypatch):
 def test_state_without_pickle_restores_everything(y):
     """JSON and tensors are enough: same predictions, classes, parameters, selection and history."""
     frame = pd.DataFrame(X, columns=["p", "q", "r"])
-    fitted = NeuralClassifier(network_options={"hidden": (6, 5)}, **FAST).fit(frame, y, validation=(frame, y))
+    fitted = NeuralClassifier(network__hidden=(6, 5), **FAST).fit(frame, y, validation=(frame, y))
     state, tensors = fitted.get_state()
     restored = NeuralClassifier.from_state(json.loads(json.dumps(state)), tensors)
     assert np.array_equal(restored.predict_proba(frame), fitted.predict_proba(frame))
@@ -245,7 +245,7 @@ def test_state_without_pickle_restores_everything(y):
     assert restored.classes_.dtype == fitted.classes_.dtype
     assert restored.feature_names_in_.tolist() == ["p", "q", "r"]
     assert (restored.history_, restored.selected_.scores) == (fitted.history_, fitted.selected_.scores)
-    assert {**restored.get_params(), "network_options": None} == {**fitted.get_params(), "network_options": None}
+    assert restored.get_params() == {**fitted.get_params(), "network__hidden": [6, 5]}
 
 
 def test_state_of_a_regressor():
@@ -266,7 +266,7 @@ def test_what_cannot_be_saved_says_what_to_do():
         NeuralClassifier.from_state(unknown, tensors)
     with pytest.raises(SavedModelError, match="The saved weights do not fit network 'mlp'"):
         NeuralClassifier.from_state(state, {})
-    with pytest.raises(SavedModelError, match="format 9; this version reads format 1"):
+    with pytest.raises(SavedModelError, match="format 9; this version reads formats 1 to 2"):
         NeuralClassifier.from_state(state | {"format": 9}, tensors)
 
 
@@ -291,7 +291,7 @@ def test_regressor_minimizes_the_worst_group():
     X = np.zeros((120, 1), dtype=np.float32)
     y = np.where(np.arange(120) < 20, 0.0, 1.0)
     groups = [Group("few", np.arange(20)), Group("many", np.arange(20, 120))]
-    settings = {"max_epochs": 6, "learning_rate": 0.02, "schedule": "cosine", "random_state": 0}
+    settings = {"max_epochs": 6, "learning_rate": 0.02, "scheduler": "cosine", "random_state": 0}
     worst = NeuralRegressor("linear", **settings).fit_groups(X, y, groups, objective="max")
     pooled = NeuralRegressor("linear", **settings).fit_groups(X, y, groups, objective="pooled")
     assert worst.predict(X[:1])[0] == pytest.approx(0.5, abs=0.03)
@@ -329,7 +329,7 @@ def test_lazy_images_go_through_all_three_stages():
 def test_a_saved_network_does_not_need_the_weights_it_started_from():
     """The file that pretrained weights came from is not among the saved options."""
     classifier = NeuralClassifier("bag of the tests", **FAST).fit(TEXTS, STARS)
-    classifier.network_options = {"weights": "gone.pth"}
+    classifier.network__weights = "gone.pth"
     state, tensors = classifier.get_state()
     assert state["network_options"] == {}
     assert NeuralClassifier.from_state(state, tensors).predict(TEXTS).tolist() == STARS

@@ -112,7 +112,7 @@ def test_dicts_go_through_all_three_stages():
 @pytest.mark.filterwarnings("ignore:PIClassifier costs")
 def test_every_method_takes_a_dataset_and_validation_may_be_one():
     """ERM, Group DRO with its groups and soft halves read items; a validation Dataset brings labels and groups."""
-    data, network = Items(tokenized), NeuralClassifier(Words(), selection="worst_group_validation", **FAST)
+    data, network = Items(tokenized), NeuralClassifier(Words(), training__selection="worst_group_validation", **FAST)
     for method in (ERMClassifier(network), PIClassifier(network, halves="soft", judge_selection="last")):
         fitted = method.fit(data, validation=data)
         assert fitted.validation_score_ > 0.7
@@ -177,7 +177,7 @@ def test_images_of_bytes_with_a_transform():
         seen.append(bool(flipped))
         return image.flip(-1) if flipped else image
 
-    settings = FAST | {"learning_rate": 0.001, "row_transform": flip}
+    settings = FAST | {"learning_rate": 0.001, "data__row_transform": flip}
     before = torch.get_rng_state(), random.getstate()
     first = NeuralClassifier("cnn", **settings).fit(images, y)
     drawn, answers = list(seen), first.predict_proba(images)
@@ -186,7 +186,7 @@ def test_images_of_bytes_with_a_transform():
     assert 0.2 < np.mean(drawn) < 0.7
     assert first.predict_proba(images).tolist() == answers.tolist()
     dataset = Items(lambda i: (flip(torch.from_numpy(images[i])), y[i]), 40)
-    again = NeuralClassifier("cnn", **(settings | {"row_transform": None})).fit(dataset)
+    again = NeuralClassifier("cnn", **(settings | {"data__row_transform": None})).fit(dataset)
     assert again.predict_proba(dataset) == pytest.approx(answers, abs=1e-6)
     with pytest.raises(FeaturesError, match=r"rows of shape \(1, 6, 7\), but \(1, 6, 6\) were fitted"):
         first.predict(np.zeros((2, 1, 6, 7), np.uint8))
@@ -205,7 +205,7 @@ class Noisy(Dataset):
 def test_workers_read_the_same():
     """Items that workers read, noise included, train to the same bits as items read in the process."""
     alone = NeuralClassifier("mlp", **FAST).fit(Noisy()).predict_proba(Noisy())
-    workers = NeuralClassifier("mlp", n_workers=2, **FAST).fit(Noisy()).predict_proba(Noisy())
+    workers = NeuralClassifier("mlp", data__n_workers=2, **FAST).fit(Noisy()).predict_proba(Noisy())
     assert workers.tolist() == alone.tolist()
     lists = {"input_ids": [tokens.tolist() for tokens in TOKENS]}
     source = ItemSource(read_items(lists, ())[0], n_workers=3)
@@ -231,7 +231,7 @@ class Deadly(Dataset):
 def test_a_worker_that_dies_is_an_error():
     """A worker that the system ended is said, not waited for."""
     with pytest.raises(FeaturesError, match="A worker that read X ended without an answer.*n_workers=2"):
-        NeuralClassifier("mlp", n_workers=2, **FAST).fit(Deadly(), Y)
+        NeuralClassifier("mlp", data__n_workers=2, **FAST).fit(Deadly(), Y)
 
 
 def test_items_are_read_only_where_they_are_asked_for():
@@ -258,9 +258,11 @@ def test_a_collate_function_of_ones_own():
         return {"input_ids": ids, "attention_mask": ids != 1}
 
     data = Items(tokenized)
-    expected = NeuralClassifier(Words(), collate_fn=pad, **FAST).fit(data).predict_proba(data)
+    expected = NeuralClassifier(Words(), data__collate_fn=pad, **FAST).fit(data).predict_proba(data)
     assert max(sizes) > 2
-    with_workers = NeuralClassifier(Words(), collate_fn=pad, n_workers=2, **FAST).fit(data).predict_proba(data)
+    with_workers = (
+        NeuralClassifier(Words(), data__collate_fn=pad, data__n_workers=2, **FAST).fit(data).predict_proba(data)
+    )
     assert with_workers.tolist() == expected.tolist()
 
 

@@ -90,8 +90,8 @@ def test_the_min_max_value_is_reached_with_few_and_with_many_groups(n_groups, so
         max_epochs=6,
         steps_per_epoch=150,
         learning_rate=0.02,
-        schedule="cosine",
-        weight_averaging=0.99,
+        scheduler="cosine",
+        training__weight_averaging=0.99,
         random_state=0,
     )
     regressor.fit_groups(np.zeros((len(y), 1)), y, groups, objective=OnlineGroups(step_size=0.03))

@@ -46,8 +46,9 @@ def fit(network, seed, *, objective="erm", steps=30, **options):
     """Train for a few steps and return all weights as one vector."""
     X, y, groups = rows()
     X = X.repeat(20, axis=1).reshape(-1, 1, 10, 10) if network == "cnn" else X
+    options |= {} if callable(network) else {"network__dropout": 0.3}
     model = NeuralClassifier(
-        network, max_epochs=1, steps_per_epoch=steps, learning_rate=0.01, dropout=0.3, random_state=seed, **options
+        network, max_epochs=1, steps_per_epoch=steps, learning_rate=0.01, random_state=seed, **options
     )
     model.fit_groups(X, y, groups, objective=objective)
     return torch.cat([tensor.flatten() for tensor in model.network_.state_dict().values()])
@@ -58,7 +59,7 @@ def fit(network, seed, *, objective="erm", steps=30, **options):
     [
         ("mlp", {}),
         ("mlp", {"objective": RGM(hidden=4), "steps": 8}),
-        ("cnn", {"network_options": {"shift": 2}, "steps": 4}),
+        ("cnn", {"network__shift": 2, "steps": 4}),
         (plain, {}),
         (DrawsItself, {}),
     ],

@@ -17,13 +17,25 @@ CPU = torch.device("cpu")
         ({"steps_per_epoch": 2.5}, "'steps_per_epoch' parameter must be a positive integer. Got 2.5 instead"),
         ({"batch_size": True}, "'batch_size' parameter must be a positive integer. Got True instead"),
         ({"patience": 0}, "'patience' parameter must be a positive integer or None. Got 0 instead"),
-        ({"selection_rows": 0}, "'selection_rows' parameter must be a positive integer or None. Got 0 instead"),
+        (
+            {"selection_rows": 0},
+            "'training__selection_rows' parameter must be a positive integer or None. Got 0 instead",
+        ),
         ({"learning_rate": 0}, "'learning_rate' parameter must be a positive number. Got 0 instead"),
         ({"learning_rate": float("nan")}, "'learning_rate' parameter must be a positive number. Got nan"),
         ({"weight_decay": -1}, "'weight_decay' parameter must be a number of at least 0. Got -1 instead"),
-        ({"weight_averaging": 1.0}, "'weight_averaging' parameter must be a decay between 0 and 1, or None. Got 1.0"),
-        ({"schedule": "step"}, r"'schedule' parameter must be one of \['constant', 'cosine'\]. Got 'step' instead"),
-        ({"precision": "fp16"}, r"'precision' parameter must be one of \['auto', 'fp32', 'bf16'\]. Got 'fp16'"),
+        (
+            {"weight_averaging": 1.0},
+            "'training__weight_averaging' parameter must be a decay between 0 and 1, or None. Got 1.0",
+        ),
+        (
+            {"scheduler": "step"},
+            "'scheduler' parameter must be 'cosine', a callable such as .*StepLR, or None. Got 'step'",
+        ),
+        (
+            {"precision": "fp16"},
+            r"'training__precision' parameter must be one of \['auto', 'fp32', 'bf16'\]. Got 'fp16'",
+        ),
     ],
 )
 def test_settings_that_make_no_sense_are_named(settings, message):

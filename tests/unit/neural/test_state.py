@@ -45,8 +45,15 @@ def data():
 def fit(objective, monitor, **options):
     """Train a network with dropout and weight averaging."""
     X, y, groups = data()
-    settings = {"max_epochs": 5, "steps_per_epoch": 4, "batch_size": 20, "weight_averaging": 0.9, "random_state": 3}
-    classifier = NeuralClassifier("mlp", dropout=0.4, schedule="cosine", patience=4, **(settings | options))
+    settings = {"max_epochs": 5, "steps_per_epoch": 4, "batch_size": 20, "random_state": 3}
+    classifier = NeuralClassifier(
+        "mlp",
+        network__dropout=0.4,
+        training__weight_averaging=0.9,
+        scheduler="cosine",
+        patience=4,
+        **(settings | options),
+    )
     with watch(monitor):
         return classifier.fit_groups(X, y, groups, objective=objective, validation=(X, y))
 

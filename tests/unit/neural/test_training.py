@@ -185,7 +185,7 @@ def test_cosine_schedule_ends_near_zero():
             """Note the rate of the epoch's last step."""
             self.seen.append(report.state.optimizer.param_groups[0]["lr"])
 
-    run(schedule="cosine", max_epochs=4, steps_per_epoch=1, monitor=Rates())
+    run(scheduler="cosine", max_epochs=4, steps_per_epoch=1, monitor=Rates())
     assert Rates.seen == pytest.approx([0.01 * (1 + np.cos(np.pi * share)) / 2 for share in (0, 0.25, 0.5, 0.75)])
 
 

@@ -96,7 +96,7 @@ def test_a_network_behind_a_scaler_reads_a_map_in_blocks(on_disk, monkeypatch):
     y = generator.integers(2, size=400)
     environments = np.arange(400) % 2
     X = np.column_stack([5.0 + 3.0 * y + generator.normal(size=400), 100.0 * (environments + generator.random(400))])
-    network = NeuralClassifier("mlp", max_epochs=3, steps_per_epoch=20, batch_size=20, selection="last")
+    network = NeuralClassifier("mlp", max_epochs=3, steps_per_epoch=20, batch_size=20, training__selection="last")
     settings = {"halves": "hard", "n_folds": 0, "min_group_size": 1, "random_state": 0}
     monkeypatch.setattr(holdfast.rows.mapped, "BLOCK_NUMBERS", 128)
     mapped = on_disk(X)

@@ -60,7 +60,7 @@ class Watcher:
 
 def test_a_class_is_loaded_only_where_it_is_trusted(nets, tmp_path):
     """Without trust nothing is imported, and the message gives the argument; with it the answers are the same bits."""
-    network = NeuralClassifier(nets.Outer.Net, network_options={"width": 5}, callbacks=[Watcher()], **FAST)
+    network = NeuralClassifier(nets.Outer.Net, network__width=5, callbacks=[Watcher()], **FAST)
     model = PIClassifier(network, random_state=0, min_group_size=1).fit(X, Y, environments=SITES)
     save(model, tmp_path / "model")
     path = "nets_of_a_user.Outer.Net"
@@ -79,14 +79,14 @@ def test_a_class_is_loaded_only_where_it_is_trusted(nets, tmp_path):
 
 def test_functions_that_build_and_transform_are_saved_too(nets, tmp_path):
     """A row_transform is part of the answers, so it is trusted by name as well; optimizers are not saved."""
-    network = NeuralClassifier(nets.build, row_transform=nets.double, optimizer=torch.optim.SGD, **FAST)
+    network = NeuralClassifier(nets.build, data__row_transform=nets.double, optimizer=torch.optim.SGD, **FAST)
     fitted = network.fit(X, Y)
     save(fitted, tmp_path / "model")
     with pytest.raises(UntrustedFileError, match=r"trust=\['nets_of_a_user.double'\]"):
         load(tmp_path / "model", trust=["nets_of_a_user.build"])
     loaded = load(tmp_path / "model", trust=["nets_of_a_user.build", "nets_of_a_user.double"])
     assert loaded.predict_proba(X).tolist() == fitted.predict_proba(X).tolist()
-    assert (loaded.row_transform, loaded.optimizer) == (nets.double, None)
+    assert (loaded.data__row_transform, loaded.optimizer) == (nets.double, None)
 
 
 def local_function():

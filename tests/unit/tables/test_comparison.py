@@ -153,7 +153,7 @@ class _Signals(torch.utils.data.Dataset):
 
 
 NETWORK = NeuralClassifier(
-    "mlp", max_epochs=3, steps_per_epoch=60, learning_rate=5e-3, precision="fp32", random_state=0
+    "mlp", max_epochs=3, steps_per_epoch=60, learning_rate=5e-3, training__precision="fp32", random_state=0
 )
 
 

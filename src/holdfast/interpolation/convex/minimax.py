@@ -427,8 +427,34 @@ def minimize_worst_case(
     return best
 
 
+@dataclass(frozen=True, eq=False)
+class TangentProgram:
+    """The quadratic program of a step: tangents of the groups' risks at w, one curvature for all, and the penalty.
+
+    minimize over d    max over groups g of  R_g + (gradient_g + λw)·d + ½ dᵀMd  +  ½λ‖w‖²
+
+    A mixture sums to one, so the penalty's gradient can be part of every group's.
+    """
+
+    solutions: Array  # (n_coefficients, n_groups): M⁻¹ (gradient_g + λw)
+    factor: Array  # factorᵀ factor = all products (gradient_g + λw)ᵀ M⁻¹ (gradient_h + λw)
+    penalty: float  # ½λ‖w‖² at the point
+
+    def value(self, weights: Array, risks: Array) -> float:
+        """Return what a mixture of the groups reaches: a bound on the optimum, as far as the curvature is right."""
+        return float(risks @ weights) + self.penalty - 0.5 * float(((self.factor @ weights) ** 2).sum())
+
+    def step(self, weights: Array) -> Array:
+        """Return the mixture's Newton step, flat."""
+        return np.asarray(-(self.solutions @ weights))
+
+    def best_mixture(self, risks: Array, start: Array) -> Array:
+        """Return the mixture whose step is the best one."""
+        return maximize_on_simplex(risks, self.factor, start=start)
+
+
 class TangentModel:
-    """Tangents of the working groups' risks at a point, with the curvature of the mixture q."""
+    """The program of the working groups at a point, with the curvature of the mixture q."""
 
     def __init__(
         self,
@@ -445,28 +471,25 @@ class TangentModel:
         self.row_weights = np.asarray(problem.group_rows @ q)  # (n_rows,)
         self.gradients = problem.gradients(point.z, self.groups).reshape(len(self.groups), -1)
         pull = (problem.penalties * point.coefficients).ravel()
-        self.penalty = 0.5 * float(pull @ point.coefficients.ravel())
         weights = q[self.groups]
-        # A mixture sums to one, so the penalty's gradient can be part of every group's.
         right = (self.gradients + pull).T
         if remembered is None:
-            curvature = curvature_at(problem, point.z, self.row_weights)
-            self.solutions, self.factor = curvature.solve(right, precision=precision)
+            solved = curvature_at(problem, point.z, self.row_weights).solve(right, precision=precision)
         else:
             remembered.see(point, q, self.groups, self.gradients)
-            self.solutions, self.factor = remembered.solve(point, self.row_weights, right, weights)
-        self.newton_step = -(self.solutions @ weights).reshape(problem.shape)
+            solved = remembered.solve(point, self.row_weights, right, weights)
+        self.program = TangentProgram(*solved, 0.5 * float(pull @ point.coefficients.ravel()))
+        self.shape = problem.shape
+        self.newton_step = self.program.step(weights).reshape(self.shape)
         # What Newton's step would leave of the mixture's penalized risk: a guess at the bound, not yet one.
-        self.estimated_bound = float(q @ point.risks) + self.penalty - 0.5 * float(((self.factor @ weights) ** 2).sum())
+        self.estimated_bound = self.program.value(weights, point.risks[self.groups])
 
     def best_step(self, constants: Array) -> tuple[Array, Array, float]:
         """Return mixture, step d and value of min over d: max_g (constants_g + gradient_g·d) + curvature + penalty."""
-        weights = maximize_on_simplex(constants, self.factor, start=self.q[self.groups])
-        step = -(self.solutions @ weights).reshape(self.newton_step.shape)
-        value = float(constants @ weights) + self.penalty - 0.5 * float(((self.factor @ weights) ** 2).sum())
+        weights = self.program.best_mixture(constants, self.q[self.groups])
         q = np.zeros_like(self.q)
         q[self.groups] = weights
-        return q, step, value
+        return q, self.program.step(weights).reshape(self.shape), self.program.value(weights, constants)
 
 
 def certified_bound(problem: LinearProblem, point: Point, model: TangentModel) -> float:

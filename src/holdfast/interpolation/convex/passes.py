@@ -1,4 +1,7 @@
-"""The worst-case risk of a linear model over groups that do not fit into the memory: one pass over all rows a step."""
+"""The worst-case risk of a linear model over groups that do not fit into the memory: one pass over all rows a step.
+
+The steps are those of `minimax`. There is no line search and no certificate: both would need further passes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.interpolation.convex.minimax import Factorized, maximize_on_simplex
+from holdfast.interpolation.convex.minimax import Factorized, TangentProgram
 
 Array = NDArray[np.float64]
 ENOUGH = 1e-7  # worst-case risk that another pass would gain
@@ -89,13 +92,13 @@ def minimize_in_passes(
             weights, mixture = (weights + best[1]) / 2, 0.9 * mixture + 0.1 / len(mixture)
             continue
         best = objective, weights, risks, mixture
-        solutions, factor = Factorized(curvature + np.diag(penalties.ravel())).solve((gradients + pull).T)
-        left = objective - float(mixture @ risks) - ridge + 0.5 * float(((factor @ mixture) ** 2).sum())
-        is_done = left <= ENOUGH
+        solved = Factorized(curvature + np.diag(penalties.ravel())).solve((gradients + pull).T)
+        program = TangentProgram(*solved, ridge)
+        is_done = objective - program.value(mixture, risks) <= ENOUGH
         if is_done:
             break
-        mixture = maximize_on_simplex(risks, factor, start=mixture)
-        weights = weights - (solutions @ mixture).reshape(weights.shape)
+        mixture = program.best_mixture(risks, mixture)
+        weights = weights + program.step(mixture).reshape(weights.shape)
     assert best is not None, "there is at least one pass"
     _, weights, risks, mixture = best
     return PassesMinimum(weights, risks, mixture, sizes, history, is_done)

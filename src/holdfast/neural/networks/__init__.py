@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.exceptions import FeaturesError, HoldfastError, InputTypeError, ParameterError, PluginError
+from holdfast.neural.options import check_options
 from holdfast.registry import Registry
 
 Factory: TypeAlias = Callable[..., nn.Module]
@@ -96,9 +97,10 @@ def build_network(
                 f"or an nn.Module. Got {network!r} instead."
             )
         factory = NETWORKS[network]
-        _refuse_unknown_options(network, factory, options)
+        check_network_options(network, options)
         built = factory(**arguments, **options)
     elif callable(network):
+        check_network_options(network, options)
         built = network(**_accepted(network, arguments), **options)
     else:
         raise InputTypeError(
@@ -189,15 +191,21 @@ def _accepted(factory: Factory, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name in parameters}
 
 
-def _refuse_unknown_options(name: str, factory: Factory, options: Mapping[str, Any]) -> None:
-    """Refuse options that the factory does not take, and name those that it does."""
-    parameters = inspect.signature(factory).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return
-    unknown = sorted(set(options) - set(parameters))
-    if unknown:
-        known = sorted(set(parameters) - {"input_shape", "n_classes", "dropout"})
-        raise ParameterError(f"Network {name!r} has no option {unknown[0]!r}. Its options are {known}.")
+def check_network_options(network: str | Factory, options: Iterable[str]) -> None:
+    """Refuse options that a network does not take, and name those that it does; a module has its settings already."""
+    factory = NETWORKS[network] if isinstance(network, str) and network in NETWORKS else network
+    if callable(factory) and not isinstance(factory, nn.Module):
+        name = network if isinstance(network, str) else getattr(network, "__name__", network)
+        check_options(f"Network {name!r}", "network", factory, options)
+
+
+def takes_option(network: str | Factory, option: str) -> bool:
+    """Return whether a network can be built with an option, as far as its signature tells."""
+    try:
+        check_network_options(network, [option])
+    except ParameterError:
+        return False
+    return True
 
 
 def reads_text(network: str | Factory) -> bool | None:

@@ -138,7 +138,7 @@ def test_the_best_step_has_the_value_it_says():
 
     def value(step):
         tangents = point.risks[model.groups] + (model.gradients + pull) @ step
-        return tangents.max() + 0.5 * float(step @ curvature.product(step[:, None])[:, 0]) + model.penalty
+        return tangents.max() + 0.5 * float(step @ curvature.product(step[:, None])[:, 0]) + model.program.penalty
 
     _, step, least = model.best_step(point.risks[model.groups])
     assert value(step.ravel()) == pytest.approx(least, rel=1e-6)

@@ -27,7 +27,7 @@ def test_options_reach_the_network_and_unknown_ones_are_named():
     """hidden= sets the widths; a misspelt option is refused with the list of options."""
     network = build_network("mlp", input_shape=(5,), n_classes=2, hidden=(7, 3))
     assert network.classifier.in_features == 3
-    with pytest.raises(ParameterError, match=r"Network 'mlp' has no option 'hiden'. Its options are \['hidden'\]"):
+    with pytest.raises(ParameterError, match=r"Network 'mlp' has no option 'hiden'. Did you mean 'network__hidden'\?"):
         build_network("mlp", input_shape=(5,), n_classes=2, hiden=3)
 
 
