@@ -204,3 +204,17 @@ def suggest(name: str, known: Sequence[str]) -> str:
         return f"Did you mean {near[0]!r}?"
     more = f" … ({len(known)} in all)" if len(known) > 10 else ""
     return f"Choose from {', '.join(map(repr, known[:10]))}{more}."
+
+
+def cut_middle(text: str, longest: int) -> str:
+    """Return a text without its middle where it is too long: names often differ at their ends.
+
+    Examples
+    --------
+    >>> cut_middle("Boston judged by Chicago: mistaken", 20)
+    'Boston judg…mistaken'
+    """
+    if len(text) <= longest:
+        return text
+    end = (longest - 1) * 2 // 5 + 1
+    return f"{text[: longest - 1 - end]}…{text[-end:]}"
