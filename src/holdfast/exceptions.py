@@ -196,10 +196,13 @@ def suggest(name: str, known: Sequence[str]) -> str:
     --------
     >>> suggest("logistc", ["logistic", "forest"])
     "Did you mean 'logistic'?"
+    >>> suggest("boost", ["xgboost", "boosting"])
+    "Did you mean 'boosting'?"
     >>> suggest("x", ["logistic", "forest"])
     "Choose from 'logistic', 'forest'."
     """
-    near = get_close_matches(name, known, n=1) or get_close_matches(name.lower(), known, n=1)
+    begun = [other for other in known if len(name) > 2 and other.startswith(name)]
+    near = begun or get_close_matches(name, known, n=1) or get_close_matches(name.lower(), known, n=1)
     if near:
         return f"Did you mean {near[0]!r}?"
     more = f" … ({len(known)} in all)" if len(known) > 10 else ""
