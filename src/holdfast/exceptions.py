@@ -196,11 +196,28 @@ def suggest(name: str, known: Sequence[str]) -> str:
     --------
     >>> suggest("logistc", ["logistic", "forest"])
     "Did you mean 'logistic'?"
+    >>> suggest("boost", ["xgboost", "boosting"])
+    "Did you mean 'boosting'?"
     >>> suggest("x", ["logistic", "forest"])
     "Choose from 'logistic', 'forest'."
     """
-    near = get_close_matches(name, known, n=1) or get_close_matches(name.lower(), known, n=1)
+    begun = [other for other in known if len(name) > 2 and other.startswith(name)]
+    near = begun or get_close_matches(name, known, n=1) or get_close_matches(name.lower(), known, n=1)
     if near:
         return f"Did you mean {near[0]!r}?"
     more = f" … ({len(known)} in all)" if len(known) > 10 else ""
     return f"Choose from {', '.join(map(repr, known[:10]))}{more}."
+
+
+def cut_middle(text: str, longest: int) -> str:
+    """Return a text without its middle where it is too long: names often differ at their ends.
+
+    Examples
+    --------
+    >>> cut_middle("Boston judged by Chicago: mistaken", 20)
+    'Boston judg…mistaken'
+    """
+    if len(text) <= longest:
+        return text
+    end = (longest - 1) * 2 // 5 + 1
+    return f"{text[: longest - 1 - end]}…{text[-end:]}"

@@ -20,12 +20,13 @@ ROWS = [["Wearing_Earrings", "PI", 0.25, 0.5], ["Wearing_Necklace", "PI", 0.75, 
 
 
 def test_names_are_cut_to_the_terminal(capsys, monkeypatch):
-    """Without keys a table never gets wider than the terminal."""
+    """Without keys a table never gets wider than the terminal; names that begin alike can still be told apart."""
     monkeypatch.setenv("COLUMNS", "40")
     print_table("", HEADER, ROWS)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 40
     assert "…" in lines[1]
+    assert [line.split()[0] for line in lines[2:]] == ["Wear…ngs", "Wear…ace"]
 
 
 def test_a_table_with_keys_comes_in_parts(capsys, monkeypatch):

@@ -25,6 +25,7 @@ from holdfast.cli.options import (
     option,
 )
 from holdfast.cli.terminal import MOST_ROWS, command_line, print_table, print_text, say, show, showing_stages
+from holdfast.exceptions import cut_middle
 
 if TYPE_CHECKING:
     from holdfast.auditing import Audit, Reliance
@@ -233,21 +234,18 @@ def _print(result: dict[str, Any], more: list[str], found: Audit) -> None:
 def _print_findings(found: Audit) -> None:
     """Print the effects of the named features in each environment, and the probabilities of the others."""
     for finding in (finding for finding in found.findings[:MOST_ROWS] if finding.named):
-        rows = [[_shorten(name, 40), effect, finding.errors[name]] for name, effect in finding.effects.items()]
+        rows = [[cut_middle(name, 40), effect, finding.errors[name]] for name, effect in finding.effects.items()]
         rows.append(["next environment (80 %)", f"{finding.low:+.2f} to {finding.high:+.2f}", ""])
         title = f"{finding.feature}: log-odds of {finding.label} for one standard deviation"
         print_table(title, ["environment", "effect", "standard error"], rows[: MOST_ROWS + 1])
     others = found.unchanged
-    rows = [[_shorten(name, 40), chance, found.best(name).p_value] for name, chance in list(others.items())[:MOST_ROWS]]
+    rows = [
+        [cut_middle(name, 40), chance, found.best(name).p_value] for name, chance in list(others.items())[:MOST_ROWS]
+    ]
     if rows:
         print_table("Not likely to change", ["column", "probability", "adjusted p"], rows)
     if len(others) > MOST_ROWS:
         say(f"  … and {len(others) - MOST_ROWS:,} more; --json and --out have them all")
-
-
-def _shorten(name: str, most: int) -> str:
-    """Return a name with its middle left out: the end of `scanner=B` says most."""
-    return name if len(name) <= most else f"{name[: (most - 1) // 2]}…{name[-(most // 2) :]}"
 
 
 def _print_relied_on(relied_on: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from holdfast import __version__
-from holdfast.exceptions import ClusterError, DivergedError, HoldfastError, StorageError
+from holdfast.exceptions import ClusterError, DivergedError, HoldfastError, StorageError, cut_middle
 
 if TYPE_CHECKING:
     from holdfast.diagnosis.clinical import ClinicalReport
@@ -126,7 +126,7 @@ def print_table(
         if number:
             say("")
         for row in [list(header), *cells]:
-            fitting = [(_cut(row[i], widths[i]), widths[i], is_number[i]) for i in places]
+            fitting = [(cut_middle(row[i], widths[i]), widths[i], is_number[i]) for i in places]
             line = [cell.rjust(width) if right else cell.ljust(width) for cell, width, right in fitting]
             say("  " + "  ".join(line).rstrip())
 
@@ -506,10 +506,6 @@ def _listening(handler: logging.Handler) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _plain(value: Any) -> Any:

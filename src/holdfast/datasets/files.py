@@ -111,7 +111,9 @@ def make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise StorageError(f"The folder {folder} cannot be created: {problem.strerror}.") from problem
+        raise StorageError(
+            f"The folder {folder} cannot be created: {problem.strerror}. Choose another folder."
+        ) from problem
     return folder
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup, escape
 
+from holdfast.exceptions import cut_middle
 from holdfast.reports.values import clean_text
 
 WIDE, NARROW = 860.0, 350.0  # px; a page shows the narrow drawing on phones, so that letters keep their size
@@ -47,18 +48,8 @@ def label(text: str, x: float, y: float, *, longest: int = LONGEST, **attributes
 
 
 def shorten(text: str, longest: int = LONGEST) -> str:
-    """Return the text without its middle where it is too long: names often differ at their ends.
-
-    Examples
-    --------
-    >>> shorten("Boston judged by Chicago: mistaken", 20)
-    'Boston judg…mistaken'
-    """
-    text = clean_text(text)
-    if len(text) <= longest:
-        return text
-    end = (longest - 1) * 2 // 5 + 1
-    return f"{text[: longest - 1 - end]}…{text[-end:]}"
+    """Return one line of clean text, without its middle where it is too long."""
+    return cut_middle(clean_text(text), longest)
 
 
 def tip(text: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from holdfast.environments import listed
 from holdfast.exceptions import InputError
 from holdfast.metrics import Interval
 
@@ -226,9 +227,8 @@ class Panels:
     def describe(self) -> str:
         """Return the figure in a sentence, for readers who cannot see it."""
         lines = ", ".join(line.name for line in self.panels[0][1]) if self.panels else ""
-        names = ", ".join(name for name, _ in self.panels[:8])
-        more = f" and {len(self.panels) - 8} more" if len(self.panels) > 8 else ""
-        return f"{self.y_title} by {self.x_title} ({lines}), in {len(self.panels)} drawings: {names}{more}."
+        names = listed([name for name, _ in self.panels], most=8)
+        return f"{self.y_title} by {self.x_title} ({lines}), in {len(self.panels)} drawings: {names}."
 
 
 @dataclass(frozen=True)

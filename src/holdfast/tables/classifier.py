@@ -294,8 +294,8 @@ class TableClassifier(TableModel):
         check_is_fitted(self, "pipeline_")
         if not isinstance(self.method_, StableClassifier):
             raise ParameterError(
-                f"Only a classifier of the method 'stable' can be adapted. Got method={self.method!r}. Fit with "
-                "method='stable', or recalibrate this one with labeled rows."
+                f"Only a classifier of the method 'stable' can be adapted, and this one has the method "
+                f"{self.method!r}. Fit with 'stable', or recalibrate this one with labeled rows."
             )
         rows, notes = self._read_unlabeled(table)
         method = self.method_.adapt(self._transform(rows))

@@ -235,7 +235,8 @@ def read_rows(table: TableLike, options: TableOptions, *, attributes: Sequence[s
         name, example = environment[0], str(frame[environment[0]].iloc[0])
         raise TableError(
             f"environment_by='{options.environment_by}' cuts dates, but {listed([repr(name) for name in environment])} "
-            f"contains {storages[name]} values such as {example!r}. Write dates as 2026-11-15, or leave it out."
+            f"contains {storages[name]} values such as {example!r}. Write dates as 2026-11-15, or leave "
+            "environment_by= out."
         )
     labels = read_environments(frame, environment, options.environment_by)
     known = tuple(dict.fromkeys(map(str, labels)))
@@ -289,7 +290,7 @@ def read_numbers(series: pd.Series[Any], name: str) -> NDArray[np.float64]:
     if storage_of(series, name) != "number":
         raise LabelsError(
             f"Label column {name!r} contains {storage_of(series, name)} values such as {str(series.iloc[0])!r}, so it "
-            "is no amount. Pass task='classification', or name a column of numbers."
+            "is not an amount. Pass task='classification', or name a column of numbers."
         )
     values = series.to_numpy(dtype=np.float64)
     if not np.isfinite(values).all():
@@ -452,5 +453,5 @@ def _refuse_missing(series: pd.Series[Any], what: str, name: str, instead: str =
     if len(missing):
         raise TableError(
             f"{what} column {name!r} is missing in {len(missing)} of {len(series)} rows (first in data row "
-            f"{missing[0] + 1}; empty cells, NA, NaN, NULL and None count as missing). Fill them in, or {instead}."
+            f"{missing[0] + 1}). Fill them in, or {instead}. Empty cells, NA, NaN, NULL and None count as missing."
         )

@@ -105,7 +105,7 @@ def test_weights_count():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"cost": "a"}, LabelsError, "contains string values such as 'a', so it is no amount"),
+        ({"cost": "a"}, LabelsError, "contains string values such as 'a', so it is not an amount"),
         ({"cost": 1.0}, LabelsError, "is 1 in every row"),
         ({"cost": np.inf}, LabelsError, "contains infinity"),
         ({"cost": np.nan}, TableError, "Label column 'cost' is missing"),
