@@ -152,7 +152,7 @@ def own_network(input_shape, n_classes, width=4):
         ({"data__min_count": 0}, "'data__min_count' parameter must be a positive integer. Got 0"),
         ({"network__dropout": "x"}, r"'network__dropout' parameter must be in \[0, 1\). Got 'x'"),
     ],
-    ids=str,
+    ids=",".join,  # the names of the options: a function's own text has its address, which differs between workers
 )
 def test_options_that_a_part_does_not_take_are_refused_before_training(options, message):
     """By its signature, before the first judge of a method is trained as well."""
