@@ -128,7 +128,8 @@ def posteriors_of_numbers(design: NumberDesign) -> tuple[Posterior, ...]:
     plain = [_slopes(design.values[:, j], design.label, None, design) for j in range(len(others))]
     signals = np.array([_signal(found) for found in plain])
     worth = special.expit(-mechanism) * signals**2 / (1 + signals**2)
-    priors = CHANGING * worth / max(worth.sum(), 1e-12)
+    changing = CHANGING if design.n_sites > 1 else 0.0  # small sites that are pooled into one cannot be compared
+    priors = changing * worth / max(worth.sum(), 1e-12)
     return tuple(
         _posterior(design, j, others[j], float(signals[j]), float(mechanism[j]), float(priors[j]))
         for j in range(len(others))

@@ -91,7 +91,8 @@ def posteriors(design: Design) -> tuple[Posterior, ...]:
     plain = [_plain_sites(design, j) for j in range(len(others))]
     effects = np.array([_typical_effect(sites) for sites in plain])
     worth = special.expit(-mechanism) * np.tanh(effects / 2) ** 2
-    priors = CHANGING * worth / max(worth.sum(), 1e-12)
+    changing = CHANGING if design.n_sites > 1 else 0.0  # small sites that are pooled into one cannot be compared
+    priors = changing * worth / max(worth.sum(), 1e-12)
     return tuple(
         _posterior(design, j, others[j], plain[j], float(effects[j]), float(mechanism[j]), float(priors[j]))
         for j in range(len(others))

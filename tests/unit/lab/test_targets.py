@@ -54,7 +54,12 @@ def test_texts_have_the_robust_recipe_as_it_is(tmp_path, monkeypatch):
     run = next(run for run in plan.runs if run.name == "beer_look PI, robust")
     network = runner.make_estimator(run.config, Prepared(None))
     final = RECIPES["robust"].network(network, final=True)
-    assert (final.max_epochs, final.learning_rate, final.dropout, final.loss) == (16, 2e-3, 0.3, "gce")
+    assert (final.max_epochs, final.learning_rate, final.options_for("network")["dropout"], final.loss) == (
+        16,
+        2e-3,
+        0.3,
+        "gce",
+    )
     assert RECIPES["robust"].network(network, final=False).patience == 2
 
 

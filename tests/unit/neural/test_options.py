@@ -1,6 +1,7 @@
 """Parameters with a prefix: network__dropout=0.5 and the like."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -127,10 +128,8 @@ def test_without_dropout_a_class_has_its_own_and_a_regressor_none():
 @pytest.mark.parametrize("way", ["made", "set"])
 def test_unknown_names_are_refused_with_the_right_one(name, advice, way):
     """Former spellings, wrong prefixes and names of other libraries, when it is made and when it is changed."""
-    with pytest.raises(ParameterError) as refused:
+    with pytest.raises(ParameterError, match=rf"^NeuralClassifier has no parameter '{name}'\. .*{re.escape(advice)}$"):
         NeuralClassifier(**{name: 1}) if way == "made" else NeuralClassifier().set_params(**{name: 1})
-    assert str(refused.value).startswith(f"NeuralClassifier has no parameter {name!r}. ")
-    assert str(refused.value).endswith(advice)
 
 
 def own_network(input_shape, n_classes, width=4):

@@ -119,6 +119,13 @@ def test_what_a_column_of_zeros_at_a_site_says():
     assert kept_slope(found[1]) == 1.0
 
 
+def test_sites_that_are_too_small_to_be_compared_change_nothing():
+    """Two sites of 20 rows each are pooled; an effect without noise is strong, but there is no evidence."""
+    x = np.random.default_rng(0).permutation(40.0 + np.arange(40))
+    (found,) = judged(x[:, None], 2.5 * x, np.arange(40) % 2)
+    assert kept_slope(found) == 1.0
+
+
 def test_rows_in_another_order_say_the_same():
     """Folds are dealt by what rows contain."""
     generator, X, y = mechanism()

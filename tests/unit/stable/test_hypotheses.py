@@ -36,6 +36,12 @@ def test_a_planted_code_is_found():
     assert found[:3].max() < 0.1
 
 
+def test_sites_that_are_too_small_to_be_compared_change_nothing():
+    """Two sites of 20 rows each are pooled; a column that is always right is strong, but there is no evidence."""
+    x = np.random.default_rng(0).permutation(40)
+    assert probabilities(x[:, None].astype(float), (x >= 20).astype(int), np.arange(40) % 2).max() < 1e-9
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_code_at_two_sites_is_found(seed):
     """Two sites are enough: 95 and 75 %."""
