@@ -93,7 +93,7 @@ def _evaluate_numbers(
 
     for name, value in refused.items():
         if value:
-            raise ParameterError(f"{folder} is a model of numbers, so {name} does not go with it. Leave it out.")
+            raise ParameterError(f"{folder} is a regression model, which has no {name}. Leave it out.")
     fitted = TableRegressor.load(folder)
     with showing_stages(f"predicting {table}"):
         found = fitted.evaluate(layout.open(table, fitted.roles_.missing), environment=environment)
@@ -120,7 +120,7 @@ def _print(result: dict[str, Any], clinical: ClinicalReport | None) -> None:
     losses = f"log loss {format_cell(overall['log_loss'])}, Brier score {format_cell(overall['brier'])}"
     print_text(f"all rows: {losses}", indent="  ")
     if any(e["known"] for e in result["environments"]):
-        print_text("known: the fit had rows of it. If it had these rows, accuracy looks too good.", indent="  ")
+        print_text("known: rows of this environment were used for training. If these are the same rows, the accuracy is optimistic.", indent="  ")
     if clinical is not None:
         print_clinical(clinical, "Calibration and net benefit by environment")
     shares = list(result["environments"][0]["shares"])[:4]

@@ -226,7 +226,7 @@ def print_clinical(report: ClinicalReport, title: str) -> None:
     print_rest(report.sites)
     print_text(f"net benefit at a risk of {report.threshold:.2f}; treating nobody has 0", indent="  ")
     print_table(
-        f"Treating from a risk of {report.threshold:.2f} on",
+        f"If rows with a risk of {report.threshold:.2f} or more are treated",
         ["site", "sensitivity", "specificity", "PPV", "NPV"],
         [
             [s.name, s.sensitivity.value, s.specificity.value, s.ppv.value, s.npv.value]

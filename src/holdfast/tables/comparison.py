@@ -56,16 +56,14 @@ REMARKED = (IdenticalEnvironmentsWarning, PrevalenceWarning, SolverWarning)  # w
 N_FOLDS = 2  # with two environments: how often rows are held out
 MOST_ENVIRONMENTS = 100  # each is left out once, for every method
 LEFT_OUT = "each environment left out in turn"
-HELD_OUT = "rows held out in both environments, cut into halves by the other's classifier"
+HELD_OUT = "rows held out in both environments, divided into halves by the other environment's classifier"
 SCOPE = (
-    "Leaving environments out shows how a method does at places that differ from one another as much as these do. It "
-    "cannot show what happens at a place that differs more, for example where a correlation reverses that holds in all "
-    "of these."
+    "The ranking is about environments that differ from these as much as these differ from one another. It does not "
+    "show what happens if the next one differs more, for example if a correlation reverses that holds in all of these."
 )
 CAVEAT = (
-    "With two environments no unseen one can be tried. The halves are cut as inside pi, which favors methods that "
-    "minimize the risk of the worst half by construction: take this ranking as a hint, and rows of a third environment "
-    "as the answer."
+    "This ranking is only a hint, because with two environments none can be left out. The halves are those of pi, "
+    "which favors pi by construction. To be sure, collect rows of a third environment."
 )
 
 
@@ -451,14 +449,14 @@ def _recommend(scores: Sequence[MethodScore], ranked_by: str, n_environments: in
     by_half = n_environments == 2 and ranked_by == "worst"
     if best.method == "erm" or (not by_half and not best.gain_low > 0):
         others = [score for score in scores if score.method != "erm" and score.problem is None]
-        reason = f"no method is better beyond its 95 % interval over {n_environments} environments"
+        reason = f"no other method is significantly better at the 5 % level over {n_environments} environments"
         rival = f"; the best other method, {others[0].method}, gains {_in_words(others[0])}" if others else ""
         return "erm", f"Stay with erm: {reason}{rival}."
     where = "the worst held-out half" if by_half else "unseen environments"
     what = "accuracy" if by_half else METRICS[ranked_by]
     values = [score.metrics[ranked_by] for score in (best, erm)]
     return best.method, (
-        f"Use {best.method}: its {what} in {where} is {values[0]:.3f} where erm has {values[1]:.3f} "
+        f"Use {best.method}: its {what} in {where} is {values[0]:.3f}, that of erm is {values[1]:.3f} "
         f"({'mean ' * (ranked_by == 'worst')}gain {_in_words(best)}, {n_environments} environments)."
     )
 
