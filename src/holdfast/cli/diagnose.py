@@ -52,7 +52,7 @@ class GivenOptions:
     """A model that exists already: a column of its probabilities, or its folder."""
 
     score: Annotated[
-        str | None, option("--score", "Column of probabilities of a model that you have; nothing is fitted.", "COL")
+        str | None, option("--score", "Column with the probabilities of an existing model; nothing is fitted.", "COL")
     ] = None
     model: Annotated[
         Path | None, option("--model", "Folder of a classifier that 'holdfast fit' wrote; nothing is fitted.", "DIR")
@@ -124,9 +124,9 @@ def diagnose(
     """Say whether a model fails at a new site, why, and what to do.
 
     Each site (environment) is left out in turn, and an ordinary model is fitted on the others. Its loss at the left-out
-    site is split into covariate shift, label shift and concept shift. Columns whose effects differ and problems of the
-    data are named. Remedies are tried at the left-out sites, and one is recommended with the command to run next.
-    With --score or --model nothing is fitted: the probabilities of a model that you have are measured at every site.
+    site is split into covariate shift, label shift and concept shift. The answer names columns whose effects differ
+    between sites, and problems of the data. Remedies are tried at the left-out sites. One is recommended, with the
+    command to run next. With --score or --model nothing is fitted: an existing model is evaluated at every site.
     """
     from holdfast.tables.diagnosis import diagnose_rows
 

@@ -120,7 +120,9 @@ def _print(result: dict[str, Any], clinical: ClinicalReport | None) -> None:
     losses = f"log loss {format_cell(overall['log_loss'])}, Brier score {format_cell(overall['brier'])}"
     print_text(f"all rows: {losses}", indent="  ")
     if any(e["known"] for e in result["environments"]):
-        print_text("known: rows of this environment were used for training. If these are the same rows, the accuracy is optimistic.", indent="  ")
+        print_text(
+            "known: the classifier was trained there; if these are the same rows, scores are optimistic", indent="  "
+        )
     if clinical is not None:
         print_clinical(clinical, "Calibration and net benefit by environment")
     shares = list(result["environments"][0]["shares"])[:4]

@@ -142,7 +142,7 @@ class Mixture:
     choice : Choice
         Where it gives nothing up, the levels are those of the default caution: `path_` shows what that would save.
     n_jobs : int or None
-        Fits that run at the same time.
+        Number of fits that run at the same time.
     start : fitted estimator, optional
         Where fits on parts of the rows may begin.
     """

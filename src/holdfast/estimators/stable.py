@@ -86,9 +86,13 @@ class PathPoint:
 class StableClassifier(MethodClassifier):
     r"""Train a classifier that relies less on columns whose effect differs between environments.
 
-    For each column :math:`x` the model compares three hypotheses, with :math:`o` the log-odds of the label given the
-    other columns: *mechanism* (the others predict :math:`x` within label and environment), *label alone, stable* and
-    *label alone, changing*. For the latter two
+    The ordinary classifier is mixed with one that was fitted without the columns whose effect changes. If there are no
+    such columns, the result is exactly the ordinary classifier. `verdict_` says what was fitted, why, how much accuracy
+    it costs at environments like these, and how much it saves if the effects vanish or reverse.
+
+    For each column :math:`x` the model compares three hypotheses: *mechanism* (the other columns predict :math:`x`
+    within label and environment), *label alone, stable* and *label alone, changing*. With :math:`o` the log-odds of the
+    label given the other columns, the last two are
 
     .. math:: p(y, x \mid o, e) = \sum_{y^*} P(y^* \mid a_e + s_e o)\, P(y \mid y^*; v_e)\, p(x \mid y^*, e; b_e),
 
@@ -96,12 +100,10 @@ class StableClassifier(MethodClassifier):
     :math:`N(b, (\rho b)^2)`. With the probability :math:`P` of a change and :math:`p = \sigma(|b|)`, the column is
     expected to agree with the label at a new environment in the share
     :math:`q = 1/2 + (p - 1/2) \max(0, 1 - 2 \cdot \mathrm{caution} \cdot P)` of the rows, and
-    :math:`\mathrm{logit}\, q / \mathrm{logit}\, p` of its effect is kept. A classifier fitted without the column
-    is mixed with the ordinary one accordingly. Where nothing changes, the result is the ordinary classifier, to the
-    last bit. `verdict_` says what was fitted, why, what it costs and what it saves.
+    :math:`\mathrm{logit}\, q / \mathrm{logit}\, p` of its effect is kept.
 
-    Pictures, sequences, dicts and Datasets have no columns. There the ordinary network is compared, out of fold, with
-    one that goes on from it on the halves of Predict then Interpolate (`holdfast.stable.network`).
+    Pictures, sequences, dicts and Datasets have no columns. For these, the ordinary network is compared, out of fold,
+    with one that is trained further on the halves of Predict then Interpolate (`holdfast.stable.network`).
 
     Parameters
     ----------
@@ -109,13 +111,13 @@ class StableClassifier(MethodClassifier):
         Any classifier or Pipeline, or a NeuralClassifier. None: columns scaled to unit variance, then a logistic
         regression.
     caution : float between 0 and 1
-        What to expect of a relation that changes. 0: the next environment is like these, so nothing is given up. 0.5:
-        the relation may vanish there. 1: it may reverse. `path_` has price and gain of others.
+        Assumed effect of a changing column at the next environment: as seen (0), none (0.5) or reversed (1). With 0 the
+        result is the ordinary classifier. `path_` has price and gain for five values.
     n_jobs : int or None
-        Fits that run at the same time.
+        Number of fits that run at the same time.
     random_state : int or None
-        Seeds the estimator where its own `random_state` is unset. The verdict does not depend on it, nor on
-        the order of rows, unless the estimator draws at random, as forests do: then prices move a little.
+        Seed of the estimator if its own `random_state` is None. The verdict depends on the seed only if the estimator
+        uses random numbers, as forests do. It does not depend on the order of the rows.
 
     Attributes
     ----------

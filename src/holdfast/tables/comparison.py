@@ -141,7 +141,7 @@ def compare_methods(
     n_jobs: int | None = None,
     random_state: RandomState = 0,
 ) -> Comparison:
-    """Fit every applicable method and rank them by environments (or halves) that they have not seen.
+    """Fit every applicable method and rank them by their scores in environments (or halves) that they have not seen.
 
     Parameters
     ----------
@@ -150,15 +150,15 @@ def compare_methods(
     environments : labels of shape (n_rows,)
         At least two different ones.
     estimator : scikit-learn classifier, NeuralClassifier or None
-        Inside every method, so that all have the same budget.
+        The estimator inside every method, so that all methods have the same budget.
     methods : mapping of name to estimator, sequence of names, or None
-        None: all that the estimator allows; IRM, V-REx and RGM need a network, the oracle an attribute. An estimator
-        may be a pipeline that ends in a method.
+        None: all methods that the estimator allows. IRM, V-REx and RGM need a network, the oracle an attribute. An
+        estimator may be a Pipeline that ends in a method.
     metric : {"accuracy", "worst", "balanced_accuracy", "auroc", "log_loss", "brier"}, optional
-        What ranks the methods: the mean over the environments left out, or the lowest accuracy among them. By default
-        the accuracy, and with two environments the accuracy in the worst half.
+        The score that ranks the methods: its mean over the left-out environments, or the lowest accuracy ("worst"). By
+        default the accuracy, and with two environments the accuracy in the worst half.
     n_jobs : int, optional
-        Fits that run at the same time.
+        Number of fits that run at the same time.
     random_state : int or None
 
     Returns

@@ -223,7 +223,7 @@ def read_rows(table: TableLike, options: TableOptions, *, attributes: Sequence[s
     if task == "auto":
         task = "regression" if is_amount(frame[label], label) else "classification"
         if task == "regression":
-            notes += (f"label {label!r} is numeric, so this is a regression; task='classification' treats its values as classes",)
+            notes += (f"label {label!r} is numeric, so this is a regression; task='classification' takes classes",)
     if task == "regression":
         y: NDArray[Any] = read_numbers(frame[label], label)
     else:

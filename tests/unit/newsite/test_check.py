@@ -56,7 +56,7 @@ def test_a_site_like_the_known_ones_is_fine(plain):
     ("change", "problem", "says"),
     [
         (lambda r: r.assign(marker=12 * (r["marker"] + 5)), "unit", "`marker` may be in another unit: its median is"),
-        (lambda r: r.assign(ward="south"), "levels", "no known site has in 100% of the rows: 'south'"),
+        (lambda r: r.assign(ward="south"), "levels", "`ward` has a category that no known site has: 'south'"),
         (lambda r: r.assign(marker=np.nan), "missing", "`marker` is missing in 100% of the rows"),
         (lambda r: r.assign(marker=r["marker"].where(np.arange(len(r)) % 4 > 0, 30.0)), "range", "in 25% of the rows"),
     ],
@@ -90,7 +90,7 @@ def test_a_column_that_the_model_does_not_need_does_not_forbid(plain):
 def test_predict_warns_of_what_does_not_fit(plain):
     """The cheap part of the check is made by every prediction; a few rows are not judged."""
     odd = new_site().assign(ward="south")
-    with pytest.warns(NewSiteWarning, match="no known site has in 100% of the rows: 'south'.*holdfast check"):
+    with pytest.warns(NewSiteWarning, match="In 100% of the rows .* that no known site has: 'south'.*holdfast check"):
         plain.predict(odd)
     assert len(plain.predict(odd[:5])) == 5
 
@@ -332,7 +332,7 @@ def test_a_column_that_is_only_in_doubt_is_not_talked_about():
     )
     rows = hospital("Denver", 100, 0.9, 7).assign(scanner=0.0)[["marker", "scanner"]].to_numpy()
     model.relearning_ = given_up
-    assert "These rows do not tell the effect of `scanner` there." in " ".join(
+    assert "The effect of `scanner` cannot be estimated from these rows." in " ".join(
         sentence for relation in model.check(rows).relations for sentence in [relation.sentence]
     )
     model.relearning_ = in_doubt
@@ -366,7 +366,7 @@ def test_a_wide_forecast_asks_to_make_sure(low, unsure):
     forecast = Interval(0.78, low, 0.95)
     found = SiteCheck(300, "use", (), (), None, forecast, 0.8, 0.8, 0.75, {"no": 0.5, "yes": 0.5})
     assert found.answer.startswith("Use the model at this site")
-    assert ("label about 50 rows to make sure" in found.answer) is unsure
+    assert ("label about 50 rows to be sure" in found.answer) is unsure
     assert check_page(found).answer.signal == ("caution" if unsure else "good")
     assert next_command(found, Path("model"), "new.csv").split()[1] == ("evaluate" if unsure else "predict")
 
@@ -387,5 +387,5 @@ def test_an_unstable_column_that_is_constant_there(model):
     rows = hospital("Denver", 300, 0.1, 7).drop(columns="ill").assign(scanner=1.0)
     adapted = model.adapt(rows)
     assert not adapted.adaptation_.adapted
-    assert "do not tell the effect of `scanner` there" in str(adapted.adaptation_)
+    assert "the effect of `scanner` cannot be estimated from these rows" in str(adapted.adaptation_)
     np.testing.assert_array_equal(adapted.predict_proba(rows), model.predict_proba(rows))
