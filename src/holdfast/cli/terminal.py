@@ -557,7 +557,8 @@ def _explain(problem: BaseException) -> int:
     if not isinstance(problem, HoldfastError) and hasattr(problem, "format_message"):  # an unknown option, for example
         command = getattr(getattr(problem, "ctx", None), "info_name", None)
         asked = str(command), str(getattr(problem, "option_name", None))
-        text = RETIRED.get(asked, _one_line(problem.format_message()).replace("Input should be", "it must be"))
+        said = _one_line(problem.format_message()).replace("Input should be", "it must be")
+        text = RETIRED.get(asked, said.partition(", unable to parse")[0])
         stop = "" if text.endswith((".", "?")) else "."
         return _say(f"error: {text}{stop} {_help(problem)}".rstrip(), BAD_INPUT)
     if os.environ.get("HOLDFAST_DEBUG"):
