@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import html
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -288,7 +288,8 @@ class StableClassifier(MethodClassifier):
             for name, posterior in choice.posteriors.items()
             if kept[name] < 1.0 or is_doubtful(posterior.probability, posterior.effect)
         }
-        self.relearning_ = mixture.relearn(weights, elsewhere, left_out, doubted) if doubted else Relearning()
+        in_doubt = [name for name in doubted if kept[name] == 1.0]
+        self.relearning_ = mixture.relearn(weights, elsewhere, left_out, doubted, in_doubt) if doubted else Relearning()
         self.forecasting_ = mixture.forecasting(weights, left_out)
         self.path_ = tuple(_point(scenarios, caution, mixture.weights(choice.at(caution))) for caution in CAUTIONS)
         ordinary = scenarios.accuracies("known", [1.0] + [0.0] * (len(weights) - 1))
@@ -445,8 +446,6 @@ class StableClassifier(MethodClassifier):
         if inner is not self.estimator_:
             return self, None, ()
         used = self.adapt(X)
-        if used.adaptation_.reason == "says_nothing" and self.verdict_.fitted == "ordinary":
-            return self, None, None  # no column is used less, and these rows tell nothing about those in doubt
         return used, used.adaptation_, used.relearning_.forecasts if used.adaptation_.adapted else None
 
     def _html_repr(self) -> str:
@@ -707,8 +706,12 @@ class _ClassifierMixture(Mixture):
         elsewhere: dict[int, Part],
         left_out: dict[int, Array],
         doubted: dict[str, Posterior],
+        in_doubt: Collection[str],
     ) -> Relearning:
-        """Return what `adapt` needs: columns whose effects may differ, a classifier without them, and trials of it."""
+        """Return what `adapt` needs: columns whose effects may differ, a classifier without them, and trials of it.
+
+        Those `in_doubt` are used in full.
+        """
         training, n_classes = self.training, len(self.owner.classes_)
         y, counts = training.y, training.sample_weight
         stable, removal, scores = self._without(doubted, weights, left_out)
@@ -732,7 +735,7 @@ class _ClassifierMixture(Mixture):
         calibration = calibrate(scores, y, counts, offsets=offsets)
         mixing = calibrate(mixed("known"), y, counts, offsets=offsets)
         tried = try_known_sites(
-            _unstable_columns(doubted, self.choice.sources, training.X),
+            _unstable_columns(doubted, in_doubt, self.choice.sources, training.X),
             training.X,
             y,
             {environment.name: environment.rows for environment in training.environments},
@@ -760,7 +763,9 @@ class _ClassifierMixture(Mixture):
         return fit_erm(self.estimator, without, self.seeding), removal, scores
 
 
-def _unstable_columns(found: Mapping[str, Posterior], sources: dict[str, list[int]], X: Any) -> list[UnstableColumn]:
+def _unstable_columns(
+    found: Mapping[str, Posterior], in_doubt: Collection[str], sources: dict[str, list[int]], X: Any
+) -> list[UnstableColumn]:
     """Return the columns that the stable part does without; `age` and `age is missing` are one."""
     merged: dict[tuple[int, ...], list[str]] = {}
     for name in found:
@@ -772,6 +777,7 @@ def _unstable_columns(found: Mapping[str, Posterior], sources: dict[str, list[in
             shared[0] if is_text(X) else "",
             max(found[name].mechanism for name in shared),
             change=max(found[name].probability for name in shared),
+            in_doubt=all(name in in_doubt for name in shared),
         )
         for places, shared in merged.items()
     ]

@@ -197,7 +197,9 @@ def learn(relearning: Relearning, logs: Array, X: Any) -> tuple[Adaptation, Cali
     relations = independent(relearning, found)
     refusal = relearning.refusal(relations)
     if refusal is not None:
-        return Adaptation(False, len(logs), found, *refusal), None
+        pairs = zip(relearning.columns, found, strict=True)
+        said = tuple(relation for column, relation in pairs if relation.is_told or not column.in_doubt)
+        return Adaptation(False, len(logs), said, *refusal), None
     correction = join(logs, said_by(relations, X, logs.shape[1]), relearning.scale)
     return Adaptation(True, len(logs), relations), correction
 

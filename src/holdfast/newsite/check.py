@@ -52,6 +52,7 @@ class SiteCheck:
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()  # what was wrong with the rows that the model was fitted on
     as_it_is: float | None = None  # accuracy to expect of a model before it is adapted
+    alike: bool = False  # whether all rows are copies of one
 
     def __str__(self) -> str:
         return " ".join([self.answer, *self.remarks])
@@ -147,7 +148,7 @@ RULES: tuple[tuple[Advice, Callable[[SiteCheck], bool]], ...] = (
     ("label", lambda found: found.adaptation is not None and found.adaptation.reason == "loses" and bool(found.turned)),
     ("label", lambda found: found.forecast is not None and is_low(found, found.forecast)),
     ("label", lambda found: found.forecast is not None and found.forecast.high - found.forecast.low > UNKNOWN),
-    ("label", lambda found: found.n_rows < LEAST_ROWS),
+    ("label", lambda found: found.alike or found.n_rows < LEAST_ROWS),
     ("use", lambda found: True),
 )
 
@@ -203,10 +204,10 @@ def check_site(
         columns, moved = profile.check(features), profile.moved(features)
         columns, moved = (_weigh(checks, profile, features, predict, labels) for checks in (columns, moved))
     if len(labels) < LEAST_ROWS:
-        notes = (
-            *notes,
-            f"So few rows ({len(labels)}) say little about a site. Pass {LEAST_ROWS} or more.",
-        )
+        notes = (*notes, f"So few rows ({len(labels)}) say little about a site. Pass {LEAST_ROWS} or more.")
+    alike = profile is not None and len(labels) > 1 and bool((features.nunique(dropna=False) == 1).all())
+    if alike:
+        notes = (*notes, f"All {len(labels):,} rows are alike, and say as little about the site as one.")
     fits = not any(map(forbids, columns))
     if not fits:
         notes = (*notes, "No accuracy is forecast, because of the columns that do not fit.")
@@ -231,6 +232,7 @@ def check_site(
         notes,
         doubts,
         None if before is None or forecast is None else mean_probability(probabilities, before),
+        alike,
     )
     return replace(found, advice=next(advice for advice, holds in RULES if holds(found)))
 

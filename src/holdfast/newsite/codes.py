@@ -63,6 +63,7 @@ class UnstableColumn:
     sides: Mapping[str, int] = field(default_factory=dict)  # name of a code -> class that it speaks for
     right: Mapping[str, float] = field(default_factory=dict)  # known site -> share of rows in which it is right
     change: float = 1.0  # probability that its effect differs between sites
+    in_doubt: bool = False  # used in full: only rows of a new site can show that its effect differs
 
     def coding(self, X: Any) -> Coding:
         """Return how the values of one site become codes."""

@@ -2,8 +2,9 @@ r"""Forecast accuracy and AUROC at a new site from predicted probabilities, with
 
 For each known site the classifier is asked about rows that it was not fitted on, once with the site left out and once
 out of fold. Of each the accuracy within bins of confidence (the largest probability of a row) is weighted as the new
-site's rows fall into these bins. The forecast is the mean of the two: the accuracy out of fold is too high for most new
-sites, and that with sites left out is too low, because those fits have seen fewer sites.
+site's rows fall into these bins. Out of fold, all known rows count the same. Of the sites left out, those count more
+whose confidences are distributed like the new site's. The forecast is the mean of the two: the accuracy out of fold is
+too high for most new sites, and that with sites left out is too low, because those fits have seen fewer sites.
 
 How far it was off when each known site played the new one gives the interval. What is stored are counts for each known
 site, and no rows.
@@ -28,6 +29,7 @@ Codes = NDArray[np.intp]
 N_BINS = 10  # of confidence
 USUAL_ERROR, USUAL_SITES = 0.05, 8  # error of a forecast before any site was tried, and as how many sites it counts
 LEAST_ROWS = 20  # rows of a known site from which on it is tried
+APART = 0.05  # share of rows in other bins of confidence at which a site counts half as much as one without
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,16 +141,18 @@ def forecast_auroc(basis: ForecastBasis, new: Answers) -> float:
 
 def _estimate(sites: Sequence[Answers], folds: Answers, new: Answers) -> float:
     """Return the mean of the estimates from folds and from sites left out."""
-    return float(np.clip((_weighted([folds], new) + _weighted(sites, new)) / 2, 0.0, 1.0))
+    rows = new.counts / max(new.counts.sum(), 1.0)
+    counts, right = (np.array([getattr(site, name) for site in sites]) for name in ("counts", "right"))
+    own = _in_bins(right, counts, _in_bins(right.sum(axis=0), counts.sum(axis=0)))  # (n_sites, N_BINS)
+    apart = np.abs(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0) - rows).sum(axis=1) / 2
+    elsewhere = np.average(own @ rows, weights=1 / (APART + apart))
+    return float(_in_bins(folds.right, folds.counts) @ rows + elsewhere) / 2
 
 
-def _weighted(known: Sequence[Answers], new: Answers) -> float:
-    """Return the accuracy within bins of confidence, weighted by the new site's rows; empty bins borrow from all."""
-    counts = np.sum([site.counts for site in known], axis=0)
-    right = np.sum([site.right for site in known], axis=0)
-    overall = right.sum() / max(counts.sum(), 1.0)
-    shares = (right + overall) / (counts + 1.0)
-    return float(new.counts @ shares / max(new.counts.sum(), 1.0))
+def _in_bins(right: Array, counts: Array, usual: Array | None = None) -> Array:
+    """Return the accuracy within bins; each borrows one row of the usual accuracy, by default that of all bins."""
+    usual = right.sum() / max(counts.sum(), 1.0) if usual is None else usual
+    return np.asarray((right + usual) / (counts + 1.0))
 
 
 def _expected_auroc(probabilities: Array) -> float:

@@ -53,10 +53,8 @@ class ColumnProfile:
 
     @property
     def spread(self) -> float:
-        """A standard deviation, from quartiles or the outer quantiles; 0 for a constant."""
-        values = np.asarray(self.quantiles)
-        quartiles = float(np.interp(0.75, GRID, values) - np.interp(0.25, GRID, values)) / 1.349
-        return max(quartiles, float(values[-1] - values[0]) / 5.15)
+        """The standard deviation between the outer quantiles; 0 for a constant."""
+        return float(np.interp(np.linspace(GRID[0], GRID[-1], 199), GRID, self.quantiles).std())
 
     def to_standard(self, values: Array) -> Array:
         """Return numbers with the distribution that the column had at the known sites; their order stays."""

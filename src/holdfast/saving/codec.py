@@ -41,6 +41,7 @@ from holdfast.saving.sklearn_parts import (
     remake,
     take_apart,
 )
+from holdfast.saving.skops_files import read_skops
 
 if TYPE_CHECKING:
     import torch
@@ -466,7 +467,7 @@ class Decoder:
 
     def __init__(self, files: dict[str, bytes], trust: Collection[str] = ()) -> None:
         self._trust = trust
-        self._files = {name: data for name, data in files.items() if name.startswith("booster-")}
+        self._files = {name: data for name, data in files.items() if name.startswith(("booster-", "sklearn-"))}
         self._arrays = ArrayReader({name: data for name, data in files.items() if name.endswith(".safetensors")})
         self._objects: dict[Any, Any] = {}
         self._used: set[str] = set()
@@ -568,7 +569,9 @@ class Decoder:
 
     def _estimator(self, node: Node) -> Any:
         cls: Any = listed_class(node["class"])
-        value = self._objects[node["number"]] = cls.__new__(cls)
+        value = cls.__new__(cls)
+        if "number" in node:
+            self._objects[node["number"]] = value
         vars(value).update({str(name): self._decode(item) for name, item in node["attributes"]})
         remake(value)
         return value
@@ -581,7 +584,7 @@ class Decoder:
         file = node.get("file")
         data = None if file is None else self._file(file)
         value = unpack_booster(node["class"], state, data, file or "tree.json")
-        self._objects[node["number"]] = value
+        self._objects[node.get("number", file)] = value  # the first schema had no number here
         return value
 
     def _file(self, name: Any) -> bytes:
@@ -589,6 +592,17 @@ class Decoder:
             raise CorruptFileError(f"tree.json asks for {name!r:.200}, which is not there.")
         self._used.add(name)
         return self._files[name]
+
+    def _skops(self, node: Node) -> Any:
+        """Return a part of a model of the first schema, once it is sure that it could be saved today."""
+        name = node["file"]
+        if name not in self._objects:
+            value = read_skops(self._file(name), name)
+            Encoder().encode(value, name)
+            if type(value) is not listed_class(node["class"]):
+                raise UntrustedFileError(f"{name} does not hold the {node['class']:.200} that tree.json gives.")
+            self._objects[name] = value
+        return self._objects[name]
 
     def _set_attributes(self, value: Any, attributes: Node) -> None:
         state = {str(name): self._decode(item) for name, item in attributes}
@@ -679,6 +693,7 @@ _DECODERS: dict[str, Callable[[Decoder, Node], Any]] = {
     "random_state": Decoder._generator,
     "same": lambda decoder, node: decoder._objects[node["number"]],
     "scalar": Decoder._scalar,
+    "skops": Decoder._skops,
     "slice": lambda decoder, node: slice(*(_checked_end(end) for end in node["items"])),
     "tensor": lambda decoder, node: decoder._arrays.tensor(node),
     "timedelta": lambda _, node: datetime.timedelta(*node["value"]),

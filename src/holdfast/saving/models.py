@@ -31,11 +31,11 @@ from holdfast.saving.json_files import canonical_json, checked_json, parse_check
 KIND = "model"
 MANIFEST, TREE = "manifest.json", "tree.json"
 CARD = "card.md"  # for people; never read, so that it may be edited
-SCHEMA = 2
+SCHEMA = 2  # 1 kept trees and other parts of scikit-learn in skops files, which are still read
 
 _MAX_MANIFEST = 1 << 24
 _MAX_FILES = 100_000
-_NAME = re.compile(r"tree\.json|(?:arrays|tensors)\.safetensors|booster-\d{4,}\.(?:json|txt)")
+_NAME = re.compile(r"tree\.json|(?:arrays|tensors)\.safetensors|sklearn-\d{4,}\.skops|booster-\d{4,}\.(?:json|txt)")
 
 
 def save(
@@ -271,10 +271,10 @@ def read_manifest(folder: str | os.PathLike[str], kind: str = "model") -> dict[s
         raise CorruptFileError(f"{str(path / MANIFEST)!r} is damaged: it is not a manifest. Restore it, or save again.")
     if found != kind:
         raise SavedModelError(f"{str(path)!r} holds a {found!r:.40}, but a {kind!r} was asked for. Check the path.")
-    if type(schema) is not int or schema != SCHEMA:
-        what = "Fit and save it again" if schema == 1 else "Update holdfast to load it"
+    if type(schema) is not int or schema not in (1, SCHEMA):
         raise SavedModelError(
-            f"{str(path / MANIFEST)!r} is in schema version {schema!r:.40}; this holdfast reads {SCHEMA}. {what}."
+            f"{str(path / MANIFEST)!r} is in schema version {schema!r:.40}; this holdfast reads {SCHEMA}. "
+            "Update holdfast to load it."
         )
     _check_listing(manifest, path / MANIFEST)
     return manifest

@@ -148,6 +148,11 @@ def path_of(value: Any) -> str:
     return f"{value.__module__}.{value.__qualname__}"
 
 
+def is_path_listed(path: str) -> bool:
+    """Return whether a path in a file names what may be loaded: a class, a compiled part or a function."""
+    return path in _COMPILED | _FUNCTIONS | {"numpy.dtype", "functools.partial"} or _listed_class(path) is not None
+
+
 def is_listed(cls: type) -> bool:
     """Return whether instances of a class may be saved by their attributes."""
     return _listed_class(path_of(cls)) is cls

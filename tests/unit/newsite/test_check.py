@@ -1,5 +1,6 @@
 """The check of a new site: what does not fit, what moved, the forecast, and the advice."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,16 @@ from sklearn.linear_model import LogisticRegression
 from holdfast import StableClassifier, TableClassifier, load, save
 from holdfast.cli.check import next_command
 from holdfast.exceptions import NewSiteWarning, SavedModelError, TableError
+from holdfast.fitting.calibration import Calibration
 from holdfast.metrics import Interval
 from holdfast.newsite.check import SiteCheck
-from holdfast.newsite.codes import Coding
+from holdfast.newsite.codes import Coding, UnstableColumn
 from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
 from holdfast.newsite.profile import TrainingProfile, profile_training
 from holdfast.newsite.relation import Relation
+from holdfast.newsite.trials import Relearning, SiteTrial
 from holdfast.reports.newsite import check_page
+from holdfast.stable.removal import Removal
 
 from .conftest import hospital, known_hospitals  # noqa: TID252 - helpers of this folder
 
@@ -176,6 +180,17 @@ def test_the_forecast_of_equal_sites_is_their_accuracy():
     assert found.high > 0.9
 
 
+def test_sites_of_like_confidence_count_more():
+    """B's rows are as unsure as the new ones, and half of A's are sure: B counts 11 times as much as A."""
+    sure = right_and_wrong(900, 100, 0.98)
+    unsure = {site: right_and_wrong(right, 1000 - right, 0.62) for site, right in (("A", 600), ("B", 800))}
+    half = replace(
+        unsure["A"], n_rows=2000, counts=unsure["A"].counts + sure.counts, right=unsure["A"].right + sure.right
+    )
+    found = forecast_accuracy(ForecastBasis({"A": half, "B": unsure["B"]}, unsure["B"]), right_and_wrong(1, 0, 0.62))
+    assert found.value == pytest.approx((0.8 + (0.6 + 11 * 0.8) / 12) / 2, abs=2e-4)
+
+
 def test_sites_that_were_hard_to_forecast_widen_the_interval():
     """Accuracies of 0.6 and 1.0 at the same confidence are no ground for a narrow forecast."""
     same = forecast_accuracy(
@@ -284,6 +299,47 @@ def test_rows_that_are_all_alike(model):
     assert found.advice == "do_not_use"
     assert {check.problem for check in found.columns} == {"constant"}
     assert found.adaptation.reason == "says_nothing"
+
+
+def test_copies_of_one_row_are_no_site():
+    """Where no measurement is needed, so that a constant one does not forbid, labels are asked for all the same."""
+    known = with_ward(known_hospitals()).drop(columns=["marker", "scanner"])
+    model, new = TableClassifier(label="ill", environment="site").fit(known), new_site().drop(columns="marker")
+    found = model.check(new.iloc[[0] * 100])
+    assert found.advice == "label"
+    assert found.notes[-1] == "All 100 rows are alike, and say as little about the site as one."
+    assert not model.check(new.iloc[[0] * 99 + [1]]).alike
+
+
+def test_a_code_that_became_frequent_moved_by_about_two_standard_deviations():
+    """From 20 % of the rows to 80 %: the median goes from 0 to 1, and the standard deviation is 0.4."""
+    frame = pd.DataFrame({"code": (np.arange(600) % 5 == 0).astype(float)})
+    profile = profile_training(frame, ["A"] * 300 + ["B"] * 300)
+    (found,) = profile.moved(1 - frame)
+    assert found.share == pytest.approx(1 / 0.4, rel=0.1)
+
+
+def test_a_column_that_is_only_in_doubt_is_not_talked_about():
+    """It is used in full, and these rows do not tell its effect: neither is it named, nor is adapting refused aloud."""
+    known = known_hospitals().assign(scanner=0.0)
+    model = StableClassifier().fit(known[["marker", "scanner"]].to_numpy(), known["ill"], environments=known["site"])
+    column = UnstableColumn("scanner", (1,), mechanism=-1.0, sides={"0.0": 0}, right={"Boston": 0.9}, change=0.1)
+    trials = {"known": {"Boston": SiteTrial(100, 0.1, 0.01, 0.1, 0.8, 0.7)}}
+    calibration = Calibration(1.0, np.zeros(2))
+    given_up, in_doubt = (
+        Relearning((replace(column, in_doubt=doubt),), calibration, 1.0, trials, model.ordinary_, Removal())
+        for doubt in (False, True)
+    )
+    rows = hospital("Denver", 100, 0.9, 7).assign(scanner=0.0)[["marker", "scanner"]].to_numpy()
+    model.relearning_ = given_up
+    assert "These rows do not tell the effect of `scanner` there." in " ".join(
+        sentence for relation in model.check(rows).relations for sentence in [relation.sentence]
+    )
+    model.relearning_ = in_doubt
+    found = model.check(rows)
+    assert found.adaptation.reason == "says_nothing"
+    assert found.relations == ()
+    assert "scanner" not in str(found)
 
 
 def test_columns_that_are_absent_or_renamed(model):

@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as st_numpy
 from holdfast.auditing.results import Finding
 from holdfast.environments import Environment, Group, Partition
 from holdfast.exceptions import CorruptFileError, ParameterError, UntrustedFileError
+from holdfast.saving import codec
 from holdfast.saving.codec import Decoder, Encoder, allow, saved_class, saved_name
 from holdfast.saving.json_files import canonical_json
 
@@ -316,3 +317,12 @@ def test_half_a_character_is_neither_saved_nor_loaded(value):
         with pytest.raises(CorruptFileError, match="characters that do not exist"):
             Decoder({}).decode([value])
         assert Decoder({}).decode(Encoder().encode("é\U0001f600", "value")) == "é\U0001f600"
+
+
+def test_boosters_of_the_first_schema_have_no_number(monkeypatch):
+    """They are read all the same, and their file counts as used."""
+    monkeypatch.setattr(codec, "unpack_booster", lambda name, state, data, file: data)
+    decoder = Decoder({"booster-0000.txt": b"tree"})
+    node = {"$": "booster", "class": "lightgbm.sklearn.LGBMClassifier", "attributes": [], "file": "booster-0000.txt"}
+    assert decoder.decode([node, node]) == [b"tree", b"tree"]
+    decoder.check_all_used()

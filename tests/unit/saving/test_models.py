@@ -1,11 +1,14 @@
 import copy
 import errno
 import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
 import time
+import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -35,6 +38,7 @@ from holdfast.exceptions import (
     CorruptFileError,
     InputTypeError,
     MismatchWarning,
+    MissingExtraError,
     SavedModelError,
     StorageError,
     UntrustedFileError,
@@ -42,8 +46,8 @@ from holdfast.exceptions import (
 from holdfast.saving import models as models_module
 from holdfast.saving.codec import allow
 from holdfast.saving.files import inject_faults, read_regular
-from holdfast.saving.json_files import write_json
-from holdfast.saving.models import load, read_manifest, save
+from holdfast.saving.json_files import checked_json, write_json
+from holdfast.saving.models import TREE, load, read_manifest, save, write_folder
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(80, 4))
@@ -331,12 +335,87 @@ def test_other_schemas_are_refused(schema, tmp_path):
         load(tmp_path / "model")
 
 
-def test_models_of_the_first_schema_are_refused(tmp_path):
-    """A model of a development version that kept parts in skops files says that it has to be fitted again."""
-    save(LogisticRegression(), tmp_path / "model")
+def test_models_of_schema_1_are_loaded(tmp_path):
+    """Linear models did not change since."""
+    fitted = LogisticRegression().fit(X, Y)
+    save(fitted, tmp_path / "model")
     change_manifest(tmp_path / "model", schema=1)
-    with pytest.raises(SavedModelError, match="in schema version 1; this holdfast reads 2. Fit and save it again."):
-        load(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").coef_, fitted.coef_)
+
+
+SKOPS = "sklearn-0000.skops"
+FOREST = "sklearn.ensemble._forest.RandomForestClassifier"
+
+
+def zipped(name):
+    """Return a zip file with one member that is compressed."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, json.dumps([{"text": "0" * 5000}]))
+    return content.getvalue()
+
+
+def skops_file(*nodes, **members):
+    """Return a zip file as skops makes it, of nodes and arrays."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("schema.json", json.dumps(nodes))
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return content.getvalue()
+
+
+def write_schema_1(folder, data, name=FOREST):
+    """Write a model as the first schema had it: a part of scikit-learn is a skops file."""
+    tree = checked_json({"root": {"$": "tuple", "items": [{"$": "skops", "class": name, "file": SKOPS}] * 2}})
+    write_folder(folder, "model", {TREE: tree, SKOPS: data}, {"estimator": "tuple", "extra": {}}, overwrite=False)
+    change_manifest(folder, schema=1)
+
+
+def test_trees_of_schema_1_are_loaded_with_skops(tmp_path):
+    """They answer the same, are one object where they were one, and saved again they need skops no more."""
+    skops_io = pytest.importorskip("skops.io")
+    fitted = RandomForestClassifier(5, random_state=0).fit(X, Y)
+    write_schema_1(tmp_path / "old", skops_io.dumps(fitted))
+    loaded, same = load(tmp_path / "old")
+    assert same is loaded
+    np.testing.assert_array_equal(loaded.predict_proba(ROWS), fitted.predict_proba(ROWS))
+    save(loaded, tmp_path / "new")
+    assert set(read_manifest(tmp_path / "new")["files"]) == {TREE, "arrays.safetensors"}
+
+
+def test_trees_of_schema_1_name_the_package_they_need(tmp_path, monkeypatch):
+    """Without skops, the message says what to install."""
+    monkeypatch.delitem(sys.modules, "skops.io", raising=False)
+    monkeypatch.setitem(sys.modules, "skops", None)
+    write_schema_1(tmp_path / "old", skops_file())
+    with pytest.raises(MissingExtraError, match="until they are saved again, need skops.*Run pip install skops"):
+        load(tmp_path / "old")
+
+
+ARRAY = {"__loader__": "NdArrayNode", "file": "1.npy"}
+
+
+@pytest.mark.parametrize(
+    ("data", "untrusted", "value", "message"),
+    [
+        (skops_file({"__loader__": "MethodNode"}), [], None, "holds what is not on the list: MethodNode"),
+        (skops_file(), ["os.system"], None, "holds what is not on the list: os.system"),
+        (skops_file(), [], KNeighborsClassifier().fit(X, Y), "cannot be saved so that loading it is safe"),
+        (skops_file(), [], LogisticRegression(), "does not hold the sklearn.ensemble._forest.RandomForestClassifier"),
+        (skops_file(ARRAY | {"__id__": 1}, ARRAY | {"__id__": 2}), [], None, "would grow when unpacked"),
+        (zipped("schema.json"), [], None, "would grow when unpacked"),
+        (skops_file(**{"1.npz": zipped("schema.json")}), [], None, "would grow when unpacked"),
+    ],
+    ids=["kind of node", "type", "part on no list", "other class", "array read twice", "compressed", "inside, too"],
+)
+def test_skops_files_of_others_are_refused(tmp_path, monkeypatch, data, untrusted, value, message):
+    """Whatever skops itself would build of a file, only what could be saved today is loaded."""
+    fake = SimpleNamespace(get_untrusted_types=lambda data: untrusted, loads=lambda data, trusted: value)
+    monkeypatch.setitem(sys.modules, "skops.io", fake)
+    write_schema_1(tmp_path / "old", data)
+    with pytest.raises(UntrustedFileError, match=message):
+        load(tmp_path / "old")
 
 
 def test_a_checkpoint_is_not_a_model(tmp_path):
