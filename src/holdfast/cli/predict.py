@@ -83,7 +83,7 @@ def predict(
         note(f"note: {table} has no rows")
     if str(out) == "-":  # nothing but the predictions
         return
-    if "task" in result:  # each number is one of its own
+    if "task" in result:
         counts.clear()
     else:
         result["predicted"] = dict(counts.most_common())
