@@ -414,10 +414,12 @@ class PredictThenInterpolate(MethodEstimator):
 
 @dataclass(eq=False, repr=False)
 class PIClassifier(PredictThenInterpolate, MethodClassifier):
-    """Predict then Interpolate (Bao et al., 2021): minimize the worst-group risk over halves of the environments.
+    r"""Predict then Interpolate (Bao et al., 2021): minimize the worst-group risk over halves of the environments.
 
     One classifier is fitted on each environment. Its predictions cut every other environment into correct and mistaken
-    rows. The final classifier minimizes the worst-case risk over all mixtures of these halves.
+    rows. The final classifier minimizes the worst-case risk over all mixtures of these halves :math:`g`:
+
+    .. math:: \min_f \max_{q \in \Delta} \sum_g q_g R_g(f) = \min_f \max_g R_g(f).
 
     The worst case is harsh where stable features are noisy, and costs accuracy where nothing is unstable.
     `StableClassifier` is recommended: it says first whether something is, and what PI costs.

@@ -419,7 +419,7 @@ def _fit(estimator: Any, X: Any, y: NDArray[Any], environments: Any) -> Any:
     return estimator.fit(X, y, environments=environments)
 
 
-def _remarks(caught: Sequence[warnings.WarningMessage], verdict: Any) -> list[tuple[str, str]]:
+def _remarks(caught: Sequence[warnings.WarningMessage], verdict: Verdict | None) -> list[tuple[str, str]]:
     """Return kind and text of a verdict and of our own warnings, and pass the others on."""
     ours = [entry for entry in caught if issubclass(entry.category, HoldfastWarning)]
     for entry in caught:
