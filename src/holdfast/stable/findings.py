@@ -105,7 +105,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as plain values."""
-        return {**asdict(self), "named": self.named, "sentence": self.sentence}
+        return {"feature": self.feature, "named": self.named, **asdict(self), "sentence": self.sentence}
 
 
 def find(

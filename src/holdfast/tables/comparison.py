@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 REMARKED = (IdenticalEnvironmentsWarning, PrevalenceWarning, SolverWarning)  # what concerns the choice of a method
 N_FOLDS = 2  # with two environments: how often rows are held out
+GAIN = {"value": "", "low": "_low", "high": "_high"}  # name in JSON -> how the name of the attribute ends
 MOST_ENVIRONMENTS = 100  # each is left out once, for every method
 LEFT_OUT = "each environment left out in turn"
 HELD_OUT = "rows held out in both environments, cut into halves by the other's classifier"
@@ -80,6 +81,15 @@ class Comparison:
     recommendation: str  # one sentence with its evidence
     caveat: str = ""  # what the ranking cannot show
     verdict: Verdict | None = None  # of `stable` fitted on all rows, with its stress test; None where it took no part
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        methods = [asdict(score) for score in self.scores]
+        for method in methods:
+            method["gain"] = {name: method.pop(f"gain{end}") for name, end in GAIN.items()}
+        verdict = None if self.verdict is None else self.verdict.to_dict()
+        given = {name: value for name, value in vars(self).items() if name != "scores"}
+        return {**given, "methods": methods, "verdict": verdict}
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each method."""
