@@ -414,11 +414,13 @@ class PredictThenInterpolate(MethodEstimator):
 
 @dataclass(eq=False, repr=False)
 class PIClassifier(PredictThenInterpolate, MethodClassifier):
-    """Predict then Interpolate (Bao et al., 2021): minimize the worst-group risk over halves of the environments.
+    r"""Predict then Interpolate (Bao et al., 2021): minimize the worst-group risk over halves of the environments.
 
     One classifier is fitted on each environment. It divides every other environment into two halves: the rows that it
     predicts correctly and those that it gets wrong. The final classifier minimizes the worst-case risk over all
-    mixtures of these halves.
+    mixtures of these halves :math:`g`:
+
+    .. math:: \min_f \max_{q \in \Delta} \sum_g q_g R_g(f) = \min_f \max_g R_g(f).
 
     This costs accuracy if stable features are noisy or if nothing is unstable. If you do not know whether something is
     unstable, use `StableClassifier`, which tests this first.

@@ -40,7 +40,6 @@ from holdfast.fitting.estimators import (
     last_step,
     predicted_codes,
     seeded_clone,
-    stopped_like,
 )
 from holdfast.fitting.folds import deal_evenly
 from holdfast.fitting.logistic import refit_logistic
@@ -73,7 +72,16 @@ MOST_COPIED = 2**30  # bytes of a memory map that are copied into memory; joblib
 
 @dataclass(frozen=True)
 class PathPoint:
-    """What one caution costs and saves."""
+    """What one caution costs and saves.
+
+    Attributes
+    ----------
+    caution : float
+    price : Interval
+        Accuracy (of a regressor: R²) that is lost at environments like the known ones.
+    known, vanished, reversed : Accuracy
+        As in `Verdict`: as it is, if the effects of the columns that are used less vanish, and if they reverse.
+    """
 
     caution: float
     price: Interval
@@ -244,9 +252,7 @@ class StableClassifier(MethodClassifier):
         self.relearning_ = Relearning()
         judged = asked.left_out()
         known, left_out = np.exp(log_softmax(rows.mixed(weights))), np.exp(log_softmax(judged))
-        self.forecasting_ = make_basis(
-            known, left_out, training.y, {environment.name: environment.rows for environment in training.environments}
-        )
+        self.forecasting_ = make_basis(known, left_out, training.y, training.site_rows)
         right, shares = judged.argmax(axis=1) == training.y, training.weights
         elsewhere = np.array([np.average(right[e.rows], weights=shares[e.rows]) for e in training.environments])
         ordinary, fitted = rows.accuracies((1.0, 0.0)), rows.accuracies(weights)
@@ -342,7 +348,7 @@ class StableClassifier(MethodClassifier):
         ordinary, stable = [1.0, 0.0], [0.0, 1.0]
         names = column_names(training.X, training.names)
         findings = describe(found.directions, training, names, str(self.classes_[1]))
-        sites = {environment.name: environment.rows for environment in training.environments}
+        sites = training.site_rows
         by_site = np.stack([scenarios.accuracies("known", w) for w in (ordinary, stable)], axis=1).tolist()
         folds, elsewhere = (np.exp(log_softmax(scores)) for scores in (found.known, found.left_out))
         self.estimator_ = found.estimator
@@ -650,9 +656,8 @@ class _ClassifierMixture(Mixture):
     def __init__(
         self, owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding, choice: Choice
     ) -> None:
-        self.owner, self.estimator = owner, estimator
-        part = stopped_like(estimator, owner.ordinary_)
-        super().__init__(part, training, seeding, choice, n_jobs=owner.n_jobs, start=owner.ordinary_)
+        super().__init__(owner, estimator, training, seeding, choice)
+        self.owner = owner
         fits = zip(self.removals, self.fits, strict=True)
         self.parts = [Part(removal, found, self.fold_rows) for removal, found in fits]
         n_classes = len(owner.classes_)
@@ -660,9 +665,9 @@ class _ClassifierMixture(Mixture):
 
     def fit(self, weights: list[float]) -> MixedClassifier:
         """Return the classifiers on all rows, mixed and calibrated."""
-        training, ordinary = self.training, self.owner.ordinary_
+        training, ordinary = self.training, self.ordinary
         tasks = [(i, self.estimator, self.seeding, ordinary, part.estimators) for i, part in enumerate(self.parts) if i]
-        models = [ordinary, *run_each(_fit_reduced, tuple(self.tables), tasks, self.owner.n_jobs)]
+        models = [ordinary, *run_each(_fit_reduced, tuple(self.tables), tasks, self.n_jobs)]
         used = [i for i, weight in enumerate(weights) if weight > 0]
         mixed = mix_scores([self.scenarios.known[i] for i in used], [weights[i] for i in used])
         offsets = not has_probabilities(ordinary)
@@ -698,7 +703,7 @@ class _ClassifierMixture(Mixture):
             logs = log_softmax(mixed) if calibration is None else calibration.log_probabilities(mixed)
             return np.asarray(np.exp(logs))
 
-        sites = {environment.name: environment.rows for environment in training.environments}
+        sites = training.site_rows
         folds = probabilities([self.scenarios.known[i] for i in used])
         return make_basis(folds, probabilities([left_out[i] for i in used]), training.y, sites)
 
@@ -733,14 +738,14 @@ class _ClassifierMixture(Mixture):
             ]
             return mix_scores(asked, [weights[i] for i in elsewhere])
 
-        offsets = not has_probabilities(self.owner.ordinary_)
+        offsets = not has_probabilities(self.ordinary)
         calibration = calibrate(scores, y, counts, offsets=offsets)
         mixing = calibrate(mixed("known"), y, counts, offsets=offsets)
         tried = try_known_sites(
             _unstable_columns(doubted, in_doubt, self.choice.sources, training.X),
             training.X,
             y,
-            {environment.name: environment.rows for environment in training.environments},
+            training.site_rows,
             calibration.log_probabilities(scores),
             {scenario: mixing.log_probabilities(mixed(scenario)) for scenario in partners},
             calibration,
