@@ -17,7 +17,7 @@ from holdfast.metrics import Interval
 from holdfast.newsite.check import SiteCheck
 from holdfast.newsite.codes import Coding, UnstableColumn
 from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
-from holdfast.newsite.profile import TrainingProfile, profile_training
+from holdfast.newsite.profile import GRID, TrainingProfile, profile_training
 from holdfast.newsite.relation import Relation
 from holdfast.newsite.trials import Relearning, SiteTrial
 from holdfast.reports.newsite import check_page
@@ -322,6 +322,18 @@ def test_copies_of_one_row_are_no_site():
     assert found.advice == "label"
     assert found.notes[-1] == "All 100 rows are alike, and say as little about the site as one."
     assert not model.check(new.iloc[[0] * 99 + [1]]).alike
+
+
+def test_quantiles_are_those_of_numpy():
+    """Gaps and infinities are left out, and a column of gaps has none."""
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(101, 4))
+    values[generator.random(values.shape) < 0.2] = np.nan
+    values[3, 0], values[:, 3] = np.inf, np.nan
+    found = profile_training(pd.DataFrame(values), ["A"] * 50 + ["B"] * 51).columns
+    for column, own in zip(found[:3], values.T, strict=False):
+        np.testing.assert_allclose(column.quantiles, np.quantile(own[np.isfinite(own)], GRID), rtol=1e-12)
+    assert found[3].medians == {}
 
 
 def test_a_code_that_became_frequent_moved_by_about_two_standard_deviations():
