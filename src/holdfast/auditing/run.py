@@ -1,4 +1,4 @@
-"""An audit from beginning to end: columns, the model of the decision, findings."""
+"""Run an audit: encode the columns, fit the model of the decision, and collect the findings."""
 
 from __future__ import annotations
 

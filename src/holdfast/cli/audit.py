@@ -1,4 +1,4 @@
-"""`holdfast audit`: which correlations not to trust, in a table or behind a saved classifier."""
+"""`holdfast audit`: name the columns whose effect differs between sites, in a table or for a saved classifier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast check`: can a saved classifier be used at a new site? Asks rows of the site, without labels."""
+"""`holdfast check`: can a saved classifier be used at a new site? It needs rows of the site, without labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast compare`: which method for my data."""
+"""`holdfast compare`: rank the methods for a table, and recommend one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast data`: get a data set's files, or say which ones to put where."""
+"""`holdfast data`: download a data set's files, or say which files to put where."""
 
 from __future__ import annotations
 

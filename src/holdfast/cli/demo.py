@@ -1,4 +1,4 @@
-"""`holdfast demo`: a table of hospitals from diagnosis to new site, then the paper's method on colored digits."""
+"""`holdfast demo`: a table of two hospitals and a new one, then the paper's method on colored digits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast diagnose`: does a model break at the next site, why, and what to do."""
+"""`holdfast diagnose`: does a model fail at the next site, why, and what to do."""
 
 from __future__ import annotations
 

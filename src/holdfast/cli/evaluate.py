@@ -1,4 +1,4 @@
-"""`holdfast evaluate`: how good a saved classifier is, by environment and by attribute, and against another one."""
+"""`holdfast evaluate`: score a saved classifier by environment and attribute, and compare it with another one."""
 
 from __future__ import annotations
 

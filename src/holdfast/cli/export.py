@@ -1,4 +1,4 @@
-"""`holdfast export`: a saved classifier as an ONNX file, compared with the original before it is kept."""
+"""`holdfast export`: write a saved classifier as an ONNX file, after comparing its predictions with the original's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast fit`: from a table to a saved classifier."""
+"""`holdfast fit`: fit a classifier or regressor on a table, and save it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, each with one wording, and checks of where results are written."""
+"""Options that several commands share, with their help texts, and checks of output files and folders."""
 
 from __future__ import annotations
 

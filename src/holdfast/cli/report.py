@@ -1,4 +1,4 @@
-"""`holdfast report`: an HTML report about a saved classifier, or about all runs in a folder."""
+"""`holdfast report`: write an HTML report about a saved classifier, or about all runs in a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`holdfast reproduce`: a table or figure of the paper, or the benchmarks of other methods, next to their numbers."""
+"""`holdfast reproduce`: run a table or figure of the paper, or benchmarks of other methods, and compare the numbers."""
 
 from __future__ import annotations
 

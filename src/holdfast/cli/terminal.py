@@ -1,4 +1,4 @@
-"""Text tables, JSON, warnings and progress: everything that reaches the terminal."""
+"""Output on the terminal: text tables, JSON, warnings, progress and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data set is: where its files come from, and the rows that its loader returns, in three splits."""
+"""The values of a data set: its entry in the registry, its three splits, and rows that are loaded on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer of a diagnosis in sentences: what was found, why, what to do, and how sure that is."""
+"""The sentences of a diagnosis: what was found, why, what to do, and how certain that is."""
 
 from __future__ import annotations
 

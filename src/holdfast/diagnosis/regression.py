@@ -1,4 +1,4 @@
-"""A model of numbers at every site: R², RMSE and mean error, pooled over sites, and what that means.
+"""Does a regression model hold at every site? R², RMSE and mean error, pooled over sites.
 
 Each site is measured on rows that the model has not seen. Measures are pooled by a random-effects model with a
 prediction interval for the next site (`holdfast.diagnosis.pooling`): RMSE and the unexplained share 1 - R² as

@@ -1,4 +1,4 @@
-"""Stated risks of a model that exists already: does it hold at every site, where does it not, and what to do.
+"""Does an existing model hold at every site? Its predicted risks are compared with the outcomes.
 
 Nothing is fitted. Every site is measured (`holdfast.diagnosis.clinical`), and a site is named when its ranking is
 clearly worse than that of the others, or when its stated risks are clearly too high or too low. "Clearly" is a test at

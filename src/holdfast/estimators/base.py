@@ -1,4 +1,4 @@
-"""What all stable classifiers share: reading what `fit` was handed, predicting, scikit-learn's rules."""
+"""The base classes of all estimators: reading the arguments of `fit`, predicting, and scikit-learn's conventions."""
 
 from __future__ import annotations
 

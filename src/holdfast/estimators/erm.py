@@ -1,4 +1,4 @@
-"""Empirical risk minimization: the ordinary fit on all rows, the baseline of every comparison."""
+"""Empirical risk minimization: the ordinary fit on all rows, and the baseline of every comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group DRO: the least worst-case risk over known groups; and the oracle, which knows the unstable attribute."""
+"""Group DRO: minimize the worst-case risk over known groups. The oracle knows the unstable attribute."""
 
 from __future__ import annotations
 

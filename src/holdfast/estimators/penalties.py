@@ -1,4 +1,4 @@
-"""Methods that are an objective over environments: a network trained with a penalty on what differs between them."""
+"""IRM, V-REx and RGM: networks trained with a penalty on what differs between environments."""
 
 from __future__ import annotations
 

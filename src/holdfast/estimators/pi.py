@@ -1,4 +1,4 @@
-"""Predict then interpolate: the mistakes that environments' classifiers make about each other tell what is unstable."""
+"""Predict then Interpolate: classifiers of other environments cut the rows into correct and mistaken halves."""
 
 from __future__ import annotations
 

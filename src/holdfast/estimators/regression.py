@@ -1,4 +1,4 @@
-"""Predict then interpolate for numbers: environments are cut by how large each judge's squared error is."""
+"""Predict then Interpolate for regression: rows are cut by the squared error of each judge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""A classifier that relies less on relations that change between environments, and says so."""
+r"""The stable classifier: it uses less of the columns whose effect differs between environments."""
 
 from __future__ import annotations
 
@@ -16,11 +16,20 @@ from sklearn.base import clone
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.auditing.run import AuditSettings, read_columns
-from holdfast.environments import label_array, listed, take_rows, unique_labels
+from holdfast.environments import label_array, take_rows, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
+from holdfast.estimators.mixing import (
+    CAUTIONS,
+    N_FOLDS,
+    Choice,
+    Mixture,
+    check_caution,
+    choose,
+    read_comparable,
+    uncompared,
+)
 from holdfast.estimators.pi import PIClassifier
-from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
+from holdfast.exceptions import EnvironmentsError, HoldfastWarning, ParameterError, warn
 from holdfast.fitting.calibration import calibrate, class_scores, log_softmax
 from holdfast.fitting.estimators import (
     code_probabilities,
@@ -35,7 +44,6 @@ from holdfast.fitting.estimators import (
 )
 from holdfast.fitting.folds import deal_evenly
 from holdfast.fitting.logistic import refit_logistic
-from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
 from holdfast.metrics import Interval
 from holdfast.newsite.adapt import Adaptation, AdaptedClassifier, adapt, ask_again
 from holdfast.newsite.check import SiteCheck, check_site
@@ -49,33 +57,18 @@ from holdfast.rows.kinds import count_rows, holds_items, is_frame, is_sparse, is
 from holdfast.rows.mapped import is_mapped
 from holdfast.rows.training import TrainingRows
 from holdfast.seeding import RandomState, Seeding
-from holdfast.stable.columns import Columns, split_categories
-from holdfast.stable.decision import CAUTION, kept_share, level_weights, removal_levels
-from holdfast.stable.design import Design, make_design
+from holdfast.stable.decision import CAUTION, kept_share
+from holdfast.stable.design import make_design
 from holdfast.stable.directions import describe, try_directions
-from holdfast.stable.findings import find
 from holdfast.stable.hypotheses import Posterior, posteriors
 from holdfast.stable.network import NetworkRows, find_network, read_skill
-from holdfast.stable.removal import (
-    MixedClassifier,
-    Removal,
-    centered,
-    join_removals,
-    mix_scores,
-    plan_removal,
-    shuffled_partners,
-)
+from holdfast.stable.removal import MixedClassifier, Removal, centered, mix_scores, shuffled_partners
 from holdfast.stable.scenarios import Part, Scenarios, ask_out_of_fold, try_scenarios
-from holdfast.stable.verdict import RARE, SUSPECTED, Accuracy, Verdict, fitted_as
+from holdfast.stable.verdict import RARE, Accuracy, Verdict, fitted_as
 
 Array = NDArray[np.float64]
-N_FOLDS = 2  # for price and gain
-CAUTIONS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of `path_`
 MOST_WORST_CASE = 3  # sites up to which the stable network minimizes the worst half, and not the mean of the halves
-MOST_LEFT_OUT = 5  # rounds of leaving environments out
-ROWS_FOR_ONE_DRAW = 4000  # with fewer rows, columns are shuffled several times
 MOST_COPIED = 2**30  # bytes of a memory map that are copied into memory; joblib maps every array above a megabyte
-COPIED, DISTINCT = 0.1, 0.9  # share of rows that are copies; of the rows without copies that one column tells apart
 
 
 @dataclass(frozen=True)
@@ -184,10 +177,7 @@ class StableClassifier(MethodClassifier):
             For a matrix of words and phrases: the words of each column. Phrases are judged by their words: a word that
             is ignored is ignored in every phrase.
         """
-        if not isinstance(self.caution, int | float | np.number) or not 0 <= self.caution <= 1:
-            raise ParameterError(
-                f"The 'caution' parameter of StableClassifier must lie between 0 and 1. Got {self.caution!r} instead."
-            )
+        check_caution(self)
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         seeding = Seeding(self.random_state)
         estimator = self._coded_estimator(training)
@@ -198,26 +188,16 @@ class StableClassifier(MethodClassifier):
             self._fit_network(estimator, training, subjects, seeding)
             return self
         together = None
-        if not alone:  # what cannot be used is refused before any work
-            columns = read_table(training.X, training.names)
-            if words is not None:
-                columns = _without_phrases(columns, words)
-            warn_of_split_categories(columns)
-            warn_of_empty_columns(training, "its effect there is not known, so it cannot be compared")
-            together = read_subjects(subjects, training, columns)
-            if together is not None:
-                training = replace(training, folds=subject_folds(together, training))
+        if not alone:
+            columns, training, together = read_comparable(training, subjects, words)
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         self.profile_ = None
         if not is_text(training.X) and not is_sparse(training.X) and not _has_no_columns(training.X):
             names = column_names(training.X, training.names)
             self.profile_ = profile_matrix(training.X, names, training.environments)
         if alone:
-            unknown, nothing = Accuracy(np.nan, np.nan), Interval(0.0, 0.0, 0.0)
             self.path_: tuple[PathPoint, ...] = ()
-            self.relearning_ = Relearning()
-            forecast = Interval(np.nan, np.nan, np.nan)
-            self.verdict_ = Verdict("ordinary", (), {}, nothing, unknown, unknown, unknown, forecast)
+            self.relearning_, self.verdict_ = Relearning(), uncompared(Verdict)
             return self
         # What the ordinary classifier was fitted on need not be looked at again.
         with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
@@ -229,7 +209,10 @@ class StableClassifier(MethodClassifier):
                 weights=training.sample_weight,
                 subjects=together,
             )
-            self._decide(estimator, training, columns, design, posteriors(design), words, seeding)
+            caution = float(self.caution)
+            found = posteriors(design)
+            choice = choose(columns, design, found, training, self.classes_, caution, kept_share, words)
+            self._decide(estimator, training, columns.n_columns, choice, seeding)
         return self
 
     def _fit_network(self, estimator: Any, training: TrainingRows, subjects: Any, seeding: Seeding) -> None:
@@ -283,41 +266,10 @@ class StableClassifier(MethodClassifier):
             finding,
         )
 
-    def _decide(
-        self,
-        estimator: Any,
-        training: TrainingRows,
-        columns: Columns,
-        design: Design,
-        found: Sequence[Posterior],
-        words: Sequence[frozenset[str]] | None,
-        seeding: Seeding,
-    ) -> None:
+    def _decide(self, estimator: Any, training: TrainingRows, n_columns: int, choice: Choice, seeding: Seeding) -> None:
         """Mix the ordinary classifier with others that do without the unstable columns, and write the verdict."""
-        names = [columns.features()[feature[0]] for feature in design.features]
-        by_name = dict(zip(names, found, strict=True))
-        sources = {
-            name: sorted({int(columns.sources[column]) if columns.sources else column for column in feature})
-            for name, feature in zip(names, design.features, strict=True)
-        }
-        if words is not None:
-            sources = {name: _with_phrases(places, words) for name, places in sources.items()}
-        kept = {name: kept_share(posterior, float(self.caution)) for name, posterior in by_name.items()}
-        sites = [environment.name for environment in training.environments]
-        findings = find(columns, design, found, self.classes_, sites, training.environment_codes)
-        shown = tuple(
-            finding
-            for name, finding in findings.items()
-            if kept[name] < 1.0 or (finding.p_value < SUSPECTED and by_name[name].change > 0)
-        )
-        doubts = [finding.feature for finding in shown if kept[finding.feature] == 1.0]
-        if shown:  # where columns change, others that nothing shows to be part of a mechanism may be the next
-            named = {finding.feature for finding in shown}
-            doubts += sorted(name for name, found in by_name.items() if name not in named and found.mechanism < 0)
-        planned = kept  # where nothing is given up, `path_` shows what the default would save
-        if all(share == 1.0 for share in kept.values()):
-            planned = {name: kept_share(posterior) for name, posterior in by_name.items()}
-        mixture = _Mixture(self, estimator, training, seeding, sources, planned, doubts)
+        kept, sites = choice.kept, [environment.name for environment in training.environments]
+        mixture = _ClassifierMixture(self, estimator, training, seeding, choice)
         scenarios = mixture.scenarios
         weights = mixture.weights(kept)
         if weights[0] < 1.0:
@@ -331,21 +283,22 @@ class StableClassifier(MethodClassifier):
             self.estimator_ = mixture.fit(weights)
         elsewhere = mixture.elsewhere(weights)
         left_out = {i: ask_out_of_fold(part, training, len(self.classes_)) for i, part in elsewhere.items()}
-        doubted = {n: p for n, p in by_name.items() if kept[n] < 1.0 or is_doubtful(p.probability, p.effect)}
+        doubted = {
+            name: posterior
+            for name, posterior in choice.posteriors.items()
+            if kept[name] < 1.0 or is_doubtful(posterior.probability, posterior.effect)
+        }
         in_doubt = [name for name in doubted if kept[name] == 1.0]
         self.relearning_ = mixture.relearn(weights, elsewhere, left_out, doubted, in_doubt) if doubted else Relearning()
         self.forecasting_ = mixture.forecasting(weights, left_out)
-        self.path_ = tuple(
-            _point(scenarios, caution, mixture.weights({name: kept_share(by_name[name], caution) for name in kept}))
-            for caution in CAUTIONS
-        )
+        self.path_ = tuple(_point(scenarios, caution, mixture.weights(choice.at(caution))) for caution in CAUTIONS)
         ordinary = scenarios.accuracies("known", [1.0] + [0.0] * (len(weights) - 1))
         fitted = scenarios.accuracies("known", weights)
         shares = np.bincount(training.y, training.weights) / training.weights.sum()
         self.verdict_ = Verdict(
             fitted_as(list(kept.values())),
-            shown,
-            {finding.feature: kept[finding.feature] for finding in shown},
+            choice.shown,
+            {finding.feature: kept[finding.feature] for finding in choice.shown},
             scenarios.price(weights),
             scenarios.compare("known", weights),
             scenarios.compare("vanished", weights),
@@ -353,7 +306,7 @@ class StableClassifier(MethodClassifier):
             scenarios.forecast(weights, mixture.left_out(left_out[int(np.argmax(weights))])),
             {name: Accuracy(float(a), float(b)) for name, a, b in zip(sites, ordinary, fitted, strict=True)},
             float(shares.max()),
-            columns.n_columns,
+            n_columns,
             scenarios.ranks(weights) if shares.max() >= RARE else {},
             float(self.caution),
         )
@@ -365,7 +318,7 @@ class StableClassifier(MethodClassifier):
         self,
         estimator: Any,
         training: TrainingRows,
-        mixture: _Mixture,
+        mixture: _ClassifierMixture,
         weights: Sequence[float],
         left_out: dict[int, Array],
     ) -> None:
@@ -689,39 +642,19 @@ def _network_point(rows: NetworkRows, caution: float) -> PathPoint:
     )
 
 
-class _Mixture:
-    """The ordinary classifier and those without some columns: their fits on folds, on all rows, on other sites."""
+class _ClassifierMixture(Mixture):
+    """The mixture of a `StableClassifier`, with its answers to "what if"."""
 
     def __init__(
-        self,
-        owner: StableClassifier,
-        estimator: Any,
-        training: TrainingRows,
-        seeding: Seeding,
-        sources: dict[str, list[int]],
-        kept: dict[str, float],
-        doubts: Sequence[str],
+        self, owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding, choice: Choice
     ) -> None:
-        self.owner, self.estimator, self.training, self.seeding = owner, estimator, training, seeding
-        self.names, self.sources = list(kept), sources
-        self.levels = removal_levels(list(kept.values()))
-        plans = {i: plan_removal(training.X, sources[self.names[i]], [self.names[i]]) for i in self.levels[-1][1]}
-        self.removals = [join_removals([plans[i] for i in chosen]) for _, chosen in self.levels]
-        self.tables = [training, *(replace(training, X=r.apply(training.X)) for r in self.removals[1:])]
-        self.part = stopped_like(estimator, owner.ordinary_)
-        self.settings = JudgeSettings(n_folds=N_FOLDS, n_jobs=owner.n_jobs, start=owner.ordinary_)
-        folds = deal_folds(training, N_FOLDS)
-        assert folds is not None
-        self.folds, self.rounds = folds, training.environment_codes % min(len(training.environments), MOST_LEFT_OUT)
-        fits, fold_rows = fit_folds(self.part, self.tables, folds, self.settings, seeding)
-        self.parts = [Part(removal, found, fold_rows) for removal, found in zip(self.removals, fits, strict=True)]
-        n_draws = max(1, min(5, ROWS_FOR_ONE_DRAW // training.n_rows))
-        doubted = join_removals([plan_removal(training.X, sources[name], [name]) for name in doubts])
-        self.scenarios = try_scenarios(self.parts, training, len(owner.classes_), n_draws=n_draws, doubts=doubted)
-
-    def weights(self, kept: dict[str, float]) -> list[float]:
-        """Return the weight of each part, so that columns are seen by about as much of the mixture as is kept."""
-        return level_weights(self.levels, [kept[name] for name in self.names])
+        self.owner, self.estimator = owner, estimator
+        part = stopped_like(estimator, owner.ordinary_)
+        super().__init__(part, training, seeding, choice, n_jobs=owner.n_jobs, start=owner.ordinary_)
+        fits = zip(self.removals, self.fits, strict=True)
+        self.parts = [Part(removal, found, self.fold_rows) for removal, found in fits]
+        n_classes = len(owner.classes_)
+        self.scenarios = try_scenarios(self.parts, training, n_classes, n_draws=self.n_draws, doubts=self.doubted)
 
     def fit(self, weights: list[float]) -> MixedClassifier:
         """Return the classifiers on all rows, mixed and calibrated."""
@@ -744,7 +677,7 @@ class _Mixture:
 
     def _leave_out(self, tables: Sequence[TrainingRows], removals: Sequence[Removal]) -> list[Part]:
         """Return parts that are fitted without each environment; the tables have no removed column."""
-        fits, rows = fit_folds(self.part, tables, self.rounds, self.settings, self.seeding)
+        fits, rows = self.leave_out(tables)
         return [Part(removal, found, rows) for removal, found in zip(removals, fits, strict=True)]
 
     def left_out(self, scores: Array) -> Array:
@@ -802,7 +735,7 @@ class _Mixture:
         calibration = calibrate(scores, y, counts, offsets=offsets)
         mixing = calibrate(mixed("known"), y, counts, offsets=offsets)
         tried = try_known_sites(
-            _unstable_columns(doubted, in_doubt, self.sources, training.X),
+            _unstable_columns(doubted, in_doubt, self.choice.sources, training.X),
             training.X,
             y,
             {environment.name: environment.rows for environment in training.environments},
@@ -823,7 +756,7 @@ class _Mixture:
         last = len(self.levels) - 1
         if weights[last] and set(doubted) == {self.names[i] for i in self.levels[last][1]}:
             return None, self.removals[last], left_out[last]
-        removal = join_removals([plan_removal(self.training.X, self.sources[name], [name]) for name in doubted])
+        removal = self.plan(list(doubted))
         without = replace(self.training, X=removal.apply(self.training.X))
         (part,) = self._leave_out([without], [removal])
         scores = ask_out_of_fold(part, self.training, len(self.owner.classes_))
@@ -848,89 +781,6 @@ def _unstable_columns(
         )
         for places, shared in merged.items()
     ]
-
-
-def read_table(X: Any, names: Any) -> Columns:
-    """Return the columns of X as numbers, or the words of texts; `names` are those of the frame that X was."""
-    if is_mapped(X):
-        raise FeaturesError(
-            f"StableClassifier has to change columns, which a memory map of {X.nbytes / 2**30:.1f} GiB does not allow. "
-            "Pass an array in memory, or use PIClassifier."
-        )
-    return read_columns(X, None, AuditSettings(min_count=1, n_words=(1, 1)), names=names)
-
-
-def warn_of_split_categories(columns: Columns) -> None:
-    """Say which categories came as columns of 0 and 1."""
-    if split := split_categories(columns):
-        which = listed([f"{first!r} to {last!r}" for first, last in split], most=3)
-        each = "" if len(split) == 1 else " each,"
-        warn(
-            f"The columns {which} are one category{each} in columns of 0 and 1. Looked at one by one, they show "
-            "much less of a change. Put the category into one column of words (pandas.from_dummies): "
-            "holdfast fit and TableClassifier take it as it is; StableClassifier needs an encoder inside.",
-            HoldfastWarning,
-        )
-
-
-def read_subjects(subjects: Any, training: TrainingRows, columns: Columns) -> NDArray[np.intp] | None:
-    """Return the subject of each row; copies of rows are one subject where they cannot be chance."""
-    if subjects is not None:
-        labels = label_array(
-            subjects, training.n_rows, what="subjects", error=EnvironmentsError, example="frame['patient']"
-        )
-        return unique_labels(labels, what="subjects", error=EnvironmentsError)[1]
-    keys = np.stack([training.row_keys, training.y.astype(np.uint64), training.environment_codes.astype(np.uint64)])
-    codes = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
-    n_rows, n_distinct = training.n_rows, int(codes.max()) + 1
-    if n_rows - n_distinct < COPIED * n_rows or not isinstance(columns.values, np.ndarray):
-        return None
-    if max(len(np.unique(column)) for column in columns.values.T) < DISTINCT * n_distinct:
-        return None  # few values: equal rows are no wonder
-    warn(
-        f"{n_rows - n_distinct:,} of {n_rows:,} rows are exact copies of others. Copies count as one row here. Leave "
-        "them out, or pass subjects= with a label for the rows that belong together.",
-        HoldfastWarning,
-    )
-    return np.asarray(codes, dtype=np.intp)
-
-
-def subject_folds(subjects: NDArray[np.intp], training: TrainingRows) -> NDArray[np.intp]:
-    """Return a fold for each row, the same for all rows of a subject, dealt in turn within each environment."""
-    order = training.content_order
-    firsts = order[np.sort(np.unique(subjects[order], return_index=True)[1])]
-    if len(firsts) < N_FOLDS:
-        raise EnvironmentsError("subjects has one label only. Rows of at least two subjects are needed for two folds.")
-    folds = np.zeros(len(firsts), dtype=np.intp)
-    folds[subjects[firsts]] = np.arange(len(firsts)) % N_FOLDS
-    return folds[subjects]
-
-
-def _without_phrases(columns: Columns, words: Sequence[frozenset[str]]) -> Columns:
-    """Return the columns that are no phrases, with 1 where a text has a word.
-
-    Next to its phrases every word would seem to be predicted by other columns, and so it would by the lengths of texts,
-    which weights of words are divided by.
-    """
-    sources = columns.sources or tuple(range(len(columns)))
-    kept = [place for place, source in enumerate(sources) if len(words[source]) < 2]
-    if not kept:
-        return columns
-    is_word = np.array([bool(words[sources[place]]) for place in kept])
-    values = columns.values[:, kept]
-    if is_sparse(values):
-        values.data = np.where(is_word[values.indices], values.data != 0, values.data)
-    else:
-        values = np.where(is_word, values != 0, values)
-    names, sources = tuple(columns.names[place] for place in kept), tuple(sources[place] for place in kept)
-    return Columns(names, values, columns.inputs[kept], sources=sources)
-
-
-def _with_phrases(columns: list[int], words: Sequence[frozenset[str]]) -> list[int]:
-    """Return columns, and those of all phrases that contain them: "per protocol" and "cough per" tell of "per" too."""
-    named = [words[column] for column in columns if words[column]]
-    phrases = [j for j, own in enumerate(words) if any(some <= own for some in named)]
-    return sorted({*columns, *phrases})
 
 
 def _point(scenarios: Scenarios, caution: float, weights: list[float]) -> PathPoint:

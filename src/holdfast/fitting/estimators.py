@@ -1,4 +1,4 @@
-"""One way to fit any scikit-learn estimator on weighted rows, and to read its answers over class codes.
+"""Fit any scikit-learn estimator on weighted rows, and read its predictions as class codes.
 
 Codes are 0..n_classes-1. An estimator that was fitted on rows that miss some class answers with probability zero there.
 """

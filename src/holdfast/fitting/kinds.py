@@ -1,4 +1,4 @@
-"""Kinds of estimators: what the library asks of each.
+"""Protocols: the kinds of estimators, and what the library asks of each.
 
 scikit-learn ships no types: what comes out of its pipelines is `Any` to a type checker. These protocols say what our
 own functions need. Only `Network` is asked for by `isinstance`: scikit-learn's estimators decide when they are asked

@@ -1,4 +1,4 @@
-"""Min–max over groups for any estimator that weights its rows: Hedge over the groups, an estimator fitted each round.
+"""The solver for any estimator with sample weights: Hedge over the groups, with a fit in each round.
 
 Round t fits the estimator with row weights sum_g q_g·p_g(row), judges every group by the rows that a model was *not*
 fitted on (a forest or a boosted ensemble has no risk on its own rows, so nothing would ever be reweighted), and moves q

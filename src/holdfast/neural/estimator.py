@@ -1,4 +1,4 @@
-"""Networks as scikit-learn estimators, trained by the one loop on one group of rows or on many."""
+"""Networks as scikit-learn estimators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can a model be used at a new site? Rows of the site, without labels, compared with the training profile in the model.
+"""Check whether a model can be used at a new site, by rows of the site without labels.
 
 The check asks in this order. Does any column not fit: another unit, levels never seen, missing everywhere? Do effects
 of unstable columns differ there, and can the model be adapted? Which accuracy is to be expected? The rules that turn

@@ -1,4 +1,4 @@
-"""Unstable columns as codes: levels, bins of numbers, or words present; and what they say at the known sites."""
+"""Encode unstable columns as levels, bins or words, with their relation to the label at the known sites."""
 
 from __future__ import annotations
 

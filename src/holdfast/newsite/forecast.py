@@ -1,4 +1,4 @@
-r"""Forecast of accuracy and AUROC at a new site, from the classifier's own probabilities there and no labels.
+r"""Forecast accuracy and AUROC at a new site from predicted probabilities, without labels.
 
 For each known site the classifier is asked about rows that it was not fitted on, once with the site left out and once
 out of fold. Of each the accuracy within bins of confidence (the largest probability of a row) is weighted as the new

@@ -1,4 +1,4 @@
-"""Adaptation of `PIClassifier` to a new site without labels: for networks, and whatever else has no columns.
+"""Adapt `PIClassifier` to a new site without labels: for networks and other inputs without columns.
 
 The judges, which were each fitted on one environment, read what is unstable; the final classifier does without it. So
 the class that the judges vote for is treated like an unstable column, and the final classifier like the stable part

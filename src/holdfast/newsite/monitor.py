@@ -1,4 +1,4 @@
-"""The course over time: one check for each period, and where the advice changed."""
+"""Follow a model over time: one check for each period, and changes of the advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training profile: what the columns looked like at the known sites, in summaries that a saved model can carry.
+"""The training profile: summaries of the columns at the known sites, which are saved with a model.
 
 For each number the profile has quantiles and the median at each site; for each category the share of each level; for
 both the share of missing values at each site. It has no rows, and no extreme value of a single row.

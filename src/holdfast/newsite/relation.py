@@ -1,4 +1,4 @@
-r"""What an unstable column says about the label at one site, learned from rows without labels.
+r"""Learn from rows without labels how an unstable column is related to the label at one site.
 
 A classifier that does without the column, the *stable part*, gives P(y | rest) for each row. If the column x is
 independent of the rest given the label, then at the site

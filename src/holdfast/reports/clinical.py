@@ -1,4 +1,4 @@
-"""What clinical studies report, as blocks of a page: measures by site, pooled, and curves."""
+"""Sections on clinical measures: by site, pooled, with curves and a table for TRIPOD-Cluster."""
 
 from __future__ import annotations
 

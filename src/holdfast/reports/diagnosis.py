@@ -1,4 +1,4 @@
-"""The page of `holdfast diagnose`: the answer, then the five questions in the order in which they are asked."""
+"""The page of `holdfast diagnose`: the answer, then five questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of `holdfast check`: the advice, then its reasons."""
+"""The page of `holdfast check`: the advice, then its reasons; and the course over several periods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page about a model that exists already: the answer, every site, what clinical studies report, and the data."""
+"""The page of `holdfast diagnose` about an existing model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that `fit` was handed, checked."""
+"""The checked arguments of `fit` as one value."""
 
 from __future__ import annotations
 

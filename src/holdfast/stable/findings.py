@@ -1,4 +1,4 @@
-"""What the model found about one feature, as a value and as a sentence."""
+"""The finding about one feature, as a value and as a sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The model of the decision: three hypotheses about each feature, and the probability that its relation changes.
+r"""The model of the decision: three hypotheses about each feature, and the probability that its effect changes.
 
 Let x be a feature, y the label, e the site, and o the log-odds of y given the other features (out of fold).
 

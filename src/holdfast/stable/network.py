@@ -1,4 +1,4 @@
-r"""Does a network rely on something that changes between sites? The decision for inputs without columns.
+r"""The decision for inputs without columns: does a network rely on something that differs between sites.
 
 Two classifiers of all sites are asked about every row out of fold: the ordinary one, with the log-odds f, and a stable
 one, with the log-odds g: the ordinary one, trained further on the halves of Predict then Interpolate. At each site e

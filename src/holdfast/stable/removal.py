@@ -1,4 +1,4 @@
-"""Tables without some of their columns: what a classifier sees when it must not use them.
+"""Remove, shuffle or exchange columns, and mix classifiers that see different columns.
 
 A removed column is held constant, so that any estimator, also one that chooses columns by name, still finds it. Words
 are taken out of texts. The same columns can be shuffled, for the question what happens when their relation with the

@@ -1,4 +1,4 @@
-"""The verdict: what was fitted, why, what it costs and what it saves, as values and in words."""
+"""The verdict: what was fitted, why, what it costs and what it saves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model card: a page of Markdown beside a saved classifier, for those who did not fit it."""
+"""The model card: a Markdown page that is saved beside a classifier."""
 
 from __future__ import annotations
 

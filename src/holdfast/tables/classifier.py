@@ -1,4 +1,4 @@
-"""A classifier of a table: which columns it uses, their preprocessing, and the method; what `holdfast fit` saves."""
+"""`TableClassifier`: columns, preprocessing and a method in one object, as `holdfast fit` saves it."""
 
 from __future__ import annotations
 

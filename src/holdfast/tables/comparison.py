@@ -1,4 +1,4 @@
-"""Which method for my data: every applicable method with the same estimator, scored where it was not fitted.
+"""Compare methods: every method with the same estimator, scored at environments left out.
 
 With three or more environments each is left out in turn, and a method is scored there. With two there is no third to
 leave out; rows are then held out inside both, and a method's score is its accuracy in the worst half that the

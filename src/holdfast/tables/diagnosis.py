@@ -1,4 +1,4 @@
-"""Does a model break at a site it has not seen, why, because of which columns, is the data sound, and what to do.
+"""`holdfast.diagnose`: does a model fail at a new site, why, and what to do.
 
 Each site is left out in turn, and an ordinary model is fitted on the others. Its scores at the site left out are
 compared with those of a model that has seen rows of that site too, on the same rows, and with its own scores at the

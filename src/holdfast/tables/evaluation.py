@@ -1,4 +1,4 @@
-"""How good a classifier of a table is: by environment, by attribute, and against another classifier."""
+"""Evaluate a classifier of a table: by environment, by attribute, and against another classifier."""
 
 from __future__ import annotations
 

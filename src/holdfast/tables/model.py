@@ -1,4 +1,4 @@
-"""What classifiers and regressors of a table share: its columns, their preprocessing, a fitted method, files."""
+"""`TableModel`: what classifiers and regressors of a table share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regression: a regressor of a table, its evaluation by site, and the diagnosis of sites left out."""
+"""`TableRegressor`: fit, evaluate and diagnose a regression model of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is worth a remark in columns that are read: numbers taken for categories, free text, rare levels, spellings."""
+"""Remarks on columns that were read: odd texts among numbers, free text, rare levels, spellings."""
 
 from __future__ import annotations
 

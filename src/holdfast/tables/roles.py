@@ -1,4 +1,4 @@
-"""What each column of a table is, as the user says it, and the rows read accordingly: labels, environments, weights."""
+"""Roles of columns (label, environment, features, weight, subjects), and reading rows by them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagnose a model that exists already, by a column of its probabilities or by its folder: nothing is fitted."""
+"""Diagnose an existing model, by a column of its probabilities or by its folder, without fitting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages on the rows of a table: stages 1 and 2 alone, and what all three found, as plain values."""
+"""Stages 1 and 2 on the rows of a table, and a summary of all stages as plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a column looks at one site, against the others: gaps, zeros, constants, levels; and sites of few rows."""
+"""Columns that look different at one site (gaps, zeros, constants, levels), and sites with few rows."""
 
 from __future__ import annotations
 
