@@ -426,6 +426,7 @@ def _opposite(key: str, records: Sequence[Record]) -> list[tuple[Any, ...]]:
 
 AGREEMENTS = tuple(round(0.80 + 0.01 * i, 2) for i in range(10))
 PENALTY_WEIGHTS = (1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4)
+SHORT_IRM = {"max_epochs": 15}  # the warm-up is 10
 TOY_METHODS = {HALVES: HALVES, "erm": "ERM", "group_dro": "DRO", "pi": "PI", "oracle": "oracle"}
 TOY_ACCURACY = 0.8  # y equals x1 with this probability: what a classifier of x1 alone has in every environment
 
@@ -563,7 +564,7 @@ def plan_irm(options: Options) -> Plan:
     if absent is not None:
         return Plan((), (absent,))
     weights = PENALTY_WEIGHTS[::3] if options.quick else PENALTY_WEIGHTS
-    short = {"warm_up": 2} if options.quick else {}
+    short = {"warm_up": 2} if options.quick else SHORT_IRM if is_smaller(options, SHORT_IRM) else {}
     runs = [
         PlannedRun(
             f"{weight:g}",
@@ -605,12 +606,15 @@ def _irm_table(plan: Plan, read: Reader, setting: str, words: str) -> Table:
         rows.append((name, epoch, *scores, *parts, len(records)))
     columns = ("penalty weight", "epoch", "training", "validation", "test", "risk", "penalty", "seeds")
     config = plan.runs[0].config
+    is_short = config.max_epochs == SHORT_IRM["max_epochs"]
     note = (
         f"{selection_note(records_of(plan.runs, read))} The first {config.warm_up} steps "
-        f"({(config.warm_up or 0) / config.steps_per_epoch:g} epochs) have a weight of 1. The paper prints a picture "
-        f"without numbers. {what_differs(plan, read)}"
+        f"({(config.warm_up or 0) / config.steps_per_epoch:g} epochs) have a weight of 1. "
+        f"{f'Trained for {config.max_epochs} epochs. ' if is_short else ''}The paper prints a picture without numbers. "
+        f"{what_differs(plan, read)}"
     ).strip()
-    return Table(f"IRM by its penalty weight, percent; validation {words}", columns, tuple(rows), note)
+    title = f"IRM by its penalty weight, percent; validation {words}{', smaller training' if is_short else ''}"
+    return Table(title, columns, tuple(rows), note)
 
 
 def _irm_charts(plan: Plan, read: Reader) -> tuple[Curves, Curves, Curves]:
