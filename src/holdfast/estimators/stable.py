@@ -533,8 +533,8 @@ def _check_network(estimator: Any) -> None:
     network.check_training()
     if network.stops_early:
         raise ParameterError(
-            f"patience={network.patience} ends a training whose validation score no longer improves, but "
-            "StableClassifier trains without validation rows. Leave patience out, and set max_epochs."
+            "patience ends a training whose validation score no longer improves, but StableClassifier trains without "
+            "validation rows. Leave patience out, and set max_epochs."
         )
 
 

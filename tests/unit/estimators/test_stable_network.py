@@ -184,9 +184,9 @@ def test_the_pi_network_is_that_of_pi(monkeypatch):
 def test_patience_is_refused_before_any_fit():
     """No rows are held out, so that nothing could end a training early; the default and None are no such wish."""
     rows = make_pictures((0.9, 0.9), n=30)[:2]
-    with pytest.raises(ParameterError, match="patience=3 .* StableClassifier trains without validation rows"):
+    with pytest.raises(ParameterError, match="patience ends .* StableClassifier trains without validation rows"):
         StableClassifier(make_network(patience=3)).fit(*rows)
-    with pytest.raises(ParameterError, match="patience=3 .* StableClassifier trains without validation rows"):
+    with pytest.raises(ParameterError, match="patience ends .* StableClassifier trains without validation rows"):
         StableClassifier(make_network(patience=3)).fit(rows[0].reshape(60, -1), rows[1])
 
 
