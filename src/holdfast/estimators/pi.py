@@ -390,10 +390,9 @@ class PredictThenInterpolate(MethodEstimator):
             log.info("round %d leaves nothing to learn: back to round %d", number, number - 1)
         return self._keep_solution(solution, validation)
 
-    def with_final(self, estimator: Any, objective: str, training: TrainingRows, seeding: Seeding) -> Self:
+    def with_final(self, estimator: Any, training: TrainingRows, seeding: Seeding) -> Self:
         """Return a copy with another final classifier, trained on the same halves of the same rows."""
-        other = copy.copy(self).set_params(objective=objective)
-        return other._interpolate(estimator, training, seeding, None)
+        return copy.copy(self)._interpolate(estimator, training, seeding, None)
 
     def _has_collapsed(self, solution: Solution, training: TrainingRows) -> bool:
         """Return whether a final classifier has learned nothing."""
