@@ -8,9 +8,10 @@ is a Wishart matrix. Directions with eigenvalues beyond its largest root (Tracy 
 A logistic regression of the other directions is the candidate. Whitened, it also finds what hides in a direction of
 little variance. On tables without such directions it is worse than a classifier of columns, so it must prove itself. At
 sites left out, log loss and accuracy must be better by `LEAST_GAIN`, on average and at the worst site. It is compared
-with the classifier so far, and with one of the columns and the squares of the unstable coordinates: where P(y|x) is
-bent and ranges differ, effects differ too. It is tried where no column changes, or more than half of them do. A few
-that change are better given up as columns: the estimate of a direction is never exact and leaves some of their effect.
+with the classifier so far, and with one of the columns and the products of columns and unstable coordinates: where
+P(y|x) has a bend or an interaction and ranges differ, effects differ too. It is tried where no column changes, or more
+than half of them do. A few that change are better given up as columns: the estimate of a direction is never exact and
+leaves some of their effect.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ def _fit(estimator: Any, coordinates: Array, y: Codes) -> Any:
 
 
 def _answers(estimator: Any, training: TrainingRows, parts: Codes, *, bent: bool = False) -> Array:
-    """Return the scores of every row by fits to the other parts: to stable directions, or to columns and squares."""
+    """Return the scores of every row by fits to the other parts: to stable directions, or to columns and products."""
     scores = np.empty((training.n_rows, 2))
     for rows in fold_parts(np.arange(training.n_rows), parts):
         rest = rows_without(rows, training.n_rows)
@@ -178,7 +179,8 @@ def _answers(estimator: Any, training: TrainingRows, parts: Codes, *, bent: bool
         centered = training.X - training.X[rest].mean(axis=0)
         coordinates = centered @ found.stable
         if bent:
-            coordinates = np.hstack([centered, (centered @ found.unstable) ** 2])
+            products = (centered @ found.unstable)[:, :, None] * centered[:, None]
+            coordinates = np.hstack([centered, products.reshape(len(centered), -1)])
             coordinates /= np.maximum(coordinates[rest].std(axis=0), 1e-12)
         model = _fit(estimator, coordinates[rest], training.y[rest])
         scores[rows] = class_scores(model, coordinates[rows], 2)

@@ -69,6 +69,21 @@ def test_a_bend_is_no_reason(draw):
     assert NAMED not in str(model.verdict_)
 
 
+def product(generator, means):
+    """Return rows whose label depends on a product, with other means of one factor at each site: one P(y|x)."""
+    X = generator.normal(size=(2000, 3))
+    X[:, 1] += np.repeat(means, 500)
+    return X, (generator.random(2000) < 1 / (1 + np.exp(-2 * X[:, 0] * X[:, 1]))).astype(int), np.repeat(range(4), 500)
+
+
+@pytest.mark.parametrize("draw", range(3))
+def test_an_interaction_is_no_reason(draw):
+    """Where a factor has other means, the effect of the other factor differs, and the product explains it."""
+    X, y, sites = product(np.random.default_rng(draw), [-2.0, -0.5, 1.0, 2.5])
+    assert find_directions(X, y, sites).unstable.shape[1]
+    assert StableClassifier().fit(X, y, environments=sites).verdict_.fitted == "ordinary"
+
+
 def test_a_column_that_changes_is_given_up_as_a_column():
     """One column of six changes: the verdict names it, and no combination."""
     rng = np.random.default_rng(0)
