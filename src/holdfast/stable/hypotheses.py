@@ -5,9 +5,9 @@ Let x be a feature, y the label, e the site, and o the log-odds of y given the o
 - **Mechanism (N)**: x is one part of what makes the label. Then the other features predict x among rows of one label
   and site, and how strongly x goes with y may vary with them.
 - **Label alone, stable (C)**: x depends on the label and on nothing else, with the same effect b at every site. Rivals
-  that look like a change and are none belong here: labels flipped in a share v_e of the rows of a site, covariate shift
-  (x is distributed differently, and the label given x has one slope), and an effect that depends on the row instead of
-  the site (a bend of x, a product with another feature).
+  that look like a change and are none belong here: labels flipped in a share v_e of the rows of a site, and an effect
+  that depends on the row instead of the site: x is distributed differently (covariate shift), and the label given x
+  is the same line or curve at all sites, perhaps with products of x and other features.
 - **Label alone, changing (S)**: the same, with effects b_e ~ N(b, (rho b)^2).
 
 For C and S the likelihood of a site is
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy import sparse, special
 from scipy.interpolate import CubicSpline
 
-from holdfast.fitting.newton import fit_logistic
+from holdfast.fitting.newton import LogisticFit, fit_logistic
 from holdfast.stable.design import Codes, Design
 
 Array = NDArray[np.float64]
@@ -45,7 +45,7 @@ VARIES = 0.05  # the effect of a mechanism's feature varies as much as one that 
 SPREADS = np.array([0.2, 0.4, 0.8])  # rho: standard deviation between sites of an effect that changes, over the effect
 FLIPPED = 0.5  # labels are flipped somewhere
 FLIPPED_SHARE = 0.1  # scale of the share of flipped labels at a site (half normal)
-BENT = 0.1  # a stable feature's effect depends on the row: a bend, or a product with one other feature
+BENT = 0.1  # where an effect depends on the row instead of the site, it has a bend, or products with other features
 COLLIDER = 0.2  # a mechanism's features go together through the label alone
 R_SQUARED = np.array([0.03, 0.1, 0.3, 0.6])  # of a mechanism's feature on the others, within label and site
 TWIN = 0.5  # correlation within label and site from which on the closest feature is a copy and not one of the others
@@ -57,13 +57,14 @@ FLIP_SHARES = np.linspace(0.0, 0.34, 60)
 LOG_FLIPPED = special.log_softmax(-0.5 * (FLIP_SHARES / FLIPPED_SHARE) ** 2)  # their prior
 EM_STEPS = 25
 MOST_EFFECTS = 200  # effects b that are integrated over
+WEAK = 1e-2  # precision of coefficients that are as good as free
 TINY = 1e-300  # keeps logarithms finite
 LEFT = 1e-8  # share of a column's variance below which nothing is left of it but rounding
 COPY = 0.99  # correlation within label and site from which on features are the same
 NEGLIGIBLE = 0.01  # probability of a change without rivals up to which nothing would be given up: they are not computed
 O_BINS, X_BINS = 32, 16  # cells into which the rows of a large site are put
 BEND_KNOTS = (0.2, 0.4, 0.6, 0.8)  # quantiles at which a bend may turn
-MOST_PRODUCTS = 3  # products with other features that are fitted
+MOST_PRODUCTS = 3  # products that are added one after another
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +81,7 @@ class Posterior:
     mechanism: float = np.inf  # log Bayes factor of "part of a mechanism" against "depends on the label alone"
     change: float = -np.inf  # of "changes" against "the same effect everywhere"
     noise: float = np.inf  # of "changes" against "labels are flipped", "all effects are scaled"
-    bend: float = np.inf  # of "changes" against "the effect depends on the row"
+    bend: float = np.inf  # of "changes" against "the effect depends on the row, and not on the site"
 
 
 def posteriors(design: Design) -> tuple[Posterior, ...]:
@@ -131,13 +132,12 @@ def _posterior(
         ]
         same, varies = _marginals(clean, grid)
         flipped, both = _marginals(either, grid)
-        bent = same + _bend_evidence(design, j, others)
+        by_row = _row_evidence(design, j, others)
         log_change = float(np.logaddexp(np.log1p(-FLIPPED) + varies, np.log(FLIPPED) + both))
         alike = float(np.logaddexp(np.log1p(-FLIPPED) + same, np.log(FLIPPED) + flipped))
-        shifted = alike if is_code else log_change - _slope_evidence(design, j)
-        stable = [np.log1p(-BENT) + np.logaddexp(alike, shifted) - np.log(2.0), np.log(BENT) + bent]
-        probability = _probability(log_change, float(_log_sum(np.array(stable))), mechanism, prior)
-        change, noise, bend = varies - same, log_change - flipped, log_change - bent
+        stable = float(np.logaddexp(alike, log_change - by_row) - np.log(2.0))
+        probability = _probability(log_change, stable, mechanism, prior)
+        change, noise, bend = varies - same, log_change - flipped, by_row
     return Posterior(probability, effect, plain[:, 1], np.sqrt(plain[:, 2]), mechanism, change, noise, bend)
 
 
@@ -437,62 +437,71 @@ def _log_sum(values: Array) -> Array:
     return np.asarray(highest + np.log(np.exp(values - highest).sum(axis=0)))
 
 
-def _slope_evidence(design: Design, j: int) -> float:
-    """Return the log Bayes factor of slopes that differ between sites against one slope, of the label given x.
+def _row_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
+    """Return the log Bayes factor of an effect that differs between sites against one that depends on the row alone.
 
-    Where x is distributed differently and the label given x is not (covariate shift), the distributions of x given the
-    label differ, and the slopes do not. x is the number, or what it adds to the log-odds if that predicts better.
+    The label is regressed on site and x; then also on a curve of x; then also on products of x and other features, one
+    after another, beside o. To the best of these, slopes of x at each site are added. It asks about the label given x:
+    that x is distributed differently (covariate shift) is no evidence. x is the number, its ranks, or what it adds to
+    the log-odds, whichever predicts best. The curve has all three, and splines of the ranks: outliers do not matter.
     """
     site = np.eye(design.n_sites)[design.sites]
-    target, precision = design.label.astype(float), np.full(design.n_sites + 1, 1e-2)
-    columns = [_scaled_column(values[:, j])[:, None] for values in (design.values, design.parts)]
-    fits = [fit_logistic(np.hstack([site, x]), target, precision, weights=design.weights) for x in columns]
-    one, x = max(zip(fits, columns, strict=True), key=lambda pair: pair[0].log_evidence)
-    slope = max(abs(float(one.coefficients[-1])), 1e-2)
-    start = np.concatenate([one.coefficients, np.zeros(design.n_sites)])
-    found = []
-    for rho in SPREADS:
-        both = np.concatenate([precision, np.full(design.n_sites, (rho * slope) ** -2)])
-        matrix = np.hstack([site, x, site * x])
-        found.append(fit_logistic(matrix, target, both, weights=design.weights, start=start).log_evidence)
-    return float(_log_sum(np.array(found)) - np.log(len(found)) - one.log_evidence)
+    value, part = design.values[:, [j]], design.parts[:, [j]]
+    forms = [_normal_scores(value), value, part]
+    fits = [_regress(design, (np.hstack([site, form]), WEAK)) for form in forms]
+    x = max(zip(fits, forms, strict=True), key=lambda pair: pair[0].log_evidence)[1]
+    line, columns = (np.hstack([site, x]), WEAK), x[:, :0]
+    found = _regress(design, line)
+    rivals = [(np.log1p(-BENT), found.log_evidence, columns)]
+
+    def add(log_prior: float, columns: Array) -> LogisticFit:
+        found = _regress(design, line, (columns, 1.0))
+        rivals.append((log_prior, found.log_evidence, columns))
+        return found
+
+    log_prior = np.log(BENT / 2)
+    if not design.is_code[j]:
+        hinges = np.maximum(forms[0] - np.unique(np.quantile(forms[0], BEND_KNOTS)), 0.0)
+        columns = _scaled(np.hstack([hinges, *forms]))
+        found = add(log_prior, columns)
+    products = _scaled(design.values[:, [j]] * design.values[:, others])
+    if others.any():  # products add to what the other features say themselves
+        columns, before = np.hstack([columns, _scaled(_said_by(design, others)[:, None])]), found.log_evidence
+        found = _regress(design, line, (columns, 1.0))
+        log_prior += before - found.log_evidence
+    for _ in range(MOST_PRODUCTS if others.any() else 0):
+        chances = special.expit(np.hstack([line[0], columns]) @ found.coefficients)
+        gains = np.abs((design.weights * (design.label - chances)) @ products)
+        product = products[:, [gains.argmax()]]
+        columns, log_prior = np.hstack([columns, product]), log_prior - np.log(products.shape[1])
+        found = add(log_prior, columns)
+        products = np.hstack([products, _scaled(product * design.values[:, others])])
+    log_prior, _, columns = max(rivals, key=lambda rival: rival[0] + rival[1])
+    size = _typical_slope(_regress(design, (np.hstack([site, site * x]), WEAK)), design.n_sites)
+    differ = [_regress(design, line, (columns, 1.0), (site * x, (rho * size) ** -2)).log_evidence for rho in SPREADS]
+    same = [prior + evidence for prior, evidence, _ in rivals]
+    return float(log_prior + _log_sum(np.array(differ)) - np.log(len(SPREADS)) - _log_sum(np.array(same)))
 
 
-def _bend_evidence(design: Design, j: int, others: NDArray[np.bool_]) -> float:
-    """Return the log Bayes factor of an effect that depends on the row against one that is the same for all rows.
-
-    The label is regressed on site, o and x; then on a bend of x too; then also on the product of x and one other
-    feature. It asks about the label given x, so that other ranges of x and of the others are no evidence.
-    """
-    x, weights, target = design.values[:, j], design.weights, design.label.astype(float)
-    o = _said_by(design, others)
-    site = np.eye(design.n_sites)[design.sites]
-    plain = np.hstack([site, site * _scaled_column(o)[:, None], x[:, None]])
-    bends = np.empty((len(x), 0))
-    if not design.is_code[j] and len(np.unique(x[:2000])) > 2:
-        knots = np.unique(np.quantile(x, BEND_KNOTS))
-        bends = np.column_stack([_scaled_column(np.maximum(x - knot, 0.0)) for knot in knots])
-    fits = [fit_logistic(plain, target, np.full(plain.shape[1], 1e-2), weights=weights)]
-
-    def fit(extra: Array) -> float:
-        matrix = np.hstack([plain, extra])
-        precision = np.concatenate([np.full(plain.shape[1], 1e-2), np.ones(extra.shape[1])])
-        start = np.concatenate([fits[0].coefficients, np.zeros(extra.shape[1])])
-        return fit_logistic(matrix, target, precision, weights=weights, start=start).log_evidence
-
-    rest = weights * (target - special.expit(plain @ fits[0].coefficients))
-    products = x[:, None] * design.values[:, others]
-    products = products / np.maximum(products.std(axis=0), 1e-9)
-    slopes = np.abs(rest @ products)
-    best = np.argsort(-slopes, kind="stable")[:MOST_PRODUCTS]
-    found = [fit(bends)] if bends.shape[1] else []
-    found += [fit(np.column_stack([bends, products[:, k]])) - np.log(products.shape[1]) for k in best.tolist()]
-    if not found:
-        return 0.0
-    return float(_log_sum(np.array(found)) - np.log(2.0) - fits[0].log_evidence)
+def _regress(design: Design, *blocks: tuple[Array, float]) -> LogisticFit:
+    """Regress the label on blocks of columns, each with the precision of its coefficients."""
+    precision = np.concatenate([np.full(columns.shape[1], value) for columns, value in blocks])
+    matrix = np.hstack([columns for columns, _ in blocks])
+    return fit_logistic(matrix, design.label.astype(float), precision, weights=design.weights)
 
 
-def _scaled_column(values: Array) -> Array:
+def _typical_slope(fit: LogisticFit, n_sites: int) -> float:
+    """Return the typical size of the last coefficients, which are slopes of sites: they may have both signs."""
+    slopes, variances = fit.coefficients[-n_sites:], np.diag(np.linalg.inv(fit.information))[-n_sites:]
+    return max(abs(_typical_effect(np.stack([0 * slopes, slopes, variances], axis=1))), 1e-2)
+
+
+def _normal_scores(values: Array) -> Array:
+    """Return scores that depend on ranks alone and are about normal, with mean 0 and variance 1."""
+    places, counts = np.unique(values, return_inverse=True, return_counts=True)[1:]
+    return _scaled(special.ndtri((np.cumsum(counts) - counts / 2) / len(values))[places].reshape(-1, 1))
+
+
+def _scaled(values: Array) -> Array:
     """Return values with mean 0 and variance 1."""
-    spread = values.std()
-    return np.asarray((values - values.mean()) / (spread if spread > 1e-9 else 1.0))
+    return np.asarray((values - values.mean(axis=0)) / np.maximum(values.std(axis=0), 1e-9))

@@ -149,6 +149,59 @@ def test_covariate_shift_is_no_change(shift):
         assert probabilities(X, y, np.repeat(np.arange(SITES), 500)).max() < 0.25
 
 
+def one_law(probability, draw, n_rows=500, seed=0):
+    """Return columns that `draw` makes for each site, with labels of one P(y|x), and the sites."""
+    generator = np.random.default_rng(seed)
+    X = np.concatenate([draw(generator, site, n_rows) for site in range(SITES)])
+    return X, (generator.random(len(X)) < probability(X)).astype(int), np.repeat(np.arange(SITES), n_rows)
+
+
+LAWS = {
+    "a step and many zeros": (
+        lambda X: special.expit(2 * (X[:, 0] > 0) + X[:, 0] - 1.5),
+        lambda generator, site, n: generator.exponential(size=(n, 3)) * (generator.random((n, 3)) < 0.2 + 0.2 * site),
+    ),
+    "a curve and heavy tails": (
+        lambda X: special.expit(np.sign(X[:, 0]) * np.log1p(np.abs(X[:, 0])) - 0.5),
+        lambda generator, site, n: generator.standard_cauchy((n, 4)) * 8.0 ** (site - 1.5),
+    ),
+    "a valley": (
+        lambda X: special.expit(X[:, 0] ** 2 - 1.5),
+        lambda generator, site, n: generator.normal(size=(n, 3)) + [1.5 * (site - 1.5), 0, 0],
+    ),
+    "a product of three": (
+        lambda X: special.expit(X[:, 0] + X[:, 0] * X[:, 1] * X[:, 2]),
+        lambda generator, site, n: generator.normal(size=(n, 4)) + [0.4 * (site - 1.5), 0.8 * (site % 2), site / 2, 0],
+    ),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_one_law_of_the_label_given_the_row_is_no_change(law):
+    """P(y|x) is the same curve at all sites, with products, and only x is distributed differently."""
+    for seed in range(3):
+        assert probabilities(*one_law(*LAWS[law], seed=seed)).max() < 0.3
+
+
+NOISES = {
+    "of two degrees of freedom": lambda generator, y: generator.standard_t(2, size=len(y)),
+    "whose spread depends on the label": lambda generator, y: generator.normal(size=len(y)) * (1 + 0.7 * y),
+}
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_bend_does_not_hide_a_change(noise):
+    """A number follows the label by 3 or 1; its log-odds are a curve at each site, and not the same one."""
+    for seed in range(3):
+        generator = np.random.default_rng(seed)
+        y, sites = generator.integers(2, size=2000), np.repeat(np.arange(SITES), 500)
+        planted = np.array([3.0, 1.0, 3.0, 1.0])[sites] * y + NOISES[noise](generator, y)
+        X = np.column_stack([planted, generator.normal(size=(2000, 3)) + y[:, None] * [0.8, 0.5, 0.0]])
+        found = probabilities(X, y, sites)
+        assert found[0] > 0.5
+        assert found[1:].max() < 0.1
+
+
 def test_a_larger_change_is_no_less_probable():
     """95 and 55 % is more of a change than 95 and 85 %."""
     small, large = (probabilities(*made((0.95, other), n_rows=2000))[3] for other in (0.85, 0.55))
