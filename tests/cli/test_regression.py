@@ -24,7 +24,7 @@ def test_diagnose_fit_evaluate_predict(holdfast, tmp_path):
     assert "label 'cost' is numeric, so this is a regression; --task classification" in found.err
     assert "R², RMSE and mean error at left-out sites" in found.out
     assert found.out.rstrip().endswith("--task regression --out model")
-    assert "RMSE at each site, the model not having seen it" in page.read_text(encoding="utf-8")
+    assert "RMSE at each site when it is left out" in page.read_text(encoding="utf-8")
     fitted = holdfast("fit", file, *OPTIONS, "--out", tmp_path / "model", "--json")
     assert (fitted.json["method"], fitted.json["verdict"]["fitted"]) == ("stable", "ordinary")
     scored = holdfast("evaluate", tmp_path / "model", file, "--json").json

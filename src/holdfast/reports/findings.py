@@ -243,8 +243,8 @@ def effects_figure(findings: Sequence[Finding]) -> Dots | None:
         "Effect of each unstable column, by environment",
         f"log-odds of {towards} for one standard deviation more of the column; 0: no relation",
         tuple(dots),
-        "Lines: 95% intervals. Gray bands: where the effect at the next environment is expected (80%). Where a band "
-        f"contains 0, the column may mean nothing there, or the opposite.{rest}",
+        "Lines: 95% intervals. Gray bands: 80% prediction interval of the effect at the next environment. If a band "
+        f"contains 0, the column may have no effect there, or the opposite one.{rest}",
         place_title="column",
         reference=0.0,
     )
@@ -327,7 +327,7 @@ def reliance_table(reliance: Reliance) -> Table:
     frame = reliance.to_frame()
     rows = tuple(tuple(_cell(v) for v in row) for row in frame.head(MOST_FINDINGS).itertuples(index=False, name=None))
     columns = tuple(str(name).replace("n_rows", "rows") for name in frame.columns)
-    note = "Fall of accuracy, and share of predictions that change, when a column is shuffled or a word is taken out."
+    note = "Accuracy lost, and share of predictions that change, if a column is shuffled or a word is removed."
     return Table("What the classifiers rely on", columns, rows, note)
 
 

@@ -66,7 +66,7 @@ def _unstable_section(found: SiteCheck) -> Section:
         return Section(
             "Unstable columns",
             "",
-            (Sentences(("Not asked: the model is not a stable classifier, or was recalibrated for a site.",)),),
+            (Sentences(("Not checked: the model is not a stable classifier, or was recalibrated for a site.",)),),
         )
     blocks: list[Block] = [Sentences((found.adaptation.answer,))]
     if found.relations:
@@ -74,9 +74,9 @@ def _unstable_section(found: SiteCheck) -> Section:
         rows = tuple(
             (r.name, r.weight, r.right, r.error, *(r.known.get(site) for site in sites)) for r in found.relations
         )
-        note = "The share of rows in which a column says what it said at the known sites, found without labels."
+        note = "Share of rows in which a column agrees with the label as at the known sites, estimated without labels."
         header = ("column", "weight", "right here", "standard error", *sites)
-        blocks.append(Table("What unstable columns say", header, rows, note, n_keys=1))
+        blocks.append(Table("Unstable columns at this site", header, rows, note, n_keys=1))
     return Section("Effects of unstable columns there", "Learned from these rows without labels.", tuple(blocks))
 
 
@@ -85,7 +85,7 @@ def _predictions_section(found: SiteCheck) -> Section:
     note = "Forecast of the AUROC: " + ("unknown." if found.auroc != found.auroc else f"{found.auroc:.2f}.")
     return Section(
         "Predictions",
-        "What the model says about these rows.",
+        "The model's predictions for these rows.",
         (Table("Share of each predicted class", ("class", "share"), rows, note, n_keys=1),),
     )
 

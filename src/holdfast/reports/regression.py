@@ -70,7 +70,7 @@ def _figure(found: RegressionDiagnosis) -> Dots:
         dots.append(Dot("the next site (95%)", "RMSE", pooled.mean.value, next_site.low, next_site.high, forecast=True))
     rest = len(found.new.sites) - len(shown)
     note = f"The {len(shown)} largest of {len(found.new.sites)} sites." if rest else ""
-    title = "RMSE at each site, the model not having seen it"
+    title = "RMSE at each site when it is left out"
     return Dots(title, "with 95% intervals", tuple(dots), note, place_title="site")
 
 
