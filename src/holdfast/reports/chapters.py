@@ -286,8 +286,8 @@ def partitions_section(fitted: MethodEstimator, maps: tuple[HeatMap, ...]) -> Se
         + (
             "These are soft halves: every row is in both, weighted by the judge's probability of being right. "
             if soft
-            else "These are hard halves, as in the paper's pictures: whatever a judge relies on changes sides in them, "
-            "stable or not. "
+            else "These are hard halves, as in the paper's pictures. In them the correlation of every feature that a "
+            "judge uses is reversed, also of stable features. "
         )
         + "Red is a negative correlation with the label, blue a positive one."
     )

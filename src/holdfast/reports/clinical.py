@@ -96,7 +96,7 @@ def calibration_figure(report: ClinicalReport) -> Curves:
         (*lines, ideal),
         POOLED if band is not None else "",
         note="Below the dashed line the predicted risk is too high. Logistic regression on a restricted cubic spline "
-        "of the predicted log-odds, pooled by random effects at each risk. Curves leave out the 5% of rows at either end."
+        "of the predicted log-odds, pooled by random effects at each risk. Curves leave out 5% of the rows at each end."
         + _left_out(report, shown),
         band=band,
     )
