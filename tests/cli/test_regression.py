@@ -66,3 +66,14 @@ def test_what_belongs_to_classifiers_is_refused(holdfast, tmp_path):
     assert "is a model of numbers" in holdfast("check", model, file).err
     assert "is an amount, not a class" in holdfast("fit", file, *OPTIONS, "--task", "classification", "--out", "x").err
     assert "There is no --task 'ranking'" in holdfast("diagnose", file, *OPTIONS, "--task", "ranking").err
+
+
+def test_gaps_are_read_as_in_the_fit(holdfast, tmp_path):
+    """A text that means a missing value in the fit means one in predictions and scores, too."""
+    file, out = write_costs(tmp_path / "costs.csv"), tmp_path / "predictions.csv"
+    frame = pd.read_csv(file, dtype=str)
+    frame.loc[:40, "age"] = "?"
+    frame.to_csv(file, index=False)
+    assert holdfast("fit", file, *OPTIONS, "--missing", "?", "--out", tmp_path / "model").code == 0
+    assert holdfast("predict", tmp_path / "model", file, "--out", out).err == ""
+    assert len(pd.read_csv(out)) == 360

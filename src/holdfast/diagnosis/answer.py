@@ -45,6 +45,8 @@ def find(found: Diagnosis) -> str:
     numbers, as_good = _numbers(found)
     if found.odd_sites and found.recommendation.rule in ("odd_labels", "odd_rates"):
         return _say_odd(found)
+    if found.recommendation.rule == "tells_nothing":
+        return f"The columns tell nothing about `{found.label}`: {numbers}."
     if found.state == "holds":
         return f"An ordinary model holds at a site it has not seen: {numbers}."
     if found.state == "unclear":
@@ -187,6 +189,18 @@ def _advise_more_rows(found: Diagnosis) -> Recommendation:
         "Confidence: low, because there are few rows.",
         site=smallest.name,
         how="First add the new rows to the table.",
+    )
+
+
+def _advise_other_columns(found: Diagnosis) -> Recommendation:
+    known = found.known_area
+    assert known is not None
+    return Recommendation(
+        "collect",
+        "Check that labels and columns belong to the same rows, or collect other columns.",
+        f"Even at sites that it has seen, the AUROC is {known.value:.2f} [{known.low:.2f} to {known.high:.2f}]; chance "
+        "is 0.50.",
+        "Quite sure for this estimator; another one may find more.",
     )
 
 
@@ -394,6 +408,7 @@ _WORDED: Mapping[str, Callable[[Diagnosis], Recommendation]] = {  # the words of
     "unstable": _advise_stable,
     "drift": _advise_recent,
     "odd_labels": _advise_labels,
+    "tells_nothing": _advise_other_columns,
     "few_rows": _advise_more_rows,
     "odd_rates": _advise_rates,
     "odd_column": _advise,

@@ -390,10 +390,9 @@ class PredictThenInterpolate(MethodEstimator):
             log.info("round %d leaves nothing to learn: back to round %d", number, number - 1)
         return self._keep_solution(solution, validation)
 
-    def with_final(self, estimator: Any, objective: str, training: TrainingRows, seeding: Seeding) -> Self:
+    def with_final(self, estimator: Any, training: TrainingRows, seeding: Seeding) -> Self:
         """Return a copy with another final classifier, trained on the same halves of the same rows."""
-        other = copy.copy(self).set_params(objective=objective)
-        return other._interpolate(estimator, training, seeding, None)
+        return copy.copy(self)._interpolate(estimator, training, seeding, None)
 
     def _has_collapsed(self, solution: Solution, training: TrainingRows) -> bool:
         """Return whether a final classifier has learned nothing."""
@@ -414,11 +413,13 @@ class PredictThenInterpolate(MethodEstimator):
 
 @dataclass(eq=False, repr=False)
 class PIClassifier(PredictThenInterpolate, MethodClassifier):
-    """Predict then Interpolate (Bao et al., 2021): minimize the worst-group risk over halves of the environments.
+    r"""Predict then Interpolate (Bao et al., 2021): minimize the worst-group risk over halves of the environments.
 
     One classifier is fitted on each environment. It divides every other environment into two halves: the rows that it
     predicts correctly and those that it gets wrong. The final classifier minimizes the worst-case risk over all
-    mixtures of these halves.
+    mixtures of these halves :math:`g`:
+
+    .. math:: \min_f \max_{q \in \Delta} \sum_g q_g R_g(f) = \min_f \max_g R_g(f).
 
     This costs accuracy if stable features are noisy or if nothing is unstable. If you do not know whether something is
     unstable, use `StableClassifier`, which tests this first.

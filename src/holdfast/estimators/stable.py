@@ -7,7 +7,7 @@ import html
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import sklearn
@@ -38,9 +38,9 @@ from holdfast.fitting.estimators import (
     has_threshold,
     is_network,
     last_step,
+    network_in,
     predicted_codes,
     seeded_clone,
-    stopped_like,
 )
 from holdfast.fitting.folds import deal_evenly
 from holdfast.fitting.logistic import refit_logistic
@@ -73,7 +73,16 @@ MOST_COPIED = 2**30  # bytes of a memory map that are copied into memory; joblib
 
 @dataclass(frozen=True)
 class PathPoint:
-    """What one caution costs and saves."""
+    """What one caution costs and saves.
+
+    Attributes
+    ----------
+    caution : float
+    price : Interval
+        Accuracy (of a regressor: R²) that is lost at environments like the known ones.
+    known, vanished, reversed : Accuracy
+        As in `Verdict`: as it is, if the effects of the columns that are used less vanish, and if they reverse.
+    """
 
     caution: float
     price: Interval
@@ -183,6 +192,7 @@ class StableClassifier(MethodClassifier):
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         seeding = Seeding(self.random_state)
         estimator = self._coded_estimator(training)
+        _check_network(estimator)
         alone = warn_single_environment(training.environments, type(self).__name__)
         if is_mapped(training.X) and training.X.nbytes <= MOST_COPIED:
             training = replace(training, X=np.array(training.X))
@@ -224,13 +234,13 @@ class StableClassifier(MethodClassifier):
         sites = [environment.name for environment in training.environments]
         asked = _ask_folds(self, estimator, training, _network_folds(training, subjects), seeding)
         given = training.y, training.environment_codes, training.sample_weight, asked.read_sites(estimator, seeding)
-        rows = NetworkRows(asked.ordinary(), asked.compared(), *given)
+        rows = NetworkRows(asked.ordinary(), asked.stable(), *given)
+        anew = False
         if rows.has_evidence and is_network(estimator):
-            rows = replace(rows, stable=asked.stable(estimator), found=rows.evidence)
+            anew, rows = rows.choose(asked.started_anew(estimator))
         weights = rows.weights(float(self.caution))
         if weights[1]:
-            objective = _objective(training) if is_network(estimator) else "max"
-            pi = _fit_pi(self, estimator, training, seeding, self.ordinary_, objective)
+            pi = _fit_pi(self, estimator, training, seeding, None if anew else self.ordinary_)
             if is_network(estimator):  # what is saved is how the network is built, not the one that it began with
                 _from_network(pi.estimator_, last_step(estimator).network)
             total, both = sum(weights), [self.ordinary_, pi.estimator_]
@@ -244,9 +254,7 @@ class StableClassifier(MethodClassifier):
         self.relearning_ = Relearning()
         judged = asked.left_out()
         known, left_out = np.exp(log_softmax(rows.mixed(weights))), np.exp(log_softmax(judged))
-        self.forecasting_ = make_basis(
-            known, left_out, training.y, {environment.name: environment.rows for environment in training.environments}
-        )
+        self.forecasting_ = make_basis(known, left_out, training.y, training.site_rows)
         right, shares = judged.argmax(axis=1) == training.y, training.weights
         elsewhere = np.array([np.average(right[e.rows], weights=shares[e.rows]) for e in training.environments])
         ordinary, fitted = rows.accuracies((1.0, 0.0)), rows.accuracies(weights)
@@ -342,7 +350,7 @@ class StableClassifier(MethodClassifier):
         ordinary, stable = [1.0, 0.0], [0.0, 1.0]
         names = column_names(training.X, training.names)
         findings = describe(found.directions, training, names, str(self.classes_[1]))
-        sites = {environment.name: environment.rows for environment in training.environments}
+        sites = training.site_rows
         by_site = np.stack([scenarios.accuracies("known", w) for w in (ordinary, stable)], axis=1).tolist()
         folds, elsewhere = (np.exp(log_softmax(scores)) for scores in (found.known, found.left_out))
         self.estimator_ = found.estimator
@@ -462,28 +470,40 @@ class StableClassifier(MethodClassifier):
 
 @dataclass(eq=False, repr=False)
 class _NetworkPI(PIClassifier):
-    """PI for the decision: judges take half the steps, and the last network goes on from the ordinary one.
+    """PI that goes on from the ordinary network, with judges that take half the steps.
 
-    From there it needs few steps, keeps what the ordinary network has learned, and differs from it where the halves ask
-    for it: started anew, two networks differ in much else, which hides evidence.
+    So it keeps what the ordinary network has learned, and differs from it where the halves ask for it: networks that
+    are trained anew differ in much else, which hides evidence.
     """
 
     _: KW_ONLY
     ordinary: Any = None  # fitted on the same rows
-    parts: int = 1  # the last network takes one of so many parts of the steps
 
     def _judge_and_final(self, estimator: Any) -> tuple[Any, Any]:
         if not is_network(estimator):
             return estimator, estimator
-        return _shortened(estimator, 2), _shortened(estimator, self.parts, self.ordinary)
+        return _half_as_long(estimator), _from_network(clone(estimator), last_step(self.ordinary).network_)
 
 
-def _shortened(estimator: Any, parts: int, start: Any = None) -> Any:
-    """Return an unfitted network of one of so many parts of the steps, which goes on from a fitted one where given."""
+def _check_network(estimator: Any) -> None:
+    """Refuse what the trainings of a network would refuse, before the first of them."""
+    network = network_in(estimator)
+    if network is None:
+        return
+    network.check_training()
+    if network.stops_early:
+        raise ParameterError(
+            "patience ends a training whose validation score no longer improves, but StableClassifier trains without "
+            "validation rows. Leave patience out, and set max_epochs."
+        )
+
+
+def _half_as_long(estimator: Any) -> Any:
+    """Return an unfitted network of half the steps."""
     copied = clone(estimator)
     network = last_step(copied)
-    network.set_params(steps_per_epoch=-(-network.steps_per_epoch // parts))
-    return copied if start is None else _from_network(copied, last_step(start).network_)
+    network.set_params(steps_per_epoch=-(-network.steps_per_epoch // 2))
+    return copied
 
 
 def _from_network(estimator: Any, network: Any) -> Any:
@@ -522,16 +542,15 @@ class _FoldAnswers:
         """Return the scores of the ordinary classifier."""
         return self.scores(lambda fold, X: class_scores(fold.ordinary, X, self.n_classes))
 
-    def compared(self) -> Array:
-        """Return the scores of the classifier that the ordinary one is compared with."""
+    def stable(self) -> Array:
+        """Return the scores of PI."""
         return self.scores(lambda fold, X: class_scores(fold.pi.estimator_, X, self.n_classes))
 
-    def stable(self, estimator: Any) -> Array:
-        """Return the scores of PI: of a network that takes all its steps, with the judges that are there."""
+    def started_anew(self, estimator: Any) -> Array:
+        """Return the scores of PI with the same judges, whose network does not go on from the ordinary one."""
 
         def ask(fold: _Fold, X: Any) -> Array:
-            final, objective = _shortened(estimator, 1, fold.ordinary), _objective(fold.fitted)
-            pi = _quietly(lambda: fold.pi.with_final(final, objective, fold.fitted, fold.seeding))
+            pi = _quietly(lambda: fold.pi.with_final(estimator, fold.fitted, fold.seeding))
             return class_scores(pi.estimator_, X, self.n_classes)
 
         return self.scores(ask)
@@ -551,7 +570,7 @@ class _FoldAnswers:
     def read_sites(self, estimator: Any, seeding: Seeding) -> float:
         """Return how well the site can be read off the input, by the same estimator: 0 chance, 1 always."""
         asked, X, sites = self.folds[0].asked, self.training.X, self.training.environment_codes
-        reader = _shortened(estimator, 2) if is_network(estimator) else estimator
+        reader = _half_as_long(estimator) if is_network(estimator) else estimator
         fitted = np.setdiff1d(np.arange(self.training.n_rows), asked)
         reader = fit_rows(seeded_clone(reader, seeding, "sites"), X, sites, fitted, None)
         return read_skill(predicted_codes(reader, take_rows(X, asked)), sites[asked])
@@ -565,28 +584,27 @@ def _ask_folds(
     for number in range(N_FOLDS):
         part, seeds = _rows_of(training, np.flatnonzero(folds != number)), seeding.child("fold", number)
         ordinary = fit_erm(estimator, part, seeds)
-        objective = "equal" if is_network(estimator) else "max"
-        pi = _fit_pi(owner, estimator, part, seeds, ordinary, objective, parts=4)
+        pi = _fit_pi(owner, estimator, part, seeds, ordinary)
         asked.append(_Fold(np.flatnonzero(folds == number), part, ordinary, pi, seeds))
     return _FoldAnswers(asked, training, len(owner.classes_))
 
 
 def _fit_pi(
-    owner: StableClassifier,
-    estimator: Any,
-    training: TrainingRows,
-    seeding: Seeding,
-    ordinary: Any,
-    objective: Any,
-    *,
-    parts: int = 1,
+    owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding, ordinary: Any | None
 ) -> PIClassifier:
-    """Fit Predict then Interpolate on rows over class codes."""
-    seed = seeding.integer("pi") % 2**31
-    pi = _NetworkPI(
-        estimator, objective=objective, n_jobs=owner.n_jobs, random_state=seed, ordinary=ordinary, parts=parts
-    )
-    weights, sites = training.sample_weight, training.environment_codes
+    """Fit Predict then Interpolate on rows over class codes, from the ordinary network on, or as PIClassifier does.
+
+    The worst half is in each step, so beyond a few sites the mean of the halves is much cheaper.
+    """
+    worst = not is_network(estimator) or len(training.environments) <= MOST_WORST_CASE
+    settings: dict[str, Any] = {"objective": "max" if worst else "equal", "n_jobs": owner.n_jobs}
+    if ordinary is None:
+        pi = PIClassifier(estimator, random_state=owner.random_state, **settings)
+    else:
+        seed = seeding.integer("pi") % 2**31
+        pi = _NetworkPI(estimator, random_state=seed, ordinary=ordinary, **settings)
+    labels = np.array([environment.label for environment in training.environments], dtype=object)
+    sites, weights = labels[training.environment_codes], training.sample_weight
     return _quietly(lambda: pi.fit(training.X, training.y, environments=sites, sample_weight=weights))
 
 
@@ -595,11 +613,6 @@ def _quietly(fit: Callable[[], PIClassifier]) -> PIClassifier:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HoldfastWarning)
         return fit()
-
-
-def _objective(training: TrainingRows) -> Literal["max", "equal"]:
-    """Return what PI minimizes: the worst half is in each step, so beyond a few sites the mean is much cheaper."""
-    return "max" if len(training.environments) <= MOST_WORST_CASE else "equal"
 
 
 def _rows_of(training: TrainingRows, rows: NDArray[np.intp]) -> TrainingRows:
@@ -650,9 +663,8 @@ class _ClassifierMixture(Mixture):
     def __init__(
         self, owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding, choice: Choice
     ) -> None:
-        self.owner, self.estimator = owner, estimator
-        part = stopped_like(estimator, owner.ordinary_)
-        super().__init__(part, training, seeding, choice, n_jobs=owner.n_jobs, start=owner.ordinary_)
+        super().__init__(owner, estimator, training, seeding, choice)
+        self.owner = owner
         fits = zip(self.removals, self.fits, strict=True)
         self.parts = [Part(removal, found, self.fold_rows) for removal, found in fits]
         n_classes = len(owner.classes_)
@@ -660,9 +672,9 @@ class _ClassifierMixture(Mixture):
 
     def fit(self, weights: list[float]) -> MixedClassifier:
         """Return the classifiers on all rows, mixed and calibrated."""
-        training, ordinary = self.training, self.owner.ordinary_
+        training, ordinary = self.training, self.ordinary
         tasks = [(i, self.estimator, self.seeding, ordinary, part.estimators) for i, part in enumerate(self.parts) if i]
-        models = [ordinary, *run_each(_fit_reduced, tuple(self.tables), tasks, self.owner.n_jobs)]
+        models = [ordinary, *run_each(_fit_reduced, tuple(self.tables), tasks, self.n_jobs)]
         used = [i for i, weight in enumerate(weights) if weight > 0]
         mixed = mix_scores([self.scenarios.known[i] for i in used], [weights[i] for i in used])
         offsets = not has_probabilities(ordinary)
@@ -698,7 +710,7 @@ class _ClassifierMixture(Mixture):
             logs = log_softmax(mixed) if calibration is None else calibration.log_probabilities(mixed)
             return np.asarray(np.exp(logs))
 
-        sites = {environment.name: environment.rows for environment in training.environments}
+        sites = training.site_rows
         folds = probabilities([self.scenarios.known[i] for i in used])
         return make_basis(folds, probabilities([left_out[i] for i in used]), training.y, sites)
 
@@ -733,14 +745,14 @@ class _ClassifierMixture(Mixture):
             ]
             return mix_scores(asked, [weights[i] for i in elsewhere])
 
-        offsets = not has_probabilities(self.owner.ordinary_)
+        offsets = not has_probabilities(self.ordinary)
         calibration = calibrate(scores, y, counts, offsets=offsets)
         mixing = calibrate(mixed("known"), y, counts, offsets=offsets)
         tried = try_known_sites(
             _unstable_columns(doubted, in_doubt, self.choice.sources, training.X),
             training.X,
             y,
-            {environment.name: environment.rows for environment in training.environments},
+            training.site_rows,
             calibration.log_probabilities(scores),
             {scenario: mixing.log_probabilities(mixed(scenario)) for scenario in partners},
             calibration,

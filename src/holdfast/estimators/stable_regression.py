@@ -13,7 +13,7 @@ from scipy import special
 
 from holdfast.environments import Rows
 from holdfast.estimators.base import MethodRegressor, fit_erm, warn_single_environment
-from holdfast.estimators.mixing import CAUTIONS, Choice, Mixture, check_caution, choose, read_comparable, uncompared
+from holdfast.estimators.mixing import CAUTIONS, Mixture, check_caution, choose, read_comparable, uncompared
 from holdfast.estimators.stable import PathPoint
 from holdfast.metrics import Interval
 from holdfast.rows.training import TrainingRows
@@ -139,16 +139,10 @@ class StableRegressor(MethodRegressor):
 class _RegressorMixture(Mixture):
     """The mixture of a `StableRegressor`, with its answers to "what if"."""
 
-    def __init__(
-        self, owner: StableRegressor, estimator: Any, training: TrainingRows, seeding: Seeding, choice: Choice
-    ) -> None:
-        super().__init__(estimator, training, seeding, choice, n_jobs=owner.n_jobs)
-        self.ordinary = owner.ordinary_
-
     def fit(self, weights: Sequence[float]) -> MixedRegressor:
         """Return the models on all rows, mixed."""
         used = [i for i, weight in enumerate(weights) if weight > 0]
-        models = [fit_erm(self.part, self.tables[i], self.seeding) if i else self.ordinary for i in used]
+        models = [fit_erm(self.estimator, self.tables[i], self.seeding) if i else self.ordinary for i in used]
         return MixedRegressor(models, [self.removals[i] for i in used], [weights[i] for i in used])
 
     @cached_property

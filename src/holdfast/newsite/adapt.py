@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.environments import listed
 from holdfast.fitting.calibration import Calibration, class_scores
+from holdfast.fitting.estimators import FittedClassifier
 from holdfast.newsite.codes import UnstableColumn
 from holdfast.newsite.relation import Relation, join, relearn, said_by
 from holdfast.newsite.trials import LEAST_ROWS, Relearning, independent
@@ -89,62 +89,27 @@ class Adaptation:
         }
 
 
-class AdaptedClassifier(ClassifierMixin, BaseEstimator):
-    """A fitted classifier over class codes that was adapted to one site.
+@dataclass(eq=False, repr=False)
+class AdaptedClassifier(FittedClassifier):
+    """A fitted classifier over class codes that was adapted to one site."""
 
-    Parameters
-    ----------
-    estimator : fitted classifier over class codes
-        The stable part: it was fitted without the unstable columns.
-    removal : Removal
-        Those columns.
-    calibration : Calibration
-        From its scores to P(y | rest).
-    relations : tuple of Relation
-        What the columns say about the label at the site.
-    scale : float
-        Of what the columns add, as was best at the known sites.
-    correction : Calibration
-        Keeps the class shares of the stable part.
-    """
-
-    def __init__(
-        self,
-        estimator: Any,
-        removal: Removal,
-        calibration: Calibration,
-        relations: tuple[Relation, ...],
-        scale: float,
-        correction: Calibration,
-    ) -> None:
-        self.estimator = estimator
-        self.removal = removal
-        self.calibration = calibration
-        self.relations = relations
-        self.scale = scale
-        self.correction = correction
+    estimator: Any  # the stable part over class codes: it was fitted without the unstable columns
+    removal: Removal  # of those columns
+    calibration: Calibration  # from its scores to P(y | rest)
+    relations: tuple[Relation, ...]  # what the columns say about the label at the site
+    scale: float  # of what the columns add, as was best at the known sites
+    correction: Calibration  # keeps the class shares of the stable part
 
     @property
     def classes_(self) -> Codes:
         """The codes."""
         return np.arange(len(self.calibration.offsets))
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def fit(self, X: Any, y: Any) -> AdaptedClassifier:
-        """Return self: the parts are fitted already."""
-        return self
-
     def predict_proba(self, X: Any) -> Array:
         """Return adapted probabilities, (n_rows, n_classes)."""
         scores = class_scores(self.estimator, self.removal.apply(X), len(self.calibration.offsets))
         logs = self.calibration.log_probabilities(scores)
         return self.correction.probabilities(logs + self.scale * said_by(self.relations, X, logs.shape[1]))
-
-    def predict(self, X: Any) -> Codes:
-        """Return the most probable codes."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1))
 
 
 def adapt(

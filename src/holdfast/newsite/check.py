@@ -45,7 +45,7 @@ class SiteCheck:
     moved: tuple[ColumnCheck, ...]  # that are distributed differently
     adaptation: Adaptation | None  # None where the model is no stable classifier
     forecast: Interval | None  # accuracy to expect, adapted if so advised; None where nothing is known
-    auroc: float  # to expect; NaN where unknown
+    auroc: Interval | None  # to expect; None where unknown, and for more than two classes
     known_accuracy: float  # at the known sites, out of fold
     lowest_accuracy: float  # at the worst known site, by a fit without it
     predicted: Mapping[str, float]  # class -> share of the predictions
@@ -89,6 +89,9 @@ class SiteCheck:
                 f"Expected accuracy{once}: {value.value:.2f} (between {value.low:.2f} and {value.high:.2f}){instead}; "
                 f"{known}."
             )
+        if self.auroc is not None:
+            value = self.auroc
+            lines.append(f"Expect an AUROC of {value.value:.2f}, between {value.low:.2f} and {value.high:.2f}.")
         return (*lines, *self.notes)
 
     @property
@@ -117,7 +120,7 @@ class SiteCheck:
             "adaptation": None if self.adaptation is None else self.adaptation.to_dict(),
             "forecast": None if self.forecast is None else self.forecast.to_dict(),
             "as_it_is": self.as_it_is,
-            "auroc": self.auroc,
+            "auroc": None if self.auroc is None else self.auroc.to_dict(),
             "known_accuracy": self.known_accuracy,
             "lowest_accuracy": self.lowest_accuracy,
             "predicted": dict(self.predicted),
@@ -225,7 +228,7 @@ def check_site(
         moved,
         adaptation,
         forecast,
-        float("nan") if basis is None or forecast is None else forecast_auroc(basis, answers),
+        None if basis is None or forecast is None else forecast_auroc(basis, answers),
         float("nan") if basis is None else basis.accuracy,
         float("nan") if basis is None else basis.lowest,
         {str(name): float(share) for name, share in zip(classes, shares, strict=True)},

@@ -23,10 +23,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from sklearn.base import BaseEstimator, ClassifierMixin
 
 from holdfast.fitting.calibration import LEAST, Calibration, log_softmax
-from holdfast.fitting.estimators import code_probabilities
+from holdfast.fitting.estimators import FittedClassifier, code_probabilities
 from holdfast.metrics import Interval, auroc_interval
 
 Array = NDArray[np.float64]
@@ -209,39 +208,22 @@ def _information(scores: Array, chances: Array, precision: Array) -> Array:
     return np.block([[np.array([[corner]]), side[None, :]], [side[:, None], inner]]) + np.diag(precision)
 
 
-class RecalibratedClassifier(ClassifierMixin, BaseEstimator):
-    """A fitted classifier over class codes with probabilities that are corrected for one site.
+@dataclass(eq=False, repr=False)
+class RecalibratedClassifier(FittedClassifier):
+    """A fitted classifier over class codes with probabilities that are corrected for one site."""
 
-    Parameters
-    ----------
-    estimator : fitted classifier over class codes
-    recalibration : Recalibration
-    """
-
-    def __init__(self, estimator: Any, recalibration: Recalibration) -> None:
-        self.estimator = estimator
-        self.recalibration = recalibration
+    estimator: Any  # fitted
+    recalibration: Recalibration
 
     @property
     def classes_(self) -> NDArray[np.intp]:
         """The codes."""
         return np.arange(len(self.recalibration.calibration.offsets))
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def fit(self, X: Any, y: Any) -> RecalibratedClassifier:
-        """Return self: the classifier is fitted already."""
-        return self
-
     def predict_proba(self, X: Any) -> Array:
         """Return corrected probabilities, (n_rows, n_classes)."""
         calibration = self.recalibration.calibration
         return calibration.probabilities(log_probabilities(self.estimator, X, len(calibration.offsets)))
-
-    def predict(self, X: Any) -> NDArray[np.intp]:
-        """Return the most probable codes."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1))
 
 
 def log_probabilities(estimator: Any, X: Any, n_classes: int) -> Array:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 REMARKED = (IdenticalEnvironmentsWarning, PrevalenceWarning, SolverWarning)  # what concerns the choice of a method
 N_FOLDS = 2  # with two environments: how often rows are held out
+GAIN = {"value": "", "low": "_low", "high": "_high"}  # name in JSON -> how the name of the attribute ends
 MOST_ENVIRONMENTS = 100  # each is left out once, for every method
 LEFT_OUT = "each environment left out in turn"
 HELD_OUT = "rows held out in both environments, divided into halves by the other environment's classifier"
@@ -78,6 +79,15 @@ class Comparison:
     recommendation: str  # one sentence with its evidence
     caveat: str = ""  # what the ranking cannot show
     verdict: Verdict | None = None  # of `stable` fitted on all rows, with its stress test; None where it took no part
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        methods = [asdict(score) for score in self.scores]
+        for method in methods:
+            method["gain"] = {name: method.pop(f"gain{end}") for name, end in GAIN.items()}
+        verdict = None if self.verdict is None else self.verdict.to_dict()
+        given = {name: value for name, value in vars(self).items() if name != "scores"}
+        return {**given, "methods": methods, "verdict": verdict}
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each method."""
@@ -417,7 +427,7 @@ def _fit(estimator: Any, X: Any, y: NDArray[Any], environments: Any) -> Any:
     return estimator.fit(X, y, environments=environments)
 
 
-def _remarks(caught: Sequence[warnings.WarningMessage], verdict: Any) -> list[tuple[str, str]]:
+def _remarks(caught: Sequence[warnings.WarningMessage], verdict: Verdict | None) -> list[tuple[str, str]]:
     """Return kind and text of a verdict and of our own warnings, and pass the others on."""
     ours = [entry for entry in caught if issubclass(entry.category, HoldfastWarning)]
     for entry in caught:

@@ -17,7 +17,7 @@ from holdfast.metrics import Interval
 from holdfast.newsite.check import SiteCheck
 from holdfast.newsite.codes import Coding, UnstableColumn
 from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
-from holdfast.newsite.profile import TrainingProfile, profile_training
+from holdfast.newsite.profile import GRID, TrainingProfile, profile_training
 from holdfast.newsite.relation import Relation
 from holdfast.newsite.trials import Relearning, SiteTrial
 from holdfast.reports.newsite import check_page
@@ -208,7 +208,20 @@ def test_the_auroc_of_right_probabilities_is_known():
     assert summarize(probabilities).expected_auroc == pytest.approx(0.75, abs=1e-9)
     site = summarize(probabilities, np.array([0, 1] * 50))
     found = forecast_auroc(ForecastBasis({"A": site}, site), summarize(probabilities))
-    assert found == pytest.approx(1.0)  # it was 1 at the known site, where 0.75 was promised
+    assert found.value == pytest.approx(1.0)  # it was 1 at the known site, where 0.75 was promised
+    assert forecast_auroc(ForecastBasis({"A": site}, site), summarize(np.full((10, 3), 1 / 3))) is None
+
+
+def test_the_aurocs_interval_is_wider_where_sites_disagree():
+    """Where one site's AUROC was 1 and the other's 0 at the same probabilities, nothing is known."""
+    probabilities = np.array([[0.75, 0.25], [0.25, 0.75]] * 50)
+    as_said, turned = (summarize(probabilities, np.array(labels * 50)) for labels in ([0, 1], [1, 0]))
+    widths = []
+    for other in (as_said, turned):
+        found = forecast_auroc(ForecastBasis({"A": as_said, "B": other}, as_said), summarize(probabilities))
+        widths.append(found.high - found.low)
+    assert widths[0] < 0.3
+    assert widths[1] == 1.0
 
 
 def test_nothing_known_gives_no_forecast():
@@ -311,6 +324,18 @@ def test_copies_of_one_row_are_no_site():
     assert not model.check(new.iloc[[0] * 99 + [1]]).alike
 
 
+def test_quantiles_are_those_of_numpy():
+    """Gaps and infinities are left out, and a column of gaps has none."""
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(101, 4))
+    values[generator.random(values.shape) < 0.2] = np.nan
+    values[3, 0], values[:, 3] = np.inf, np.nan
+    found = profile_training(pd.DataFrame(values), ["A"] * 50 + ["B"] * 51).columns
+    for column, own in zip(found[:3], values.T, strict=False):
+        np.testing.assert_allclose(column.quantiles, np.quantile(own[np.isfinite(own)], GRID), rtol=1e-12)
+    assert found[3].medians == {}
+
+
 def test_a_code_that_became_frequent_moved_by_about_two_standard_deviations():
     """From 20 % of the rows to 80 %: the median goes from 0 to 1, and the standard deviation is 0.4."""
     frame = pd.DataFrame({"code": (np.arange(600) % 5 == 0).astype(float)})
@@ -364,7 +389,7 @@ def test_labels_that_are_there_by_accident(model):
 def test_a_wide_forecast_asks_to_make_sure(low, unsure):
     """The model may be used, and the first sentence says that its accuracy may be much lower there."""
     forecast = Interval(0.78, low, 0.95)
-    found = SiteCheck(300, "use", (), (), None, forecast, 0.8, 0.8, 0.75, {"no": 0.5, "yes": 0.5})
+    found = SiteCheck(300, "use", (), (), None, forecast, None, 0.8, 0.75, {"no": 0.5, "yes": 0.5})
     assert found.answer.startswith("Use the model at this site")
     assert ("label about 50 rows to be sure" in found.answer) is unsure
     assert check_page(found).answer.signal == ("caution" if unsure else "good")

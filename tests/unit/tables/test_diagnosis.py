@@ -11,10 +11,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from holdfast import diagnose
 from holdfast.diagnosis.answer import recommend, say_price
-from holdfast.diagnosis.measurement import MOST_ROUNDS
+from holdfast.diagnosis.measurement import MOST_ROUNDS, Experiment
 from holdfast.exceptions import EnvironmentsError, FeaturesError, LabelsError, ParameterError
 from holdfast.metrics import Interval
-from holdfast.tables.diagnosis import diagnose_rows
+from holdfast.tables.diagnosis import TableSubject, diagnose_rows
 from holdfast.tables.roles import TableOptions, read_rows
 
 SITES = ("Boston", "Chicago", "Denver", "Lyon")
@@ -408,3 +408,40 @@ def test_remedies_of_a_large_table_come_from_a_sample(monkeypatch):
     assert sum(site.n_rows for site in found.sites) == 1600
     assert "remedies and the parts of the loss come from 600 of 1,600 rows, drawn at random" in found.notes
     assert (found.state, found.recommendation.action) == ("holds", "keep")
+
+
+def test_columns_that_tell_nothing_are_no_model_to_keep():
+    """Labels that were shuffled: no model holds, because there is none."""
+    X, y, sites = table()
+    found = diagnose(X, np.random.default_rng(1).permutation(y), sites)
+    assert found.recommendation.rule == "tells_nothing"
+    assert str(found).startswith("The columns tell nothing about `label`: its AUROC is 0.")
+    assert str(found).endswith("Check that labels and columns belong to the same rows, or collect other columns.")
+
+
+def test_rows_of_weight_0_are_left_out():
+    """A site whose rows all have the weight 0 is no site, which is said."""
+    X, y, sites = table()
+    found = diagnose(X, y, sites, sample_weight=(sites != "Lyon").astype(float))
+    assert [site.name for site in found.sites] == ["Boston", "Chicago", "Denver"]
+    assert "400 of 1,600 rows are left out because their weight is 0" in found.notes
+
+
+def test_a_site_with_most_of_the_rows_is_compared_with_as_many_rows():
+    """Where 1 row in 20 is of another site, the model that has seen the large site is fitted on as few rows, too."""
+    X, y, sites = table()
+    subject = TableSubject(
+        read_rows(
+            X.assign(y=y, site=np.where(np.arange(len(y)) % 20, "large", "small")),
+            TableOptions(label="y", environment="site"),
+        ),
+        "logistic",
+        1,
+        0,
+    )
+    experiment = Experiment(subject, n_jobs=1, random_state=0)
+    large = experiment.environments[0].rows
+    pairs = experiment._as_many(np.arange(0, len(y), 2), np.arange(1, len(y), 2))
+    (_, others), (few, asked) = pairs
+    assert len(few) == len(y) - len(large) and set(asked) <= set(large) and not set(others) & set(large)
+    assert {0, 1} == set(y[few])
