@@ -13,7 +13,7 @@ from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Sectio
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "use": ("good", "The model can be used at this site"),
-    "unsure": ("caution", "The model can be used at this site, but make sure"),
+    "unsure": ("caution", "The model can be used at this site, but check its accuracy"),
     "adapt": ("caution", "The model should be adapted first"),
     "label": ("caution", "Some labels are needed first"),
     "do_not_use": ("bad", "The model cannot be used at this site yet"),
