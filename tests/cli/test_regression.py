@@ -62,8 +62,8 @@ def test_what_belongs_to_classifiers_is_refused(holdfast, tmp_path):
     holdfast("fit", file, *OPTIONS, "--method", "pi", "--out", model)
     outcome = holdfast("evaluate", model, file, "--threshold", "0.5")
     assert "is a regression model, which has no --threshold" in outcome.err
-    assert "--adapt and --recalibrate do not go with" in holdfast("predict", model, file, "--adapt").err
-    assert "is a model of numbers" in holdfast("check", model, file).err
+    assert "which --adapt and --recalibrate do not support" in holdfast("predict", model, file, "--adapt").err
+    assert "is a regression model" in holdfast("check", model, file).err
     assert "is an amount, not a class" in holdfast("fit", file, *OPTIONS, "--task", "classification", "--out", "x").err
     assert "There is no --task 'ranking'" in holdfast("diagnose", file, *OPTIONS, "--task", "ranking").err
 

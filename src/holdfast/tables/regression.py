@@ -208,7 +208,7 @@ class TableRegressor(RegressorMixin, TableModel):
     @classmethod
     def _check_kind(cls, folder: str | os.PathLike[str], extra: Mapping[str, Any]) -> None:
         if not is_regression(extra):
-            raise SavedModelError(f"{folder} is not a model of numbers. Load it with TableClassifier.load.")
+            raise SavedModelError(f"{folder} is not a regression model. Load it with TableClassifier.load.")
 
 
 def is_regression(extra: Mapping[str, Any]) -> bool:
