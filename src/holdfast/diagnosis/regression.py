@@ -134,7 +134,7 @@ def _measure(name: str, y: Floats, predicted: Floats) -> SiteErrors:
 
 @dataclass(frozen=True, eq=False)
 class RegressionDiagnosis:
-    """What was found about a model of numbers; `str()` is the answer in words.
+    """What was found about a regression model; `str()` is the answer in words.
 
     Attributes
     ----------
