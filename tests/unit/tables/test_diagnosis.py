@@ -56,7 +56,7 @@ def test_other_rates_are_recalibrated():
     assert "mostly because classes are more or less frequent there (label shift)" in str(found)
     assert "At a new site the model ranks rows well (AUROC " in found.recommendation.reason
     assert re.search(
-        r"its probabilities do not: `\w+` is 1 in \d+% of rows in \w+, and in \d+% in \w+\. Tried",
+        r"its probabilities are wrong there: `\w+` is 1 in \d+% of rows in \w+, but in \d+% in \w+\. At the left-out",
         found.recommendation.reason,
     )
 
