@@ -51,10 +51,11 @@ import trust  # noqa: E402
 from holdfast import ERMClassifier, StableClassifier, TableClassifier  # noqa: E402
 from holdfast.estimators import stable as fitting  # noqa: E402
 from holdfast.fitting.calibration import calibrate, class_scores  # noqa: E402
+from holdfast.metrics import auroc  # noqa: E402
 from holdfast.newsite.adapt import adapt  # noqa: E402
 from holdfast.newsite.check import RULES  # noqa: E402
 from holdfast.newsite.codes import UnstableColumn  # noqa: E402
-from holdfast.newsite.forecast import forecast_accuracy, summarize  # noqa: E402
+from holdfast.newsite.forecast import forecast_accuracy, forecast_auroc, summarize  # noqa: E402
 from holdfast.newsite.recalibrate import recalibrate  # noqa: E402
 from holdfast.newsite.trials import Relearning, play_partners, try_known_sites  # noqa: E402
 from holdfast.stable.columns import encode_table  # noqa: E402
@@ -206,6 +207,7 @@ def measure_forecast(X: Any, y: Any, environments: Any, train: Any, left_out: st
         "accuracy": float((probabilities.argmax(axis=1) == y[~train]).mean()),
         "forecast": [found.value, found.low, found.high],
         "without_rows": [before.value, before.low, before.high],
+        "auroc": _auroc(model, probabilities, y[~train]),
         "others": {
             "out_of_fold": float(right.mean()),
             "left_out": float(np.mean([right_elsewhere[own].mean() for own in sites.values()])),
@@ -214,6 +216,14 @@ def measure_forecast(X: Any, y: Any, environments: Any, train: Any, left_out: st
             "atc": float((_sureness(probabilities) >= np.quantile(_sureness(folds), 1 - right.mean())).mean()),
         },
     }
+
+
+def _auroc(model: StableClassifier, probabilities: Any, y: Any) -> list[float] | None:
+    """Return the AUROC at a site of two classes, its forecast, and the AUROC out of fold."""
+    found = forecast_auroc(model.forecasting_, summarize(probabilities))
+    if found is None or len(np.unique(y)) < 2:
+        return None
+    return [float(auroc(y, probabilities)), found.value, found.low, found.high, model.forecasting_.folds.auroc]
 
 
 def _sureness(probabilities: Any) -> Any:
@@ -431,6 +441,12 @@ def _forecast_table(records: list[dict[str, Any]]) -> list[str]:
     for name, key in (("width of the interval", "forecast"), ("width before the rows are seen", "without_rows")):
         widths = [[{"key": r["key"], "width": r[key][2] - r[key][1]} for r in mine] for mine in groups]
         row(name, [f"{_mean(mine, 'width'):.0f}" if mine else "" for mine in widths])
+    ranked = [[{"key": r["key"], "auroc": r["auroc"]} for r in mine if r["auroc"]] for mine in groups]
+    for name, place in (("AUROC out of fold", 4), ("**AUROC, holdfast**", 1)):
+        apart = [[r | {"error": abs(r["auroc"][place] - r["auroc"][0])} for r in mine] for mine in ranked]
+        row(name, [f"{_mean(mine, 'error'):.1f}" if mine else "" for mine in apart])
+    held = [[r["auroc"][2] <= r["auroc"][0] <= r["auroc"][3] for r in mine] for mine in ranked]
+    row("intervals of the AUROC that hold", [f"{sum(mine)} of {len(mine)}" for mine in held])
     return lines
 
 

@@ -33,7 +33,7 @@ GROWN = {
     "rows": (1_000, 10_000, 100_000, 1_000_000),
 }
 QUICK = {"rows": (400,), "columns": (5,), "sites": (3,), "classes": (3,)}
-CALLS = ("ordinary", "PIClassifier", "StableClassifier", "diagnose")
+CALLS = ("ordinary", "StableClassifier", "diagnose", "PIClassifier")
 Sizes = tuple[int, ...]  # rows, columns, sites, classes
 
 

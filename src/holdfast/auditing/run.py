@@ -59,17 +59,17 @@ def audit_data(
     attributes: Any = None,
     names: Sequence[str] | None = None,
 ) -> Audit:
-    """Name the columns, words or attributes whose relation with the label changes between environments.
+    """Name the columns, words or attributes whose effect on the label differs between environments.
 
     Parameters
     ----------
     X : frame, array, sparse matrix, sequence of texts, or None
-        Images (arrays of three or more axes) are not audited themselves: pass `attributes`.
+        For images (arrays with three or more axes) only `attributes` are audited.
     y : labels of shape (n_rows,)
     environments : labels of shape (n_rows,)
     settings : AuditSettings, optional
     attributes : frame or array of shape (n_rows, n_attributes), optional
-        Further columns to audit, which classifiers do not see.
+        Further columns to audit that are not features.
     names : sequence of str, optional
         Column names of an array.
 

@@ -60,7 +60,7 @@ def evaluate(
         refused = {"--attribute": attribute, "--baseline": baseline, "--positive": positive, "--threshold": threshold}
         for name, value in refused.items():
             if value:
-                raise ParameterError(f"{folder} is a model of numbers, so {name} does not go with it. Leave it out.")
+                raise ParameterError(f"{folder} is a regression model, which has no {name}. Leave it out.")
         _evaluate_numbers(fitted, folder, table, layout, environment, as_json=as_json)
         return
     other = None if baseline is None else TableClassifier.load(baseline)
@@ -86,7 +86,7 @@ def evaluate(
 def _evaluate_numbers(
     fitted: TableRegressor, folder: Path, table: str, layout: LayoutOptions, environment: list[str], *, as_json: bool
 ) -> None:
-    """Score a saved model of an amount."""
+    """Score a saved regression model."""
     with showing_stages(f"predicting {table}"):
         found = fitted.evaluate(layout.open(table, fitted.roles_.missing), environment=environment)
     following = command_line("holdfast", "predict", folder, table, "--out", "predictions.csv")
@@ -112,7 +112,9 @@ def _print(result: dict[str, Any], clinical: ClinicalReport | None) -> None:
     losses = f"log loss {format_cell(overall['log_loss'])}, Brier score {format_cell(overall['brier'])}"
     print_text(f"all rows: {losses}", indent="  ")
     if any(e["known"] for e in result["environments"]):
-        print_text("known: the fit had rows of it. If it had these rows, accuracy looks too good.", indent="  ")
+        print_text(
+            "known: the classifier was trained there; if these are the same rows, scores are optimistic", indent="  "
+        )
     if clinical is not None:
         print_clinical(clinical, "Calibration and net benefit by environment")
     shares = list(result["environments"][0]["shares"])[:4]

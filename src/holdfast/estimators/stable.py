@@ -7,7 +7,7 @@ import html
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import sklearn
@@ -38,6 +38,7 @@ from holdfast.fitting.estimators import (
     has_threshold,
     is_network,
     last_step,
+    network_in,
     predicted_codes,
     seeded_clone,
 )
@@ -94,9 +95,13 @@ class PathPoint:
 class StableClassifier(MethodClassifier):
     r"""Train a classifier that relies less on columns whose effect differs between environments.
 
-    For each column :math:`x` the model compares three hypotheses, with :math:`o` the log-odds of the label given the
-    other columns: *mechanism* (the others predict :math:`x` within label and environment), *label alone, stable* and
-    *label alone, changing*. For the latter two
+    The ordinary classifier is mixed with one that was fitted without the columns whose effect changes. If there are no
+    such columns, the result is exactly the ordinary classifier. `verdict_` says what was fitted, why, how much accuracy
+    it costs at environments like these, and how much it saves if the effects vanish or reverse.
+
+    For each column :math:`x` the model compares three hypotheses: *mechanism* (the other columns predict :math:`x`
+    within label and environment), *label alone, stable* and *label alone, changing*. With :math:`o` the log-odds of the
+    label given the other columns, the last two are
 
     .. math:: p(y, x \mid o, e) = \sum_{y^*} P(y^* \mid a_e + s_e o)\, P(y \mid y^*; v_e)\, p(x \mid y^*, e; b_e),
 
@@ -104,12 +109,10 @@ class StableClassifier(MethodClassifier):
     :math:`N(b, (\rho b)^2)`. With the probability :math:`P` of a change and :math:`p = \sigma(|b|)`, the column is
     expected to agree with the label at a new environment in the share
     :math:`q = 1/2 + (p - 1/2) \max(0, 1 - 2 \cdot \mathrm{caution} \cdot P)` of the rows, and
-    :math:`\mathrm{logit}\, q / \mathrm{logit}\, p` of its effect is kept. A classifier fitted without the column
-    is mixed with the ordinary one accordingly. Where nothing changes, the result is the ordinary classifier, to the
-    last bit. `verdict_` says what was fitted, why, what it costs and what it saves.
+    :math:`\mathrm{logit}\, q / \mathrm{logit}\, p` of its effect is kept.
 
-    Pictures, sequences, dicts and Datasets have no columns. There the ordinary network is compared, out of fold, with
-    one that goes on from it on the halves of Predict then Interpolate (`holdfast.stable.network`).
+    Pictures, sequences, dicts and Datasets have no columns. For these, the ordinary network is compared, out of fold,
+    with one that is trained further on the halves of Predict then Interpolate (`holdfast.stable.network`).
 
     Parameters
     ----------
@@ -117,13 +120,13 @@ class StableClassifier(MethodClassifier):
         Any classifier or Pipeline, or a NeuralClassifier. None: columns scaled to unit variance, then a logistic
         regression.
     caution : float between 0 and 1
-        What to expect of a relation that changes. 0: the next environment is like these, so nothing is given up. 0.5:
-        the relation may vanish there. 1: it may reverse. `path_` has price and gain of others.
+        Assumed effect of a changing column at the next environment: as seen (0), none (0.5) or reversed (1). With 0 the
+        result is the ordinary classifier. `path_` has price and gain for five values.
     n_jobs : int or None
-        Fits that run at the same time.
+        Number of fits that run at the same time.
     random_state : int or None
-        Seeds the estimator where its own `random_state` is unset. The verdict does not depend on it, nor on
-        the order of rows, unless the estimator draws at random, as forests do: then prices move a little.
+        Seed of the estimator if its own `random_state` is None. The verdict depends on the seed only if the estimator
+        uses random numbers, as forests do. It does not depend on the order of the rows.
 
     Attributes
     ----------
@@ -189,6 +192,7 @@ class StableClassifier(MethodClassifier):
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         seeding = Seeding(self.random_state)
         estimator = self._coded_estimator(training)
+        _check_network(estimator)
         alone = warn_single_environment(training.environments, type(self).__name__)
         if is_mapped(training.X) and training.X.nbytes <= MOST_COPIED:
             training = replace(training, X=np.array(training.X))
@@ -230,13 +234,13 @@ class StableClassifier(MethodClassifier):
         sites = [environment.name for environment in training.environments]
         asked = _ask_folds(self, estimator, training, _network_folds(training, subjects), seeding)
         given = training.y, training.environment_codes, training.sample_weight, asked.read_sites(estimator, seeding)
-        rows = NetworkRows(asked.ordinary(), asked.compared(), *given)
+        rows = NetworkRows(asked.ordinary(), asked.stable(), *given)
+        anew = False
         if rows.has_evidence and is_network(estimator):
-            rows = replace(rows, stable=asked.stable(estimator), found=rows.evidence)
+            anew, rows = rows.choose(asked.started_anew(estimator))
         weights = rows.weights(float(self.caution))
         if weights[1]:
-            objective = _objective(training) if is_network(estimator) else "max"
-            pi = _fit_pi(self, estimator, training, seeding, self.ordinary_, objective)
+            pi = _fit_pi(self, estimator, training, seeding, None if anew else self.ordinary_)
             if is_network(estimator):  # what is saved is how the network is built, not the one that it began with
                 _from_network(pi.estimator_, last_step(estimator).network)
             total, both = sum(weights), [self.ordinary_, pi.estimator_]
@@ -466,28 +470,40 @@ class StableClassifier(MethodClassifier):
 
 @dataclass(eq=False, repr=False)
 class _NetworkPI(PIClassifier):
-    """PI for the decision: judges take half the steps, and the last network goes on from the ordinary one.
+    """PI that goes on from the ordinary network, with judges that take half the steps.
 
-    From there it needs few steps, keeps what the ordinary network has learned, and differs from it where the halves ask
-    for it: started anew, two networks differ in much else, which hides evidence.
+    So it keeps what the ordinary network has learned, and differs from it where the halves ask for it: networks that
+    are trained anew differ in much else, which hides evidence.
     """
 
     _: KW_ONLY
     ordinary: Any = None  # fitted on the same rows
-    parts: int = 1  # the last network takes one of so many parts of the steps
 
     def _judge_and_final(self, estimator: Any) -> tuple[Any, Any]:
         if not is_network(estimator):
             return estimator, estimator
-        return _shortened(estimator, 2), _shortened(estimator, self.parts, self.ordinary)
+        return _half_as_long(estimator), _from_network(clone(estimator), last_step(self.ordinary).network_)
 
 
-def _shortened(estimator: Any, parts: int, start: Any = None) -> Any:
-    """Return an unfitted network of one of so many parts of the steps, which goes on from a fitted one where given."""
+def _check_network(estimator: Any) -> None:
+    """Refuse what the trainings of a network would refuse, before the first of them."""
+    network = network_in(estimator)
+    if network is None:
+        return
+    network.check_training()
+    if network.stops_early:
+        raise ParameterError(
+            "patience ends a training whose validation score no longer improves, but StableClassifier trains without "
+            "validation rows. Leave patience out, and set max_epochs."
+        )
+
+
+def _half_as_long(estimator: Any) -> Any:
+    """Return an unfitted network of half the steps."""
     copied = clone(estimator)
     network = last_step(copied)
-    network.set_params(steps_per_epoch=-(-network.steps_per_epoch // parts))
-    return copied if start is None else _from_network(copied, last_step(start).network_)
+    network.set_params(steps_per_epoch=-(-network.steps_per_epoch // 2))
+    return copied
 
 
 def _from_network(estimator: Any, network: Any) -> Any:
@@ -526,16 +542,15 @@ class _FoldAnswers:
         """Return the scores of the ordinary classifier."""
         return self.scores(lambda fold, X: class_scores(fold.ordinary, X, self.n_classes))
 
-    def compared(self) -> Array:
-        """Return the scores of the classifier that the ordinary one is compared with."""
+    def stable(self) -> Array:
+        """Return the scores of PI."""
         return self.scores(lambda fold, X: class_scores(fold.pi.estimator_, X, self.n_classes))
 
-    def stable(self, estimator: Any) -> Array:
-        """Return the scores of PI: of a network that takes all its steps, with the judges that are there."""
+    def started_anew(self, estimator: Any) -> Array:
+        """Return the scores of PI with the same judges, whose network does not go on from the ordinary one."""
 
         def ask(fold: _Fold, X: Any) -> Array:
-            final, objective = _shortened(estimator, 1, fold.ordinary), _objective(fold.fitted)
-            pi = _quietly(lambda: fold.pi.with_final(final, objective, fold.fitted, fold.seeding))
+            pi = _quietly(lambda: fold.pi.with_final(estimator, fold.fitted, fold.seeding))
             return class_scores(pi.estimator_, X, self.n_classes)
 
         return self.scores(ask)
@@ -555,7 +570,7 @@ class _FoldAnswers:
     def read_sites(self, estimator: Any, seeding: Seeding) -> float:
         """Return how well the site can be read off the input, by the same estimator: 0 chance, 1 always."""
         asked, X, sites = self.folds[0].asked, self.training.X, self.training.environment_codes
-        reader = _shortened(estimator, 2) if is_network(estimator) else estimator
+        reader = _half_as_long(estimator) if is_network(estimator) else estimator
         fitted = np.setdiff1d(np.arange(self.training.n_rows), asked)
         reader = fit_rows(seeded_clone(reader, seeding, "sites"), X, sites, fitted, None)
         return read_skill(predicted_codes(reader, take_rows(X, asked)), sites[asked])
@@ -569,28 +584,27 @@ def _ask_folds(
     for number in range(N_FOLDS):
         part, seeds = _rows_of(training, np.flatnonzero(folds != number)), seeding.child("fold", number)
         ordinary = fit_erm(estimator, part, seeds)
-        objective = "equal" if is_network(estimator) else "max"
-        pi = _fit_pi(owner, estimator, part, seeds, ordinary, objective, parts=4)
+        pi = _fit_pi(owner, estimator, part, seeds, ordinary)
         asked.append(_Fold(np.flatnonzero(folds == number), part, ordinary, pi, seeds))
     return _FoldAnswers(asked, training, len(owner.classes_))
 
 
 def _fit_pi(
-    owner: StableClassifier,
-    estimator: Any,
-    training: TrainingRows,
-    seeding: Seeding,
-    ordinary: Any,
-    objective: Any,
-    *,
-    parts: int = 1,
+    owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding, ordinary: Any | None
 ) -> PIClassifier:
-    """Fit Predict then Interpolate on rows over class codes."""
-    seed = seeding.integer("pi") % 2**31
-    pi = _NetworkPI(
-        estimator, objective=objective, n_jobs=owner.n_jobs, random_state=seed, ordinary=ordinary, parts=parts
-    )
-    weights, sites = training.sample_weight, training.environment_codes
+    """Fit Predict then Interpolate on rows over class codes, from the ordinary network on, or as PIClassifier does.
+
+    The worst half is in each step, so beyond a few sites the mean of the halves is much cheaper.
+    """
+    worst = not is_network(estimator) or len(training.environments) <= MOST_WORST_CASE
+    settings: dict[str, Any] = {"objective": "max" if worst else "equal", "n_jobs": owner.n_jobs}
+    if ordinary is None:
+        pi = PIClassifier(estimator, random_state=owner.random_state, **settings)
+    else:
+        seed = seeding.integer("pi") % 2**31
+        pi = _NetworkPI(estimator, random_state=seed, ordinary=ordinary, **settings)
+    labels = np.array([environment.label for environment in training.environments], dtype=object)
+    sites, weights = labels[training.environment_codes], training.sample_weight
     return _quietly(lambda: pi.fit(training.X, training.y, environments=sites, sample_weight=weights))
 
 
@@ -599,11 +613,6 @@ def _quietly(fit: Callable[[], PIClassifier]) -> PIClassifier:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HoldfastWarning)
         return fit()
-
-
-def _objective(training: TrainingRows) -> Literal["max", "equal"]:
-    """Return what PI minimizes: the worst half is in each step, so beyond a few sites the mean is much cheaper."""
-    return "max" if len(training.environments) <= MOST_WORST_CASE else "equal"
 
 
 def _rows_of(training: TrainingRows, rows: NDArray[np.intp]) -> TrainingRows:

@@ -28,17 +28,16 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 REASONS: Mapping[str, str] = {
-    "no_unstable_column": "that needs a column whose effect may differ much and that the others do not predict, and "
-    "it relies on none",
-    "mechanism": "other columns predict {names} within label and site, so that EM cannot tell its effect there",
-    "no_gain": "it did not help at the known sites, when each played the new one without its labels",
+    "no_unstable_column": "the model uses no column whose effect may differ much and that the others do not predict",
+    "mechanism": "other columns predict {names} within label and site, so EM cannot estimate its effect there",
+    "no_gain": "it did not help when each known site was treated as a new one, without its labels",
     "as_known": "these rows do not show that the effect of {names} differs from the known sites",
-    "loses": "at the known site {names} it raised the log loss, when that site played the new one without its labels",
+    "loses": "it raised the log loss in {names} when that known site was treated as a new one, without its labels",
     "few_rows": "it needs at least {least} rows of the site",
-    "says_nothing": "these rows do not tell the effect of {names} there",
+    "says_nothing": "the effect of {names} cannot be estimated from these rows",
     "older_model": "the model was saved by an earlier version, which did not store what adapting needs. Fit it again",
-    "done": "it is adapted to a site already",
-    "too_few_sites": f"no known site has the {LEAST_ROWS} rows that are needed to try it",
+    "done": "it is already adapted to a site",
+    "too_few_sites": f"no known site has the {LEAST_ROWS} rows that are needed to test it",
 }
 
 
@@ -75,7 +74,7 @@ class Adaptation:
                 f"{listed(learned, most=3)} there."
             )
         names = listed([f"`{name}`" if self.reason != "loses" else name for name in self.about], most=3)
-        return f"Not adapted: {REASONS[self.reason].format(names=names, least=LEAST_ROWS)}. It predicts as before."
+        return f"Not adapted: {REASONS[self.reason].format(names=names, least=LEAST_ROWS)}. The model is unchanged."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

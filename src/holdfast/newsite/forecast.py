@@ -120,7 +120,7 @@ def forecast_adapted(probabilities: Array, tried: Sequence[tuple[float, float, i
 
 
 def _interval(value: float, n_rows: int, tried: Sequence[tuple[float, float, int]]) -> Interval:
-    """Return a forecast with its 95 % interval, from forecasts at known sites, their accuracies and rows."""
+    """Return a forecast with its 95 % interval, from forecasts at known sites, what came true there, and rows."""
     n = len(tried)
     squares = sum((forecast - accuracy) ** 2 for forecast, accuracy, _ in tried)
     variance = (squares + USUAL_SITES * USUAL_ERROR**2) / (n + USUAL_SITES)
@@ -131,12 +131,22 @@ def _interval(value: float, n_rows: int, tried: Sequence[tuple[float, float, int
     return Interval(value, max(value - half, 0.0), min(value + half, 1.0))
 
 
-def forecast_auroc(basis: ForecastBasis, new: Answers) -> float:
-    """Return the AUROC to expect: that of the probabilities, less what they promised too much at sites left out."""
-    gaps = [site.expected_auroc - site.auroc for site in basis.sites.values() if np.isfinite(site.auroc)]
-    if not gaps or not np.isfinite(new.expected_auroc):
-        return float("nan")
-    return float(np.clip(new.expected_auroc - np.mean(gaps), 0.0, 1.0))
+def forecast_auroc(basis: ForecastBasis, new: Answers) -> Interval | None:
+    """Return the AUROC to expect (95 %): that of the probabilities, less what they promised too much at other sites."""
+    sites = [site for site in basis.sites.values() if np.isfinite(site.auroc)]
+    if not sites or not np.isfinite(new.expected_auroc):
+        return None
+
+    def estimate(others: Sequence[Answers], at: Answers) -> float:
+        excess = np.mean([site.expected_auroc - site.auroc for site in others])
+        return float(np.clip(at.expected_auroc - excess, 0.0, 1.0))
+
+    tried = [
+        (estimate([*sites[:place], *sites[place + 1 :]], site), site.auroc, site.n_rows)
+        for place, site in enumerate(sites)
+        if site.n_rows >= LEAST_ROWS and len(sites) > 1
+    ]
+    return _interval(estimate(sites, new), new.n_rows, tried)
 
 
 def _estimate(sites: Sequence[Answers], folds: Answers, new: Answers) -> float:

@@ -61,14 +61,14 @@ class Recalibration:
         rows = f"{self.n_labels:,} labeled row{'s' * (self.n_labels != 1)}"
         if self.auroc is not None and self.is_reversed:
             return (
-                f"The ranking is upside down at this site (AUROC {self.auroc.value:.2f}, {rows}). Recalibrating cannot "
-                "mend that: labels are exchanged there, or the effect of a column is reversed. Check the site, and "
+                f"The ranking is reversed at this site (AUROC {self.auroc.value:.2f}, {rows}). Recalibration cannot "
+                "correct this: labels are exchanged there, or the effect of a column is reversed. Check the site, and "
                 "adapt the model."
             )
         done = f"Recalibrated with {rows}"
         if self.kind == "none":
-            done += ", which hardly call for a correction"
-        enough = "That is" if self.n_labels >= self.n_enough else f"About {self.n_enough:,} would be"
+            done += "; hardly any correction is needed"
+        enough = "This is" if self.n_labels >= self.n_enough else f"About {self.n_enough:,} labeled rows would be"
         return f"{done}. {self.ranking}{enough} enough."
 
     @property
@@ -76,10 +76,10 @@ class Recalibration:
         """How well the classifier ranks the labeled rows, in a sentence and a space."""
         if self.auroc is None:
             return ""
-        value = f"Their AUROC is {self.auroc.value:.2f}, between {self.auroc.low:.2f} and {self.auroc.high:.2f}"
+        value = f"Their AUROC is {self.auroc.value:.2f} [{self.auroc.low:.2f} to {self.auroc.high:.2f}]"
         if self.auroc.low > 0.5:
             return f"{value}. "
-        return f"{value}: it may rank them no better than chance, which recalibrating cannot mend. "
+        return f"{value}: the ranking may be no better than chance, which recalibration cannot correct. "
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -15,7 +15,7 @@ from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Sectio
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "breaks": ("bad", "The model breaks at a new site"),
-    "miscalibrated": ("caution", "At a new site, the model's probabilities are off"),
+    "miscalibrated": ("caution", "At a new site, the model's probabilities are wrong"),
     "holds": ("good", "The model holds at a new site"),
     "unclear": ("unknown", "Too few rows to tell"),
 }
@@ -27,10 +27,10 @@ LIMITS = (
     "cannot show what happens at a place that differs more."
 )
 HELP = {
-    "other patients": "The model meets rows that it has seen few of, or that are harder for any model. Labeled rows of "
+    "other patients": "The new rows are rare among the training rows, or harder for any model. Labeled rows of "
     "the site help, to recalibrate or to fit with.",
-    "other rates": "Recalibrating at the site mends this.",
-    "other relations": "The model applies what does not hold there: see questions 3 and 4.",
+    "other rates": "Recalibration at the site corrects this.",
+    "other relations": "The model uses effects that are different there: see questions 3 and 4.",
 }
 MEANINGS = {
     "other patients": "covariate shift: the features are distributed differently, P(x) changes",
@@ -75,10 +75,10 @@ def _answer(found: Diagnosis, following: str) -> Answer:
     signal, text = SIGNALS[found.state]
     advice = found.recommendation
     if found.blocking:
-        signal, text = "bad", "Mend the data first"
+        signal, text = "bad", "Correct the data first"
     elif found.state == "holds" and advice.action != "keep":
         signal = "caution"
-        text += ", but leans on columns that change" if advice.action == "stable" else ", but can be improved"
+        text += ", but uses columns whose effects differ" if advice.action == "stable" else ", but can be improved"
     score = "AUROC" if found.by_rank else "accuracy"
     worst, places = found.worst, ("at a site it has seen", "at a site it has not seen")
     values: tuple[Cell, ...] = (found.mean("known"), found.mean("new"), worst.new.accuracy.value)

@@ -94,7 +94,7 @@ class Finding:
         odds = self.label if self.is_number else f"the odds of {self.label}"
         if self.effects[weakest] * self.effects[strongest] < 0:
             how = f"{what} {raises} {odds} in {strongest}, and does the opposite in {weakest}"
-        elif abs(self.effects[weakest]) < 0.25 * abs(self.effects[strongest]):
+        elif abs(self.effects[weakest]) < min(abs(self.effects[strongest]) / 4, 2 * self.errors.get(weakest, np.inf)):
             how = f"{what} {raises} {odds} in {strongest}, and hardly in {weakest}"
         else:
             how = f"{what} {raises} {odds}, more so in {strongest} than in {weakest}"

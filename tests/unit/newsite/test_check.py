@@ -17,7 +17,7 @@ from holdfast.metrics import Interval
 from holdfast.newsite.check import SiteCheck
 from holdfast.newsite.codes import Coding, UnstableColumn
 from holdfast.newsite.forecast import ForecastBasis, forecast_accuracy, forecast_auroc, summarize
-from holdfast.newsite.profile import TrainingProfile, profile_training
+from holdfast.newsite.profile import GRID, TrainingProfile, profile_training
 from holdfast.newsite.relation import Relation
 from holdfast.newsite.trials import Relearning, SiteTrial
 from holdfast.reports.newsite import check_page
@@ -56,7 +56,7 @@ def test_a_site_like_the_known_ones_is_fine(plain):
     ("change", "problem", "says"),
     [
         (lambda r: r.assign(marker=12 * (r["marker"] + 5)), "unit", "`marker` may be in another unit: its median is"),
-        (lambda r: r.assign(ward="south"), "levels", "no known site has in 100% of the rows: 'south'"),
+        (lambda r: r.assign(ward="south"), "levels", "`ward` has a category that no known site has: 'south'"),
         (lambda r: r.assign(marker=np.nan), "missing", "`marker` is missing in 100% of the rows"),
         (lambda r: r.assign(marker=r["marker"].where(np.arange(len(r)) % 4 > 0, 30.0)), "range", "in 25% of the rows"),
     ],
@@ -90,7 +90,7 @@ def test_a_column_that_the_model_does_not_need_does_not_forbid(plain):
 def test_predict_warns_of_what_does_not_fit(plain):
     """The cheap part of the check is made by every prediction; a few rows are not judged."""
     odd = new_site().assign(ward="south")
-    with pytest.warns(NewSiteWarning, match="no known site has in 100% of the rows: 'south'.*holdfast check"):
+    with pytest.warns(NewSiteWarning, match="In 100% of the rows .* that no known site has: 'south'.*holdfast check"):
         plain.predict(odd)
     assert len(plain.predict(odd[:5])) == 5
 
@@ -208,7 +208,20 @@ def test_the_auroc_of_right_probabilities_is_known():
     assert summarize(probabilities).expected_auroc == pytest.approx(0.75, abs=1e-9)
     site = summarize(probabilities, np.array([0, 1] * 50))
     found = forecast_auroc(ForecastBasis({"A": site}, site), summarize(probabilities))
-    assert found == pytest.approx(1.0)  # it was 1 at the known site, where 0.75 was promised
+    assert found.value == pytest.approx(1.0)  # it was 1 at the known site, where 0.75 was promised
+    assert forecast_auroc(ForecastBasis({"A": site}, site), summarize(np.full((10, 3), 1 / 3))) is None
+
+
+def test_the_aurocs_interval_is_wider_where_sites_disagree():
+    """Where one site's AUROC was 1 and the other's 0 at the same probabilities, nothing is known."""
+    probabilities = np.array([[0.75, 0.25], [0.25, 0.75]] * 50)
+    as_said, turned = (summarize(probabilities, np.array(labels * 50)) for labels in ([0, 1], [1, 0]))
+    widths = []
+    for other in (as_said, turned):
+        found = forecast_auroc(ForecastBasis({"A": as_said, "B": other}, as_said), summarize(probabilities))
+        widths.append(found.high - found.low)
+    assert widths[0] < 0.3
+    assert widths[1] == 1.0
 
 
 def test_nothing_known_gives_no_forecast():
@@ -307,8 +320,20 @@ def test_copies_of_one_row_are_no_site():
     model, new = TableClassifier(label="ill", environment="site").fit(known), new_site().drop(columns="marker")
     found = model.check(new.iloc[[0] * 100])
     assert found.advice == "label"
-    assert found.notes[-1] == "All 100 rows are alike, and say as little about the site as one."
+    assert found.notes[-1] == "All 100 rows are equal, so they say as little about the site as one row."
     assert not model.check(new.iloc[[0] * 99 + [1]]).alike
+
+
+def test_quantiles_are_those_of_numpy():
+    """Gaps and infinities are left out, and a column of gaps has none."""
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(101, 4))
+    values[generator.random(values.shape) < 0.2] = np.nan
+    values[3, 0], values[:, 3] = np.inf, np.nan
+    found = profile_training(pd.DataFrame(values), ["A"] * 50 + ["B"] * 51).columns
+    for column, own in zip(found[:3], values.T, strict=False):
+        np.testing.assert_allclose(column.quantiles, np.quantile(own[np.isfinite(own)], GRID), rtol=1e-12)
+    assert found[3].medians == {}
 
 
 def test_a_code_that_became_frequent_moved_by_about_two_standard_deviations():
@@ -332,7 +357,7 @@ def test_a_column_that_is_only_in_doubt_is_not_talked_about():
     )
     rows = hospital("Denver", 100, 0.9, 7).assign(scanner=0.0)[["marker", "scanner"]].to_numpy()
     model.relearning_ = given_up
-    assert "These rows do not tell the effect of `scanner` there." in " ".join(
+    assert "The effect of `scanner` cannot be estimated from these rows." in " ".join(
         sentence for relation in model.check(rows).relations for sentence in [relation.sentence]
     )
     model.relearning_ = in_doubt
@@ -364,9 +389,9 @@ def test_labels_that_are_there_by_accident(model):
 def test_a_wide_forecast_asks_to_make_sure(low, unsure):
     """The model may be used, and the first sentence says that its accuracy may be much lower there."""
     forecast = Interval(0.78, low, 0.95)
-    found = SiteCheck(300, "use", (), (), None, forecast, 0.8, 0.8, 0.75, {"no": 0.5, "yes": 0.5})
+    found = SiteCheck(300, "use", (), (), None, forecast, None, 0.8, 0.75, {"no": 0.5, "yes": 0.5})
     assert found.answer.startswith("Use the model at this site")
-    assert ("label about 50 rows to make sure" in found.answer) is unsure
+    assert ("label about 50 rows to be sure" in found.answer) is unsure
     assert check_page(found).answer.signal == ("caution" if unsure else "good")
     assert next_command(found, Path("model"), "new.csv").split()[1] == ("evaluate" if unsure else "predict")
 
@@ -387,5 +412,5 @@ def test_an_unstable_column_that_is_constant_there(model):
     rows = hospital("Denver", 300, 0.1, 7).drop(columns="ill").assign(scanner=1.0)
     adapted = model.adapt(rows)
     assert not adapted.adaptation_.adapted
-    assert "do not tell the effect of `scanner` there" in str(adapted.adaptation_)
+    assert "the effect of `scanner` cannot be estimated from these rows" in str(adapted.adaptation_)
     np.testing.assert_array_equal(adapted.predict_proba(rows), model.predict_proba(rows))
