@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from holdfast.datasets.values import Split
 from holdfast.fitting.estimators import last_step, predicted_codes
@@ -188,7 +189,7 @@ def shuffle_features(classifier: Any, training: Split, names: Sequence[str] | No
 
     fitted = last_step(classifier)
     shape: tuple[int, ...] = getattr(training.X, "shape", ())
-    if not hasattr(fitted, "ordinary_") or len(shape) != 2 or shape[1] > RELIED_COLUMNS:
+    if not is_classifier(fitted) or not hasattr(fitted, "ordinary_") or len(shape) != 2 or shape[1] > RELIED_COLUMNS:
         return None
     ordinary = _Ordinary(classifier, fitted)
     pair = {ORDINARY: ordinary, STABLE: classifier}
