@@ -1,7 +1,7 @@
 """Saved models: an estimator as a folder with a manifest of checksums.
 
-The folder says what is in it: `manifest.json` has the size and SHA-256 of every file, and a checksum of its own.
-Training checkpoints are the same folder with another `kind`.
+`manifest.json` lists the size and SHA-256 of every file, and has a checksum of its own. Training checkpoints are the
+same kind of folder with another `kind`.
 """
 
 from __future__ import annotations
