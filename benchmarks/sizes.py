@@ -29,11 +29,11 @@ BASE = {"rows": 10_000, "columns": 20, "sites": 4, "classes": 2}
 GROWN = {
     "columns": (2, 20, 100, 300, 1_000),
     "classes": (2, 10, 50, 200),
-    "sites": (2, 4, 20, 50, 200),
+    "sites": (2, 4, 20, 50, 200, 1_000),
     "rows": (1_000, 10_000, 100_000, 1_000_000),
 }
 QUICK = {"rows": (400,), "columns": (5,), "sites": (3,), "classes": (3,)}
-CALLS = ("ordinary", "PIClassifier", "StableClassifier", "diagnose")
+CALLS = ("ordinary", "StableClassifier", "diagnose", "PIClassifier")
 Sizes = tuple[int, ...]  # rows, columns, sites, classes
 
 

@@ -1,4 +1,4 @@
-"""Bridges to experiment trackers: MLflow and Weights & Biases get what a fit was asked, what it found, and the model.
+"""Log fits to experiment trackers: MLflow and Weights & Biases.
 
 A tracker is also a callback of networks: with ``callbacks=[tracker]`` it gets the scores of every epoch. The packages
 are optional; the extra `tracking` has MLflow's client. For TensorBoard see

@@ -1,4 +1,4 @@
-"""A family of synthetic tables: Gaussian stable features, and unstable ones whose agreement with the label differs.
+"""Synthetic tables: Gaussian stable features, and unstable ones that agree with the label more or less often.
 
 The classes' stable features are unit Gaussians around the corners of a regular simplex. An unstable feature is a unit
 Gaussian around the corner of a *code* that is the label with the environment's agreement, else another one. Two columns

@@ -1,4 +1,4 @@
-"""What a diagnosis contains: every site's scores, the remedies that were tried, and the answer."""
+"""The result of a diagnosis as values: scores of every site, remedies, and the recommendation."""
 
 from __future__ import annotations
 
@@ -220,6 +220,11 @@ class Diagnosis:
         """Mean AUROC over sites, where the site is new and where it has been seen; NaN where there is none."""
         both = np.array([(site.new.auroc.value, site.known.auroc.value) for site in self.ranked])
         return (float(both[:, 0].mean()), float(both[:, 1].mean())) if len(both) else (np.nan, np.nan)
+
+    @property
+    def known_area(self) -> Interval | None:
+        """Mean AUROC at sites that the model has seen, with its interval; None where there is none."""
+        return mean_interval([site.known.auroc for site in self.ranked]) if self.ranked else None
 
     @property
     def by_rank(self) -> bool:

@@ -1,4 +1,4 @@
-"""What all stable classifiers share: reading what `fit` was handed, predicting, scikit-learn's rules."""
+"""The base classes of all estimators: reading the arguments of `fit`, predicting, and scikit-learn's conventions."""
 
 from __future__ import annotations
 
@@ -460,8 +460,8 @@ def warn_single_environment(environments: Sequence[Environment], method: str) ->
     """Warn and return True when there are not two environments to compare."""
     if len(environments) >= 2:
         return False
-    what = "there is only one, so the ordinary model is fitted. Pass rows of at least two, and say which row is from "
-    what += "which, for example with environments=frame['site']."
+    what = "there is only one, so the ordinary model is fitted. Pass rows of at least two environments, for example "
+    what += "with environments=frame['site']."
     if environments[0].name.endswith("small environments)"):  # as `merge_small_environments` calls them
         what = "each has too few rows, so they were merged into one, and the ordinary model is fitted. Use a "
         what += "coarser label, for example the region instead of the site."

@@ -1,4 +1,4 @@
-"""The base classes of estimators, as type checkers should see them: scikit-learn ships no types.
+"""scikit-learn's base classes with types, so that type checkers find misspelled parameters.
 
 Of an unknown base class mypy takes any parameter for right, and `PIClassifier(halfs="soft")` would pass.
 """

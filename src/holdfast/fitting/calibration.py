@@ -1,4 +1,4 @@
-"""Calibrated class probabilities of rows that a classifier was not fitted on.
+"""Calibrate class probabilities from scores of rows that the classifier was not fitted on.
 
 Soft halves weight a row by the judge's probability of its label, so the probability has to mean what it says: a forest
 or a boosted ensemble asked about its own rows answers with near certainty, and a linear SVM gives scores. Classifiers

@@ -1,4 +1,4 @@
-"""Min–max over groups for any estimator that weights its rows: Hedge over the groups, an estimator fitted each round.
+"""The solver for any estimator with sample weights: Hedge over the groups, with a fit in each round.
 
 Round t fits the estimator with row weights sum_g q_g·p_g(row), judges every group by the rows that a model was *not*
 fitted on (a forest or a boosted ensemble has no risk on its own rows, so nothing would ever be reweighted), and moves q
@@ -17,20 +17,22 @@ number of rounds, and is the larger the less the groups differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_regressor
+from sklearn.base import RegressorMixin, is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from holdfast.environments import Group, Rows, take_rows
 from holdfast.exceptions import DivergedError, ParameterError
 from holdfast.fitting.estimators import (
     PROBABILITY_FLOOR,
+    FittedClassifier,
+    FittedParts,
     code_probabilities,
     fit_rows,
     has_probabilities,
@@ -84,39 +86,16 @@ def bin_columns(X: NDArray[np.floating], n_bins: int) -> NDArray[np.floating]:
 # The largest loss of one row is log(1000) = 6.9: Hedge needs bounded losses, and so does a mean over a small group.
 
 
-class _FittedParts(BaseEstimator):
-    """Fitted estimators that answer together: their parts are parameters, so nothing is left to fit."""
-
-    estimators: list[Any]
-    weights: NDArray[np.float64]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_clone__(self) -> Self:
-        return self  # its parts are fitted; a clone of them would not be
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Return self: the parts are fitted already."""
-        return self
-
-    def _mean(self, answer: Callable[[Any], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return the weighted mean of what the parts answer."""
-        weights = np.asarray(self.weights) / np.sum(self.weights)
-        total: NDArray[np.float64] = sum(w * answer(part) for part, w in zip(self.estimators, weights, strict=True))
-        return total
-
-
-class WeightedEnsemble(ClassifierMixin, _FittedParts):
+@dataclass(eq=False, repr=False)
+class WeightedEnsemble(FittedClassifier):
     """Fitted classifiers over codes 0..n_classes-1 that answer with their weighted mean probability.
 
     A classifier without probabilities takes part with a vote. Weights are scaled to sum one.
     """
 
-    def __init__(self, estimators: list[Any], weights: NDArray[np.float64], n_classes: int) -> None:
-        self.estimators = estimators
-        self.weights = weights
-        self.n_classes = n_classes
+    estimators: list[Any]
+    weights: NDArray[np.float64]
+    n_classes: int
 
     @property
     def classes_(self) -> NDArray[np.intp]:
@@ -125,23 +104,26 @@ class WeightedEnsemble(ClassifierMixin, _FittedParts):
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the weighted mean of the probabilities, (n_rows, n_classes)."""
-        return self._mean(lambda part: code_probabilities(part, X, self.n_classes))
-
-    def predict(self, X: Any) -> NDArray[np.intp]:
-        """Return the most probable codes."""
-        return np.asarray(self.predict_proba(X).argmax(axis=1))
+        return _mean((code_probabilities(part, X, self.n_classes) for part in self.estimators), self.weights)
 
 
-class WeightedMean(RegressorMixin, _FittedParts):
+@dataclass(eq=False, repr=False)
+class WeightedMean(RegressorMixin, FittedParts):
     """Fitted regressors that answer with their weighted mean."""
 
-    def __init__(self, estimators: list[Any], weights: NDArray[np.float64]) -> None:
-        self.estimators = estimators
-        self.weights = weights
+    estimators: list[Any]
+    weights: NDArray[np.float64]
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the weighted mean of the predictions."""
-        return self._mean(lambda part: np.asarray(part.predict(X), dtype=np.float64))
+        return _mean((np.asarray(part.predict(X), dtype=np.float64) for part in self.estimators), self.weights)
+
+
+def _mean(answers: Iterable[NDArray[np.float64]], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weighted mean of what the parts answer."""
+    shares = np.asarray(weights) / np.sum(weights)
+    total: NDArray[np.float64] = sum(share * answer for share, answer in zip(shares, answers, strict=True))
+    return total
 
 
 def solve_reweight(

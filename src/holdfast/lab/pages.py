@@ -1,4 +1,4 @@
-"""Reports about runs: records of a sweep or a reproduction compared over their seeds, and the demo."""
+"""Report pages about runs: means over seeds for a sweep, a reproduction or the demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing hyper-parameters: the grid point with the best validation, separately for each validation setting."""
+"""Choose hyper-parameters by the best validation score, separately for each validation setting."""
 
 from __future__ import annotations
 

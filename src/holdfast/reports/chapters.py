@@ -1,4 +1,4 @@
-"""The page about a fitted estimator: the answer, what a reader asks, and the stages, folded away."""
+"""The page about a fitted estimator: the answer, accuracy, columns, and the three stages."""
 
 from __future__ import annotations
 

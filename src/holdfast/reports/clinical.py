@@ -1,4 +1,4 @@
-"""What clinical studies report, as blocks of a page: measures by site, pooled, and curves."""
+"""Sections on clinical measures: by site, pooled, with curves and a table for TRIPOD-Cluster."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _calibration_table(report: ClinicalReport, where: str) -> Table:
 def _threshold_tables(report: ClinicalReport, where: str) -> list[Block]:
     names = ("sensitivity", "specificity", "ppv", "npv")
     shares = Table(
-        f"Treating from a risk of {report.threshold:.2f} on, {where}",
+        f"If rows with a risk of {report.threshold:.2f} or more are treated, {where}",
         ("site", "sensitivity", "specificity", "PPV", "NPV"),
         tuple((s.name, *(getattr(s, name).interval for name in names)) for s in report.sites),
         "PPV, NPV: positive and negative predictive value. 95% intervals. `--threshold` sets the risk.",

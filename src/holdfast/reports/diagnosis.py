@@ -1,4 +1,4 @@
-"""The page of `holdfast diagnose`: the answer, then the five questions in the order in which they are asked."""
+"""The page of `holdfast diagnose`: the answer, then five questions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from holdfast.diagnosis.answer import in_points
+from holdfast.diagnosis.values import Diagnosis, SiteDiagnosis
 from holdfast.environments import listed
 from holdfast.reports.clinical import clinical_section
 from holdfast.reports.findings import effects_figure, range_text
@@ -14,7 +15,7 @@ from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Sectio
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "breaks": ("bad", "The model breaks at a new site"),
-    "miscalibrated": ("caution", "At a new site, the model's probabilities are off"),
+    "miscalibrated": ("caution", "At a new site, the model's probabilities are wrong"),
     "holds": ("good", "The model holds at a new site"),
     "unclear": ("unknown", "Too few rows to tell"),
 }
@@ -26,10 +27,10 @@ LIMITS = (
     "cannot show what happens at a place that differs more."
 )
 HELP = {
-    "other patients": "The model meets rows that it has seen few of, or that are harder for any model. Labeled rows of "
+    "other patients": "The new rows are rare among the training rows, or harder for any model. Labeled rows of "
     "the site help, to recalibrate or to fit with.",
-    "other rates": "Recalibrating at the site mends this.",
-    "other relations": "The model applies what does not hold there: see questions 3 and 4.",
+    "other rates": "Recalibration at the site corrects this.",
+    "other relations": "The model uses effects that are different there: see questions 3 and 4.",
 }
 MEANINGS = {
     "other patients": "covariate shift: the features are distributed differently, P(x) changes",
@@ -39,7 +40,7 @@ MEANINGS = {
 
 
 def diagnosis_page(
-    found: Any, *, title: str = "Diagnosis", following: str = "", settings: Mapping[str, Any] | None = None
+    found: Diagnosis, *, title: str = "Diagnosis", following: str = "", settings: Mapping[str, Any] | None = None
 ) -> Page:
     """Return a report about what `holdfast.diagnose` returned.
 
@@ -70,14 +71,14 @@ def diagnosis_page(
     )
 
 
-def _answer(found: Any, following: str) -> Answer:
+def _answer(found: Diagnosis, following: str) -> Answer:
     signal, text = SIGNALS[found.state]
     advice = found.recommendation
     if found.blocking:
-        signal, text = "bad", "Mend the data first"
+        signal, text = "bad", "Correct the data first"
     elif found.state == "holds" and advice.action != "keep":
         signal = "caution"
-        text += ", but leans on columns that change" if advice.action == "stable" else ", but can be improved"
+        text += ", but uses columns whose effects differ" if advice.action == "stable" else ", but can be improved"
     score = "AUROC" if found.by_rank else "accuracy"
     worst, places = found.worst, ("at a site it has seen", "at a site it has not seen")
     values: tuple[Cell, ...] = (found.mean("known"), found.mean("new"), worst.new.accuracy.value)
@@ -99,7 +100,7 @@ def _answer(found: Any, following: str) -> Answer:
     return Answer(sentence, signal, text, numbers, _advice_lines(found, following), _top_figure(found))
 
 
-def _top_figure(found: Any) -> Dots:
+def _top_figure(found: Diagnosis) -> Dots:
     """Return how good the model is at each site that it has not seen: by accuracy, or AUROC where that tells more."""
     by_rank = found.by_rank
     sites = found.ranked if by_rank else found.sites
@@ -117,11 +118,11 @@ def _top_figure(found: Any) -> Dots:
     )
 
 
-def _advice_lines(found: Any, following: str) -> tuple[str, ...]:
+def _advice_lines(found: Diagnosis, following: str) -> tuple[str, ...]:
     return (*found.explanation, *run_next(following), *([found.recommendation.how] if found.recommendation.how else []))
 
 
-def _shown_sites(found: Any) -> tuple[list[Any], str]:
+def _shown_sites(found: Diagnosis) -> tuple[list[SiteDiagnosis], str]:
     """Return the sites that figures show, and a sentence where they are not all."""
     if len(found.sites) <= MOST_SITES + 3:
         return list(found.sites), ""
@@ -129,7 +130,7 @@ def _shown_sites(found: Any) -> tuple[list[Any], str]:
     return worst, f" The {MOST_SITES} of {len(found.sites)} sites with the largest {found.loss_name}."
 
 
-def _breaks_section(found: Any) -> Section:
+def _breaks_section(found: Diagnosis) -> Section:
     shown, which = _shown_sites(found)
     dots = [
         Dot(site.name, series, quality.accuracy.value, quality.accuracy.low, quality.accuracy.high)
@@ -176,7 +177,7 @@ def _breaks_section(found: Any) -> Section:
     )
 
 
-def _cause_section(found: Any) -> Section:
+def _cause_section(found: Diagnosis) -> Section:
     shown, which = _shown_sites(found)
     places = [("all sites", found.parts), *((site.name, site.split.parts) for site in shown)]
     dots = [
@@ -208,7 +209,7 @@ def _cause_section(found: Any) -> Section:
     return Section("2. Why?", intro, (figure, *([Sentences(tuple(lines), "warning")] if lines else [])))
 
 
-def _columns_section(found: Any) -> Section:
+def _columns_section(found: Diagnosis) -> Section:
     title = "3. Which columns?"
     if not found.findings:
         tested = "any column" if found.verdict is None else f"any of {found.verdict.n_tests:,} columns"
@@ -220,7 +221,7 @@ def _columns_section(found: Any) -> Section:
     return Section(title, intro, (sentences, figure) if figure is not None else (sentences,))
 
 
-def _data_section(found: Any) -> Section:
+def _data_section(found: Diagnosis) -> Section:
     sites = found.sites
     classes = tuple(sites[0].shares)
     shares = Shares(
@@ -234,7 +235,7 @@ def _data_section(found: Any) -> Section:
     return Section("4. Is the data sound?", intro, (*profile_blocks(found.profile, "site"), shares))
 
 
-def _remedy_section(found: Any, following: str) -> Section:
+def _remedy_section(found: Diagnosis, following: str) -> Section:
     # What to check first is said in the question before.
     said = [line for line in _advice_lines(found, following) if not line.startswith("Check the data first")]
     lines = Sentences((f"*{found.recommendation.sentence}*", *said), "finding")
@@ -260,6 +261,6 @@ def _remedy_section(found: Any, following: str) -> Section:
     return Section("5. What should I do?", "", (lines, figure, table))
 
 
-def _clinical_sections(found: Any) -> list[Section]:
+def _clinical_sections(found: Diagnosis) -> list[Section]:
     """Return what clinical studies report; nothing where there are no probabilities of two classes."""
     return [] if found.clinical is None else [clinical_section(found.clinical, "What clinical studies report")]

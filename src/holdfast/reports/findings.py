@@ -1,4 +1,4 @@
-"""What was found, as parts of a page: the verdict as its answer, effects by environment, what classifiers rely on."""
+"""Parts of pages about findings: the verdict, effects by environment, and what classifiers rely on."""
 
 from __future__ import annotations
 

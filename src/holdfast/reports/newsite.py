@@ -1,4 +1,4 @@
-"""The page of `holdfast check`: the advice, then its reasons."""
+"""The page of `holdfast check`: the advice, then its reasons; and the course over several periods."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def _answer(found: SiteCheck, following: str) -> Answer:
             rows.append(("to expect at this site as it is", found.as_it_is))
         rows.append(("to expect at this site" + ", adapted" * (found.as_it_is is not None), found.forecast.value))
         rows.append(("between (95%)", range_text(found.forecast)))
-    numbers = Table("Accuracy", ("accuracy", "value"), tuple(rows), "The forecast uses no labels of the site.")
+    note = "" if found.forecast is None else "The forecast uses no labels of the site."
+    numbers = Table("Accuracy", ("accuracy", "value"), tuple(rows), note)
     return Answer(found.answer, signal, text, numbers, (*found.remarks, *run_next(following)))
 
 
@@ -68,7 +69,8 @@ def _unstable_section(found: SiteCheck) -> Section:
             "",
             (Sentences(("Not asked: the model is not a stable classifier, or was recalibrated for a site.",)),),
         )
-    blocks: list[Block] = [Sentences((found.adaptation.answer,))]
+    can = "The classifier can be adapted to these rows."  # nothing was changed yet
+    blocks: list[Block] = [Sentences((can if found.adaptation.adapted else found.adaptation.answer,))]
     if found.relations:
         sites = tuple(found.relations[0].known)[:10]
         rows = tuple(
@@ -82,11 +84,10 @@ def _unstable_section(found: SiteCheck) -> Section:
 
 def _predictions_section(found: SiteCheck) -> Section:
     rows = tuple(found.predicted.items())
-    note = "Forecast of the AUROC: " + ("unknown." if found.auroc != found.auroc else f"{found.auroc:.2f}.")
     return Section(
         "Predictions",
         "What the model says about these rows.",
-        (Table("Share of each predicted class", ("class", "share"), rows, note, n_keys=1),),
+        (Table("Share of each predicted class", ("class", "share"), rows, n_keys=1),),
     )
 
 

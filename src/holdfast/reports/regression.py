@@ -1,4 +1,4 @@
-"""The page of `holdfast diagnose` about a model of numbers: the answer, RMSE by site, and what is pooled."""
+"""The page of `holdfast diagnose` for regression: the answer, RMSE by site, and pooled measures."""
 
 from __future__ import annotations
 

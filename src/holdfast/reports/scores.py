@@ -1,4 +1,4 @@
-"""The page about a model that exists already: the answer, every site, what clinical studies report, and the data."""
+"""The page of `holdfast diagnose` about an existing model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.reports.values import Answer, Cell, Page, Section, Table
 
 SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
     "breaks": ("bad", "The model does not hold at every site"),
-    "miscalibrated": ("caution", "The stated risks are off at some sites"),
+    "miscalibrated": ("caution", "The predicted risks are wrong at some sites"),
     "holds": ("good", "The model holds at every site"),
     "unclear": ("unknown", "Too few rows to tell"),
 }

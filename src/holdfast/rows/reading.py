@@ -1,4 +1,4 @@
-"""Reading what `fit` was handed: labels, weights, groups and folds, with messages that say what to do."""
+"""Read the arguments of `fit`: labels, weights, groups, folds and validation rows."""
 
 from __future__ import annotations
 

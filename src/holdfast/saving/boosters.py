@@ -1,4 +1,4 @@
-"""XGBoost, LightGBM and CatBoost models as text that is checked before their loaders see it: JSON, text, JSON.
+"""Save XGBoost, LightGBM and CatBoost models as text, which is checked before their loaders read it.
 
 Their compiled loaders follow the numbers in a file as they are: branches, columns, categories, sizes. So every file is
 parsed here first, each number that is followed is checked, and the loader is handed what was checked, written anew.

@@ -1,4 +1,4 @@
-"""Checks of a whole object, after it was decoded and before anybody uses it, however its file spelled it.
+"""Checks of loaded and saved objects: numbers and parameters that could do harm are refused.
 
 scikit-learn's compiled code follows numbers without asking: a tree's branches, the counts of support vectors, the
 labels of neighbors, the columns of a one-hot matrix. Parameters can make an estimator read files or start processes.

@@ -1,4 +1,4 @@
-"""Walks an estimator's attributes into JSON, arrays and scikit-learn parts, and back; no pickle anywhere.
+"""Encode estimators as JSON and arrays, and decode them, without pickle.
 
 Text, numbers, booleans, None and lists stand for themselves. Everything else is a node `{"$": tag, …}` with a tag from
 the table at the end of this file: dictionaries keep their order and the type of their keys, tuples stay tuples, arrays

@@ -1,4 +1,4 @@
-"""Files on disk: written whole or not at all, locked while they are written, read only if ordinary and small enough.
+"""Write files atomically, lock them, and read only ordinary files of limited size.
 
 Everything that holdfast writes goes through `new_file` or `new_folder`: a fresh temporary name in the same folder,
 created exclusively and locked, one open descriptor, flushed, renamed, and the folder flushed.

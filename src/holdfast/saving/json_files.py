@@ -1,4 +1,4 @@
-"""JSON in one canonical form that carries its own SHA-256: any changed byte is noticed. Records are such files.
+"""JSON files with a checksum inside, and records in this form.
 
 The canonical form has sorted keys, no spaces, ASCII only and one newline at the end. The checksum is that of the
 canonical form without the key `sha256`. A file is accepted only when its bytes are exactly those that its content would

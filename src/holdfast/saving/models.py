@@ -1,4 +1,4 @@
-"""Saved models: an estimator as a folder that can be checked byte by byte and loaded without running code.
+"""Saved models: an estimator as a folder with a manifest of checksums.
 
 The folder says what is in it: `manifest.json` has the size and SHA-256 of every file, and a checksum of its own.
 Training checkpoints are the same folder with another `kind`.

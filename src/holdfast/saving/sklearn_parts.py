@@ -1,4 +1,4 @@
-"""What of scikit-learn, scipy and numpy may stand in a saved model, and how its parts are written and built again.
+"""The list of scikit-learn, scipy and numpy classes that may be saved, and how they are encoded.
 
 An estimator, and most of what it holds, is its class's name and its attributes. Parts of compiled code, such as trees
 and losses, are the arguments and the state that `copy` would use. A name in a file reaches a class or function only if

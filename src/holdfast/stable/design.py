@@ -1,4 +1,4 @@
-"""What the model of the decision looks at: one number for each feature and row, and what the features predict.
+"""The inputs of the decision's model: one number for each feature and row, and predictions from other features.
 
 A feature is a number, a code with two values, a category, or a word. The working classifier is a linear discriminant
 with intercepts for each site, squares of the numbers, and five folds: it says how much each feature adds to the
@@ -278,7 +278,8 @@ def _working_parts(
     both = np.hstack([target, columns])  # (n_rows, n_classes + n_columns)
     site_means = np.zeros((n_sites, both.shape[1]))
     np.add.at(site_means, sites, counts[:, None] * both)
-    both = both - (site_means / np.bincount(sites, counts, n_sites)[:, None])[sites]
+    sizes = np.maximum(np.bincount(sites, counts, n_sites), 1e-12)  # all rows of a site may have the weight 0
+    both = both - (site_means / sizes[:, None])[sites]
     n_folds = int(folds.max()) + 1
     by_fold = np.stack([(both[folds == f] * counts[folds == f, None]).T @ both[folds == f] for f in range(n_folds)])
     total, size = by_fold.sum(axis=0), float(counts.sum())

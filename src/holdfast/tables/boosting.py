@@ -1,4 +1,4 @@
-"""Boosters fitted on folders beyond the memory: they ask for blocks of rows, and keep the number of each value's bin.
+"""Fit XGBoost and LightGBM on folders larger than the memory, also with several workers of a cluster.
 
 XGBoost asks for one block after the other, LightGBM for row groups, first for some rows of each, to choose the bins. On
 a cluster each worker reads files of its own, and all build every tree together, by messages of the library.

@@ -1,4 +1,4 @@
-"""Classifiers of tables as ONNX files: preprocessing, estimator and labels, compared on rows before the file is kept.
+"""Convert classifiers of tables to ONNX: preprocessing, estimator and labels in one file.
 
 Estimators are converted by skl2onnx, boosters by onnxmltools or CatBoost, networks by torch. The preprocessing, and the
 mixture around the estimators, are written here with operators of ONNX itself: skl2onnx 1.20 has neither indicators of

@@ -1,4 +1,4 @@
-"""Tables in files, at URLs, in standard input and in data frames, with every way a file can be broken named.
+"""Read tables from files, URLs, standard input and data frames; errors name what is broken.
 
 CSV files have a header line. Separator, decimal sign and encoding are found out, and said where they are not the usual
 (`.csv` with commas, `.tsv` with tabs, points, UTF-8). Empty cells and the words in `MISSING` count as missing. Types

@@ -1,4 +1,4 @@
-"""Folders of Parquet files as one table, also one that is larger than the memory.
+"""Read folders of Parquet files as one table, also those larger than the memory.
 
 Of a folder beyond the memory a random sample of the rows is read, 20,000 of each environment where there are as many.
 It decides what the columns are, their preprocessing and the verdict. `holdfast.tables.passes` then fits on all rows.

@@ -1,4 +1,4 @@
-"""Fits on all rows of a folder beyond the memory, in passes over its blocks.
+"""Fit on all rows of a folder larger than the memory, in passes over its blocks.
 
 Logistic regressions, also PI's judges, are fitted by Newton's method, and PI's worst case by quadratic programs. Every
 pass adds up gradients and curvatures block by block: memory does not grow with the rows. Blocks are tasks of

@@ -94,7 +94,7 @@ def test_a_table_that_was_misread_gets_no_verdict(found):
     misread = replace(found, profile=replace(found.profile, problems=(words, *found.problems)))
     answer = diagnosis_page(misread).answer
     assert answer.sentence.startswith("`marker` contains numbers, but '?' turns them into categories")
-    assert (answer.signal, answer.signal_text) == ("bad", "Mend the data first")
+    assert (answer.signal, answer.signal_text) == ("bad", "Correct the data first")
 
 
 def test_rare_labels_have_their_auroc_at_the_top(found):

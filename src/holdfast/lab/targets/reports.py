@@ -1,4 +1,4 @@
-"""Plans and reports of the paper's targets: planted features, natural environments, running times and the figures."""
+"""Plans and reports of the paper's targets: planted features, natural environments, running times and figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the records of a target add up to: reports, means over seeds, and notes on what differs from the paper."""
+"""Summarize the records of a target: means over seeds, and notes on differences from the paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's data sets: which files they need, what their networks are, and plans of the runs that targets need."""
+"""The paper's data sets: their files, their networks, and the runs that targets need."""
 
 from __future__ import annotations
 

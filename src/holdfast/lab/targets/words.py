@@ -1,4 +1,4 @@
-"""Word importance on beer look: one review chosen by a rule, and what the planted token does in many."""
+"""Word importance in the beer reviews: one review, and the effect of the planted token in many."""
 
 from __future__ import annotations
 
