@@ -47,6 +47,8 @@ def find(found: Diagnosis) -> str:
         return _say_odd(found)
     if found.recommendation.rule == "tells_nothing":
         return f"The columns tell nothing about `{found.label}`: {numbers}."
+    if found.state in ("holds", "miscalibrated") and found.recommendation.rule == "unstable":
+        return f"So far an ordinary model holds at a site it has not seen: {numbers}. The next site may differ more."
     if found.state == "holds":
         return f"An ordinary model holds at a site it has not seen: {numbers}."
     if found.state == "unclear":
@@ -367,6 +369,8 @@ def _advise_stable(found: Diagnosis) -> Recommendation:
         sure = "Confidence: low, because with two sites the stable classifier cannot be tried at a left-out site."
     elif tried.is_sure:
         sure = _sureness(found, tried)
+    elif found.verdict.price.value > max(found.verdict.gain):
+        sure = "Confidence: low, because it costs more than it saves. With `--caution 0` the ordinary model is kept."
     else:
         sure = "Confidence: low, because there was no gain at left-out sites. It protects against larger changes."
     return Recommendation(
