@@ -68,7 +68,7 @@ def test_what_is_wrong_with_the_data_comes_first(holdfast, tmp_path):
     said = " ".join(found.out.split())
     assert said.startswith("`weight` is about 2.2 times as large in Denver as elsewhere")
     assert "Is the data sound?" in said and "--scale weight@Denver=1/2.20462" in said
-    assert "Mend the data first" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Correct the data first" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert holdfast("fit", file, *OPTIONS, "--out", tmp_path / "model", "--json").json["advice"]["rule"] == "wrong_data"
 
 

@@ -47,11 +47,13 @@ def find(found: Diagnosis) -> str:
         return _say_odd(found)
     if found.recommendation.rule == "tells_nothing":
         (new, known), (label, share) = found.areas, found.usual
-        right = f"accuracy {found.mean('new'):.0%}, always saying {label}: {share:.0%}"
+        right = f"accuracy {found.mean('new'):.0%}, always predicting {label}: {share:.0%}"
         return (
             f"The columns do not predict `{found.label}`: the AUROC of an ordinary model is {new:.2f} at a site it "
-            f"has not seen, and {known:.2f} when it has ({right})."
+            f"has not seen, and {known:.2f} at a site it has seen ({right})."
         )
+    if found.state in ("holds", "miscalibrated") and found.recommendation.rule == "unstable":
+        return f"So far an ordinary model holds at a site it has not seen: {numbers}. The next site may differ more."
     if found.state == "holds":
         return f"An ordinary model holds at a site it has not seen: {numbers}."
     if found.state == "unclear":
@@ -376,6 +378,8 @@ def _advise_stable(found: Diagnosis) -> Recommendation:
         sure = "Confidence: low, because with two sites the stable classifier cannot be tried at a left-out site."
     elif tried.is_sure:
         sure = _sureness(found, tried)
+    elif found.verdict.price.value > max(found.verdict.gain):
+        sure = "Confidence: low, because it costs more than it saves. With `--caution 0` the ordinary model is kept."
     else:
         sure = "Confidence: low, because there was no gain at left-out sites. It protects against larger changes."
     return Recommendation(

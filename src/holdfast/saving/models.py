@@ -317,8 +317,7 @@ def check_target(path: Path, kind: str, *, overwrite: bool) -> None:
         )
     if not overwrite:
         raise SavedModelError(
-            f"{str(path)!r} holds a saved {kind} already. Pass overwrite=True (--overwrite on the command line) to "
-            "replace it, or choose another folder."
+            f"{str(path)!r} holds a saved {kind} already. Pass overwrite=True to replace it, or choose another folder."
         )
 
 
