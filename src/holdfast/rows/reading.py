@@ -138,12 +138,12 @@ def read_weights(sample_weight: Any, n_rows: int) -> Weights | None:
 
 def warn_of_other_order(X: Any, **others: Any) -> None:
     """Say which labels have the index of X in another order: rows are read by position."""
-    index = getattr(X, "index", None)
+    index: Any = getattr(X, "index", None)
     for name, values in others.items():
-        own = getattr(values, "index", None)
-        if not all(hasattr(one, "sort_values") and one.is_unique for one in (index, own)) or index.equals(own):
-            continue
-        if len(index) == len(own) and index.isin(own).all():
+        own: Any = getattr(values, "index", None)
+        if not all(getattr(one, "is_unique", False) for one in (index, own)):
+            continue  # no index of pandas, or one that does not tell rows apart
+        if len(index) == len(own) and not index.equals(own) and index.isin(own).all():
             warn(
                 f"{name} has the index of X in another order. Rows are read by position. If the index tells which rows "
                 f"belong together, pass {name}.loc[X.index].",
