@@ -30,6 +30,7 @@ def test_diagnose_fit_evaluate_predict(holdfast, tmp_path):
     scored = holdfast("evaluate", tmp_path / "model", file, "--json").json
     assert 0.85 < scored["overall"]["r2"] < 0.95
     assert [site["name"] for site in scored["sites"]] == ["Boston", "Chicago", "Denver"]
+    assert "next site" not in scored["answer"]  # the rows that it was fitted on
     out = tmp_path / "predictions.csv"
     assert holdfast("predict", tmp_path / "model", file, "--keep", "site", "--out", out).code == 0
     assert list(pd.read_csv(out).columns) == ["site", "prediction"]
@@ -54,6 +55,21 @@ def test_a_column_that_reverses_is_named_by_both_commands(holdfast, tmp_path):
     assert kept["verdict"]["fitted"] == "ordinary"
     refused = holdfast("fit", file, *OPTIONS, "--out", tmp_path / "pi", "--method", "pi", "--caution", "0")
     assert "--method pi has no setting --caution 0.0" in refused.err
+
+
+def test_what_is_wrong_with_the_data_comes_first(holdfast, tmp_path):
+    """`diagnose` and `fit` name a column in another unit, and the next command converts it."""
+    file = write_costs(tmp_path / "costs.csv")
+    frame = pd.read_csv(file)
+    weight = np.random.default_rng(1).normal(80, 12, len(frame)).round(1)
+    frame["weight"] = np.where(frame["site"] == "Denver", (2.2046 * weight).round(1), weight)
+    frame.to_csv(file, index=False)
+    found = holdfast("diagnose", file, *OPTIONS, "--out", tmp_path / "page.html")
+    said = " ".join(found.out.split())
+    assert said.startswith("`weight` is about 2.2 times as large in Denver as elsewhere")
+    assert "Is the data sound?" in said and "--scale weight@Denver=1/2.20462" in said
+    assert "Correct the data first" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert holdfast("fit", file, *OPTIONS, "--out", tmp_path / "model", "--json").json["advice"]["rule"] == "wrong_data"
 
 
 def test_what_belongs_to_classifiers_is_refused(holdfast, tmp_path):

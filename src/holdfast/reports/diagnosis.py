@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from holdfast.diagnosis.answer import SHIFTS, in_points
 from holdfast.diagnosis.values import Diagnosis, SiteDiagnosis
 from holdfast.environments import listed
 from holdfast.reports.clinical import clinical_section
 from holdfast.reports.findings import effects_figure, range_text
-from holdfast.reports.sections import made_section, profile_blocks, run_next
+from holdfast.reports.sections import OF_RULES, Signal, made_section, profile_blocks, run_next
 from holdfast.reports.values import Answer, Block, Cell, Dot, Dots, Page, Section, Sentences, Shares, Table
 
-SIGNALS: Mapping[str, tuple[Literal["good", "caution", "bad", "unknown"], str]] = {
+SIGNALS: Mapping[str, Signal] = {
     "breaks": ("bad", "The model breaks at a new site"),
     "miscalibrated": ("caution", "At a new site, the model's probabilities are wrong"),
     "holds": ("good", "The model holds at a new site"),
@@ -74,8 +74,8 @@ def diagnosis_page(
 def _answer(found: Diagnosis, following: str) -> Answer:
     signal, text = SIGNALS[found.state]
     advice = found.recommendation
-    if found.blocking:
-        signal, text = "bad", "Correct the data first"
+    if (rule := "wrong_data" if found.blocking else advice.rule) in OF_RULES:
+        signal, text = OF_RULES[rule]
     elif found.state == "holds" and advice.action != "keep":
         signal = "caution"
         text += ", but uses columns whose effects differ" if advice.action == "stable" else ", but can be improved"

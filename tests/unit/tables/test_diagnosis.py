@@ -415,7 +415,7 @@ def test_columns_that_tell_nothing_are_no_model_to_keep():
     X, y, sites = table()
     found = diagnose(X, np.random.default_rng(1).permutation(y), sites)
     assert found.recommendation.rule == "tells_nothing"
-    assert str(found).startswith("The columns tell nothing about `label`: its AUROC is 0.")
+    assert str(found).startswith("The columns do not predict `label`: the AUROC of an ordinary model is 0.")
     assert str(found).endswith("Check that labels and columns belong to the same rows, or collect other columns.")
 
 
