@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.environments import listed
-from holdfast.tables.decimals import DECIMALS, read_numbers, written_number
+from holdfast.tables.decimals import DECIMALS, Decimal, read_numbers, written_number
 from holdfast.tables.schema import MAX_LEVELS, MIN_FREQUENCY, TableSchema
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ def table_notes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
         notes.append(f"{quoted} {verb} like free text; pass text={prose[0]!r} to use the words")
     for column in schema.columns:
         if column.storage in DECIMALS and (text := written_number(frame[column.name])):
-            number = read_numbers(frame[column.name][frame[column.name] == text], column.storage)[0].iloc[0]
+            number = read_numbers(frame[column.name][frame[column.name] == text], cast("Decimal", column.storage))[
+                0
+            ].iloc[0]
             notes.append(f"{column.name!r} has numbers such as {text!r}, read as {number:g}")
     by_words: dict[tuple[str, ...], list[str]] = {}
     for name in schema.names("categorical"):

@@ -195,12 +195,14 @@ class TableRows:
 
     def take(self, rows: Rows) -> TableRows:
         """Return some of the rows."""
-        columns = {name: getattr(self, name) for name in ("y", "environments", "sample_weight", "subjects")}
-        frames = {name: getattr(self, name) for name in ("features", "attributes")}
         return replace(
             self,
-            **{name: None if values is None else values[rows] for name, values in columns.items()},
-            **{name: None if frame is None else frame.iloc[rows] for name, frame in frames.items()},
+            features=self.features.iloc[rows],
+            y=self.y[rows],
+            environments=self.environments[rows],
+            attributes=None if self.attributes is None else self.attributes.iloc[rows],
+            sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
+            subjects=None if self.subjects is None else self.subjects[rows],
         )
 
     def counted(self) -> TableRows:
