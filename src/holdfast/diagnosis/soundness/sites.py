@@ -124,8 +124,8 @@ def _unlike(name: str, cells: Sequence[_Cell], sites: Sequence[str]) -> Iterator
         yield Problem("zeros", "note", name, tuple(shares), {"shares": shares})
         judged = [place for place in judged if place not in zeros]
     elif found := _frequent_at_one(cells, judged):
-        place, value, share = found
-        yield Problem("frequent_value", "note", name, (sites[place],), {"value": value, "share": share})
+        place, number, share = found
+        yield Problem("frequent_value", "note", name, (sites[place],), {"value": number, "share": share})
     fixed = [place for place in judged if _is_oddly_constant(place, cells, judged)]
     for constant in dict.fromkeys(cells[place].constant for place in fixed):
         places = tuple(sites[place] for place in fixed if cells[place].constant == constant)
