@@ -27,7 +27,7 @@ def data(
     show: Annotated[bool, option("--show", "Only say which files are needed; download nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Download a data set, or say which files to put where."""
+    """Download a data set, or list the files that it needs."""
     from holdfast.datasets import DATASETS, data_instructions, download
 
     if name is None:

@@ -29,9 +29,9 @@ def export(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a classifier of a table, or a network, as an ONNX file.
+    """Write a table classifier or a network as an ONNX file.
 
-    Classifier and file predict the same rows. If a prediction differs, no file is written.
+    The classifier and the file both predict the rows of --table. If a prediction differs, no file is written.
     """
     from holdfast.saving import load, read_manifest
     from holdfast.saving.onnx_files import read_arrays

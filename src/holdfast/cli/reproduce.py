@@ -45,7 +45,7 @@ class PlanOptions:
         bool,
         option(
             "--small",
-            "Smaller trainings, named as such: ablation, words, and CelebA with a linear layer on frozen features.",
+            "Smaller trainings, marked as such: ablation, words, irm, CelebA with a linear layer on frozen features.",
         ),
     ] = False
     seeds: Annotated[

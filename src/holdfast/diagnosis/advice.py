@@ -23,6 +23,7 @@ WIDER = 1.3  # half widths of an interval, where one of several sites or changes
 MATTERS = 0.05  # a loss of accuracy that nobody would overlook
 GIVEN_UP = 0.5  # share of a column's effect that is kept at most, where the column is told whatever it saves
 SAVES = 0.005  # accuracy, or AUROC, that the stable classifier must save before it is advised
+LEAST_AREA = 0.6  # AUROC at known sites below which a model is of little use
 WORTH = 0.02  # gain of log loss from which on a remedy is worth its trouble
 
 
@@ -44,6 +45,8 @@ class Facts:
         What sets one site apart from all others: its labels look wrong, or its classes are more or less frequent.
     remedy : action or None
         The change of least effort that surely helps at sites left out.
+    tells_nothing : bool
+        Whether a model of these columns is surely no better than chance, even at sites that it has seen.
     """
 
     state: State | None = None
@@ -52,6 +55,7 @@ class Facts:
     drifts: bool = False
     odd_site: Oddity | None = None
     remedy: Action | None = None
+    tells_nothing: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,9 +79,10 @@ RULES = (
     Rule("unstable", lambda f: f.is_unstable, "stable", "the stable classifier keeps less of a column", FIT),
     Rule("drift", lambda f: f.drifts, "collect", "accuracy of a model of the past", FIT),
     Rule("odd_labels", lambda f: f.odd_site == "labels", "repair", "AUROC at one site against the others", AGAIN),
+    Rule("tells_nothing", lambda f: f.tells_nothing, "collect", "AUROC at sites that the model has seen", AGAIN),
     Rule("few_rows", lambda f: f.state == "unclear", "collect", "width of the interval of accuracy lost", AGAIN),
-    Rule("odd_rates", lambda f: f.odd_site == "rates", "recalibrate", "events at one site, expected and seen", FIT),
     Rule("odd_column", lambda f: f.remedy == "repair", "repair", "gain at sites left out without it", AGAIN),
+    Rule("odd_rates", lambda f: f.odd_site == "rates", "recalibrate", "events at one site, expected and seen", FIT),
     Rule("calibration", lambda f: f.remedy == "recalibrate", "recalibrate", "gain at sites left out with labels", FIT),
     Rule("site_rows", lambda f: f.remedy == "collect", "collect", "gain at sites left out with rows of them", FIT),
     Rule("breaks", lambda f: f.state == "breaks", "collect", "accuracy lost at sites left out", FIT),
@@ -186,7 +191,14 @@ def facts_of(found: Diagnosis) -> Facts:
         drifts=found.later is not None and found.later.breaks,
         odd_site=found.odd_sites[0].kind if found.odd_sites else None,
         remedy=None if best is None else best.action,
+        tells_nothing=tells_nothing(found),
     )
+
+
+def tells_nothing(found: Diagnosis) -> bool:
+    """Return whether the AUROC at sites that the model has seen is no more than chance, and surely low."""
+    known = found.known_area
+    return known is not None and known.low <= 0.5 and known.high < LEAST_AREA
 
 
 def best_remedy(found: Diagnosis) -> Remedy | None:

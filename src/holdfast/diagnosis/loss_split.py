@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
 
+from holdfast.fitting.newton import expit, minimize_log_loss
 from holdfast.metrics import Interval
 from holdfast.stable.design import QUANTITY
 
@@ -112,7 +112,8 @@ def _split(known: Losses, new: Losses, generator: np.random.Generator, *, by_sco
     log_a = np.empty((N_DRAWS + 1, n_known))  # of every known row, up to a constant
     log_b = np.zeros((N_DRAWS + 1, n_classes))
     for fold in range(N_FOLDS):
-        rest, asked = folds != fold, np.flatnonzero((folds == fold) & (at_new == 0))
+        asked = np.flatnonzero((folds == fold) & (at_new == 0))
+        rest = np.setdiff1d(np.arange(len(y)), asked)  # only known rows are asked about, so new ones are in every fit
         found = _coefficients(design[rest], at_new[rest], draws[:, rest])
         log_b[:, 1:] += FREE * found[:, 1:n_classes] / N_FOLDS
         log_a[:, asked] = found[:, n_classes:] @ design[asked, n_classes:].T
@@ -131,11 +132,10 @@ def _columns(values: Array) -> Array:
 
 def _coefficients(design: Array, at_new: Array, draws: Array) -> Array:
     """Return the coefficients of "this row is of the new site" for every draw, (n_draws, n_columns)."""
-    fitted = LogisticRegression(C=1.0, max_iter=1000).fit(design[:, 1:], at_new)
-    first = np.concatenate([fitted.intercept_, fitted.coef_[0]])
-    chance = 1 / (1 + np.exp(-(design @ first)))
-    penalty = np.diag([1e-9, *np.ones(design.shape[1] - 1)])
-    curvature = design.T @ (design * (chance * (1 - chance))[:, None]) + penalty
+    precision = np.array([1e-9, *np.ones(design.shape[1] - 1)])
+    first, _ = minimize_log_loss(design, at_new, precision, start=np.zeros(design.shape[1]))
+    chance = expit(design @ first)
+    curvature = design.T @ (design * (chance * (1 - chance))[:, None]) + np.diag(precision)
     steps = ((draws - 1.0) * (at_new - chance)) @ design  # the gradient is zero where every row counts once
     return np.asarray(first + np.linalg.solve(curvature, steps.T).T)
 

@@ -32,7 +32,7 @@ from holdfast.seeding import Seeding
 Array = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]  # what a fit is for, fits before it, and about how many there will be
 N_FOLDS, NETWORK_FOLDS = 5, 3
-TIMES_AS_MANY = 2  # rows of the sites that stay, against those of one left out, which its loss is compared with
+TIMES_AS_MANY = 1  # rows of the sites that stay, against those of one left out, which its loss is compared with
 MOST_ROUNDS = 10  # with more sites, several are left out at a time
 STABLE_FITS = 10  # ordinary fits that a stable classifier takes, about
 LABELS = (50, 100, 200, 400)  # labeled rows of a site that recalibration is tried with
@@ -77,6 +77,7 @@ class Experiment:
         self.y, self.classes, self.environments = subject.y, subject.classes, subject.environments
         self.seeding = Seeding(random_state)
         self.n_folds = NETWORK_FOLDS if subject.is_network else N_FOLDS
+        self.order = TrainingRows(subject.columns, subject.y, subject.environments).content_order
         self.folds = self._deal(self.n_folds)
         # Where the site was seen, as many rows are fitted on as where it is left out: more rows help by themselves.
         self.n_known_folds = min(max(len(self.environments), 2), self.n_folds)
@@ -140,7 +141,9 @@ class Experiment:
             asked = self._folds_elsewhere(number) if number else range(self.n_known_folds)
             folds = self.folds if number else self.known_folds
             parts = [rest[folds[rest] == fold] for fold in asked]
-            tasks += [(answers, np.setdiff1d(rest, part), part, ()) for part in parts if len(part)]
+            pairs = [(np.setdiff1d(rest, part), part) for part in parts]
+            pairs = pairs if number else [pair for whole in pairs for pair in self._as_many(*whole)]
+            tasks += [(answers, fitted, part, ()) for fitted, part in pairs if len(part)]
             step = f"without {listed(names, most=3)}" if number else "the model at known sites, out of fold"
             steps += [step] * (len(tasks) - len(steps))
         n_stable = 1 + len(self.rounds) * (len(self.environments) > 2)
@@ -149,6 +152,19 @@ class Experiment:
         for (answers, _, rows, _), found in zip(tasks, answered, strict=True):
             answers[rows] = found
         return known, new, elsewhere, without
+
+    def _as_many(self, fitted: Rows, asked: Rows) -> list[tuple[Rows, Rows]]:
+        """Return rows to fit on and rows to ask about, apart for a site that has more than half of all rows.
+
+        The model that has not seen this site has few rows. So the one that has seen it gets as many, from all sites.
+        """
+        largest = max(self.environments, key=len).rows
+        n_others = len(self.y) - len(largest)
+        if len(largest) <= len(self.y) / 2 or n_others >= len(fitted):
+            return [(fitted, asked)]
+        ordered = self.order[np.isin(self.order, fitted)]  # by site and label
+        few = np.sort(ordered[np.linspace(0, len(ordered) - 1, n_others).astype(np.intp)])
+        return [(fitted, np.setdiff1d(asked, largest)), (few, np.intersect1d(asked, largest))]
 
     def _folds_elsewhere(self, number: int) -> list[int]:
         """Return the folds of the sites that stay, of which rows are asked about."""

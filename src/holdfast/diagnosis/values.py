@@ -222,6 +222,11 @@ class Diagnosis:
         return (float(both[:, 0].mean()), float(both[:, 1].mean())) if len(both) else (np.nan, np.nan)
 
     @property
+    def known_area(self) -> Interval | None:
+        """Mean AUROC at sites that the model has seen, with its interval; None where there is none."""
+        return mean_interval([site.known.auroc for site in self.ranked]) if self.ranked else None
+
+    @property
     def by_rank(self) -> bool:
         """Whether the AUROC tells more than accuracy, because a model that says the same of all rows is as often right.
 

@@ -113,6 +113,10 @@ def _label_of_one_site(p: Problem, label: str) -> str:
     return f"`{label}` is {_quoted(p.evidence['labels'])} in {_sites(p)} only ({n_rows:,} rows)."
 
 
+def _site_spelling(p: Problem, label: str) -> str:
+    return f"{_quoted(p.sites)} look like one site, but count as different ones."
+
+
 def _one_class(p: Problem, label: str) -> str:
     return (
         f"In {_sites(p)}, `{label}` is {p.evidence['label']} in all {p.evidence['n_rows']:,} rows; at the other sites "
@@ -169,19 +173,26 @@ def _sentinel(p: Problem, label: str) -> str:
     found = p.evidence
     low, high = written(found["low"]), written(found["high"])
     return (
-        f"`{p.column}` is {written(found['value'])} in {found['n_rows']:,} rows{_in_sites(p)}, and {low} to {high} in "
-        "all others: does it mean missing?"
+        f"`{p.column}` is {written(found['value'])} in {_rows(p)}, and {low} to {high} in all others: does it mean "
+        "missing?"
     )
+
+
+def _rows(p: Problem) -> str:
+    """Return in how many rows, and at which sites."""
+    n_rows = p.evidence["n_rows"]
+    return f"{n_rows:,} {'row' if n_rows == 1 else 'rows'}{_in_sites(p)}"
 
 
 def _unit(p: Problem, label: str) -> str:
     found = p.evidence
     medians = f"median {written(found['median'])} against {written(found['median_elsewhere'])}"
-    if found["affine"]:
+    if found["affine"] and "share" not in found:
         units = f"in {found['unit']} in {_sites(p)} and in {found['unit_elsewhere']} elsewhere"
         return f"`{p.column}` seems to be {units} ({medians})."
+    where = f"{found['share']:.0%} of rows in {_sites(p)}" if "share" in found else _sites(p)
     return (
-        f"`{p.column}` is about {_times(found['factor'])} as large in {_sites(p)} as elsewhere ({medians}), which fits "
+        f"`{p.column}` is about {_times(found['factor'])} as large in {where} as elsewhere ({medians}), which fits "
         f"{found['unit']} instead of {found['unit_elsewhere']}."
     )
 
@@ -195,6 +206,19 @@ def _factor(p: Problem, label: str) -> str:
     found, times = p.evidence, _times(float(f"{p.evidence['factor']:.2g}"))
     medians = f"median {written(found['median'])} against {written(found['median_elsewhere'])}"
     return f"`{p.column}` is about {times} as large in {_sites(p)} as elsewhere ({medians}): check its unit."
+
+
+def _columns_exchanged(p: Problem, label: str) -> str:
+    both = f"`{p.column}` and `{p.evidence['other']}`"
+    return f"{both} look exchanged in {_sites(p)}: each has the values that the other has elsewhere."
+
+
+def _far_values(p: Problem, label: str) -> str:
+    low, high, usual_low, usual_high = (
+        written(p.evidence[name]) for name in ("low", "high", "usual_low", "usual_high")
+    )
+    numbers = low if low == high else f"{low} to {high}"
+    return f"`{p.column}` is {numbers} in {_rows(p)}, and {usual_low} to {usual_high} in all others: are they mistakes?"
 
 
 def _copied_rows(p: Problem, label: str) -> str:
@@ -229,6 +253,12 @@ def _zeros(p: Problem, label: str) -> str:
     return f"`{p.column}` is 0 in {where} and hardly anywhere else: does 0 mean missing? If so, empty these cells."
 
 
+def _frequent_value(p: Problem, label: str) -> str:
+    found = p.evidence
+    where = f"{found['share']:.0%} of rows in {_sites(p)} and hardly anywhere else"
+    return f"`{p.column}` is {written(found['value'])} in {where}: is it a limit of measurement?"
+
+
 def _constant(p: Problem, label: str) -> str:
     return f"`{p.column}` is always {p.evidence['value']} in {_sites(p)}, but varies elsewhere."
 
@@ -236,6 +266,10 @@ def _constant(p: Problem, label: str) -> str:
 def _level_of_one_site(p: Problem, label: str) -> str:
     levels = listed([f"'{level}'" for level in p.evidence["levels"]], most=3)
     return f"`{p.column}` is {levels} in {_sites(p)} only."
+
+
+def _levels_of_sites(p: Problem, label: str) -> str:
+    return f"`{p.column}` has other values at every site, so it tells the site, and nothing at a new one."
 
 
 def _levels_written_otherwise(p: Problem, label: str) -> str:
@@ -260,6 +294,7 @@ SENTENCES: Mapping[str, Callable[[Problem, str], str]] = {
     "label_spelling": _label_spelling,
     "label_codes": _label_codes,
     "label_of_one_site": _label_of_one_site,
+    "site_spelling": _site_spelling,
     "one_class": _one_class,
     "labels_exchanged": _labels_exchanged,
     "leak": _leak,
@@ -273,11 +308,15 @@ SENTENCES: Mapping[str, Callable[[Problem, str], str]] = {
     "copied_rows": _copied_rows,
     "near_copied_rows": _near_copied_rows,
     "size": _size,
+    "columns_exchanged": _columns_exchanged,
+    "far_values": _far_values,
     "gaps": _gaps,
     "zeros": _zeros,
+    "frequent_value": _frequent_value,
     "constant": _constant,
     "levels_written_otherwise": _levels_written_otherwise,
     "level_of_one_site": _level_of_one_site,
+    "levels_of_sites": _levels_of_sites,
     "copied_column": _copied_column,
     "near_copied_column": _near_copied_column,
     "small_site": _small_site,
@@ -319,6 +358,18 @@ def _mend_unit(p: Problem, label: str) -> str:
     return f"Convert `{p.column}` in {_sites(p)}, or leave it out."
 
 
+def _mend_exchanged_columns(p: Problem, label: str) -> str:
+    return f"Exchange `{p.column}` and `{p.evidence['other']}` in {_sites(p)}, or leave both out."
+
+
+def _mend_far(p: Problem, label: str) -> str:
+    return f"Correct these numbers of `{p.column}` in the table, or empty their cells."
+
+
+def _mend_sites(p: Problem, label: str) -> str:
+    return "Write each site in one way, so that a site that is left out is left out altogether."
+
+
 def _mend_levels(p: Problem, label: str) -> str:
     return f"Write `{p.column}` in the same way at every site, or leave it out."
 
@@ -332,6 +383,7 @@ REPAIRS: Mapping[str, Callable[[Problem, Any], str]] = {
     "label_codes": _mend_labels,
     "label_of_one_site": _mend_labels,
     "one_class": _mend_one_class,
+    "site_spelling": _mend_sites,
     "labels_exchanged": _mend_exchanged,
     "leak": _mend_leak,
     "leak_by_gaps": _mend_leak,
@@ -341,6 +393,8 @@ REPAIRS: Mapping[str, Callable[[Problem, Any], str]] = {
     "sentinel": _mend_sentinel,
     "unit": _mend_unit,
     "factor": _mend_unit,
+    "columns_exchanged": _mend_exchanged_columns,
+    "far_values": _mend_far,
     "levels_written_otherwise": _mend_levels,
     "copied_rows": _mend_copies,
     "near_copied_rows": _mend_copies,

@@ -22,7 +22,7 @@ class ERMClassifier(MethodClassifier):
     selection : str or None
         For networks: the rule that selects the epoch.
     random_state : int or None
-        Seeds the estimator where its own `random_state` is unset.
+        Seed of the estimator if its own `random_state` is None.
 
     Attributes
     ----------

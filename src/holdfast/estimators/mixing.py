@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from holdfast.auditing.run import AuditSettings, read_columns
 from holdfast.environments import label_array, listed, unique_labels
 from holdfast.exceptions import EnvironmentsError, FeaturesError, HoldfastWarning, ParameterError, warn
+from holdfast.fitting.estimators import stopped_like
 from holdfast.fitting.kinds import Estimator
 from holdfast.judging.judges import JudgeSettings, deal_folds, fit_folds, warn_of_empty_columns
 from holdfast.metrics import Interval
@@ -127,6 +128,13 @@ def choose(
     return Choice(by_name, sources, rule, kept, shown, doubts)
 
 
+class Owner(Protocol):
+    """A stable estimator, once its ordinary model is fitted."""
+
+    n_jobs: int | None
+    ordinary_: Any
+
+
 class Mixture:
     """The ordinary model and those without some columns: their fits on folds, on all rows, and on other sites.
 
@@ -135,40 +143,32 @@ class Mixture:
 
     Parameters
     ----------
+    owner : StableClassifier or StableRegressor
+        With its ordinary model, which was fitted on all rows.
     estimator : unfitted estimator
-        For fits on parts of the rows.
     training : TrainingRows
     seeding : Seeding
     choice : Choice
         Where it gives nothing up, the levels are those of the default caution: `path_` shows what that would save.
-    n_jobs : int or None
-        Fits that run at the same time.
-    start : fitted estimator, optional
-        Where fits on parts of the rows may begin.
     """
 
     def __init__(
-        self,
-        estimator: Estimator,
-        training: TrainingRows,
-        seeding: Seeding,
-        choice: Choice,
-        *,
-        n_jobs: int | None,
-        start: Any = None,
+        self, owner: Owner, estimator: Estimator, training: TrainingRows, seeding: Seeding, choice: Choice
     ) -> None:
-        self.part, self.training, self.seeding, self.choice = estimator, training, seeding, choice
+        self.estimator, self.training, self.seeding, self.choice = estimator, training, seeding, choice
+        self.ordinary, self.n_jobs = owner.ordinary_, owner.n_jobs
+        self.part = stopped_like(estimator, owner.ordinary_)  # for fits on parts of the rows
         planned = choice.kept if any(share < 1.0 for share in choice.kept.values()) else choice.at(CAUTION)
         self.names = list(planned)
         self.levels = removal_levels(list(planned.values()))
         plans = {i: self.plan([self.names[i]]) for i in self.levels[-1][1]}
         self.removals = [join_removals([plans[i] for i in chosen]) for _, chosen in self.levels]
         self.tables = [training, *(replace(training, X=r.apply(training.X)) for r in self.removals[1:])]
-        self.settings = JudgeSettings(n_folds=N_FOLDS, n_jobs=n_jobs, start=start)
+        self.settings = JudgeSettings(n_folds=N_FOLDS, n_jobs=owner.n_jobs, start=owner.ordinary_)
         folds = deal_folds(training, N_FOLDS)
         assert folds is not None
         self.folds, self.rounds = folds, training.environment_codes % min(len(training.environments), MOST_LEFT_OUT)
-        self.fits, self.fold_rows = fit_folds(estimator, self.tables, folds, self.settings, seeding)
+        self.fits, self.fold_rows = fit_folds(self.part, self.tables, folds, self.settings, seeding)
         self.n_draws = max(1, min(5, ROWS_FOR_ONE_DRAW // training.n_rows))
         self.doubted = self.plan(choice.doubts)
 
@@ -195,8 +195,8 @@ def _read_table(X: Any, names: Any) -> Columns:
     """Return the columns of X as numbers, or the words of texts; `names` are those of the frame that X was."""
     if is_mapped(X):
         raise FeaturesError(
-            f"StableClassifier has to change columns, which a memory map of {X.nbytes / 2**30:.1f} GiB does not allow. "
-            "Pass an array in memory, or use PIClassifier."
+            f"The stable method has to change columns, but X is a memory map of {X.nbytes / 2**30:.1f} GiB. Pass an "
+            "array in memory, or use PIClassifier."
         )
     return read_columns(X, None, AuditSettings(min_count=1, n_words=(1, 1)), names=names)
 

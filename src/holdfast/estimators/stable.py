@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import copy
 import html
-import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from holdfast.environments import label_array, take_rows, unique_labels
 from holdfast.estimators.base import MethodClassifier, fit_erm, warn_single_environment
 from holdfast.estimators.mixing import (
     CAUTIONS,
-    N_FOLDS,
     Choice,
     Mixture,
     check_caution,
@@ -28,21 +24,16 @@ from holdfast.estimators.mixing import (
     read_comparable,
     uncompared,
 )
-from holdfast.estimators.pi import PIClassifier
-from holdfast.exceptions import EnvironmentsError, HoldfastWarning, ParameterError, warn
-from holdfast.fitting.calibration import calibrate, class_scores, log_softmax
+from holdfast.estimators.stable_network import ask_folds, check_network, deal_network_folds, fit_pi, from_network
+from holdfast.exceptions import HoldfastWarning, ParameterError, warn
+from holdfast.fitting.calibration import calibrate, log_softmax
 from holdfast.fitting.estimators import (
     code_probabilities,
-    fit_rows,
     has_probabilities,
     has_threshold,
     is_network,
     last_step,
-    predicted_codes,
-    seeded_clone,
-    stopped_like,
 )
-from holdfast.fitting.folds import deal_evenly
 from holdfast.fitting.logistic import refit_logistic
 from holdfast.metrics import Interval
 from holdfast.newsite.adapt import Adaptation, AdaptedClassifier, adapt, ask_again
@@ -61,19 +52,27 @@ from holdfast.stable.decision import CAUTION, kept_share
 from holdfast.stable.design import make_design
 from holdfast.stable.directions import describe, try_directions
 from holdfast.stable.hypotheses import Posterior, posteriors
-from holdfast.stable.network import NetworkRows, find_network, read_skill
+from holdfast.stable.network import NetworkRows, find_network
 from holdfast.stable.removal import MixedClassifier, Removal, centered, mix_scores, shuffled_partners
 from holdfast.stable.scenarios import Part, Scenarios, ask_out_of_fold, try_scenarios
 from holdfast.stable.verdict import RARE, Accuracy, Verdict, fitted_as
 
 Array = NDArray[np.float64]
-MOST_WORST_CASE = 3  # sites up to which the stable network minimizes the worst half, and not the mean of the halves
 MOST_COPIED = 2**30  # bytes of a memory map that are copied into memory; joblib maps every array above a megabyte
 
 
 @dataclass(frozen=True)
 class PathPoint:
-    """What one caution costs and saves."""
+    """What one caution costs and saves.
+
+    Attributes
+    ----------
+    caution : float
+    price : Interval
+        Accuracy (of a regressor: R²) that is lost at environments like the known ones.
+    known, vanished, reversed : Accuracy
+        As in `Verdict`: as it is, if the effects of the columns that are used less vanish, and if they reverse.
+    """
 
     caution: float
     price: Interval
@@ -86,9 +85,13 @@ class PathPoint:
 class StableClassifier(MethodClassifier):
     r"""Train a classifier that relies less on columns whose effect differs between environments.
 
-    For each column :math:`x` the model compares three hypotheses, with :math:`o` the log-odds of the label given the
-    other columns: *mechanism* (the others predict :math:`x` within label and environment), *label alone, stable* and
-    *label alone, changing*. For the latter two
+    The ordinary classifier is mixed with one that was fitted without the columns whose effect changes. If there are no
+    such columns, the result is exactly the ordinary classifier. `verdict_` says what was fitted, why, how much accuracy
+    it costs at environments like these, and how much it saves if the effects vanish or reverse.
+
+    For each column :math:`x` the model compares three hypotheses: *mechanism* (the other columns predict :math:`x`
+    within label and environment), *label alone, stable* and *label alone, changing*. With :math:`o` the log-odds of the
+    label given the other columns, the last two are
 
     .. math:: p(y, x \mid o, e) = \sum_{y^*} P(y^* \mid a_e + s_e o)\, P(y \mid y^*; v_e)\, p(x \mid y^*, e; b_e),
 
@@ -96,12 +99,10 @@ class StableClassifier(MethodClassifier):
     :math:`N(b, (\rho b)^2)`. With the probability :math:`P` of a change and :math:`p = \sigma(|b|)`, the column is
     expected to agree with the label at a new environment in the share
     :math:`q = 1/2 + (p - 1/2) \max(0, 1 - 2 \cdot \mathrm{caution} \cdot P)` of the rows, and
-    :math:`\mathrm{logit}\, q / \mathrm{logit}\, p` of its effect is kept. A classifier fitted without the column
-    is mixed with the ordinary one accordingly. Where nothing changes, the result is the ordinary classifier, to the
-    last bit. `verdict_` says what was fitted, why, what it costs and what it saves.
+    :math:`\mathrm{logit}\, q / \mathrm{logit}\, p` of its effect is kept.
 
-    Pictures, sequences, dicts and Datasets have no columns. There the ordinary network is compared, out of fold, with
-    one that goes on from it on the halves of Predict then Interpolate (`holdfast.stable.network`).
+    Pictures, sequences, dicts and Datasets have no columns. For these, the ordinary network is compared, out of fold,
+    with one that is trained further on the halves of Predict then Interpolate (`holdfast.stable.network`).
 
     Parameters
     ----------
@@ -109,13 +110,13 @@ class StableClassifier(MethodClassifier):
         Any classifier or Pipeline, or a NeuralClassifier. None: columns scaled to unit variance, then a logistic
         regression.
     caution : float between 0 and 1
-        What to expect of a relation that changes. 0: the next environment is like these, so nothing is given up. 0.5:
-        the relation may vanish there. 1: it may reverse. `path_` has price and gain of others.
+        Assumed effect of a changing column at the next environment: as seen (0), none (0.5) or reversed (1). With 0 the
+        result is the ordinary classifier. `path_` has price and gain for five values.
     n_jobs : int or None
-        Fits that run at the same time.
+        Number of fits that run at the same time.
     random_state : int or None
-        Seeds the estimator where its own `random_state` is unset. The verdict does not depend on it, nor on
-        the order of rows, unless the estimator draws at random, as forests do: then prices move a little.
+        Seed of the estimator if its own `random_state` is None. The verdict depends on the seed only if the estimator
+        uses random numbers, as forests do. It does not depend on the order of the rows.
 
     Attributes
     ----------
@@ -181,6 +182,7 @@ class StableClassifier(MethodClassifier):
         training = self._read_training(X, y, environments, sample_weight=sample_weight)
         seeding = Seeding(self.random_state)
         estimator = self._coded_estimator(training)
+        check_network(estimator)
         alone = warn_single_environment(training.environments, type(self).__name__)
         if is_mapped(training.X) and training.X.nbytes <= MOST_COPIED:
             training = replace(training, X=np.array(training.X))
@@ -220,17 +222,17 @@ class StableClassifier(MethodClassifier):
         self.ordinary_ = self.estimator_ = fit_erm(estimator, training, seeding)
         self.profile_ = None
         sites = [environment.name for environment in training.environments]
-        asked = _ask_folds(self, estimator, training, _network_folds(training, subjects), seeding)
+        asked = ask_folds(self, estimator, training, deal_network_folds(training, subjects), seeding)
         given = training.y, training.environment_codes, training.sample_weight, asked.read_sites(estimator, seeding)
-        rows = NetworkRows(asked.ordinary(), asked.compared(), *given)
+        rows = NetworkRows(asked.ordinary(), asked.stable(), *given)
+        anew = False
         if rows.has_evidence and is_network(estimator):
-            rows = replace(rows, stable=asked.stable(estimator), found=rows.evidence)
+            anew, rows = rows.choose(asked.started_anew(estimator))
         weights = rows.weights(float(self.caution))
         if weights[1]:
-            objective = _objective(training) if is_network(estimator) else "max"
-            pi = _fit_pi(self, estimator, training, seeding, self.ordinary_, objective)
+            pi = fit_pi(self, estimator, training, seeding, None if anew else self.ordinary_)
             if is_network(estimator):  # what is saved is how the network is built, not the one that it began with
-                _from_network(pi.estimator_, last_step(estimator).network)
+                from_network(pi.estimator_, last_step(estimator).network)
             total, both = sum(weights), [self.ordinary_, pi.estimator_]
             mixed = mix_scores([rows.ordinary, rows.stable], [weight / total for weight in weights])
             calibration = calibrate(mixed, training.y, training.sample_weight)
@@ -242,9 +244,7 @@ class StableClassifier(MethodClassifier):
         self.relearning_ = Relearning()
         judged = asked.left_out()
         known, left_out = np.exp(log_softmax(rows.mixed(weights))), np.exp(log_softmax(judged))
-        self.forecasting_ = make_basis(
-            known, left_out, training.y, {environment.name: environment.rows for environment in training.environments}
-        )
+        self.forecasting_ = make_basis(known, left_out, training.y, training.site_rows)
         right, shares = judged.argmax(axis=1) == training.y, training.weights
         elsewhere = np.array([np.average(right[e.rows], weights=shares[e.rows]) for e in training.environments])
         ordinary, fitted = rows.accuracies((1.0, 0.0)), rows.accuracies(weights)
@@ -340,7 +340,7 @@ class StableClassifier(MethodClassifier):
         ordinary, stable = [1.0, 0.0], [0.0, 1.0]
         names = column_names(training.X, training.names)
         findings = describe(found.directions, training, names, str(self.classes_[1]))
-        sites = {environment.name: environment.rows for environment in training.environments}
+        sites = training.site_rows
         by_site = np.stack([scenarios.accuracies("known", w) for w in (ordinary, stable)], axis=1).tolist()
         folds, elsewhere = (np.exp(log_softmax(scores)) for scores in (found.known, found.left_out))
         self.estimator_ = found.estimator
@@ -458,174 +458,6 @@ class StableClassifier(MethodClassifier):
         return f'<p style="{style}"><strong>{first.rstrip(".")}.</strong> {rest}</p>{diagram}'
 
 
-@dataclass(eq=False, repr=False)
-class _NetworkPI(PIClassifier):
-    """PI for the decision: judges take half the steps, and the last network goes on from the ordinary one.
-
-    From there it needs few steps, keeps what the ordinary network has learned, and differs from it where the halves ask
-    for it: started anew, two networks differ in much else, which hides evidence.
-    """
-
-    _: KW_ONLY
-    ordinary: Any = None  # fitted on the same rows
-    parts: int = 1  # the last network takes one of so many parts of the steps
-
-    def _judge_and_final(self, estimator: Any) -> tuple[Any, Any]:
-        if not is_network(estimator):
-            return estimator, estimator
-        return _shortened(estimator, 2), _shortened(estimator, self.parts, self.ordinary)
-
-
-def _shortened(estimator: Any, parts: int, start: Any = None) -> Any:
-    """Return an unfitted network of one of so many parts of the steps, which goes on from a fitted one where given."""
-    copied = clone(estimator)
-    network = last_step(copied)
-    network.set_params(steps_per_epoch=-(-network.steps_per_epoch // parts))
-    return copied if start is None else _from_network(copied, last_step(start).network_)
-
-
-def _from_network(estimator: Any, network: Any) -> Any:
-    """Return the estimator with another `network` parameter."""
-    last_step(estimator).set_params(network=network)
-    return estimator
-
-
-@dataclass(frozen=True, eq=False)
-class _Fold:
-    """A half of the rows, the classifiers of the others, and the seeds that they were fitted with."""
-
-    asked: NDArray[np.intp]
-    fitted: TrainingRows
-    ordinary: Any
-    pi: PIClassifier
-    seeding: Seeding
-
-
-@dataclass(frozen=True, eq=False)
-class _FoldAnswers:
-    """What classifiers of the other fold say about every row, (n_rows, n_classes)."""
-
-    folds: list[_Fold]
-    training: TrainingRows
-    n_classes: int
-
-    def scores(self, ask: Callable[[_Fold, Any], Array]) -> Array:
-        """Return an answer for each row; `ask` gives those about a fold and its rows."""
-        found = np.zeros((self.training.n_rows, self.n_classes))
-        for fold in self.folds:
-            found[fold.asked] = ask(fold, take_rows(self.training.X, fold.asked))
-        return found
-
-    def ordinary(self) -> Array:
-        """Return the scores of the ordinary classifier."""
-        return self.scores(lambda fold, X: class_scores(fold.ordinary, X, self.n_classes))
-
-    def compared(self) -> Array:
-        """Return the scores of the classifier that the ordinary one is compared with."""
-        return self.scores(lambda fold, X: class_scores(fold.pi.estimator_, X, self.n_classes))
-
-    def stable(self, estimator: Any) -> Array:
-        """Return the scores of PI: of a network that takes all its steps, with the judges that are there."""
-
-        def ask(fold: _Fold, X: Any) -> Array:
-            final, objective = _shortened(estimator, 1, fold.ordinary), _objective(fold.fitted)
-            pi = _quietly(lambda: fold.pi.with_final(final, objective, fold.fitted, fold.seeding))
-            return class_scores(pi.estimator_, X, self.n_classes)
-
-        return self.scores(ask)
-
-    def left_out(self) -> Array:
-        """Return the scores of the judges of the other sites together."""
-        sites = self.training.environment_codes
-
-        def ask(fold: _Fold, X: Any) -> Array:
-            judges = list(fold.pi.environment_classifiers_.values())
-            answers = np.stack([centered(class_scores(judge, X, self.n_classes)) for judge in judges])
-            others = 1.0 - np.eye(len(judges))[sites[fold.asked]].T  # (n_judges, n_asked)
-            return np.asarray(np.einsum("jr,jrc->rc", others, answers) / (len(judges) - 1))
-
-        return self.scores(ask)
-
-    def read_sites(self, estimator: Any, seeding: Seeding) -> float:
-        """Return how well the site can be read off the input, by the same estimator: 0 chance, 1 always."""
-        asked, X, sites = self.folds[0].asked, self.training.X, self.training.environment_codes
-        reader = _shortened(estimator, 2) if is_network(estimator) else estimator
-        fitted = np.setdiff1d(np.arange(self.training.n_rows), asked)
-        reader = fit_rows(seeded_clone(reader, seeding, "sites"), X, sites, fitted, None)
-        return read_skill(predicted_codes(reader, take_rows(X, asked)), sites[asked])
-
-
-def _ask_folds(
-    owner: StableClassifier, estimator: Any, training: TrainingRows, folds: NDArray[np.intp], seeding: Seeding
-) -> _FoldAnswers:
-    """Fit the ordinary classifier, and one on PI's halves to compare it with, without each fold."""
-    asked = []
-    for number in range(N_FOLDS):
-        part, seeds = _rows_of(training, np.flatnonzero(folds != number)), seeding.child("fold", number)
-        ordinary = fit_erm(estimator, part, seeds)
-        objective = "equal" if is_network(estimator) else "max"
-        pi = _fit_pi(owner, estimator, part, seeds, ordinary, objective, parts=4)
-        asked.append(_Fold(np.flatnonzero(folds == number), part, ordinary, pi, seeds))
-    return _FoldAnswers(asked, training, len(owner.classes_))
-
-
-def _fit_pi(
-    owner: StableClassifier,
-    estimator: Any,
-    training: TrainingRows,
-    seeding: Seeding,
-    ordinary: Any,
-    objective: Any,
-    *,
-    parts: int = 1,
-) -> PIClassifier:
-    """Fit Predict then Interpolate on rows over class codes."""
-    seed = seeding.integer("pi") % 2**31
-    pi = _NetworkPI(
-        estimator, objective=objective, n_jobs=owner.n_jobs, random_state=seed, ordinary=ordinary, parts=parts
-    )
-    weights, sites = training.sample_weight, training.environment_codes
-    return _quietly(lambda: pi.fit(training.X, training.y, environments=sites, sample_weight=weights))
-
-
-def _quietly(fit: Callable[[], PIClassifier]) -> PIClassifier:
-    """Fit without remarks about halves: they are not the user's concern."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HoldfastWarning)
-        return fit()
-
-
-def _objective(training: TrainingRows) -> Literal["max", "equal"]:
-    """Return what PI minimizes: the worst half is in each step, so beyond a few sites the mean is much cheaper."""
-    return "max" if len(training.environments) <= MOST_WORST_CASE else "equal"
-
-
-def _rows_of(training: TrainingRows, rows: NDArray[np.intp]) -> TrainingRows:
-    """Return some of the rows; every environment has some of them."""
-    sites = training.environment_codes[rows]
-    parts = tuple(replace(e, rows=np.flatnonzero(sites == number)) for number, e in enumerate(training.environments))
-    weights = None if training.sample_weight is None else training.sample_weight[rows]
-    return TrainingRows(take_rows(training.X, rows), training.y[rows], parts, weights)
-
-
-def _network_folds(training: TrainingRows, subjects: Any) -> NDArray[np.intp]:
-    """Return a fold for each row, in turn within each environment and label, or by subject."""
-    if subjects is None:
-        order = np.lexsort((np.arange(training.n_rows), training.y, training.environment_codes))
-        return deal_evenly(order, training.environment_codes, N_FOLDS)
-    labels = label_array(
-        subjects, training.n_rows, what="subjects", error=EnvironmentsError, example="frame['patient']"
-    )
-    folds = unique_labels(labels, what="subjects", error=EnvironmentsError)[1] % N_FOLDS
-    for environment in training.environments:
-        if len(np.unique(folds[environment.rows])) < N_FOLDS:
-            raise EnvironmentsError(
-                f"subjects puts all rows of environment {environment.name!r} into one of {N_FOLDS} folds. Each "
-                "environment needs rows of several subjects."
-            )
-    return folds
-
-
 def _has_no_columns(X: Any) -> bool:
     """Return whether X is pictures, sequences, or items of a dict or Dataset."""
     return getattr(X, "ndim", 2) > 2 or holds_items(X)
@@ -648,9 +480,8 @@ class _ClassifierMixture(Mixture):
     def __init__(
         self, owner: StableClassifier, estimator: Any, training: TrainingRows, seeding: Seeding, choice: Choice
     ) -> None:
-        self.owner, self.estimator = owner, estimator
-        part = stopped_like(estimator, owner.ordinary_)
-        super().__init__(part, training, seeding, choice, n_jobs=owner.n_jobs, start=owner.ordinary_)
+        super().__init__(owner, estimator, training, seeding, choice)
+        self.owner = owner
         fits = zip(self.removals, self.fits, strict=True)
         self.parts = [Part(removal, found, self.fold_rows) for removal, found in fits]
         n_classes = len(owner.classes_)
@@ -658,9 +489,9 @@ class _ClassifierMixture(Mixture):
 
     def fit(self, weights: list[float]) -> MixedClassifier:
         """Return the classifiers on all rows, mixed and calibrated."""
-        training, ordinary = self.training, self.owner.ordinary_
+        training, ordinary = self.training, self.ordinary
         tasks = [(i, self.estimator, self.seeding, ordinary, part.estimators) for i, part in enumerate(self.parts) if i]
-        models = [ordinary, *run_each(_fit_reduced, tuple(self.tables), tasks, self.owner.n_jobs)]
+        models = [ordinary, *run_each(_fit_reduced, tuple(self.tables), tasks, self.n_jobs)]
         used = [i for i, weight in enumerate(weights) if weight > 0]
         mixed = mix_scores([self.scenarios.known[i] for i in used], [weights[i] for i in used])
         offsets = not has_probabilities(ordinary)
@@ -696,7 +527,7 @@ class _ClassifierMixture(Mixture):
             logs = log_softmax(mixed) if calibration is None else calibration.log_probabilities(mixed)
             return np.asarray(np.exp(logs))
 
-        sites = {environment.name: environment.rows for environment in training.environments}
+        sites = training.site_rows
         folds = probabilities([self.scenarios.known[i] for i in used])
         return make_basis(folds, probabilities([left_out[i] for i in used]), training.y, sites)
 
@@ -731,14 +562,14 @@ class _ClassifierMixture(Mixture):
             ]
             return mix_scores(asked, [weights[i] for i in elsewhere])
 
-        offsets = not has_probabilities(self.owner.ordinary_)
+        offsets = not has_probabilities(self.ordinary)
         calibration = calibrate(scores, y, counts, offsets=offsets)
         mixing = calibrate(mixed("known"), y, counts, offsets=offsets)
         tried = try_known_sites(
             _unstable_columns(doubted, in_doubt, self.choice.sources, training.X),
             training.X,
             y,
-            {environment.name: environment.rows for environment in training.environments},
+            training.site_rows,
             calibration.log_probabilities(scores),
             {scenario: mixing.log_probabilities(mixed(scenario)) for scenario in partners},
             calibration,

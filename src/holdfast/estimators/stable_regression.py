@@ -13,7 +13,7 @@ from scipy import special
 
 from holdfast.environments import Rows
 from holdfast.estimators.base import MethodRegressor, fit_erm, warn_single_environment
-from holdfast.estimators.mixing import CAUTIONS, Choice, Mixture, check_caution, choose, read_comparable, uncompared
+from holdfast.estimators.mixing import CAUTIONS, Mixture, check_caution, choose, read_comparable, uncompared
 from holdfast.estimators.stable import PathPoint
 from holdfast.metrics import Interval
 from holdfast.rows.training import TrainingRows
@@ -30,30 +30,30 @@ QUESTIONS = ("known", "vanished", "reversed")
 
 @dataclass(eq=False, repr=False)
 class StableRegressor(MethodRegressor):
-    """Train a model of a number that relies less on columns whose effect differs between environments.
+    """Train a regressor that relies less on columns whose effect differs between environments.
 
-    It decides as `StableClassifier` does, with a normal likelihood (`holdfast.stable.gaussian`): for each column the
-    probability that its own relation with the label changes, then how much of its effect to keep. A model fitted
-    without the column is mixed with the ordinary one accordingly. Where nothing changes, the result is the ordinary
-    model, to the last bit.
+    It decides like `StableClassifier`, with a normal likelihood (`holdfast.stable.gaussian`). For each column it
+    computes the probability that the effect changes, and then the share of the effect to keep. The ordinary model is
+    mixed with one that was fitted without the changing columns. If there are none, the result is exactly the ordinary
+    model.
 
     Parameters
     ----------
     estimator : scikit-learn regressor or None
         Any regressor or Pipeline. None: columns scaled to unit variance, then a ridge regression.
     caution : float between 0 and 1
-        What to expect of a relation that changes: as seen (0), that it vanishes (0.5), that it reverses (1).
+        Assumed effect of a changing column at the next environment: as seen (0), none (0.5) or reversed (1).
     n_jobs : int or None
-        Fits that run at the same time.
+        Number of fits that run at the same time.
     random_state : int or None
-        Seeds the estimator where its own `random_state` is unset.
+        Seed of the estimator if its own `random_state` is None.
 
     Attributes
     ----------
     verdict_ : RegressionVerdict
         What was fitted and why; `str(verdict_)` is the answer in words.
     path_ : tuple of PathPoint
-        R² lost and saved for several values of caution.
+        R² lost and R² saved for several values of caution.
     estimator_ : fitted regressor
     ordinary_ : fitted regressor
         The ordinary model, for comparison.
@@ -139,16 +139,10 @@ class StableRegressor(MethodRegressor):
 class _RegressorMixture(Mixture):
     """The mixture of a `StableRegressor`, with its answers to "what if"."""
 
-    def __init__(
-        self, owner: StableRegressor, estimator: Any, training: TrainingRows, seeding: Seeding, choice: Choice
-    ) -> None:
-        super().__init__(estimator, training, seeding, choice, n_jobs=owner.n_jobs)
-        self.ordinary = owner.ordinary_
-
     def fit(self, weights: Sequence[float]) -> MixedRegressor:
         """Return the models on all rows, mixed."""
         used = [i for i, weight in enumerate(weights) if weight > 0]
-        models = [fit_erm(self.part, self.tables[i], self.seeding) if i else self.ordinary for i in used]
+        models = [fit_erm(self.estimator, self.tables[i], self.seeding) if i else self.ordinary for i in used]
         return MixedRegressor(models, [self.removals[i] for i in used], [weights[i] for i in used])
 
     @cached_property

@@ -81,13 +81,13 @@ class SiteCheck:
         if self.adaptation is not None and self.relations and self.adaptation.reason not in ("", "done"):
             lines.append(self.adaptation.answer)
         if self.forecast is not None:
-            value, known = self.forecast, f"it is {self.known_accuracy:.2f} at the known sites"
-            once, instead = "Expect", ""
+            value, known = self.forecast, f"at the known sites it is {self.known_accuracy:.2f}"
+            once = instead = ""
             if self.as_it_is is not None:
-                once, instead = "Once adapted, expect", f", instead of {self.as_it_is:.2f} as it is"
+                once, instead = " once adapted", f", without adapting {self.as_it_is:.2f}"
             lines.append(
-                f"{once} an accuracy of {value.value:.2f} there, between {value.low:.2f} and {value.high:.2f}{instead};"
-                f" {known}."
+                f"Expected accuracy{once}: {value.value:.2f} (between {value.low:.2f} and {value.high:.2f}){instead}; "
+                f"{known}."
             )
         if self.auroc is not None:
             value = self.auroc
@@ -134,8 +134,8 @@ def forbids(check: ColumnCheck) -> bool:
     return check.share >= EVERYWHERE and not check.changed < MATTERS  # unknown counts as much
 
 
-REFIT = "Do not use the model yet: mend the data that it was fitted on, and fit again."
-UNSURE = "Use the model at this site, and label about 50 rows to make sure: its accuracy may be much lower there."
+REFIT = "Do not use the model yet: correct its training data, and fit it again."
+UNSURE = "Use the model at this site, and label about 50 rows to be sure: its accuracy may be much lower there."
 ANSWERS: Mapping[Advice, str] = {
     "use": "Use the model at this site.",
     "adapt": "Adapt the model to this site before you use it.",
@@ -207,10 +207,10 @@ def check_site(
         columns, moved = profile.check(features), profile.moved(features)
         columns, moved = (_weigh(checks, profile, features, predict, labels) for checks in (columns, moved))
     if len(labels) < LEAST_ROWS:
-        notes = (*notes, f"So few rows ({len(labels)}) say little about a site. Pass {LEAST_ROWS} or more.")
+        notes = (*notes, f"{len(labels)} rows are too few to say much about a site. Pass {LEAST_ROWS} or more.")
     alike = profile is not None and len(labels) > 1 and bool((features.nunique(dropna=False) == 1).all())
     if alike:
-        notes = (*notes, f"All {len(labels):,} rows are alike, and say as little about the site as one.")
+        notes = (*notes, f"All {len(labels):,} rows are equal, so they say as little about the site as one row.")
     fits = not any(map(forbids, columns))
     if not fits:
         notes = (*notes, "No accuracy is forecast, because of the columns that do not fit.")

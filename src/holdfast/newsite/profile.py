@@ -257,7 +257,7 @@ def _check_numbers(column: ColumnProfile, values: Array) -> ColumnCheck | None:
         text = f"`{column.name}` may be in another unit: its median is {median:.4g}, and {seen} at the known sites."
         return ColumnCheck(column.name, "unit", outside, text)
     seen = f"{column.low:.4g} to {column.high:.4g}" if column.low < column.high else f"{column.low:.4g} only"
-    text = f"`{column.name}` is outside of what the known sites have in {outside:.0%} of the rows: they have {seen}."
+    text = f"`{column.name}` is outside the range of the known sites ({seen}) in {outside:.0%} of the rows."
     return ColumnCheck(column.name, "range", outside, text)
 
 
@@ -269,9 +269,9 @@ def _check_levels(column: ColumnProfile, values: pd.Series[Any]) -> ColumnCheck 
     if share < rare + OUTSIDE:
         return None
     names = values[unseen].value_counts().index[:3].tolist()
-    what = "a level" if len(set(values[unseen])) == 1 else "levels"
+    what = "a category" if len(set(values[unseen])) == 1 else "categories"
     text = (
-        f"`{column.name}` has {what} that no known site has in {share:.0%} of the rows: {', '.join(map(repr, names))}."
+        f"In {share:.0%} of the rows `{column.name}` has {what} that no known site has: {', '.join(map(repr, names))}."
     )
     return ColumnCheck(column.name, "levels", share, text)
 

@@ -73,7 +73,7 @@ class Relation:
     def sentence(self) -> str:
         """What the column says there, in words."""
         if not self.is_told:
-            return f"These rows do not tell the effect of `{self.name}` there."
+            return f"The effect of `{self.name}` cannot be estimated from these rows."
         known = [f"{share:.0%} in {site}" for site, share in list(self.known.items())[:3]]
         than = f"; {listed(known)}" if known else ""
         reach = f" ± {1.96 * self.error:.0%}" if np.isfinite(self.error) else ""

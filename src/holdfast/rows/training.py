@@ -47,6 +47,11 @@ class TrainingRows:
             codes[environment.rows] = number
         return codes
 
+    @property
+    def site_rows(self) -> dict[str, Rows]:
+        """The rows of each environment, by its name."""
+        return {environment.name: environment.rows for environment in self.environments}
+
     @cached_property
     def row_keys(self) -> NDArray[np.uint64]:
         """A number for each row that depends on what it contains."""

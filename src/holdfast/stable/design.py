@@ -278,7 +278,8 @@ def _working_parts(
     both = np.hstack([target, columns])  # (n_rows, n_classes + n_columns)
     site_means = np.zeros((n_sites, both.shape[1]))
     np.add.at(site_means, sites, counts[:, None] * both)
-    both = both - (site_means / np.bincount(sites, counts, n_sites)[:, None])[sites]
+    sizes = np.maximum(np.bincount(sites, counts, n_sites), 1e-12)  # all rows of a site may have the weight 0
+    both = both - (site_means / sizes[:, None])[sites]
     n_folds = int(folds.max()) + 1
     by_fold = np.stack([(both[folds == f] * counts[folds == f, None]).T @ both[folds == f] for f in range(n_folds)])
     total, size = by_fold.sum(axis=0), float(counts.sum())

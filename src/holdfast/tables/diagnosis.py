@@ -73,16 +73,16 @@ def diagnose(
     environments : labels of shape (n_rows,)
         The site of each row; at least two different ones.
     estimator : str or scikit-learn classifier
-        A name such as "boosting" (see `holdfast fit --help`), or a classifier of numbers.
+        A name such as "boosting" (see `holdfast fit --help`), or a classifier that takes numeric arrays.
     threshold : float, optional
-        Risk from which on somebody is treated, for the net benefit; by default the share of events.
+        Rows with this risk or more are treated, for the net benefit; by default the share of events.
     sample_weight : array of shape (n_rows,), optional
         How much each row counts, in fits and in measures.
     n_jobs : int, optional
-        Fits that run at the same time.
+        Number of fits that run at the same time.
     random_state : int or None
     progress : callable
-        Called when a fit begins: with what it is for, the number of fits before it, and about how many there will be.
+        Called at the start of each fit with its purpose, the number of earlier fits, and the expected total.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def diagnose(
     roles = TableRoles(str(getattr(y, "name", None) or "label"), "string", ("environments",), None, schema)
     weights = read_weights(sample_weight, len(frame))
     notes = table_notes(frame, schema)
-    rows = TableRows(roles, schema.features(frame), labels, sites, notes=notes, sample_weight=weights)
+    rows = TableRows(roles, schema.features(frame), labels, sites, notes=notes, sample_weight=weights).counted()
     return diagnose_rows(
         rows, estimator=estimator, threshold=threshold, n_jobs=n_jobs, random_state=random_state, progress=progress
     )
@@ -201,19 +201,7 @@ class TableSubject:
 
     def take(self, rows: Rows) -> TableSubject:
         """Return some of the rows, with the same model."""
-        return TableSubject(self._part(rows), self.estimator, self.n_jobs, self.random_state)
-
-    def _part(self, rows: Rows) -> TableRows:
-        whole = self.rows
-        return replace(
-            whole,
-            features=whole.features.iloc[rows],
-            y=whole.y[rows],
-            environments=whole.environments[rows],
-            notes=(),
-            sample_weight=None if self.weights is None else self.weights[rows],
-            subjects=None if whole.subjects is None else whole.subjects[rows],
-        )
+        return TableSubject(replace(self.rows.take(rows), notes=()), self.estimator, self.n_jobs, self.random_state)
 
     def ask(self, rest: Rows, out: Rows, without: Sequence[str] = ()) -> Array:
         """Fit the model on some rows and return its probabilities for others, (n_out, n_classes)."""
@@ -228,8 +216,7 @@ class TableSubject:
     def ask_stable(self, rest: Rows, out: Rows) -> Array:
         """Return the stable classifier's probabilities for rows of sites left out, (n_out, n_classes)."""
         rows = self.rows
-        part = self._part(rest)
-        fitted, answers = self._fit_stable(part), np.zeros((len(out), len(self.classes)))
+        fitted, answers = self._fit_stable(rows.take(rest)), np.zeros((len(out), len(self.classes)))
         places = np.searchsorted(self.classes.astype(fitted.classes_.dtype), fitted.classes_)
         if has_probabilities(fitted.pipeline_):
             answers[:, places] = fitted.pipeline_.predict_proba(rows.features.iloc[out])

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from holdfast.environments import listed
+from holdfast.tables.decimals import DECIMALS, read_numbers, written_number
 from holdfast.tables.schema import MAX_LEVELS, MIN_FREQUENCY, TableSchema
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 MOST_TOKENS, MANY_NUMBERS = 3, 10  # different words among numbers, and different numbers that words are odd among
 GAPS = ("unknown", "missing", "none", "not available", "n.a.", "na", "nil", "unk", "not done", "not recorded")
 OTHER_DATE = r"\d{1,2}([./-])\d{1,2}\1(\d{2}|\d{4})"  # 31.1.2026, 1/31/26: not ISO, and often ambiguous
-WRITTEN = re.compile(r"[+-]?[$€£¥]?\s?(?!0\d)(\d{1,3}([.,' \u00a0]\d{3})+|\d+)([.,]\d+)?\s?([%‰$€£¥]|EUR|USD)?")
-PLAIN_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?")
 MANY_LEVELS, FEW_COVERED = 20, 0.5  # levels from which on it is noted that those that count cover few rows
 
@@ -43,21 +42,6 @@ def odd_tokens(series: pd.Series[Any]) -> tuple[str, ...]:
     is_gap = all(not re.search(r"\w", text) or text.strip().lower() in GAPS for text in odd)
     few = 0 < len(odd) <= MOST_TOKENS and not any(re.search(r"\d", text) for text in odd if text[:1] not in "<>≤≥")
     return tuple(odd) if few and n_numbers >= (2 if is_gap else MANY_NUMBERS) else ()
-
-
-def written_number(series: pd.Series[Any]) -> str | None:
-    """Return a number with a sign, a separator of thousands or a decimal comma, of a column of nothing else; or None.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> written_number(pd.Series(["980", "2,771.45"])), written_number(pd.Series(["980", "b"]))
-    ('2,771.45', None)
-    """
-    texts = [text.strip() for text in map(str, series.dropna().unique())]
-    if not all(WRITTEN.fullmatch(text) or PLAIN_NUMBER.fullmatch(text) for text in texts):
-        return None
-    return next((text for text in texts if not PLAIN_NUMBER.fullmatch(text)), None)
 
 
 def _level_note(series: pd.Series[Any], name: str) -> str | None:
@@ -96,6 +80,11 @@ def table_notes(frame: pd.DataFrame, schema: TableSchema) -> tuple[str, ...]:
         quoted = listed([repr(name) for name in prose])
         verb = "look" if prose[1:] else "looks"
         notes.append(f"{quoted} {verb} like free text; pass text={prose[0]!r} to use the words")
+    for column in schema.columns:
+        decimal = next((known for known in DECIMALS if known == column.storage), None)
+        if decimal and (text := written_number(frame[column.name])):
+            number = read_numbers(frame[column.name][frame[column.name] == text], decimal)[0].iloc[0]
+            notes.append(f"{column.name!r} has numbers such as {text!r}, read as {number:g}")
     by_words: dict[tuple[str, ...], list[str]] = {}
     for name in schema.names("categorical"):
         texts = frame[name].dropna().astype(str).head(1000)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from holdfast.environments import listed
+from holdfast.environments import Rows, listed
 from holdfast.exceptions import LabelsError, NewSiteWarning, ParameterError, SavedModelError, TableError, suggest, warn
 from holdfast.seeding import Seeding
 from holdfast.tables.files import TableLike, TableSource, open_table
@@ -193,6 +193,22 @@ class TableRows:
         """Number of rows, in the folder where these are a sample of it."""
         return len(self.y) if self.source is None else self.source.n_rows
 
+    def take(self, rows: Rows) -> TableRows:
+        """Return some of the rows."""
+        columns = {name: getattr(self, name) for name in ("y", "environments", "sample_weight", "subjects")}
+        frames = {name: getattr(self, name) for name in ("features", "attributes")}
+        taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in columns.items()}
+        taken |= {name: None if frame is None else frame.iloc[rows] for name, frame in frames.items()}
+        return replace(self, **taken)
+
+    def counted(self) -> TableRows:
+        """Return the rows whose weight is above 0."""
+        if self.sample_weight is None or self.sample_weight.all():
+            return self
+        kept = self.take(np.flatnonzero(self.sample_weight))
+        left_out = f"{len(self.y) - len(kept.y):,} of {len(self.y):,} rows are left out because their weight is 0"
+        return replace(kept, notes=(*self.notes, left_out))
+
 
 def read_rows(table: TableLike, options: TableOptions, *, attributes: Sequence[str] = ()) -> TableRows:
     """Read the rows of a file or frame to fit on; attributes are read next to the features and are not among them."""
@@ -223,7 +239,7 @@ def read_rows(table: TableLike, options: TableOptions, *, attributes: Sequence[s
     if task == "auto":
         task = "regression" if is_amount(frame[label], label) else "classification"
         if task == "regression":
-            notes += (f"label {label!r} is an amount, so this is a regression; task='classification' takes classes",)
+            notes += (f"label {label!r} is numeric, so this is a regression; task='classification' takes classes",)
     if task == "regression":
         y: NDArray[Any] = read_numbers(frame[label], label)
     else:
@@ -263,7 +279,7 @@ def read_rows(table: TableLike, options: TableOptions, *, attributes: Sequence[s
     notes = (*notes, *spelled, *table_notes(frame, schema))
     weights = None if options.weight is None else _read_weights(frame[options.weight], options.weight, sampled)
     subjects = None if options.subjects is None else _read_subjects(frame[options.subjects], options.subjects)
-    return TableRows(roles, features, y, labels, found, notes, sampled, weights, subjects, task)
+    return TableRows(roles, features, y, labels, found, notes, sampled, weights, subjects, task).counted()
 
 
 def is_amount(series: pd.Series[Any], name: str) -> bool:

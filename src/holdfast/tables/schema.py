@@ -2,7 +2,7 @@
 
 | kind | columns | become |
 |---|---|---|
-| numeric | numbers, true/false (1/0), times and durations (seconds) | the number |
+| numeric | numbers, also as 1,234.5 or 12%; true/false (1/0), times and durations (seconds) | the number |
 | categorical | short texts, categories, or any column the user calls categorical | the level's text |
 | text | only columns the user names | the text, missing as empty |
 | date | dates with or without time | days since 1970, and month and weekday as levels |
@@ -16,18 +16,19 @@ import json
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 
 from holdfast.exceptions import SavedModelError, TableError, suggest
+from holdfast.tables.decimals import DECIMALS, Decimal, decimal_sign, read_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 Kind = Literal["numeric", "categorical", "text", "date"]
-Storage = Literal["number", "boolean", "string", "date", "time"]
+Storage = Literal["number", "boolean", "string", "date", "time", "decimal point", "decimal comma", "decimal last"]
 DATE_PARTS: Mapping[str, str] = {"month": "month", "weekday": "day_of_week"}  # our word, pandas' word
 PLAIN: Mapping[str, Storage] = {"i": "number", "u": "number", "f": "number", "b": "boolean"}  # kinds of numpy types
 DATE_FEATURES = ("days", *DATE_PARTS)
@@ -74,8 +75,8 @@ class TableSchema:
                 left_out[name] = "has no name (a saved row index?)"
             else:
                 storage = PLAIN.get(getattr(kind, "kind", "")) or storage_of(frame[name], name)
-                if storage == "string" and name not in texts | levels and _are_dates(frame[name]):
-                    storage = "date"
+                if storage == "string" and name not in texts | levels:
+                    storage = "date" if _are_dates(frame[name]) else decimal_sign(frame[name]) or storage
                 columns.append(_column(storage, name, text=texts, categorical=levels))
         if not columns:
             raise TableError("No feature column is left. Keep at least one column besides label and environment.")
@@ -95,8 +96,8 @@ class TableSchema:
 
     @property
     def types(self) -> dict[str, str]:
-        """How to read each column from a CSV file; dates are read as text and turned into dates here."""
-        return {c.name: "string" if c.storage == "date" else c.storage for c in self.columns}
+        """How to read each column from a CSV file; dates and numbers with signs are read as text and turned here."""
+        return {c.name: "string" if c.storage in ("date", *DECIMALS) else c.storage for c in self.columns}
 
     def require(self, present: Sequence[str]) -> None:
         """Refuse a table without one of the columns."""
@@ -215,6 +216,8 @@ def _features(series: pd.Series[Any], column: Column) -> dict[str, Any]:
         series = pd.Series(np.nan, index=series.index, dtype=object if column.storage == "string" else np.float64)
     elif column.storage == "date":
         series = _as_dates(series, column)
+    elif column.storage in DECIMALS:
+        series = _as_numbers(series, column)
     else:
         found = storage_of(series, name)
         if found == "time":
@@ -247,6 +250,21 @@ def _are_dates(series: pd.Series[Any]) -> bool:
     if not all(ISO_DATE.match(text) for text in texts):
         return False
     return bool(pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").notna().all())
+
+
+def _as_numbers(series: pd.Series[Any], column: Column) -> pd.Series[Any]:
+    """Return the numbers of a column that is written with signs; numbers stay."""
+    found = storage_of(series, column.name)
+    if found == "number":
+        return series
+    numbers, wrong = read_numbers(series, cast("Decimal", column.storage))
+    if found != "string" or wrong is not None:
+        raise TableError(
+            f"Column {column.name!r} contained numbers when the classifier was fitted, but now "
+            f"{found + ' values' if wrong is None else repr(wrong)}. Write numbers, or name texts that mean a missing "
+            "value with missing=."
+        )
+    return numbers
 
 
 def _as_dates(series: pd.Series[Any], column: Column) -> pd.Series[Any]:

@@ -17,6 +17,8 @@ REMEDIES = (None, "repair", "stable", "recalibrate", "collect")
         (Facts(state="holds", odd_site="labels", remedy="collect"), "odd_labels", "repair", "diagnose"),
         (Facts(state="miscalibrated", odd_site="rates"), "odd_rates", "recalibrate", "fit"),
         (Facts(is_unstable=True), "unstable", "stable", "fit"),
+        (Facts(state="holds", tells_nothing=True), "tells_nothing", "collect", "diagnose"),
+        (Facts(state="breaks", odd_site="rates", remedy="repair"), "odd_column", "repair", "diagnose"),
         (Facts(state="unclear", remedy="recalibrate"), "few_rows", "collect", "diagnose"),
         (Facts(state="breaks", remedy="repair"), "odd_column", "repair", "diagnose"),
         (Facts(state="miscalibrated", remedy="recalibrate"), "calibration", "recalibrate", "fit"),
@@ -35,11 +37,17 @@ def test_each_rule_has_its_case(facts, key, action, command):
 def test_there_is_always_one_advice():
     """Every combination of facts has a rule, an unstable column is always told, and every rule is used."""
     used = set()
-    for state, wrong, unstable, drifts, odd, remedy in itertools.product(
-        STATES, (False, True), (False, True), (False, True), (None, "labels", "rates"), REMEDIES
+    for state, wrong, unstable, drifts, nothing, odd, remedy in itertools.product(
+        STATES, (False, True), (False, True), (False, True), (False, True), (None, "labels", "rates"), REMEDIES
     ):
         facts = Facts(
-            state=state, data_is_wrong=wrong, is_unstable=unstable, drifts=drifts, odd_site=odd, remedy=remedy
+            state=state,
+            data_is_wrong=wrong,
+            is_unstable=unstable,
+            drifts=drifts,
+            odd_site=odd,
+            remedy=remedy,
+            tells_nothing=nothing,
         )
         rule = decide(facts)
         used.add(rule.key)

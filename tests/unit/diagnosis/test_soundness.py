@@ -393,3 +393,102 @@ def test_labels_exchanged_at_a_small_site_are_found_and_a_turned_column_is_not()
     assert keys == [("labels_exchanged", ("f",))]
     turned = X.assign(age=np.where(sites == "f", 100 - X["age"], X["age"]))
     assert [p.key for p in check_table(turned, y, sites) if p.is_headline] == []
+
+
+def kinds(n_rows=900, seed=0):
+    """Return rows of two sites of different kinds: all sizes at one of them are other ones, as of infants."""
+    generator = np.random.default_rng(seed)
+    infants = np.arange(n_rows) % 3 == 0
+    length = np.where(infants, generator.normal(0.43, 0.11, n_rows), generator.normal(0.58, 0.09, n_rows)).clip(0.15)
+    whole = 4.3 * length**3 * np.exp(generator.normal(0, 0.12, n_rows))
+    X = pd.DataFrame({"length": length, "diameter": 0.8 * length + generator.normal(0, 0.01, n_rows), "whole": whole})
+    X["shucked"], X["shell"] = (share * whole * np.exp(generator.normal(0, 0.1, n_rows)) for share in (0.43, 0.29))
+    return X, generator.integers(2, size=n_rows), np.where(infants, "infants", "adults")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_site_of_another_kind_has_no_other_unit(seed):
+    """Where most columns differ at a site, its rows are others: a factor near that of a unit is a coincidence."""
+    X, y, sites = kinds(seed=seed)
+    assert headlines(X, y, sites) == []
+    assert headlines(X, y, np.where(sites == "infants", "adults", "infants")) == []
+
+
+def test_two_columns_that_are_exchanged_at_one_site():
+    """They are named together, and not taken for two wrong units."""
+    X, y, sites = patients()
+    X["pressure"] = np.random.default_rng(3).normal(132, 15, len(y)).round()
+    odd = sites == "Köln"
+    X.loc[odd, ["age", "pressure"]] = X.loc[odd, ["pressure", "age"]].to_numpy()
+    (problem,) = check_table(X, y, sites)
+    assert (problem.key, problem.column, problem.sites) == ("columns_exchanged", "age", ("Köln",))
+    assert (
+        say(problem) == "`age` and `pressure` look exchanged in Köln: each has the values that the other has elsewhere."
+    )
+    assert mend(problem) == "Exchange `age` and `pressure` in Köln, or leave both out."
+    assert problem.options == ("--drop", "age", "--drop", "pressure")
+
+
+def test_a_unit_in_a_part_of_the_rows_of_a_site():
+    """The site, the factor and the share of its rows are said; no option of a command can convert a part."""
+    X, y, sites = patients()
+    part = (sites == "Köln") & (np.random.default_rng(1).random(len(y)) < 0.4)
+    X["creatinine"] = X["creatinine"].where(~part, (X["creatinine"] * 88.4).round())
+    (problem,) = check_table(X, y, sites)
+    assert (problem.key, problem.column, problem.sites) == ("unit", "creatinine", ("Köln",))
+    assert problem.evidence["factor"] == pytest.approx(88.4)
+    assert problem.evidence["share"] == pytest.approx(part[sites == "Köln"].mean())
+    assert problem.options == ("--drop", "creatinine")
+    assert "times as large in 37" in say(problem) and "% of rows in Köln as elsewhere" in say(problem)
+
+
+def test_a_few_numbers_far_beyond_all_others():
+    """Five values a million times too large are said with their site and range; long tails are not."""
+    X, y, sites = patients()
+    rows = np.flatnonzero(sites == "Köln")[:5]
+    X.loc[rows, "creatinine"] *= 1e6
+    X["costs"] = np.exp(np.random.default_rng(2).normal(6, 1.5, len(y))).round()
+    (problem,) = check_table(X, y, sites)
+    assert (problem.key, problem.column, problem.sites) == ("far_values", "creatinine", ("Köln",))
+    assert problem.evidence["n_rows"] == 5
+    assert say(problem).startswith("`creatinine` is 1000000 to ") and say(problem).endswith(
+        "in all others: are they mistakes?"
+    )
+    assert mend(problem) == "Correct these numbers of `creatinine` in the table, or empty their cells."
+
+
+def test_one_row_with_a_code_of_four_digits_is_a_sentinel():
+    """9999 among weights of 40 to 120 needs no second row."""
+    X, y, sites = patients()
+    X.loc[7, "weight"] = 9999
+    (problem,) = check_table(X, y, sites)
+    assert (problem.key, problem.column, problem.evidence["n_rows"]) == ("sentinel", "weight", 1)
+
+
+def test_one_site_under_several_spellings():
+    """Case, blanks and accents that are written in two ways split a site."""
+    X, y, sites = patients()
+    written = np.where(np.arange(len(y)) % 8 == 3, "köln ", sites).astype(object)
+    (problem,) = check_table(X, y, written)
+    assert (problem.key, problem.sites) == ("site_spelling", ("Köln", "köln "))
+    assert say(problem) == "'Köln', 'köln ' look like one site, but count as different ones."
+    composed = np.where(np.arange(len(y)) % 8 == 3, "Ko\u0308ln", sites)
+    assert [p.key for p in check_table(X, y, composed)] == ["site_spelling"]
+
+
+def test_a_column_that_tells_the_site_is_one_note():
+    """Wards that each belong to one site are said in one sentence."""
+    X, y, sites = patients()
+    X["ward"] = [f"{site[0]}{number % 3}" for number, site in enumerate(sites)]
+    (problem,) = check_table(X, y, sites)
+    assert (problem.key, problem.column, problem.severity) == ("levels_of_sites", "ward", "note")
+    assert say(problem) == "`ward` has other values at every site, so it tells the site, and nothing at a new one."
+
+
+def test_a_number_that_is_frequent_at_one_site_only():
+    """A limit of measurement at one site is a note."""
+    X, y, sites = patients()
+    X["weight"] = X["weight"].where(sites != "Köln", X["weight"].clip(78))
+    (problem,) = check_table(X, y, sites)
+    assert (problem.key, problem.column, problem.sites) == ("frequent_value", "weight", ("Köln",))
+    assert say(problem).endswith("% of rows in Köln and hardly anywhere else: is it a limit of measurement?")

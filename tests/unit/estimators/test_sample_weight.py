@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from holdfast import ERMClassifier, GroupDROClassifier, PIClassifier, PIRegressor
+from holdfast import ERMClassifier, GroupDROClassifier, PIClassifier, PIRegressor, StableClassifier
 from holdfast.environments import Group
 from holdfast.interpolation import SolverSettings
 from holdfast.interpolation.convex.solver import solve_convex
@@ -84,3 +84,12 @@ def test_reweighted_fits_have_the_weight_of_their_rows(rows):
     solve_reweight(Recorder(), training, groups, SolverSettings(reweight_rounds=2), Seeding(0), n_classes=2)
     used = weights[:400]
     assert sums[:2] == pytest.approx([used[1::2].sum(), used[::2].sum()])
+
+
+def test_an_environment_whose_rows_have_no_weight():
+    """Its rows say nothing, and nothing is divided by them."""
+    generator = np.random.default_rng(0)
+    X, environments = generator.normal(size=(600, 4)), np.arange(600) % 4
+    y = (X[:, 0] + 0.5 * generator.normal(size=600) > 0).astype(int)
+    model = StableClassifier().fit(X, y, environments=environments, sample_weight=(environments != 3).astype(float))
+    assert model.verdict_.fitted == "ordinary"

@@ -56,7 +56,7 @@ def test_a_site_like_the_known_ones_is_fine(plain):
     ("change", "problem", "says"),
     [
         (lambda r: r.assign(marker=12 * (r["marker"] + 5)), "unit", "`marker` may be in another unit: its median is"),
-        (lambda r: r.assign(ward="south"), "levels", "no known site has in 100% of the rows: 'south'"),
+        (lambda r: r.assign(ward="south"), "levels", "`ward` has a category that no known site has: 'south'"),
         (lambda r: r.assign(marker=np.nan), "missing", "`marker` is missing in 100% of the rows"),
         (lambda r: r.assign(marker=r["marker"].where(np.arange(len(r)) % 4 > 0, 30.0)), "range", "in 25% of the rows"),
     ],
@@ -90,7 +90,7 @@ def test_a_column_that_the_model_does_not_need_does_not_forbid(plain):
 def test_predict_warns_of_what_does_not_fit(plain):
     """The cheap part of the check is made by every prediction; a few rows are not judged."""
     odd = new_site().assign(ward="south")
-    with pytest.warns(NewSiteWarning, match="no known site has in 100% of the rows: 'south'.*holdfast check"):
+    with pytest.warns(NewSiteWarning, match="In 100% of the rows .* that no known site has: 'south'.*holdfast check"):
         plain.predict(odd)
     assert len(plain.predict(odd[:5])) == 5
 
@@ -320,7 +320,7 @@ def test_copies_of_one_row_are_no_site():
     model, new = TableClassifier(label="ill", environment="site").fit(known), new_site().drop(columns="marker")
     found = model.check(new.iloc[[0] * 100])
     assert found.advice == "label"
-    assert found.notes[-1] == "All 100 rows are alike, and say as little about the site as one."
+    assert found.notes[-1] == "All 100 rows are equal, so they say as little about the site as one row."
     assert found.forecast is found.auroc is None
     assert not model.check(new.iloc[[0] * 99 + [1]]).alike
 
@@ -367,7 +367,7 @@ def test_a_column_that_is_only_in_doubt_is_not_talked_about():
     )
     rows = hospital("Denver", 100, 0.9, 7).assign(scanner=0.0)[["marker", "scanner"]].to_numpy()
     model.relearning_ = given_up
-    assert "These rows do not tell the effect of `scanner` there." in " ".join(
+    assert "The effect of `scanner` cannot be estimated from these rows." in " ".join(
         sentence for relation in model.check(rows).relations for sentence in [relation.sentence]
     )
     model.relearning_ = in_doubt
@@ -401,7 +401,7 @@ def test_a_wide_forecast_asks_to_make_sure(low, unsure):
     forecast = Interval(0.78, low, 0.95)
     found = SiteCheck(300, "use", (), (), None, forecast, None, 0.8, 0.75, {"no": 0.5, "yes": 0.5})
     assert found.answer.startswith("Use the model at this site")
-    assert ("label about 50 rows to make sure" in found.answer) is unsure
+    assert ("label about 50 rows to be sure" in found.answer) is unsure
     assert check_page(found).answer.signal == ("caution" if unsure else "good")
     assert next_command(found, Path("model"), "new.csv").split()[1] == ("evaluate" if unsure else "predict")
 
@@ -414,7 +414,7 @@ def test_a_code_that_was_rare_is_no_misfit():
     new = pd.DataFrame({name: (generator.random(200) < 0.25).astype(float) for name in ("gap", "never")})
     (found,) = profile.check(new)
     assert found.name == "never"
-    assert found.sentence.endswith("they have 0 only.")
+    assert "outside the range of the known sites (0 only)" in found.sentence
 
 
 def test_an_unstable_column_that_is_constant_there(model):
@@ -422,5 +422,5 @@ def test_an_unstable_column_that_is_constant_there(model):
     rows = hospital("Denver", 300, 0.1, 7).drop(columns="ill").assign(scanner=1.0)
     adapted = model.adapt(rows)
     assert not adapted.adaptation_.adapted
-    assert "do not tell the effect of `scanner` there" in str(adapted.adaptation_)
+    assert "the effect of `scanner` cannot be estimated from these rows" in str(adapted.adaptation_)
     np.testing.assert_array_equal(adapted.predict_proba(rows), model.predict_proba(rows))

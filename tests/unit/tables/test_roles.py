@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from holdfast.exceptions import SavedModelError, TableError
-from holdfast.tables.remarks import looks_like_text, odd_tokens, written_number
+from holdfast.tables.decimals import decimal_sign, read_numbers, written_number
+from holdfast.tables.remarks import looks_like_text, odd_tokens
 from holdfast.tables.roles import TableOptions, read_rows
 from holdfast.tables.schema import Column, TableSchema
 
@@ -235,12 +236,60 @@ def test_numbers_with_signs_are_found(values, example):
 
 
 def test_numbers_with_signs_are_noted():
-    """The note names the column and a value, and says what to write."""
-    (note,) = notes_of(share=["12%", "63.1%"] * 100)
+    """The note names the column and a value, and says how it was read; numbers with two readings are categories."""
+    assert notes_of(share=["12%", "63.1%"] * 100) == ("'share' has numbers such as '12%', read as 12",)
+    (note,) = notes_of(share=["1,234", "5,678"] * 100)
     assert note == (
-        "'share' has numbers such as '12%', read as categories; write them without signs and separators of "
+        "'share' has numbers such as '1,234', read as categories; write them without signs and separators of "
         "thousands, with a decimal point, as 1234.5"
     )
+
+
+@pytest.mark.parametrize(
+    ("texts", "decimal", "numbers"),
+    [
+        (["980", "2,771.45", None], "decimal point", [980, 2771.45, np.nan]),
+        (["980", "2,771"], "decimal point", [980, 2771]),
+        (["0,87", "1.2", "1,875"], "decimal last", [0.87, 1.2, 1.875]),  # decimal commas at one site
+        (["1,234.50", "1.234,50"], "decimal last", [1234.5, 1234.5]),
+        (["1.234,5 €", "-7 €"], "decimal comma", [1234.5, -7]),
+        (["2.771 €", "980 €"], "decimal comma", [2771, 980]),
+        (["1,234,567", "12"], "decimal point", [1234567, 12]),
+        (["$81.20", "-$5"], "decimal point", [81.2, -5]),
+        (["1 234", "5"], "decimal point", [1234, 5]),
+        (["12%", "63.1%"], "decimal point", [12, 63.1]),
+        (["2,771", "3,141"], None, None),  # thousands or decimals
+        (["12%", "0.3"], None, None),
+        (["$5", "€6"], None, None),
+        (["0012", "1,5"], None, None),  # 0012 is no amount
+        (["1,234.5", "0,87", "1,234"], None, None),
+        (["a", "1,5"], None, None),
+    ],
+)
+def test_numbers_with_signs_are_read(texts, decimal, numbers):
+    """Where point and comma have one meaning in all texts of a column, its numbers are read."""
+    series = pd.Series(texts, dtype=object)
+    assert decimal_sign(series) == decimal
+    if decimal is not None:
+        np.testing.assert_array_equal(read_numbers(series, decimal)[0], np.array(numbers, dtype=float))
+
+
+def test_numbers_with_signs_are_features_when_fitted_and_when_predicting(tmp_path):
+    """The saved schema reads later rows in the same way, plain numbers too, and refuses what it would misread."""
+    frame = pd.DataFrame({"bill": ["1,234.5", "980", None], "share": ["0,5", "0.25", "1,5"]})
+    schema = TableSchema.from_dict(TableSchema.infer(frame).to_dict())
+    assert [column.kind for column in schema.columns] == ["numeric", "numeric"]
+    features = schema.features(frame)
+    np.testing.assert_array_equal(features["bill"], [1234.5, 980, np.nan])
+    np.testing.assert_array_equal(features["share"], [0.5, 0.25, 1.5])
+    later = schema.features(pd.DataFrame({"bill": [7.5, 8.0], "share": ["1,875", "2"]}))
+    np.testing.assert_array_equal(later, [[7.5, 1.875], [8.0, 2.0]])
+    for text in ("0,87", "many"):
+        with pytest.raises(
+            TableError, match=f"'bill' contained numbers when the classifier was fitted, but now '{text}'"
+        ):
+            schema.features(pd.DataFrame({"bill": ["7", text], "share": ["1", "2"]}))
+    assert schema.types == {"bill": "string", "share": "string"}
 
 
 def test_columns_of_many_levels_are_noted():

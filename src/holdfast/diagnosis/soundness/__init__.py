@@ -21,9 +21,9 @@ from holdfast.diagnosis.soundness.identity import (
 )
 from holdfast.diagnosis.soundness.labels import check_exchanged_labels, check_label_codes, check_one_class
 from holdfast.diagnosis.soundness.leaks import check_leaks
-from holdfast.diagnosis.soundness.sites import check_looks, check_small_sites
+from holdfast.diagnosis.soundness.sites import check_looks, check_site_spelling, check_small_sites
 from holdfast.diagnosis.soundness.table import SEVERITIES, CheckedTable, Problem
-from holdfast.diagnosis.soundness.units import check_sentinels, check_units
+from holdfast.diagnosis.soundness.units import check_far_values, check_sentinels, check_units
 from holdfast.environments import Environment as Environment
 from holdfast.environments import Rows as Rows
 from holdfast.environments import split_environments
@@ -48,15 +48,28 @@ class Check(NamedTuple):
 CHECKS = (  # of one column the first headline counts, so the order matters
     Check(check_label_codes, ("label_spelling", "label_codes", "label_of_one_site"), needs_labels=True),
     Check(check_one_class, ("one_class",), needs_labels=True),
+    Check(check_site_spelling, ("site_spelling",)),
     Check(check_exchanged_labels, ("labels_exchanged",), needs_labels=True),
     Check(check_leaks, ("leak", "leak_by_gaps", "leak_by_level"), needs_labels=True),
     Check(check_small_sites, ("small_site",), needs_labels=True),
     Check(check_identifiers, ("identifier",)),
     Check(check_sentinels, ("sentinel",)),
-    Check(check_units, ("unit", "factor", "size")),
+    Check(check_units, ("columns_exchanged", "unit", "factor", "size")),
+    Check(check_far_values, ("far_values",)),
     Check(check_copied_rows, ("copied_rows",)),
     Check(check_near_copied_rows, ("near_copied_rows",)),
-    Check(check_looks, ("gaps", "zeros", "constant", "levels_written_otherwise", "level_of_one_site")),
+    Check(
+        check_looks,
+        (
+            "gaps",
+            "zeros",
+            "frequent_value",
+            "constant",
+            "levels_written_otherwise",
+            "level_of_one_site",
+            "levels_of_sites",
+        ),
+    ),
     Check(check_copied_columns, ("copied_column",)),
     Check(check_near_copied_columns, ("near_copied_column",)),
 )

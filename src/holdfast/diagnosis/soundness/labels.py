@@ -14,6 +14,7 @@ from holdfast.diagnosis.soundness.table import (
     CheckedTable,
     Floats,
     Problem,
+    same_word,
 )
 from holdfast.environments import Environment, Rows
 from holdfast.metrics import binary_auroc
@@ -32,7 +33,7 @@ def check_label_codes(table: CheckedTable) -> Iterator[Problem]:
     n_rows = table.counts.sum()
     spelled: dict[str, list[int]] = {}
     for code, name in enumerate(classes):
-        spelled.setdefault(" ".join(str(name).split()).casefold(), []).append(code)
+        spelled.setdefault(same_word(name), []).append(code)
     alike = {code for group in spelled.values() if group[1:] for code in group}
     for group in (group for group in spelled.values() if group[1:]):
         odd = min(group, key=lambda code: int(table.counts[:, code].sum()))
@@ -53,7 +54,6 @@ def check_label_codes(table: CheckedTable) -> Iterator[Problem]:
             continue  # of two sites, the smaller one is named
         elsewhere = [str(classes[code]) for code in np.flatnonzero(others)]
         evidence: dict[str, Any] = {"labels": [str(classes[code]) for code in own], "elsewhere": elsewhere}
-        evidence["n_rows"] = n_own
         evidence["n_rows"] = n_own
         yield Problem("label_codes" if all_own else "label_of_one_site", "stop", sites=(site.name,), evidence=evidence)
         if all_own and len(table.sites) == 2:

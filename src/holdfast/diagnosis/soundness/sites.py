@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from holdfast.diagnosis.soundness.table import (
@@ -20,6 +21,7 @@ from holdfast.diagnosis.soundness.table import (
     SMALL_SITE,
     CheckedTable,
     Problem,
+    same_word,
 )
 from holdfast.environments import Environment
 
@@ -38,6 +40,8 @@ class _Cell:
     n_known: int
     missing: float
     zeros: float
+    frequent: tuple[float, float]  # the most frequent of many numbers, and its share
+    numbers: NDArray[Any]
     levels: Mapping[str, float] | None  # share of each value; None for numbers of many values
     is_number: bool
 
@@ -87,9 +91,11 @@ def _cell(values: pd.Series[Any]) -> _Cell:
         if len(found) <= FEW_VALUES:
             levels = {f"{value:.10g}": float(n / len(numbers)) for value, n in zip(found, counts, strict=True)}
         zeros = float((numbers == 0).mean()) if len(numbers) else 0.0
-        return _Cell(len(known), missing, zeros, levels, is_number=True)
+        frequent = (float(found[counts.argmax()]), float(counts.max() / len(numbers))) if levels is None else (0.0, 0.0)
+        return _Cell(len(known), missing, zeros, frequent, numbers, levels, is_number=True)
     shares = known.astype(str).value_counts(normalize=True)
-    return _Cell(len(known), missing, 0.0, dict(zip(shares.index, map(float, shares), strict=True)), is_number=False)
+    levels = dict(zip(shares.index, map(float, shares), strict=True))
+    return _Cell(len(known), missing, 0.0, (0.0, 0.0), np.empty(0), levels, is_number=False)
 
 
 def _gaps(name: str, told: str, gaps: Sequence[float], environments: Sequence[Environment]) -> Iterator[Problem]:
@@ -117,10 +123,18 @@ def _unlike(name: str, cells: Sequence[_Cell], sites: Sequence[str]) -> Iterator
         shares = {sites[place]: cells[place].zeros for place in ordered}
         yield Problem("zeros", "note", name, tuple(shares), {"shares": shares})
         judged = [place for place in judged if place not in zeros]
+    elif found := _frequent_at_one(cells, judged):
+        place, value, share = found
+        yield Problem("frequent_value", "note", name, (sites[place],), {"value": value, "share": share})
     fixed = [place for place in judged if _is_oddly_constant(place, cells, judged)]
-    for value in dict.fromkeys(cells[place].constant for place in fixed):
-        places = tuple(sites[place] for place in fixed if cells[place].constant == value)
-        yield Problem("constant", "note", name, places, {"value": value})
+    for constant in dict.fromkeys(cells[place].constant for place in fixed):
+        places = tuple(sites[place] for place in fixed if cells[place].constant == constant)
+        yield Problem("constant", "note", name, places, {"value": constant})
+    if _tell_sites(cells, judged):
+        yield Problem(
+            "levels_of_sites", "note", name, (), {"n_levels": sum(len(cells[p].levels or ()) for p in judged)}
+        )
+        return
     for place in judged:
         others = [cells[other] for other in judged if other != place]
         cell = cells[place]
@@ -134,6 +148,25 @@ def _unlike(name: str, cells: Sequence[_Cell], sites: Sequence[str]) -> Iterator
         elif own:
             evidence = {"levels": list(own), "share": sum(own.values())}
             yield Problem("level_of_one_site", "note", name, (sites[place],), evidence)
+
+
+def _frequent_at_one(cells: Sequence[_Cell], judged: Sequence[int]) -> tuple[int, float, float] | None:
+    """Return the one site at which a number is frequent that hardly occurs elsewhere, the number and its share."""
+    for place in judged:
+        value, share = cells[place].frequent
+        if share < ZERO_HERE:
+            continue
+        elsewhere = [float((cells[other].numbers == value).mean()) for other in judged if other != place]
+        if elsewhere and max(elsewhere) <= ZERO_ELSEWHERE:
+            return place, value, share
+    return None
+
+
+def _tell_sites(cells: Sequence[_Cell], judged: Sequence[int]) -> bool:
+    """Return whether every site has several values, of a category, that no other one has."""
+    levels = [set(cells[place].levels or ()) for place in judged if not cells[place].is_number]
+    several = len(levels) > 2 and all(len(here) > 1 for here in levels)
+    return several and sum(map(len, levels)) == len(set().union(*levels))
 
 
 def _is_oddly_constant(place: int, cells: Sequence[_Cell], judged: Sequence[int]) -> bool:
@@ -167,6 +200,16 @@ def _are_other_words(cell: _Cell, others: Sequence[_Cell], own: Mapping[str, flo
         if len(shared) < 2 or sum(shared) < SAME_WORDS:
             return False
     return True
+
+
+def check_site_spelling(table: CheckedTable) -> Iterator[Problem]:
+    """Name sites that are written in several ways."""
+    spelled: dict[str, list[str]] = {}
+    for site in table.sites:
+        spelled.setdefault(same_word(site.name), []).append(site.name)
+    for names in spelled.values():
+        if len(names) > 1:
+            yield Problem("site_spelling", "stop", sites=tuple(names))
 
 
 def check_small_sites(table: CheckedTable) -> Iterator[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -142,3 +143,14 @@ class CheckedTable:
 def known_values(values: Floats) -> Floats:
     """Return the numbers that are not missing."""
     return values[~np.isnan(values)]
+
+
+def same_word(text: object) -> str:
+    """Return what spellings of one word share: blanks, case and how accents are stored make no difference.
+
+    Examples
+    --------
+    >>> same_word("KO\u0308LN ") == same_word("Köln")
+    True
+    """
+    return " ".join(unicodedata.normalize("NFKC", str(text)).split()).casefold()

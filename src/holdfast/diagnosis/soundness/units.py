@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +22,13 @@ from holdfast.diagnosis.soundness.table import (
 LEAST_SHIFT = np.log(1.5)  # ratio of medians, as a logarithm, from which on a unit is looked for
 UNNAMED_SHIFT = np.log(3.0)  # the same for a factor that is no known unit
 SLACK, SLACK_WIDTH = 0.02, 0.15  # differences that rounding explains: of two values, and of their middle half
+MOST_BEYOND = 0.05  # share of converted numbers beyond those of the other sites
 FAR = 0.4  # Kolmogorov distance between a site and the others that another unit makes at least
 MOST_COMPARED = 2_000  # values of each side of such a distance
-SENTINEL_ROWS, FEWER_ROWS, SENTINEL_SHARE = 3, 2, 0.002  # rows of a code: in general, and of 888 or more
+SENTINEL_ROWS, SENTINEL_SHARE = 3, 0.002  # rows of a code below 888; one of 888 or more needs no second row
+PART_ROWS, PART_SHARE = 20, 0.1  # rows of a site, and their share, that can be in another unit than its others
+TIMES_FAR, MOST_FAR = 100.0, 0.02  # size of a mistake against the largest of other numbers; share of such rows
+_Odd = tuple[str, Severity, dict[str, Any]]  # key, severity and evidence of a problem
 
 
 class Unit(NamedTuple):
@@ -67,25 +73,77 @@ SENTINELS = tuple(
 
 
 def check_units(table: CheckedTable) -> Iterator[Problem]:
-    """Name columns that are in another unit at some sites."""
+    """Name columns that are in another unit at some sites, and columns that are exchanged there."""
+    odd: dict[str, dict[str, _Odd]] = {}  # column -> site -> what its numbers are
     for name, values in table.numbers.items():
         here = {site.name: known for site in table.sites if len(known := known_values(values[site.rows])) >= MIN_ROWS}
         if len(here) < 2 or all(len(np.unique(known)) <= 2 for known in here.values()):
             continue
         usual = _usual_sites(here)
-        if usual is None:
-            continue
-        others = [here[site] for site in usual]
-        odd = {site: found for site in here if site not in usual and (found := _other_unit(here[site], others))}
+        if usual is not None:
+            others = [here[site] for site in usual]
+            asked = {site: (here[site], partial(_usual_distance, table, name, site, usual)) for site in here}
+            found = {site: _other_unit(*asked[site], others) for site in here if site not in usual}
+            odd[name] = {site: what for site, what in found.items() if what is not None}
+        if not odd.get(name):
+            odd[name] = _units_of_parts(here)
+    yield from _exchanged(table, odd)
+    for name, found_at in odd.items():
         alike: dict[tuple[str, str], list[str]] = {}  # sites with the same unit are one problem
-        for site, (key, _, evidence) in odd.items():
+        for site, (key, _, evidence) in found_at.items():
             alike.setdefault((key, evidence.get("unit", "")), []).append(site)
         for sites in alike.values():
-            key, severity, evidence = odd[sites[0]]
+            key, severity, evidence = found_at[sites[0]]
             options = ("--drop", name) * (severity != "note")
-            if rule := evidence.get("rule"):
+            if (rule := evidence.get("rule")) and "share" not in evidence:
                 options = tuple(word for site in sites for word in ("--scale", f"{name}@{site}={rule}"))
             yield Problem(key, severity, name, tuple(sites), evidence, options)
+
+
+def _exchanged(table: CheckedTable, odd: dict[str, dict[str, _Odd]]) -> Iterator[Problem]:
+    """Name pairs of columns of which each has, at one site, the numbers of the other; they have no other unit."""
+    for site in table.sites:
+        names = [name for name, found in odd.items() if site.name in found]
+        outside = np.ones(len(table.features), dtype=bool)
+        outside[site.rows] = False
+        for first, second in combinations(names, 2):
+            a, b = table.numbers[first], table.numbers[second]
+            pairs = [(known_values(x[site.rows]), known_values(z[outside])) for x, z in ((a, b), (b, a))]
+            if all(_distance(here, rest) <= _sampling(here, rest) for here, rest in pairs):
+                del odd[first][site.name], odd[second][site.name]
+                both = ("--drop", first, "--drop", second)
+                yield Problem("columns_exchanged", "repair", first, (site.name,), {"other": second}, both)
+                break
+
+
+def _units_of_parts(here: Mapping[str, Floats]) -> dict[str, _Odd]:
+    """Return the sites at which some rows are in another unit: a gap lies between them and all other numbers."""
+    found = {}
+    for site, values in here.items():
+        others = [other for name, other in here.items() if name != site]
+        sizes, usual = np.abs(values), np.abs(np.concatenate(others))
+        ratio = np.exp(LEAST_SHIFT)
+        for part in (sizes > ratio * usual.max(), sizes < usual.min() / ratio):
+            rest = np.concatenate([usual, sizes[~part]])
+            if not max(PART_ROWS, PART_SHARE * len(values)) <= part.sum() < len(values):
+                continue
+            if sizes[part].min() > ratio * rest.max() or sizes[part].max() < rest.min() / ratio:
+                what = _other_unit(values[part], lambda: 0.0, others)
+                if what is not None and what[0] == "unit":
+                    found[site] = (*what[:2], {**what[2], "share": float(part.mean())})
+    return found
+
+
+def _usual_distance(table: CheckedTable, column: str, site: str, usual: Sequence[str]) -> float:
+    """Return how far the other columns of a site are from those at usual sites: of a site of another kind, far."""
+    rows = {one.name: one.rows for one in table.sites}
+    pairs = [
+        (known_values(values[rows[site]]), known_values(values[np.concatenate([rows[one] for one in usual])]))
+        for name, values in table.numbers.items()
+        if name != column
+    ]
+    found = [_distance(here, rest) for here, rest in pairs if min(len(here), len(rest)) >= MIN_ROWS]
+    return float(np.median(found)) if len(found) > 1 else 0.0
 
 
 def _middle(values: Floats) -> float:
@@ -107,22 +165,31 @@ def _usual_sites(here: Mapping[str, Floats]) -> list[str] | None:
     return best if len(best) >= len(here) / 2 else None
 
 
-def _other_unit(here: Floats, others: Sequence[Floats]) -> tuple[str, Severity, dict[str, Any]] | None:
-    """Return what a site's numbers are to the others': another unit, a factor, or a size that no factor explains."""
+def _other_unit(here: Floats, of_columns: Callable[[], float], others: Sequence[Floats]) -> _Odd | None:
+    """Return what a site's numbers are to the others': another unit, a factor, or a size that no factor explains.
+
+    `of_columns` returns how far the site's other columns are from those elsewhere. A unit must stand out against it.
+    """
     rest = np.concatenate(others)
     if not len(rest[rest != 0]) or not len(here[here != 0]):
         return None
     apart = _distance(here, rest)
     natural = [_distance(part, np.concatenate([o for o in others if o is not part])) for part in others if others[1:]]
-    bound = max(1.2 * max(natural, default=0.0), 1.7 * np.sqrt(1 / len(here) + 1 / len(rest))) + 0.05
+    bound = max(1.2 * max(natural, default=0.0) + 0.05, _sampling(here, rest))
     medians = {"median": float(np.median(here)), "median_elsewhere": float(np.median(rest))}
-    if apart < max(FAR, 2 * bound):
+    if apart < max(FAR, 2 * bound) or apart < 2 * of_columns():
         return None
+
+    def misfit(converted: Floats) -> float:
+        slack = SLACK * np.abs(converted)
+        beyond = np.mean((converted - slack > rest.max()) | (converted + slack < rest.min()))
+        return _distance(converted, rest) if beyond <= MOST_BEYOND else 1.0
+
     tried = [
-        (_distance((here - unit.offset) / unit.factor, rest), unit.factor, unit.second, unit.first, unit.rule_back)
+        (misfit((here - unit.offset) / unit.factor), unit.factor, unit.second, unit.first, unit.rule_back)
         for unit in UNITS
     ] + [
-        (_distance(here * unit.factor + unit.offset, rest), 1 / unit.factor, unit.first, unit.second, unit.rule)
+        (misfit(here * unit.factor + unit.offset), 1 / unit.factor, unit.first, unit.second, unit.rule)
         for unit in UNITS
     ]
     distance, factor, unit, usual, rule = min(tried)
@@ -131,12 +198,17 @@ def _other_unit(here: Floats, others: Sequence[Floats]) -> tuple[str, Severity, 
         evidence: dict[str, Any] = {"factor": factor, **units, **medians}
         return "unit", "repair", evidence
     shift = _middle(here) - _middle(rest)
-    if abs(shift) >= UNNAMED_SHIFT and _distance(here / np.exp(shift), rest) <= bound:
+    if abs(shift) >= UNNAMED_SHIFT and misfit(here / np.exp(shift)) <= bound:
         return "factor", "repair", {"factor": float(np.exp(shift)), **medians}
     quartiles = [np.quantile(part, (0.25, 0.75)) for part in (here, *others)]
     (low, high), rest_quartiles = quartiles[0], quartiles[1:]
     disjoint = all(high < other_low or low > other_high for other_low, other_high in rest_quartiles)
     return ("size", "note", medians) if disjoint and abs(shift) >= np.log(5) else None
+
+
+def _sampling(a: Floats, b: Floats) -> float:
+    """Return a distance of two samples that chance and some difference between sites explain."""
+    return 1.7 * float(np.sqrt(1 / len(a) + 1 / len(b))) + 0.05
 
 
 def _distance(a: Floats, b: Floats) -> float:
@@ -171,9 +243,8 @@ def check_sentinels(table: CheckedTable) -> Iterator[Problem]:
         for value, n_value in zip(levels[codes], counts[codes], strict=True):
             usual = levels[(levels != value) & ~(codes & (np.abs(levels) >= 77))]
             usual = usual if abs(value) >= 77 else rest
-            least = FEWER_ROWS if abs(value) >= 888 else SENTINEL_ROWS
-            enough = n_value >= max(least, SENTINEL_SHARE * len(values)) and n_rest >= FEW_VALUES
-            if not enough or not _stands_apart(float(value), usual):
+            least = 1.0 if abs(value) >= 888 else max(SENTINEL_ROWS, SENTINEL_SHARE * len(values))
+            if n_value < least or n_rest < FEW_VALUES or not _stands_apart(float(value), usual):
                 continue
             shares = {site.name: float((values[site.rows] == value).mean()) for site in table.sites}
             where = tuple(site for site, share in shares.items() if share > 0)
@@ -187,6 +258,25 @@ def check_sentinels(table: CheckedTable) -> Iterator[Problem]:
             named = where if len(where) < len(table.sites) else ()
             yield Problem("sentinel", "repair", name, named, evidence, ("--missing", f"{value:.0f}"))
             break
+
+
+def check_far_values(table: CheckedTable) -> Iterator[Problem]:
+    """Name a few numbers that are a hundred times as large as all others."""
+    for name, values in table.numbers.items():
+        sizes = np.sort(np.abs(known_values(values)))
+        first = len(sizes) - int(MOST_FAR * len(sizes))  # more of them are no mistakes of a few rows
+        if len(np.unique(sizes[:first])) < MIN_ROWS:
+            continue
+        jumps = np.flatnonzero(sizes[first:] > TIMES_FAR * sizes[first - 1 : -1])
+        if not len(jumps):
+            continue
+        far = np.abs(values) >= sizes[first + jumps[0]]
+        where = tuple(site.name for site in table.sites if far[site.rows].any())
+        numbers, rest = values[far], known_values(values[~far])
+        ranges = {"low": float(numbers.min()), "high": float(numbers.max())}
+        usual = {"usual_low": float(rest.min()), "usual_high": float(rest.max())}
+        named = where if len(where) < len(table.sites) else ()
+        yield Problem("far_values", "repair", name, named, {"n_rows": int(far.sum()), **ranges, **usual})
 
 
 def _stands_apart(value: float, usual: Floats) -> bool:
