@@ -169,7 +169,7 @@ def test_two_sites_without_a_verdict_follow_the_evidence(shares, best):
 @pytest.mark.parametrize(("shares", "best"), [((0.95, 0.8), "stable"), ((0.7, 0.7), "erm")])
 def test_two_sites_follow_the_verdict_of_networks(shares, best):
     """The recommendation is that of the verdict on all rows, in its words."""
-    X, y, sites = _signals(shares)
+    X, y, sites = _signals(shares, n_rows=1600)
     found = compare_methods(X.reshape(-1, 1, 1, 2), y, sites, estimator=NETWORK, methods=["pi", "stable"])
     assert found.recommended == best
     assert found.verdict.answer in found.recommendation
